@@ -7,39 +7,39 @@ import (
 	"strings"
 )
 
-// Allowed is what SELinux and the firewall of a VM have to allow its services.
+// Allowed lists the settings of SELinux and the firewall needed by the services of a VM.
 type Allowed struct {
-	// Booleans of SELinux's policy to turn on.
+	// Booleans of the SELinux policy to turn on.
 	Booleans []string
-	// HTTPPorts are where nginx listens, for which SELinux has no boolean.
+	// HTTPPorts are the ports of nginx. SELinux has no boolean for them.
 	HTTPPorts []int
-	// Ports to open, such as 6443/tcp, and Protocols, such as vrrp.
+	// Ports to open, such as 6443/tcp, and Protocols to allow, such as vrrp.
 	Ports, Protocols []string
-	// Neighbors are networks from which NeighborPorts are open, and NeighborProtocols let in.
+	// Neighbors are networks allowed to use NeighborPorts and NeighborProtocols.
 	Neighbors                        []netip.Prefix
 	NeighborPorts, NeighborProtocols []string
-	// Trusted are networks from which all is let in.
+	// Trusted are networks with unrestricted access.
 	Trusted []netip.Prefix
 }
 
-// Node is what the firewall of a node of Kubernetes has to know.
+// Node describes a Kubernetes node for its firewall.
 type Node struct {
 	ControlPlane bool
-	// Neighbors are the networks of the node, where the other ones are. Pods are those of the cluster's pods.
+	// Neighbors are the networks of the nodes. Pods are the networks of the cluster's pods.
 	Neighbors, Pods []netip.Prefix
 }
 
-// nodePort is what a node is asked at.
+// nodePort is an open port of a node.
 type nodePort struct {
 	// port with its protocol, or the number of a protocol without ports.
 	port string
-	// controlPlane and neighbors say that it is for nodes of the control plane alone, and from networks of nodes alone.
+	// controlPlane restricts the port to control plane nodes, and neighbors to senders in networks of nodes.
 	controlPlane, neighbors bool
 	what                    string
 }
 
-// nodePorts are what nodes of Kubernetes are asked at, beside the services that Services are for. The table in
-// docs/user/endpoints.md is the same. What trusts whoever sends it, as overlays of pod networks do, is for neighbors.
+// nodePorts are the open ports of Kubernetes nodes, besides those of Services. The table in docs/user/endpoints.md is
+// the same. Protocols without authentication, such as overlays of pod networks, are open to neighbors only.
 var nodePorts = []nodePort{
 	{"10250/tcp", false, false, "kubelet"},
 	{"10256/tcp", false, false, "health of kube-proxy"},
@@ -57,7 +57,7 @@ var nodePorts = []nodePort{
 	{"4", false, true, "IP in IP of Calico"},
 }
 
-// kubernetes allows what a node of Kubernetes is asked at. held reports that the node's services hold the endpoint, and
+// kubernetes allows the ports of a Kubernetes node. held reports that the node's own services hold the endpoint, and
 // open its ports.
 func (a *Allowed) kubernetes(node *Node, held bool) {
 	if node == nil {
@@ -81,7 +81,7 @@ func (a *Allowed) kubernetes(node *Node, held bool) {
 	a.Neighbors, a.Trusted = node.Neighbors, node.Pods
 }
 
-// NeighborRules are the rules of firewalld for neighbors, for the template.
+// NeighborRules returns the firewalld rules for neighbors, for use in the template.
 func (a *Allowed) NeighborRules() []string {
 	var out []string
 
@@ -106,7 +106,7 @@ func (a *Allowed) NeighborRules() []string {
 	return out
 }
 
-// TCP opens ports of TCP.
+// TCP opens TCP ports.
 func (a *Allowed) TCP(ports ...int) {
 	for _, port := range ports {
 		if text := fmt.Sprintf("%d/tcp", port); !slices.Contains(a.Ports, text) {
@@ -115,31 +115,31 @@ func (a *Allowed) TCP(ports ...int) {
 	}
 }
 
-// Keepalived allows keepalived to hold an address, and to ask the service that it checks.
+// Keepalived allows keepalived to hold an address, and to check its service.
 func (a *Allowed) Keepalived() {
 	a.Booleans = append(a.Booleans, "keepalived_connect_any")
 	a.Protocols = append(a.Protocols, "vrrp")
 }
 
-// HAProxy allows haproxy to listen and to connect at any port.
+// HAProxy allows haproxy to listen on any port, and to connect to any.
 func (a *Allowed) HAProxy() { a.Booleans = append(a.Booleans, "haproxy_connect_any") }
 
-// Nginx allows the nginx of the image to listen at a port, and to connect to others. A container needs neither.
+// Nginx allows the image's nginx to listen on a port, and to connect to others. A container needs neither.
 func (a *Allowed) Nginx(port int) {
 	a.Booleans = append(a.Booleans, "httpd_can_network_connect")
 	a.HTTPPorts = append(a.HTTPPorts, port)
 }
 
-// Script allows it where SELinux or firewalld would not, and changes nothing elsewhere.
+// Script returns a script to apply the settings on systems with SELinux or firewalld. It changes nothing on others.
 func (a *Allowed) Script() string { return renderFile("allow.sh", a) }
 
-// The script and the unit of a node, which runs it before the services.
+// The script of a node, and the unit running it before the services.
 const (
 	allowPath = "/etc/capolvm/allow.sh"
 	allowUnit = "capolvm-allow.service"
 )
 
-// allowed is what the node's services need.
+// allowed returns the settings needed by the node's services.
 func (s *Services) allowed() *Allowed {
 	out := &Allowed{}
 	if s.keepalived() {
@@ -176,7 +176,7 @@ func (s *Services) allowed() *Allowed {
 	return out
 }
 
-// allowing is the unit that runs the script before others.
+// allowing returns the unit to run the script before other units.
 func allowing(before string) Unit {
 	return Unit{
 		Name: allowUnit,

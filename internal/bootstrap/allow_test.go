@@ -13,10 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// standIns of the programs that the script asks. Each refuses arguments that the real one would refuse, as its manual has
-// them, notes what it is told to change, and keeps it below $STATE. The real ones need a kernel with SELinux and a
-// running firewalld. Of them, the parser of firewalld 1.3.3 was tried: it takes these options, takes them again, and
-// refuses ports and protocols in one call.
+// standIns replace the programs called by the script. Each rejects arguments invalid for the real program according to
+// its manual. It records changes, and keeps them below $STATE. The real programs need a kernel with SELinux and a
+// running firewalld. Only the parser of firewalld 1.3.3 was tried: it accepts these options, also repeatedly, and
+// rejects ports and protocols in one call.
 var standIns = map[string]string{
 	"getenforce": `echo Enforcing`,
 	"getsebool": `[ $# = 1 ] || exit 2
@@ -64,7 +64,7 @@ esac
 echo "firewall-cmd $*" >>"$STATE/changes"`,
 }
 
-// aNode has programs of a node, by their names, and nothing else but what scripts need.
+// aNode has these programs, and otherwise only the basic tools of scripts.
 type aNode struct{ bin, state string }
 
 func newNode(t *testing.T, programs map[string]string) aNode {
@@ -84,7 +84,7 @@ func newNode(t *testing.T, programs map[string]string) aNode {
 	return n
 }
 
-// run runs a script as the node's systemd does, and returns what it changed, without repetitions.
+// run runs a script like the node's systemd, and returns its changes without repetitions.
 func (n aNode) run(t *testing.T, script string) (changes []string, output string, err error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(n.bin, "bash"), "-c", script)
@@ -113,7 +113,7 @@ func programs(but ...string) map[string]string {
 	return out
 }
 
-// served is a node of the control plane with these services.
+// served returns a control plane node with these services.
 func served(balancer LoadBalancer, change func(*Services)) *Services {
 	out := &Services{
 		HostName: "demo-1", Interface: "enp1s0", Self: netip.MustParseAddr("10.20.30.7"),
@@ -129,7 +129,7 @@ func served(balancer LoadBalancer, change func(*Services)) *Services {
 	return out
 }
 
-// firewall are the commands that have firewalld let something in, now and after a reboot.
+// firewall returns the firewalld commands to allow something, now and after a reboot.
 func firewall(options ...string) []string {
 	var out []string
 	for _, option := range options {
@@ -182,7 +182,7 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 			check.Equal(t, "changes", changes, test.want)
 			check.Equal(t, "output", output, "")
 
-			// firewalld takes the same rule again; what takes seconds is not done again.
+			// firewalld accepts the same rule again; the slow SELinux commands are not repeated.
 			changes, _, err = node.run(t, script)
 			check.Error(t, err, "")
 			check.Lacks(t, "a second time", strings.Join(changes, "\n"), "se")
@@ -190,8 +190,8 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 	}
 }
 
-// TestTheFirewallLetsInWhatKubernetesNeeds on each kind of node, and overlays of pods from networks of nodes alone: they
-// trust whoever sends them a packet.
+// TestTheFirewallLetsInWhatKubernetesNeeds covers each kind of node. Overlays of pods are open to networks of nodes
+// only, because they trust every sender.
 func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 	every := []string{"10250/tcp", "10256/tcp", "30000-32767/tcp", "30000-32767/udp"}
 	overlays := []string{"8472/udp", "4789/udp", "6081/udp", "51820-51821/udp", "179/tcp", "5473/tcp", "4240/tcp"}
@@ -199,7 +199,7 @@ func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		services *Services
-		// ports are open for all.
+		// ports are open to everyone.
 		ports []string
 	}{
 		"a worker": {&Services{Node: &Node{}}, every},
@@ -257,7 +257,7 @@ func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 	}
 }
 
-// TestTheDocumentationHasEachPortThatIsOpen because administrators of networks between nodes read it.
+// TestTheDocumentationHasEachPortThatIsOpen checks the table for administrators of networks between nodes.
 func TestTheDocumentationHasEachPortThatIsOpen(t *testing.T) {
 	text, err := os.ReadFile("../../docs/user/endpoints.md")
 	check.Error(t, err, "")
@@ -272,9 +272,9 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		programs map[string]string
-		// change changes the programs.
+		// change replaces programs.
 		change map[string]string
-		// lacks is what is not called.
+		// lacks names the programs not called.
 		lacks string
 		fails bool
 	}{
@@ -317,7 +317,7 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 	}
 }
 
-// TestTheSystemAllowsServicesBeforeTheyStart runs the unit before each unit that it is for.
+// TestTheSystemAllowsServicesBeforeTheyStart verifies that the unit runs before each unit in need of it.
 func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
 	for name, services := range map[string]*Services{
 		"haproxy":  served(HAProxy, nil),

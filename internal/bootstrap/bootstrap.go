@@ -1,17 +1,14 @@
-// Package bootstrap adds to the bootstrap data of a machine what only the
-// infrastructure knows: its network and host name, the kubelet's provider ID
-// and addresses, proxies, keys, and what users add.
+// Package bootstrap adds data known only to the infrastructure to a machine's bootstrap data: its network and host
+// name, the kubelet's provider ID and addresses, proxies, keys, and additions of users.
 //
-// Bootstrap data is a cloud-config or an Ignition configuration. A cloud-config
-// is merged as YAML, and what is not touched keeps its text. Stock Cluster API
-// writes Ignition 2.3, which no image of OLVM reads: it is translated to the
-// third generation, and the result is validated by Ignition's own parser.
-// Nothing that a user wrote is lost or overwritten: where two sources disagree,
-// Merge fails and names both.
+// Bootstrap data is a cloud-config or an Ignition configuration. A cloud-config is merged as YAML, and unchanged parts
+// keep their text. Stock Cluster API writes Ignition 2.3, but no image of OLVM reads this version. The package
+// translates it to the third generation, and validates the result with Ignition's own parser. Merging never loses or
+// overwrites anything written by a user: if two sources disagree, Merge fails and names both.
 //
-// A VM gets its UUID from the engine when it is made, so it cannot stand in the
-// user data; but the firmware shows it to the guest. The kubelet argument gets
-// a placeholder, which a command replaces at boot before kubeadm runs.
+// The engine assigns a VM's UUID at creation, so the user data cannot contain it. But the firmware shows the UUID to
+// the guest. The kubelet argument therefore contains a placeholder, and a command replaces it at boot, before kubeadm
+// runs.
 package bootstrap
 
 import (
@@ -22,10 +19,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Format of bootstrap data, as the bootstrap Secret names it.
+// Format of bootstrap data, as named in the bootstrap Secret.
 type Format string
 
-// The formats; a Secret that names none means cloud-config.
+// The formats; a Secret without a format means cloud-config.
 const (
 	CloudConfig Format = "cloud-config"
 	Ignition    Format = "ignition"
@@ -34,7 +31,7 @@ const (
 // ProviderIDPrefix precedes the UUID of a VM in a provider ID.
 const ProviderIDPrefix = "olvm://"
 
-// VMOf returns the UUID of the VM in a provider ID; empty if there is none.
+// VMOf returns the UUID of the VM in a provider ID, or "" if there is none.
 func VMOf(providerID string) string {
 	id, ok := strings.CutPrefix(providerID, ProviderIDPrefix)
 	if !ok {
@@ -44,77 +41,77 @@ func VMOf(providerID string) string {
 	return id
 }
 
-// Guest is what the infrastructure adds to the bootstrap data of a machine.
+// Guest is the infrastructure's addition to the bootstrap data of a machine.
 type Guest struct {
-	// HostName of the guest. The engine sets it where cloud-init reads the data, Ignition gets it as a file.
+	// HostName of the guest. For cloud-init, the engine sets it. Ignition gets it as a file.
 	HostName string
-	// Interfaces are the guest's network interfaces that have a configuration. The engine configures them where
-	// cloud-init reads the data, Ignition gets them as files of NetworkManager.
+	// Interfaces are the guest's configured network interfaces. For cloud-init, the engine configures them. Ignition
+	// gets them as NetworkManager files.
 	Interfaces []render.GuestNIC
-	// DNSServers and SearchDomains of the guest, which go the same way.
+	// DNSServers and SearchDomains of the guest, delivered in the same way.
 	DNSServers    []netip.Addr
 	SearchDomains []string
-	// NodeIPs are the addresses of the kubelet's node, where it is to have more than the one that it finds by itself.
+	// NodeIPs are the node's addresses for the kubelet, if it needs more than the one it detects itself.
 	NodeIPs []netip.Addr
-	// Proxy that the node's services use; nil for none.
+	// Proxy of the node's services; nil for none.
 	Proxy *Proxy
 	// SSH keys of a user; nil for none.
 	SSH *SSH
-	// Services that make the cluster's endpoints; nil for none.
+	// Services serving the cluster's endpoints; nil for none.
 	Services *Services
 	// Files to write.
 	Files []File
 	// Units of systemd to install.
 	Units []Unit
-	// Extra are configurations of users, in the order in which they are merged.
+	// Extra holds users' configurations, in merge order.
 	Extra []Extra
 }
 
 // Proxy for HTTP.
 type Proxy struct {
 	HTTP, HTTPS string
-	// NoProxy are what is asked directly: names, domains, addresses, networks.
+	// NoProxy lists the destinations without proxy: names, domains, addresses, networks.
 	NoProxy []string
 }
 
-// SSH lets users log in.
+// SSH authorizes users to log in.
 type SSH struct {
-	// User of the image; empty means its default one, which is called core where Ignition reads the data.
+	// User of the image; "" means its default user. For Ignition, this is core.
 	User string
-	// AuthorizedKeys are lines as in authorized_keys.
+	// AuthorizedKeys are lines in the format of authorized_keys.
 	AuthorizedKeys []string
 }
 
-// File is written into the guest.
+// File is a file to write into the guest.
 type File struct {
 	// Path is absolute.
 	Path    string
 	Content string
-	// Mode are the permission bits, such as 0o600.
+	// Mode holds the permission bits, such as 0o600.
 	Mode int
 }
 
-// Unit is one of systemd's.
+// Unit is a systemd unit.
 type Unit struct {
 	// Name with its suffix.
 	Name string
-	// Contents of the unit; empty where it is in the image.
+	// Contents of the unit; "" for a unit of the image.
 	Contents string
 }
 
 // Extra is a configuration of a user.
 type Extra struct {
-	// Source names it in errors.
+	// Source names the configuration in errors.
 	Source string
-	// Data is a cloud-config where cloud-init reads the bootstrap data; else Ignition, or Butane (YAML with a variant).
+	// Data is a cloud-config if the bootstrap data is one. Otherwise, it is Ignition, or Butane (YAML with a variant).
 	Data []byte
 }
 
-// MaxInput is how many bytes may be merged: the bootstrap data with all that users add. It is twice what can be
-// delivered.
+// MaxInput is the maximum number of bytes to merge: the bootstrap data with all additions of users. It is twice the
+// deliverable size.
 const MaxInput = 2 << 20
 
-// Merge adds the guest's configuration to bootstrap data. More than MaxInput is refused before any of it is parsed.
+// Merge adds the guest's configuration to bootstrap data. It rejects input larger than MaxInput before parsing it.
 func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	size := len(data)
 	for _, extra := range guest.Extra {
@@ -140,10 +137,10 @@ func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	return nil, fmt.Errorf("bootstrap data has format %q; cloud-config and ignition are supported", format)
 }
 
-// sources say where the parts of a configuration came from, by their places.
+// sources maps parts of a configuration, by place, to their sources.
 type sources map[string]string
 
-// of is the source of the nearest place around this one; what is not noted came with the bootstrap data.
+// of returns the source of the nearest enclosing place. Places without a record came with the bootstrap data.
 func (s sources) of(where string) string {
 	best := ""
 	for place := range s {
@@ -159,12 +156,12 @@ func (s sources) of(where string) string {
 	return s[best]
 }
 
-// conflict is an error for what two sources say differently.
+// conflict returns the error for a setting with different values in two sources.
 func conflict(what, one, other string) error {
 	return fmt.Errorf("%s is set differently by %s and by %s; remove it from one of them", what, one, other)
 }
 
-// The names of sources in errors.
+// Names of sources in errors.
 const (
 	providerSource = "the bootstrap data"
 	machineSource  = "the OLVMMachine or OLVMCluster"

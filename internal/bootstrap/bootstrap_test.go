@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// cloudConfig as the kubeadm bootstrap provider writes it, with what users add.
+// initData is a cloud-config of the kubeadm bootstrap provider, with additions of users.
 const initData = `## template: jinja
 #cloud-config
 
@@ -118,8 +118,7 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	}
 }
 
-// TestWhatTheEngineOpensIsClosed has what an engine puts before the data, and what its command for later boots does:
-// D10, D12.
+// TestWhatTheEngineOpensIsClosed covers the engine's text before the data, and its command for later boots: D10, D12.
 func TestWhatTheEngineOpensIsClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		data string
@@ -179,7 +178,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 
 		before, after := read(t, []byte(data)), read(t, merged)
 		if len(before.WriteFiles) > 0 {
-			// which names the sources of later boots
+			// the sources of later boots
 			before.WriteFiles = append(before.WriteFiles, after.WriteFiles[len(after.WriteFiles)-1])
 		} else {
 			after.WriteFiles = nil
@@ -225,7 +224,7 @@ func FuzzMergeCloudConfig(f *testing.F) {
 
 		var before, after map[string]any
 		if yaml.Unmarshal(data, &before) != nil {
-			return // keys that are no strings
+			return // keys other than strings
 		}
 
 		if err := yaml.Unmarshal(merged, &after); err != nil {
@@ -240,8 +239,8 @@ func FuzzMergeCloudConfig(f *testing.F) {
 	})
 }
 
-// TestManySmallPartsMergeInLinearTime (row M6 of docs/operate/security.md) merges as many small parts as there is room
-// for: each is looked up, and not compared with all others. Quadratic, each of them takes minutes.
+// TestManySmallPartsMergeInLinearTime (row M6 of docs/operate/security.md) merges the maximum number of small parts.
+// Each is looked up, not compared with all others. In quadratic time, each case takes minutes.
 func TestManySmallPartsMergeInLinearTime(t *testing.T) {
 	many := func(begin string, part func(int) string, end string) []byte {
 		var out strings.Builder

@@ -12,25 +12,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// hostNameVariable are the spellings of the guest's host name in a jinja template. The engine puts its own first line
-// before the data, so that cloud-init does not see that it is one.
+// hostNameVariable matches the spellings of the guest's host name in a jinja template. The engine puts its own first
+// line before the data, so cloud-init does not recognize the template.
 var hostNameVariable = regexp.MustCompile(
 	`\{\{-?\s*(ds\.meta_data\.(local_hostname|local-hostname|hostname)|v1\.local_hostname|local_hostname)\s*-?\}\}`,
 )
 
-// cloudConfig is a cloud-config document that is being merged.
+// cloudConfig is a cloud-config document during its merge.
 type cloudConfig struct {
 	root *yaml.Node
-	// before are commands that run before all others.
+	// before holds commands to run before all others.
 	before []string
-	// sources say where each part that was added came from, by its place.
+	// sources maps each added part, by place, to its source.
 	sources sources
-	// files are the first of write_files with each path.
+	// files maps paths to their first entry in write_files.
 	files map[string]*yaml.Node
 }
 
-// mergeCloudConfig merges into a cloud-config. The result is a block mapping, which is what can stand behind the
-// engine's part: the engine puts the data behind its own, as text.
+// mergeCloudConfig merges into a cloud-config. The result is a block mapping, because the engine appends it as text to
+// its own mapping.
 func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	if hostNameVariable.Match(data) {
 		if guest.HostName == "" {
@@ -78,7 +78,7 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	return c.encode(data)
 }
 
-// indexFiles notes the files of the bootstrap data.
+// indexFiles records the files of the bootstrap data.
 func (c *cloudConfig) indexFiles() {
 	files := value(c.root, "write_files")
 	if files == nil {
@@ -92,7 +92,7 @@ func (c *cloudConfig) indexFiles() {
 	}
 }
 
-// parseCloudConfig reads the one mapping that a cloud-config is.
+// parseCloudConfig parses a cloud-config, which must be a single mapping.
 func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
@@ -107,7 +107,7 @@ func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// add merges another cloud-config: mappings by their keys, lists at their ends.
+// add merges another cloud-config: mappings by key, and lists by appending.
 func (c *cloudConfig) add(more *yaml.Node, source string) error {
 	if len(more.Content) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 	return c.merge(c.root, more, "", source)
 }
 
-// merge adds the keys of one mapping to another; write_files at the root is merged by addFile.
+// merge adds the keys of one mapping to another. It skips write_files at the root: addFile merges them.
 func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 	known := keysOf(into)
 
@@ -159,8 +159,8 @@ func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 	return nil
 }
 
-// addFile adds one of write_files, unless it is there already. Two may write to one path only where the later one
-// appends.
+// addFile adds an entry of write_files, unless it already exists. Two entries may have the same path only if the later
+// one appends.
 func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	path := value(file, "path")
 	if path == nil {
@@ -187,7 +187,7 @@ func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	return nil
 }
 
-// sameFile compares two of write_files.
+// sameFile compares two entries of write_files.
 func sameFile(a, b *yaml.Node) bool {
 	for _, key := range []string{"content", "encoding", "append"} {
 		x, y := value(a, key), value(b, key)
@@ -199,7 +199,7 @@ func sameFile(a, b *yaml.Node) bool {
 	return true
 }
 
-// addFiles adds what the guest gets as files: its own, those of its units, those for SLAAC, and those for the proxy.
+// addFiles adds all files of the guest: its own, its units, and those for SLAAC and the proxy.
 func (c *cloudConfig) addFiles(guest Guest, superAdmin bool) error {
 	files := slices.Concat(guest.Files, guest.Services.files(superAdmin))
 
@@ -235,7 +235,7 @@ func (c *cloudConfig) addFiles(guest Guest, superAdmin bool) error {
 	return nil
 }
 
-// addKeys lets the owners of keys log in.
+// addKeys authorizes SSH keys.
 func (c *cloudConfig) addKeys(ssh *SSH) {
 	if ssh == nil || len(ssh.AuthorizedKeys) == 0 {
 		return
@@ -245,7 +245,7 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	if ssh.User != "" {
 		users := ensure(c.root, "users", yaml.SequenceNode)
 		if len(users.Content) == 0 {
-			users.Content = []*yaml.Node{text("default")} // without it the image's own user is not made
+			users.Content = []*yaml.Node{text("default")} // without it, cloud-init does not create the image's own user
 		}
 
 		at = nil
@@ -268,16 +268,16 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	}
 }
 
-// laterBoots names where a guest looks for its data when it boots again. There is no drive then, and a guest that looks
-// further takes itself for a new one. The engine has a command for that, which the commands of the data replace.
+// laterBoots names the data sources for later boots of a guest. There is no drive then, and a guest searching further
+// takes itself for a new one. The engine has a command for this, but the data's own commands replace it.
 var laterBoots = File{
 	Path:    "/etc/cloud/cloud.cfg.d/99-capolvm.cfg",
 	Content: "datasource_list: [NoCloud, ConfigDrive]\n",
 	Mode:    0o644,
 }
 
-// secure takes back what the engine's part of the cloud-config opens, logins with passwords and those of root, and
-// keeps later boots from looking elsewhere, where the data does not say anything about it.
+// secure reverts the engine's insecure defaults: logins with passwords and logins of root. It also keeps later boots
+// from other data sources. It does not override settings of the data.
 func (c *cloudConfig) secure(ssh *SSH) error {
 	closed := map[string]string{"ssh_pwauth": "false", "disable_root": "true"}
 	if ssh != nil && ssh.User == "root" {
@@ -311,7 +311,7 @@ func (c *cloudConfig) secure(ssh *SSH) error {
 	return c.addFile(laterBoots.node(), machineSource)
 }
 
-// node is the file as one of write_files.
+// node returns the file as an entry of write_files.
 func (f File) node() *yaml.Node {
 	node := mapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content",
 		f.Content)
@@ -320,7 +320,7 @@ func (f File) node() *yaml.Node {
 	return node
 }
 
-// addKubelet adds to kubeadm's configuration, and reports whether the node gets a super-admin.conf.
+// addKubelet edits kubeadm's configuration, and reports whether the node gets a super-admin.conf.
 func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 	files := value(c.root, "write_files")
 	if files == nil {
@@ -351,7 +351,7 @@ func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 	return superAdmin, nil
 }
 
-// prependCommands puts commands before all others of runcmd.
+// prependCommands adds commands at the start of runcmd.
 func (c *cloudConfig) prependCommands() {
 	if len(c.before) == 0 {
 		return
@@ -367,12 +367,12 @@ func (c *cloudConfig) prependCommands() {
 	list.Content = append(first, list.Content...)
 }
 
-// encode writes the document behind the comment lines that the data began with.
+// encode writes the document after the leading comment lines of the data.
 func (c *cloudConfig) encode(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(header(data))
 	c.root.HeadComment, c.root.Style = "", 0
-	if len(c.root.Content) > 0 { // the first lines are written already
+	if len(c.root.Content) > 0 { // the header already contains these lines
 		c.root.Content[0].HeadComment = ""
 	}
 
@@ -385,7 +385,7 @@ func (c *cloudConfig) encode(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// header is the comment lines that tell cloud-init what the data is.
+// header returns the comment lines identifying the data for cloud-init.
 func header(data []byte) string {
 	var lines strings.Builder
 

@@ -115,7 +115,8 @@ func TestKeysOfTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestSLAACOfACloudInitGuest: the engine refuses to hand SLAAC to cloud-init, so NetworkManager is told.
+// TestSLAACOfACloudInitGuest covers SLAAC through NetworkManager, because the engine refuses to configure it in
+// cloud-init.
 func TestSLAACOfACloudInitGuest(t *testing.T) {
 	static := render.GuestNIC{
 		Name:         "enp1s0",

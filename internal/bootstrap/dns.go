@@ -11,35 +11,35 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DNS answers for the names of a cluster on one of its nodes: CoreDNS as a static pod, which the kubelet runs without
-// the cluster's help. The nodes of the control plane know all nodes; the other ones ask them, and know the rest
-// themselves.
+// DNS serves the names of a cluster on one of its nodes. It is CoreDNS as a static pod, so the kubelet runs it even if
+// the cluster is down. Control plane nodes know all nodes. Other nodes forward to them for node names, and serve the
+// rest themselves.
 type DNS struct {
-	// Domain of the cluster, without a dot at its end.
+	// Domain of the cluster, without a trailing dot.
 	Domain string
-	// Addresses of the node; those of Endpoint that a node may hold, as Floating, are answered at, too.
+	// Addresses of the node. The server also listens on Floating: the endpoint addresses possibly held by the node.
 	Addresses, Floating []netip.Addr
-	// Endpoint of the control plane, and Ingress, which may be none.
+	// Endpoint of the control plane, and Ingress, possibly empty.
 	Endpoint, Ingress []netip.Addr
-	// ControlPlane reports that the node is one of it; else Servers are asked for the names of nodes, in their order.
+	// ControlPlane reports a control plane node. Other nodes forward requests for node names to Servers, in order.
 	ControlPlane bool
 	Servers      []netip.Addr
-	// Upstream servers are asked for all other names, in their order.
+	// Upstream servers for all other names, in order.
 	Upstream []netip.Addr
 	// Image of CoreDNS.
 	Image string
 }
 
-// Where the files of the name server are, on the node and in its pod.
+// Locations of the name server's files, on the node and in its pod.
 const (
 	dnsFolder    = "/etc/capolvm/dns"
 	dnsPodFolder = "/etc/coredns"
 )
 
-// maxServers is how many servers CoreDNS forwards to.
+// maxServers is CoreDNS's limit of servers to forward to.
 const maxServers = 15
 
-// APINames are the names of the control plane's endpoint.
+// APINames returns the names of the control plane's endpoint.
 func (d *DNS) APINames() []string {
 	if d == nil {
 		return nil
@@ -80,7 +80,7 @@ func (d *DNS) files(hostName string) []File {
 	return append(out, File{Path: "/etc/kubernetes/manifests/capolvm-dns.yaml", Mode: 0o600, Content: d.pod()})
 }
 
-// zone is a zone file in which a name has addresses.
+// zone returns a zone file with the addresses of a name.
 func zone(name string, addresses []netip.Addr) string {
 	var out strings.Builder
 	out.WriteString(renderFile("zone", "1"))
@@ -104,15 +104,15 @@ func (d *DNS) pod() string {
 		Spec: corev1.PodSpec{
 			HostNetwork: true, DNSPolicy: corev1.DNSDefault,
 			PriorityClassName: "system-node-critical",
-			// reads files of the host
+			// the pod reads files of the host
 			SecurityContext: &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 			Containers: []corev1.Container{{
 				Name:            "coredns",
 				Image:           d.Image,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:            []string{"-conf", dnsPodFolder + "/Corefile"},
-				// A capability of the file would be lost without privilege escalation, so it is root's; nothing else
-				// is.
+				// Without privilege escalation, a file capability would be lost. So the container runs as root, with no
+				// other privilege.
 				SecurityContext: &corev1.SecurityContext{
 					RunAsUser:                ptr.To[int64](0),
 					AllowPrivilegeEscalation: ptr.To(false),

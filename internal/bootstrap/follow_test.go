@@ -11,15 +11,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// following runs follow.sh of a node of the control plane below a folder, with a kubectl that lists these nodes, and
-// returns what it writes into keepalived's configuration, and what it applies.
+// following runs follow.sh of a control plane node below a folder, with a kubectl listing these nodes. It returns the
+// resulting configuration of keepalived, and the applied objects.
 func following(t *testing.T, services *Services, nodes string) (keepalived, applied string) {
 	t.Helper()
 
 	return followingWith(t, "bin/kubectl", services, nodes)
 }
 
-// followingWith has kubectl at a path.
+// followingWith is like following, with kubectl at a path.
 func followingWith(t *testing.T, kubectl string, services *Services, nodes string) (keepalived, applied string) {
 	t.Helper()
 	root := t.TempDir()
@@ -62,7 +62,7 @@ func followingWith(t *testing.T, kubectl string, services *Services, nodes strin
 	return string(config), string(told)
 }
 
-// TestATextThatIsNoAddressGoesIntoNoConfiguration because a kubelet may report any text as the address of its node.
+// TestATextThatIsNoAddressGoesIntoNoConfiguration covers arbitrary text reported by a kubelet as its node's address.
 func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
 	services := served(NoLoadBalancer, func(s *Services) {
 		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
@@ -82,7 +82,7 @@ func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
 	check.Lacks(t, "configuration", config+applied, "a.conf")
 }
 
-// TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth because VRRP of an instance is of one family.
+// TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth covers two VRRP instances, because each has one address family.
 func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 	services := served(NoLoadBalancer, func(s *Services) {
 		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("fd00::6"), RouterID: 52}
@@ -96,7 +96,7 @@ func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 	check.Contains(t, "the ingress address", config, "unicast_src_ip fd00::7\n    unicast_peer {\n        fd00::8\n    }")
 }
 
-// TestANodeFindsItsPeersWithAKubectlBelowOpt because services of Flatcar have no /opt/bin on their PATH.
+// TestANodeFindsItsPeersWithAKubectlBelowOpt covers services of Flatcar: they have no /opt/bin in their PATH.
 func TestANodeFindsItsPeersWithAKubectlBelowOpt(t *testing.T) {
 	config, _ := followingWith(t, "opt/bin/kubectl", served(NoLoadBalancer, nil),
 		`demo-1 {"node-role.kubernetes.io/control-plane":""} 10.20.30.7`+"\n"+

@@ -23,20 +23,20 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// kubeadmUnit is the unit in which the kubeadm bootstrap provider runs kubeadm.
+// kubeadmUnit is the kubeadm bootstrap provider's unit for running kubeadm.
 const kubeadmUnit = "kubeadm.service"
 
-// ignitionConfig is an Ignition configuration of the third generation that is being merged: JSON, so that what this
-// version of Ignition does not know is kept until Ignition's own parser judges it.
+// ignitionConfig is an Ignition configuration of the third generation during its merge. It is JSON, so that fields
+// unknown to this version of Ignition are kept for the verdict of Ignition's own parser.
 type ignitionConfig struct {
 	root map[string]any
-	// version is the highest that a part of it needs.
+	// version is the highest version needed by a part.
 	version semver.Version
-	// sources say which source each part came from, by its place.
+	// sources maps each part, by place, to its source.
 	sources sources
 }
 
-// mergeIgnition merges into an Ignition configuration of any generation; what comes back is of the third.
+// mergeIgnition merges into an Ignition configuration of any generation. The result is of the third generation.
 func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
 	c := &ignitionConfig{root: map[string]any{}, version: semver.Version{Major: 3}, sources: sources{}}
 	if err := c.add(data, providerSource); err != nil {
@@ -109,16 +109,16 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 		c.version = version
 	}
 
-	delete(root["ignition"].(map[string]any), "version") // which the parser saw
+	delete(root["ignition"].(map[string]any), "version") // already checked by the parser
 
 	return c.merge(c.root, root, "", source)
 }
 
-// withoutEmptyReplace takes out a config.replace that names nothing, as Oracle's command writes it: Ignition itself
-// would refuse its URL. Everything else comes back as it is.
+// withoutEmptyReplace removes a config.replace without a source, as written by Oracle's command, because Ignition
+// itself would reject its URL. Everything else stays unchanged.
 func withoutEmptyReplace(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
-		return data, nil // which is told later
+		return data, nil // reported later
 	}
 
 	var root map[string]any
@@ -142,7 +142,7 @@ func withoutEmptyReplace(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// translate2 makes a configuration of the third generation of one of the second.
+// translate2 translates a configuration of the second generation to the third.
 func translate2(data []byte) ([]byte, error) {
 	old, messages, err := v2_3.Parse(data)
 	if err != nil {
@@ -164,8 +164,8 @@ func translate2(data []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// lastWritten leaves files out that a later one replaces: the second generation writes them one after another, the
-// third refuses them.
+// lastWritten omits files replaced by later ones. The second generation writes files one after another, but the third
+// rejects duplicates.
 func lastWritten(files []types2.File) []types2.File {
 	var out []types2.File
 
@@ -183,8 +183,8 @@ func lastWritten(files []types2.File) []types2.File {
 	return out
 }
 
-// mountPoints are where file systems of the second generation are in the guest, which the third must be told: mount
-// units say it.
+// mountPoints returns the mount points of second-generation file systems, from their mount units. The third generation
+// requires them.
 func mountPoints(config types2.Config) map[string]string {
 	out := map[string]string{}
 
@@ -211,7 +211,7 @@ func mountPoints(config types2.Config) map[string]string {
 	return out
 }
 
-// setting of a unit.
+// setting returns a setting of a unit.
 func setting(contents, key string) string {
 	for line := range strings.Lines(contents) {
 		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == key {
@@ -222,7 +222,7 @@ func setting(contents, key string) string {
 	return ""
 }
 
-// overlay is what the guest adds, in Ignition's terms. It edits kubeadm's configuration where it is.
+// overlay returns the guest's additions as Ignition. It edits kubeadm's configuration in place.
 func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	commands, superAdmin, err := c.editKubeadm(guest)
 	if err != nil {
@@ -272,7 +272,7 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	return out, nil
 }
 
-// asList is a list as JSON has it, to be merged with others.
+// asList converts texts to a JSON list, for merging with others.
 func asList(texts []string) []any {
 	var out []any
 	for _, text := range texts {
@@ -297,7 +297,7 @@ func ignitionUnits(units []Unit) []any {
 	return out
 }
 
-// ignitionFiles are files that replace what the image has at their paths.
+// ignitionFiles returns files to replace those of the image.
 func ignitionFiles(files []File) ([]any, error) {
 	var out []any
 
@@ -318,7 +318,7 @@ func ignitionFiles(files []File) ([]any, error) {
 	return out, nil
 }
 
-// contentsOf is the shortest way to write the contents of a file.
+// contentsOf returns the shortest encoding of a file's contents.
 func contentsOf(content string) (map[string]any, error) {
 	source, compression, err := butaneutil.MakeDataURL([]byte(content), nil, true)
 	if err != nil {
@@ -333,8 +333,8 @@ func contentsOf(content string) (map[string]any, error) {
 	return out, nil
 }
 
-// editKubeadm adds to kubeadm's configuration, and returns the commands that go before kubeadm, and whether the node
-// gets a super-admin.conf.
+// editKubeadm edits kubeadm's configuration. It returns the commands to run before kubeadm, and whether the node gets a
+// super-admin.conf.
 func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin bool, err error) {
 	storage, _ := c.root["storage"].(map[string]any)
 
@@ -374,7 +374,7 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin
 	return commands, superAdmin, nil
 }
 
-// identities are the keys by which elements of lists are the same.
+// identities are the keys to identify list elements.
 var identities = []string{"path", "name", "device", "source"}
 
 func identity(element any) string {
@@ -392,8 +392,8 @@ func identity(element any) string {
 	return ""
 }
 
-// merge adds one object to another. Elements of lists are the same where they have the same path, name or device; other
-// values that differ are a conflict.
+// merge adds one object to another. List elements with the same path, name or device are merged. Other different values
+// are a conflict.
 func (c *ignitionConfig) merge(into, from map[string]any, at, source string) error {
 	for key, given := range from {
 		where := strings.TrimPrefix(at+"."+key, ".")
@@ -467,7 +467,7 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 	return list, nil
 }
 
-// encode writes the configuration, once Ignition's parser has found nothing in it.
+// encode writes the configuration, once Ignition's parser accepts it.
 func (c *ignitionConfig) encode() ([]byte, error) {
 	header, _ := c.root["ignition"].(map[string]any)
 	if header == nil {
@@ -488,7 +488,7 @@ func (c *ignitionConfig) encode() ([]byte, error) {
 	return out, nil
 }
 
-// refusal joins an error with what was reported.
+// refusal adds the parser's messages to an error.
 func refusal(err error, messages report.Report) error {
 	if text := strings.Join(strings.Fields(messages.String()), " "); text != "" {
 		return fmt.Errorf("%w: %s", err, text)

@@ -34,7 +34,7 @@ nodeRegistration:
     value: "2"
 `
 
-// stockIgnition is what the kubeadm bootstrap provider of Cluster API writes for a worker.
+// stockIgnition returns the configuration of Cluster API's kubeadm bootstrap provider for a worker.
 func stockIgnition(t testing.TB, change func(*ignition.NodeInput)) []byte {
 	t.Helper()
 	input := &ignition.NodeInput{NodeInput: &cloudinit.NodeInput{
@@ -107,7 +107,7 @@ func open(t testing.TB, data []byte) opened {
 	return out
 }
 
-// ignitionGuest has something of everything.
+// ignitionGuest returns a guest using every feature.
 func ignitionGuest() Guest {
 	return Guest{
 		HostName: "demo-1",
@@ -410,7 +410,7 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 	}
 }
 
-// The second generation writes files one after another, and on file systems that it mounts.
+// TestWhatTheSecondGenerationDoesIsKept covers files written one after another, and on mounted file systems.
 func TestWhatTheSecondGenerationDoesIsKept(t *testing.T) {
 	stock := stockIgnition(t, func(input *ignition.NodeInput) {
 		input.DiskSetup = &bootstrapv1.DiskSetup{
@@ -472,7 +472,7 @@ func FuzzMergeIgnition(f *testing.F) {
 	})
 }
 
-// TestAReplaceThatNamesNothingIsPassedOver has what Oracle's command writes into its Ignition.
+// TestAReplaceThatNamesNothingIsPassedOver covers the Ignition of Oracle's command.
 func TestAReplaceThatNamesNothingIsPassedOver(t *testing.T) {
 	for _, data := range []string{
 		`{"ignition":{"config":{"replace":{"source":""}},"version":"3.4.0"}}`,

@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// kubeadmPrepare is the script that runs before kubeadm where Ignition reads the data.
+	// kubeadmPrepare is the script to run before kubeadm, for Ignition.
 	kubeadmPrepare = "/etc/capolvm/prepare-kubeadm.sh"
-	// vmUUIDInKubeadm stands for the VM's UUID in kubeadm's configuration.
+	// vmUUIDInKubeadm is the placeholder for the VM's UUID in kubeadm's configuration.
 	vmUUIDInKubeadm = "__OLVM_VM_UUID__"
 )
 
-// kubeadmFiles are where the kubeadm bootstrap provider puts kubeadm's configuration: two with cloud-init, one with
-// Ignition.
+// kubeadmFiles are the files of the kubeadm bootstrap provider with kubeadm's configuration: two with cloud-init, one
+// with Ignition.
 var kubeadmFiles = []string{"/run/kubeadm/kubeadm.yaml", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubeadm.yml"}
 
 func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path) }
 
-// kubeadmEdit is what was done to kubeadm's configuration.
+// kubeadmEdit is the result of editing kubeadm's configuration.
 type kubeadmEdit struct {
 	text string
-	// changed reports that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of
-	// a node which initialises its cluster.
+	// changed reports any change. needsUUID reports that a command must insert the VM's UUID at boot. init reports the
+	// configuration of a node initialising its cluster.
 	changed, needsUUID, init bool
-	// version of Kubernetes that it asks for; empty where it leaves that to kubeadm.
+	// version of Kubernetes in the configuration; "" leaves the choice to kubeadm.
 	version string
 }
 
-// superAdmin reports whether kubeadm gives the rights of an administrator to super-admin.conf alone while it
-// initialises the cluster: since Kubernetes 1.29.
+// superAdmin reports whether only super-admin.conf has administrator rights while kubeadm initialises the cluster. This
+// is so since Kubernetes 1.29.
 func (e *kubeadmEdit) superAdmin() bool {
 	asked, err := version.ParseGeneric(e.version)
 	return e.init && (err != nil || asked.AtLeast(version.MajorMinor(1, 29)))
 }
 
-// editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes
-// first.
+// editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. Existing arguments take
+// precedence.
 func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	out := kubeadmEdit{text: config}
 	documents, err := mappings(config)
@@ -78,7 +78,7 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	return out, nil
 }
 
-// mappings are the YAML documents of a text that are mappings.
+// mappings returns the YAML documents of a text, limited to mappings.
 func mappings(text string) ([]*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var out []*yaml.Node
@@ -145,8 +145,8 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 	return nil
 }
 
-// checkNames says which name or address of the API server its certificate would lack. It is not added here: Cluster API
-// takes the names for machines that it makes later from the KubeadmControlPlane alone.
+// checkNames returns an error for a name or address missing from the API server's certificate. It does not add the
+// name, because Cluster API reads the names for later machines only from the KubeadmControlPlane.
 func checkNames(root *yaml.Node, names []string) error {
 	given := value(value(root, "apiServer"), "certSANs")
 	for _, name := range names {
@@ -172,10 +172,10 @@ func sameAddress(one, other string) bool {
 	return err == nil && failed == nil && a == b
 }
 
-// kubeadmBindPort is that of an API server where none is written.
+// kubeadmBindPort is the API server's default port.
 const kubeadmBindPort = 6443
 
-// setBindPort sets the port of the node's API server, unless it has none.
+// setBindPort sets the port of the node's API server, if the node has one.
 func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer) (bool, error) {
 	if kind == "JoinConfiguration" {
 		if root = value(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
@@ -221,12 +221,12 @@ func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer
 	)
 }
 
-// mappedArguments are the versions of kubeadm's configuration in which extra arguments are a mapping. Kubernetes up to
-// 1.30 reads nothing newer.
+// mappedArguments are the versions of kubeadm's configuration with extra arguments as a mapping. Kubernetes up to 1.30
+// reads no newer versions.
 var mappedArguments = []string{"kubeadm.k8s.io/v1beta1", "kubeadm.k8s.io/v1beta2", "kubeadm.k8s.io/v1beta3"}
 
-// argumentsOf are the kubelet's arguments of a node, in the shape that the version of the document has: kubeadm refuses
-// the other one.
+// argumentsOf returns the kubelet's arguments of a node, in the form of the document's version. kubeadm rejects the
+// other form.
 func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
 	shapes := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list of name and value"}
 	wanted, apiVersion := yaml.SequenceNode, "the newest apiVersion"
@@ -253,7 +253,7 @@ func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
 	return ensure(registration, "kubeletExtraArgs", wanted), nil
 }
 
-// setArgument adds an argument of the kubelet, unless it is there.
+// setArgument adds a kubelet argument, unless it exists.
 func setArgument(args *yaml.Node, name, argument string) bool {
 	if args.Kind == yaml.MappingNode {
 		if value(args, name) != nil {
@@ -276,13 +276,13 @@ func setArgument(args *yaml.Node, name, argument string) bool {
 	return true
 }
 
-// putUUID is the command that puts the VM's UUID into kubeadm's configuration.
+// putUUID returns the command to insert the VM's UUID into kubeadm's configuration.
 func putUUID(path string) string {
 	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`,
 		vmUUIDInKubeadm, path)
 }
 
-// join writes addresses with a separator between them.
+// join joins addresses with a separator.
 func join(addresses []netip.Addr, separator string) string {
 	var list []string
 	for _, address := range addresses {

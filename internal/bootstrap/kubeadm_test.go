@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// strictly decodes a document with kubeadm's own types; what these do not have is an error.
+// strictly decodes a document with kubeadm's own types. It fails on unknown fields.
 func strictly(t *testing.T, document string) any {
 	t.Helper()
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
@@ -25,7 +25,7 @@ func strictly(t *testing.T, document string) any {
 	return object
 }
 
-// TestKubeletArgumentsHaveTheShapeOfKubeadmsVersion has kubeadm's types of both versions read what is written.
+// TestKubeletArgumentsHaveTheShapeOfKubeadmsVersion decodes the result with kubeadm's types of both versions.
 func TestKubeletArgumentsHaveTheShapeOfKubeadmsVersion(t *testing.T) {
 	guest := Guest{NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}
 	want := "map[node-ip:10.0.0.7 provider-id:olvm://__OLVM_VM_UUID__]"
@@ -55,7 +55,7 @@ func TestKubeletArgumentsHaveTheShapeOfKubeadmsVersion(t *testing.T) {
 	}
 }
 
-// argumentsIn are the kubelet's arguments in kubeadm's types.
+// argumentsIn returns the kubelet's arguments in kubeadm's types.
 func argumentsIn(object any) map[string]string {
 	list := []v1beta4.Arg{}
 
@@ -105,8 +105,8 @@ func TestKubeletArgumentsOfTheOtherShapeAreRefused(t *testing.T) {
 	}
 }
 
-// TestKubeVIPUsesTheKubeconfigThatKubeadmWrites covers what kubeadm writes: it has super-admin.conf since 1.29, on the
-// node that initialises the cluster.
+// TestKubeVIPUsesTheKubeconfigThatKubeadmWrites covers kubeadm's files: since 1.29, it writes super-admin.conf on the
+// node initialising the cluster.
 func TestKubeVIPUsesTheKubeconfigThatKubeadmWrites(t *testing.T) {
 	services := &Services{API: &APIEndpoint{KubeVIPImage: "vip"}}
 

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeVIP is the static pod that holds the endpoint's address. The nodes elect who has it with a lease, so that they
+// kubeVIP returns the static pod to hold the endpoint's address. The nodes elect the holder through a lease, so they
 // need not know each other.
 //
-// While kubeadm init runs, admin.conf may have no rights yet: superAdmin reports that super-admin.conf has them, which
-// only the node has that initialised the cluster.
+// During kubeadm init, admin.conf may have no rights yet. superAdmin reports that super-admin.conf has them. Only the
+// node initialising the cluster has this file.
 func kubeVIP(s *Services, superAdmin bool) string {
 	kubeconfig := "/etc/kubernetes/admin.conf"
 	if superAdmin {
@@ -49,7 +49,7 @@ func kubeVIP(s *Services, superAdmin bool) string {
 		Spec: corev1.PodSpec{
 			HostNetwork:       true,
 			PriorityClassName: "system-node-critical",
-			// where it asks, not at the address that it is to hold
+			// the API server to ask, instead of the address to hold
 			HostAliases: []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"kubernetes"}}},
 			Containers: []corev1.Container{{
 				Name:            "kube-vip",
@@ -78,11 +78,11 @@ func kubeVIP(s *Services, superAdmin bool) string {
 	return manifest(pod)
 }
 
-// manifest is a static pod as the kubelet reads it.
+// manifest returns a static pod in the kubelet's format.
 func manifest(pod *corev1.Pod) string {
 	text, err := yaml.Marshal(pod)
 	if err != nil {
-		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making
+		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // a pod built by this program
 	}
 
 	return string(text)

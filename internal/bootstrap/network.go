@@ -9,13 +9,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The priorities of NetworkManager profiles. Those for cloud-init guests go before what cloud-init itself writes.
+// Priorities of NetworkManager profiles. Those for cloud-init guests override cloud-init's own profiles.
 const (
 	ignitionPriority  = 100
 	cloudInitPriority = 200
 )
 
-// networkFiles are the host name and the profiles of NetworkManager for a guest that the engine does not configure.
+// networkFiles returns the host name and the NetworkManager profiles for a guest not configured by the engine.
 func (g *Guest) networkFiles() []File {
 	out := g.profiles(ignitionPriority)
 	if g.HostName != "" {
@@ -25,9 +25,10 @@ func (g *Guest) networkFiles() []File {
 	return out
 }
 
-// slaac are the profiles of a cloud-init guest that has an interface which listens to routers, and the commands that
-// put them to use; none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol
-// autoconf. Of a static address without a gateway, cloud-init makes a profile of NetworkManager that ignores routers.
+// slaac returns the profiles for a cloud-init guest with an interface listening to routers, and the commands to
+// activate them. It returns none for other guests. The engine cannot configure SLAAC in cloud-init, because it rejects
+// the boot protocol autoconf. For a static address without a gateway, cloud-init writes a NetworkManager profile
+// without router advertisements.
 func (g *Guest) slaac() (files []File, commands []string) {
 	listens := func(i render.GuestNIC) bool {
 		return i.IPv6.Method == render.AutoConf || followsRouters(i, "ipv6", i.IPv6)
@@ -44,11 +45,11 @@ func (g *Guest) slaac() (files []File, commands []string) {
 	return g.profiles(cloudInitPriority), commands
 }
 
-// profiles of NetworkManager, one for each interface.
+// profiles returns NetworkManager profiles, one for each interface.
 func (g *Guest) profiles(priority int) []File {
 	var out []File
 
-	// NetworkManager takes servers of a family with an interface that has this family, and domains with either.
+	// NetworkManager accepts DNS servers only on an interface with the same address family, and domains with either.
 	v4, v6, domains := filter(g.DNSServers, netip.Addr.Is4), filter(g.DNSServers, netip.Addr.Is6), g.SearchDomains
 	for _, each := range g.Interfaces {
 		var text strings.Builder
@@ -64,7 +65,7 @@ func (g *Guest) profiles(priority int) []File {
 			v6, domains = nil, nil
 		}
 
-		// NetworkManager ignores profiles that others may read.
+		// NetworkManager ignores profiles readable by others.
 		out = append(out, File{
 			Path:    fmt.Sprintf("/etc/NetworkManager/system-connections/%s.nmconnection", each.Name),
 			Content: text.String(),
@@ -75,9 +76,9 @@ func (g *Guest) profiles(priority int) []File {
 	return out
 }
 
-// followsRouters reports whether an interface takes its default route of IPv6 from what routers announce, although its
-// address is static. NetworkManager then gives it an address of the announced prefix, too: it has no way to take the
-// routes alone.
+// followsRouters reports whether an interface with a static IPv6 address takes its default route from router
+// advertisements. NetworkManager cannot accept routes alone: it also gives the interface an address of the advertised
+// prefix.
 func followsRouters(of render.GuestNIC, family string, ip render.IP) bool {
 	return family == "ipv6" && of.DefaultRoute && ip.Method == render.Static && !ip.Gateway.IsValid()
 }

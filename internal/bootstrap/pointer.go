@@ -11,19 +11,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// MaxDeliveredData is the largest size, in bytes, of user data that a VM fetches by pointer: what fits into a Secret
-// with its token.
+// MaxDeliveredData is the maximum size, in bytes, of user data fetched by pointer. It fits into a Secret together with
+// its token.
 const MaxDeliveredData = 1<<20 - 1024
 
-// Pointer says where the real user data of a VM is.
+// Pointer is the location of a VM's real user data.
 type Pointer struct {
-	// URL of it, which is https, and the token that its server wants.
+	// URL of the data, with https, and the bearer token for its server.
 	URL, Token string
-	// CA is the certificate, in PEM, with which the server's is verified.
+	// CA is the PEM certificate to verify the server.
 	CA []byte
 }
 
-// Ignition is a configuration that stands for data: Ignition fetches it from the URL and takes nothing else for it.
+// Ignition returns a configuration pointing to data. Ignition fetches it from the URL, and verifies its hash.
 func (p Pointer) Ignition(data []byte) ([]byte, error) {
 	sum := sha512.Sum512(data)
 	config := types.Config{Ignition: types.Ignition{

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// proxiedServices are those that reach out of a node. Images have one of the container runtimes.
+// proxiedServices are the services of a node with outbound connections. Images have one of the container runtimes.
 var proxiedServices = []string{"containerd.service", "crio.service", "kubelet.service"}
 
 // updatingServices pull operating systems from a registry, in images of OCK.
 var updatingServices = []string{"ocne-update.service", "rpm-ostreed.service"}
 
-// files are drop-ins of the services, and of units that pull images themselves; none without a proxy.
+// files returns drop-ins for the services, and for units pulling images themselves. Without a proxy, it returns none.
 func (p *Proxy) files(pulling []string) []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {
 		return nil
@@ -37,7 +37,7 @@ func (p *Proxy) files(pulling []string) []File {
 
 	var out []File
 	for _, service := range slices.Concat(proxiedServices, pulling) {
-		// a URL may have a password
+		// a URL may contain a password
 		out = append(out, File{
 			Path:    fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm-proxy.conf", service),
 			Content: lines.String(),
@@ -48,7 +48,7 @@ func (p *Proxy) files(pulling []string) []File {
 	return out
 }
 
-// escapeUnit escapes what systemd would read as more than text within quotes.
+// escapeUnit escapes systemd's special characters within quotes.
 func escapeUnit(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\n", "").Replace(value)
 }

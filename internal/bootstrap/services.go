@@ -13,11 +13,11 @@ import (
 //go:embed files
 var serviceFiles embed.FS
 
-// renderFile fills one of our files.
+// renderFile renders one of our files.
 var renderFile = FileTemplates(serviceFiles)
 
-// FileTemplates returns what fills one of the files below files, which are templates of this program. The values are
-// addresses, numbers and checked names.
+// FileTemplates returns a function to render the templates below files. Values must be addresses, numbers or validated
+// names, because they are not escaped.
 func FileTemplates(files fs.FS) func(name string, values any) string {
 	templates := template.Must(template.ParseFS(files, "files/*"))
 
@@ -31,65 +31,65 @@ func FileTemplates(files fs.FS) func(name string, values any) string {
 	}
 }
 
-// LoadBalancer spreads connections to the control plane over its API servers.
+// LoadBalancer distributes control plane connections to the API servers.
 type LoadBalancer string
 
-// The load balancers; none means that each API server is at the endpoint's port itself.
+// The load balancers. Without one, each API server listens on the endpoint's port itself.
 const (
 	NoLoadBalancer LoadBalancer = ""
 	HAProxy        LoadBalancer = "HAProxy"
 	Nginx          LoadBalancer = "Nginx"
 )
 
-// Services make the cluster's endpoints on its nodes.
+// Services serve the cluster's endpoints on its nodes.
 type Services struct {
 	// HostName of the node.
 	HostName string
-	// Interface that has the virtual addresses, and the node's own address there.
+	// Interface for the virtual addresses, and the node's own address on it.
 	Interface string
 	Self      netip.Addr
-	// API is the endpoint of the control plane; nil on workers, or where it is made by others.
+	// API is the endpoint of the control plane. It is nil on workers, and for an endpoint served elsewhere.
 	API *APIEndpoint
-	// Ingress is the virtual address of whatever serves the ports 80 and 443; nil for none.
+	// Ingress is the virtual address of the service on ports 80 and 443; nil for none.
 	Ingress *VirtualAddress
-	// IngressSelf is the node's own address of the family of Ingress; invalid if that is Self.
+	// IngressSelf is the node's own address in the family of Ingress; invalid if it equals Self.
 	IngressSelf netip.Addr
-	// DNS answers for the names of the cluster; nil for none.
+	// DNS serves the names of the cluster; nil for none.
 	DNS *DNS
-	// Node has the firewall let in what Kubernetes needs; nil leaves that to the image.
+	// Node makes the firewall allow the ports of Kubernetes; nil leaves the firewall to the image.
 	Node *Node
 }
 
-// DefaultAPIServerPort is that of API servers behind load balancers of the nodes, where none is set.
+// DefaultAPIServerPort is the default port of API servers behind load balancers on nodes.
 const DefaultAPIServerPort = 6444
 
-// APIEndpoint is the endpoint of the control plane, on a node of it.
+// APIEndpoint is the endpoint of the control plane, on one of its nodes.
 type APIEndpoint struct {
 	VirtualAddress
 	// Port of the endpoint.
 	Port int32
-	// Nodes are the addresses of the control plane's nodes that are known, of the address's family.
+	// Nodes are the known addresses of control plane nodes, in the family of the address.
 	Nodes []netip.Addr
-	// LoadBalancer in front of the API servers, which listen on ServerPort then.
+	// LoadBalancer in front of the API servers. With one, they listen on ServerPort.
 	LoadBalancer LoadBalancer
 	ServerPort   int32
-	// NginxImage runs nginx with podman; empty means the nginx of the image of the VM.
+	// NginxImage runs nginx with podman; "" means the nginx of the VM image.
 	NginxImage string
-	// KubeVIPImage holds the address with kube-vip; empty means with keepalived.
+	// KubeVIPImage holds the address with kube-vip; "" means with keepalived.
 	KubeVIPImage string
-	// KubeVIPLease is how kube-vip elects who holds it.
+	// KubeVIPLease holds the timings of kube-vip's election.
 	KubeVIPLease Lease
 }
 
-// Lease is how long the holder of an address may be silent, in seconds.
+// Lease limits the silence of an address holder, in seconds.
 type Lease struct {
-	// Duration after which another one takes the address, RenewDeadline after which the holder lets go, and RetryPeriod
-	// between tries.
+	// Duration until another node takes the address, RenewDeadline until the holder gives it up, and RetryPeriod
+	// between attempts.
 	Duration, RenewDeadline, RetryPeriod int32
 }
 
-// OrDefault is the lease with defaults for what is not set. They outlive some seconds in which etcd does not answer, as
-// on shared storage.
+// OrDefault returns the lease with defaults for unset fields. The defaults survive an etcd stall of some seconds, as on
+// shared storage.
 func (l Lease) OrDefault() Lease {
 	return Lease{
 		Duration:      cmp.Or(l.Duration, 15),
@@ -98,26 +98,26 @@ func (l Lease) OrDefault() Lease {
 	}
 }
 
-// VirtualAddress is an address that one of several nodes has.
+// VirtualAddress is an address held by one of several nodes.
 type VirtualAddress struct {
 	Address netip.Addr
-	// Additional address of the other family, which the same node has; invalid for none.
+	// Additional address of the other family, held by the same node; invalid for none.
 	Additional netip.Addr
-	// RouterID of VRRP, 1 to 255: others on the network have other ones.
+	// RouterID of VRRP, 1 to 255, unique on the network.
 	RouterID int
 }
 
-// VIP is the address, for the templates.
+// VIP returns the address, for use in templates.
 func (v VirtualAddress) VIP() netip.Addr { return v.Address }
 
-// HasIPv4 reports whether one of the addresses is of IPv4: services listen at the families of the endpoint alone, for
-// an image may have IPv6 turned off.
+// HasIPv4 reports whether one of the addresses is IPv4. Services listen only on the endpoint's families, because an
+// image may have IPv6 disabled.
 func (v VirtualAddress) HasIPv4() bool { return v.Address.Is4() || v.Additional.Is4() }
 
-// HasIPv6 reports whether one of the addresses is of IPv6.
+// HasIPv6 reports whether one of the addresses is IPv6.
 func (v VirtualAddress) HasIPv6() bool { return v.Address.Is6() || v.Additional.Is6() }
 
-// LoopbackHost is where the node itself is asked, as in a URL.
+// LoopbackHost returns the node's loopback address, in the form of a URL's host.
 func (v VirtualAddress) LoopbackHost() string {
 	if v.HasIPv4() {
 		return "127.0.0.1"
@@ -126,7 +126,7 @@ func (v VirtualAddress) LoopbackHost() string {
 	return "[::1]"
 }
 
-// All are the addresses.
+// All returns the addresses.
 func (v VirtualAddress) All() []netip.Addr {
 	if !v.Additional.IsValid() {
 		return []netip.Addr{v.Address}
@@ -135,8 +135,8 @@ func (v VirtualAddress) All() []netip.Addr {
 	return []netip.Addr{v.Address, v.Additional}
 }
 
-// bindPort is the port of the API server of this node; zero leaves it. Without a load balancer, the API server is at
-// the endpoint's port itself.
+// bindPort returns the port of this node's API server; 0 leaves it unchanged. Without a load balancer, the API server
+// listens on the endpoint's port.
 func (s *Services) bindPort() int32 {
 	switch {
 	case s == nil || s.API == nil:
@@ -148,7 +148,7 @@ func (s *Services) bindPort() int32 {
 	return s.API.ServerPort
 }
 
-// names are what the API server is reached by, beside its endpoint.
+// names returns the names of the API server besides its endpoint.
 func (s *Services) names() []string {
 	if s == nil {
 		return nil
@@ -162,16 +162,16 @@ func (s *Services) names() []string {
 	return out
 }
 
-// keepalived reports whether it holds the address here.
+// keepalived reports whether keepalived holds the endpoint's address.
 func (a *APIEndpoint) keepalived() bool { return a != nil && a.KubeVIPImage == "" }
 
-// keepalived reports whether it holds an address here.
+// keepalived reports whether keepalived holds an address on this node.
 func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepalived() }
 
-// follows reports whether the node's services follow the nodes of the cluster.
+// follows reports whether the node's services track the nodes of the cluster.
 func (s *Services) follows() bool { return s.keepalived() || s.DNS != nil && s.DNS.ControlPlane }
 
-// files of the services; superAdmin reports that the node gets a super-admin.conf of kubeadm's.
+// files returns the files of the services. superAdmin reports that kubeadm writes a super-admin.conf on the node.
 func (s *Services) files(superAdmin bool) []File {
 	if s == nil {
 		return nil
@@ -220,17 +220,17 @@ func (s *Services) files(superAdmin bool) []File {
 	return out
 }
 
-// StartAgain is a drop-in for a unit of the image: systemd starts the service again, however often it ended. Units of
-// keepalived, and of haproxy on Oracle Linux, leave it ended.
+// StartAgain is a drop-in for a unit of the image: systemd restarts the service without a limit. The units of
+// keepalived, and of haproxy on Oracle Linux, do not restart it.
 const StartAgain = "[Unit]\n" + startAgainUnit + "[Service]\n" + startAgainService
 
-// The same in the sections of a unit of ours.
+// The same for the sections of our own units.
 const (
 	startAgainUnit    = "StartLimitIntervalSec=0\n"
 	startAgainService = "Restart=always\nRestartSec=2\n"
 )
 
-// startAgain are the drop-ins of the services that the image brings.
+// startAgain returns the drop-ins for services of the image.
 func (s *Services) startAgain() []File {
 	var out []File
 
@@ -244,8 +244,8 @@ func (s *Services) startAgain() []File {
 	return out
 }
 
-// ingressHosts are where something must answer for the node to hold the ingress address. Container runtimes do not map
-// ports of IPv6 on the loopback, so that the node's own address is asked, too.
+// ingressHosts returns the addresses to check before the node holds the ingress address. Container runtimes do not map
+// IPv6 ports on the loopback, so the check includes the node's own address.
 func (s *Services) ingressHosts() []string {
 	var out []string
 	if s.Ingress.HasIPv4() {
@@ -262,7 +262,7 @@ func (s *Services) ingressHosts() []string {
 	return out
 }
 
-// ingressSelf is the node's own address, with which it talks to the others that may hold the ingress address.
+// ingressSelf returns the node's own address for talking to other possible holders of the ingress address.
 func (s *Services) ingressSelf() netip.Addr {
 	if s.IngressSelf.IsValid() {
 		return s.IngressSelf
@@ -318,7 +318,7 @@ func (s *Services) followScript() string {
 	return renderFile("follow.sh", values)
 }
 
-// knownNodes is what is known at the first boot.
+// knownNodes returns the nodes known at the first boot.
 func (s *Services) knownNodes() string {
 	lines := []string{s.Self.String()}
 	if s.API != nil {
@@ -335,7 +335,7 @@ func (s *Services) knownNodes() string {
 // nginxService is the unit of nginx.
 const nginxService = "capolvm-nginx.service"
 
-// units of the services, in the order in which they start.
+// units returns the units of the services, in start order.
 func (s *Services) units() []Unit {
 	if s == nil {
 		return nil
@@ -387,7 +387,7 @@ func (s *Services) units() []Unit {
 	return out
 }
 
-// pulling are the units that pull an image without the container runtime of Kubernetes.
+// pulling returns the units pulling an image without the container runtime of Kubernetes.
 func (s *Services) pulling() []string {
 	if s == nil || s.API == nil || s.API.LoadBalancer != Nginx || s.API.NginxImage == "" {
 		return nil
@@ -396,7 +396,7 @@ func (s *Services) pulling() []string {
 	return []string{nginxService}
 }
 
-// nginxUnit runs nginx with a configuration of its own, so that the one of the image is left alone.
+// nginxUnit returns a unit with its own nginx configuration, and leaves the image's configuration untouched.
 func nginxUnit(image string) string {
 	start := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n"
 	reload := "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// written are the contents of files by their paths.
+// written returns the contents of files by path.
 func written(files []File) map[string]string {
 	out := map[string]string{}
 	for _, file := range files {
@@ -26,7 +26,8 @@ func written(files []File) map[string]string {
 	return out
 }
 
-// TestServicesListenAtTheFamiliesOfTheEndpoint alone: an image may have IPv6 turned off, and then nothing listens at ::.
+// TestServicesListenAtTheFamiliesOfTheEndpoint verifies that services listen on no other family. An image may have IPv6
+// disabled, and then a service cannot listen on ::.
 func TestServicesListenAtTheFamiliesOfTheEndpoint(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.20.30.5"), netip.MustParseAddr("fd00::5")
 
@@ -75,7 +76,7 @@ func TestServicesListenAtTheFamiliesOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress because ports of pods are not mapped at ::1.
+// TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress covers ports of pods: they are not mapped on ::1.
 func TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress(t *testing.T) {
 	s := &Services{
 		Self:    netip.MustParseAddr("fd00::7"),
@@ -84,8 +85,8 @@ func TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress(t *testing.T) {
 	check.Equal(t, "hosts", s.ingressHosts(), []string{"::1", "fd00::7"})
 }
 
-// TestTheAPIServerIsWhereTheEndpointLooksForIt tells kubeadm the port at which the endpoint, its checks and its load
-// balancer ask.
+// TestTheAPIServerIsWhereTheEndpointLooksForIt verifies kubeadm's port. The endpoint, its checks and its load balancer
+// use it.
 func TestTheAPIServerIsWhereTheEndpointLooksForIt(t *testing.T) {
 	const start = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 
@@ -138,8 +139,8 @@ func TestTheAPIServerIsWhereTheEndpointLooksForIt(t *testing.T) {
 	check.Contains(t, "the script that follows nodes", script, "--server https://10.20.30.7:8443")
 }
 
-// TestTheProxyReachesEachUnitThatPulls finds units that pull in their commands, for no runtime of Kubernetes does it for
-// them.
+// TestTheProxyReachesEachUnitThatPulls looks for pull commands in units, because they do not use the runtime of
+// Kubernetes.
 func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 	proxy := &Proxy{HTTPS: "http://proxy:3128"}
 
@@ -177,7 +178,8 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 	}
 }
 
-// TestKubeVIPOutlivesAStallOfEtcd has the times that kube-vip and other providers came to, unless others are asked for.
+// TestKubeVIPOutlivesAStallOfEtcd verifies the default timings, common to kube-vip and other providers, and custom
+// ones.
 func TestKubeVIPOutlivesAStallOfEtcd(t *testing.T) {
 	for name, test := range map[string]struct {
 		lease Lease
@@ -203,8 +205,8 @@ func TestKubeVIPOutlivesAStallOfEtcd(t *testing.T) {
 	}
 }
 
-// TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters as the documentation promises: with the method manual,
-// NetworkManager ignores what they announce, and so does what cloud-init writes for it.
+// TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters verifies a promise of the documentation. With the method
+// manual, NetworkManager ignores router advertisements, and cloud-init's profile does the same.
 func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	nic := func(change func(*render.GuestNIC)) Guest {
 		out := render.GuestNIC{
@@ -224,7 +226,7 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	for name, test := range map[string]struct {
 		guest Guest
 		want  string
-		// told reports that cloud-init's own profile would not do.
+		// told reports that cloud-init's own profile is not sufficient.
 		told bool
 	}{
 		"no gateway":           {nic(nil), "[ipv6]\n" + follows, true},
@@ -249,8 +251,9 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	}
 }
 
-// TestAServiceThatEndsStartsAgain whatever the unit of the image says: those of keepalived, and of haproxy on Oracle
-// Linux, leave it ended. Then a node never takes the address again, or keeps it beside the next holder.
+// TestAServiceThatEndsStartsAgain verifies the restart of services regardless of the image's unit. The units of
+// keepalived, and of haproxy on Oracle Linux, do not restart them. The node would then never take the address again, or
+// keep it besides the next holder.
 func TestAServiceThatEndsStartsAgain(t *testing.T) {
 	vip := VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
 
@@ -291,7 +294,7 @@ func TestAServiceThatEndsStartsAgain(t *testing.T) {
 	}
 }
 
-// restartsForever expects a unit, or a drop-in of one, to start again however often it ended, and has systemd read it.
+// restartsForever checks that a unit, or its drop-in, restarts without a limit, and has systemd parse it.
 func restartsForever(t *testing.T, unit, content string) {
 	t.Helper()
 	head, service, _ := strings.Cut(content, "[Service]\n")

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// needProgram skips a test that asks a program of the images whether it reads what is written for it.
+// needProgram skips a test unless a program of the images is installed to validate its configuration.
 func needProgram(t *testing.T, name, pack string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -64,7 +64,7 @@ func TestNetworkManagerReadsItsProfiles(t *testing.T) {
 
 		read++
 
-		// It reads the profile, changes nothing that matters, and writes what it understood.
+		// It parses the profile, changes nothing important, and prints the result.
 		command := exec.CommandContext(t.Context(), "nmcli", "--offline", "connection", "modify",
 			"connection.autoconnect", "yes")
 		command.Stdin = strings.NewReader(file.Content)
@@ -169,7 +169,7 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 
 			path := filepath.Join(t.TempDir(), "user-data")
 
-			// What the engine makes of it: its own first line goes before the data.
+			// Prepend the engine's own first line, as the engine does.
 			if err := os.WriteFile(path, append([]byte("#cloud-config\n"), merged...), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -182,8 +182,8 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 	}
 }
 
-// configurations are those of nodes with a load balancer, for endpoints of each family, with its template filled in as
-// follow.sh does.
+// configurations returns configurations of nodes with a load balancer, for endpoints of each family. Templates are
+// completed like in follow.sh.
 func configurations(t *testing.T, balancer LoadBalancer, path, backend string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -216,7 +216,7 @@ func configurations(t *testing.T, balancer LoadBalancer, path, backend string) m
 	return out
 }
 
-// anInterface is one that this machine has: keepalived refuses others, and the loopback.
+// anInterface returns an interface of this machine: keepalived rejects unknown ones, and the loopback.
 func anInterface(t *testing.T) string {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -233,7 +233,7 @@ func anInterface(t *testing.T) string {
 	return ""
 }
 
-// freePort is one at which nothing listens: nginx binds its ports when it checks its configuration.
+// freePort returns an unused port, because nginx binds its ports during the configuration check.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,7 +244,7 @@ func freePort(t *testing.T) int32 {
 	return int32(port)
 }
 
-// accepts has a program check a configuration.
+// accepts checks a configuration with a program.
 func accepts(t *testing.T, config, program string, arguments ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
@@ -255,8 +255,8 @@ func accepts(t *testing.T, config, program string, arguments ...string) {
 	}
 }
 
-// TestHAProxyReadsTheConfigurationOfANode has the haproxy that is installed check it. docs/user/images.md lists the
-// versions that were tried.
+// TestHAProxyReadsTheConfigurationOfANode checks it with the installed haproxy. docs/user/images.md lists the versions
+// tried.
 func TestHAProxyReadsTheConfigurationOfANode(t *testing.T) {
 	needProgram(t, "haproxy", "haproxy")
 

@@ -10,9 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// oldWords are the directives that the documentation of the oldest versions has: haproxy 1.8, keepalived 2.0 and nginx
-// 1.14. Programs that are installed read newer ones, too, so that they do not tell. A directive has a second word where
-// versions differ in it.
+// oldWords are the directives documented for the oldest versions: haproxy 1.8, keepalived 2.0 and nginx 1.14. Installed
+// programs also accept newer ones, so they cannot prove it. A directive has a second word if versions differ in it.
 var oldWords = map[string][]string{
 	"haproxy.cfg": {
 		"global", "defaults", "frontend", "backend", "listen", "log /dev/log", "log global", "user", "group", "maxconn",
@@ -26,7 +25,7 @@ var oldWords = map[string][]string{
 		"script", "interval", "timeout", "fall", "rise", "vrrp_instance", "state", "interface", "virtual_router_id",
 		"priority", "advert_int", "nopreempt", "unicast_src_ip", "unicast_peer", "virtual_ipaddress",
 		"virtual_ipaddress_excluded", "track_script",
-		// What instances track, and addresses with their devices.
+		// Items tracked by instances, and addresses with their devices.
 		"api", "ingress", "balancer", "",
 	},
 	"nginx.conf": {
@@ -35,10 +34,10 @@ var oldWords = map[string][]string{
 	},
 }
 
-// oldBindOptions are those that haproxy 1.8 has behind an address, of those that are written.
+// oldBindOptions are the options after an address known to haproxy 1.8, limited to those in use.
 var oldBindOptions = []string{"v6only"}
 
-// withoutActions leaves out what templates do.
+// withoutActions removes the actions of templates.
 func withoutActions(line string) string {
 	for {
 		before, rest, found := strings.Cut(line, "{{")
@@ -51,7 +50,7 @@ func withoutActions(line string) string {
 	}
 }
 
-// TestTheOldestProgramsKnowEachWordOfTheirConfiguration, on nodes and on VMs of load balancers.
+// TestTheOldestProgramsKnowEachWordOfTheirConfiguration covers nodes and load balancer VMs.
 func TestTheOldestProgramsKnowEachWordOfTheirConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -76,7 +75,7 @@ func TestTheOldestProgramsKnowEachWordOfTheirConfiguration(t *testing.T) {
 
 				first := words[0]
 				two := strings.Join(words[:min(2, len(words))], " ")
-				address := strings.ContainsAny(first, "/") // of a template, whose values are left out
+				address := strings.ContainsAny(first, "/") // from a template, without its values
 				if !address && !slices.Contains(known, first) && !slices.Contains(known, two) {
 					t.Errorf("%s/%s: the oldest version does not know %q", folder, name, strings.TrimSpace(line))
 				}

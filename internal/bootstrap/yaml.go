@@ -4,7 +4,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value returns the value of a key in a mapping, nil where it has none.
+// value returns the value of a key in a mapping, or nil.
 func value(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
@@ -19,7 +19,7 @@ func value(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// keysOf are the values of a mapping by their keys, of a key that is there twice the first.
+// keysOf returns the values of a mapping by key. The first of duplicate keys wins.
 func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
 	out := make(map[string]*yaml.Node, len(mapping.Content)/2)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -31,7 +31,7 @@ func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
 	return out
 }
 
-// ensure returns the value of a key in a mapping, and makes it where there is none.
+// ensure returns the value of a key in a mapping. It creates a missing value.
 func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if found := value(mapping, key); found != nil && found.Kind == kind {
 		return found
@@ -50,7 +50,7 @@ func text(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-// mapping makes a mapping of texts: key, value, key, value.
+// mapping returns a mapping of texts: key, value, key, value.
 func mapping(pairs ...string) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 	for _, item := range pairs {
