@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// admit checks what a joining node and the cluster know of each other. guests.mu is held.
+// admit performs the mutual checks of a joining node and its cluster. guests.mu must be held.
 func (c *workloadCluster) admit(ctx context.Context, n *node) error {
 	for _, hash := range n.caHashes {
 		if hash != c.clusterCA.hash() {
@@ -53,7 +53,7 @@ func (c *workloadCluster) admit(ctx context.Context, n *node) error {
 	return c.admitName(ctx, n.name)
 }
 
-// admitVersion refuses a kubeadm that is more than one minor version ahead of the control plane.
+// admitVersion rejects a kubeadm more than one minor version ahead of the control plane.
 func (c *workloadCluster) admitVersion(joining string) error {
 	kubeadm, err := version.ParseGeneric(joining)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *workloadCluster) admitVersion(joining string) error {
 	return nil
 }
 
-// admitName refuses a node whose name another one goes by.
+// admitName rejects a node with the name of a ready Node.
 func (c *workloadCluster) admitName(ctx context.Context, name string) error {
 	var taken corev1.Node
 	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &taken); err != nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// inMemory are the requests that the cluster in memory answers itself, where there is a backend for the others: what
-// kubelets and kubeadm make, what Cluster API looks at to see how they are, and the namespace whose UID is the identity
-// of the cluster.
+// inMemory matches the requests answered by the in-memory cluster even with a backend. These are the requests of
+// kubelets and kubeadm, and those of Cluster API about their health. It also matches kube-system, because its UID is
+// the identity of the cluster.
 var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/api/v1/namespaces/kube-system(/pods([/?]|$)|$)` +
 	`|^/api/v1/namespaces/kube-system/secrets(/bootstrap-token-|[?]|$)` +
@@ -20,9 +20,9 @@ var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/apis/apps/v1/namespaces/kube-system/(deployments/coredns|daemonsets/kube-proxy)$` +
 	`|^/apis/rbac\.authorization\.k8s\.io/v1/(clusterroles|clusterrolebindings)/kubeadm:[^/]*$`)
 
-// UseBackend has a workload cluster answer requests for whatever is not about its nodes from a real API server, so that
-// add-ons and providers can be installed in it. endpoint is the control plane endpoint of that cluster, host:port; an
-// empty one means all clusters that have no backend of their own. To be called before a VM starts.
+// UseBackend forwards a workload cluster's requests to a real API server, except requests about its nodes. This allows
+// add-ons and providers to be installed in the cluster. endpoint is the cluster's control plane endpoint, host:port; ""
+// means all clusters without their own backend. Call it before a VM starts.
 func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -45,7 +45,7 @@ func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 		Transport: transport, FlushInterval: -1, // watches
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Del("Authorization") // the backend knows our user only
+			r.Out.Header.Del("Authorization") // the backend only knows our user
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -55,7 +55,7 @@ func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	return nil
 }
 
-// backendOf is the backend of the cluster at an address; nil for none.
+// backendOf returns the backend of the cluster at an address, or nil.
 func (g *Guests) backendOf(address string) http.Handler {
 	if own, ok := g.backends[address]; ok {
 		return own

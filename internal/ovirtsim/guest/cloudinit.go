@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxUnpacked bounds what a packed file may unpack to; user data is never near it.
+// maxUnpacked limits the size of an unpacked file; user data is much smaller.
 const maxUnpacked = 16 << 20
 
-// cloudConfig is the part of a cloud-config document that makes a node.
+// cloudConfig is the part of a cloud-config document relevant for a node.
 type cloudConfig struct {
 	WriteFiles []struct {
 		Path        string `json:"path"`
@@ -32,7 +32,7 @@ type cloudConfig struct {
 	Users  []any `json:"users"`
 }
 
-// hasName says which of users has a name.
+// hasName returns a function to find a user by name.
 func hasName(name string) func(any) bool {
 	return func(user any) bool {
 		object, _ := user.(map[string]any)
@@ -40,13 +40,13 @@ func hasName(name string) func(any) bool {
 	}
 }
 
-// readCloudInit does what cloud-init does with the user data of a new VM: it writes write_files, and notes runcmd.
-// Users, disks and all else are the guest's own business and are passed over. The system is never nil: a guest whose
-// user data is bad still has a network.
+// readCloudInit processes the user data of a new VM like cloud-init: it writes write_files, and records runcmd. It
+// ignores users, disks and all else. It never returns a nil system, because a guest with invalid user data still has a
+// network.
 func readCloudInit(userData string) (*system, error) {
 	out := newSystem()
 
-	// The engine puts the custom script behind its own "#cloud-config" line, so a jinja header has no effect on oVirt.
+	// The engine puts its own "#cloud-config" line before the custom script, so a jinja header has no effect on oVirt.
 	var config cloudConfig
 	if err := yaml.Unmarshal([]byte(userData), &config); err != nil {
 		return out, fmt.Errorf("cloud-init: user data is not a cloud-config: %w", err)
@@ -63,7 +63,7 @@ func readCloudInit(userData string) (*system, error) {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
 
-		// Users are made later, and those of the image are not known.
+		// cloud-init creates users later, and those of the image are unknown.
 		owner, _, _ := strings.Cut(written.Owner, ":")
 		owner = cmp.Or(owner, root)
 		if slices.ContainsFunc(config.Users, hasName(owner)) && !written.Defer {
@@ -86,7 +86,7 @@ func readCloudInit(userData string) (*system, error) {
 	return out, nil
 }
 
-// permissions reads a mode in both spellings: a string is octal, a number is one already.
+// permissions parses a mode in both notations: a string is octal, and a number is used directly.
 func permissions(raw any) (uint32, error) {
 	switch mode := raw.(type) {
 	case nil:
@@ -107,7 +107,7 @@ func permissions(raw any) (uint32, error) {
 	return 0, fmt.Errorf("permissions %v are not a mode", raw)
 }
 
-// shellText is an entry of runcmd as a shell would see it: text, or a list of arguments.
+// shellText converts an entry of runcmd, a text or a list of arguments, to shell text.
 func shellText(entry any) (string, error) {
 	switch command := entry.(type) {
 	case nil:
@@ -130,7 +130,7 @@ func shellText(entry any) (string, error) {
 	return "", fmt.Errorf("%v is neither text nor a list", entry)
 }
 
-// decode undoes the encoding of a file's content.
+// decode decodes the content of a file.
 func decode(encoding, content string) (string, error) {
 	raw := []byte(content)
 

@@ -32,22 +32,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// staticPods run on a control plane node.
+// staticPods run on each control plane node.
 var staticPods = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"}
 
-// workloadCluster is a Kubernetes cluster in memory, served on its control plane endpoint while it has an API server.
+// workloadCluster is a Kubernetes cluster in memory. It serves its control plane endpoint while it has an API server.
 type workloadCluster struct {
 	guests    *Guests
 	address   string // ip:port
-	group     string // its resource group; no later cluster at the same address has it
-	host      string // as the endpoint names it
+	group     string // its resource group; never reused by a later cluster at the same address
+	host      string // as in the endpoint
 	clusterCA *authority
 	etcdCA    *authority
 	server    *http.Server
 
-	// apiServers are the nodes whose API server runs; guarded by guests.mu.
+	// apiServers are the nodes with a running API server; guarded by guests.mu.
 	apiServers map[string]bool
-	// closed reports that all of it is gone; guarded by guests.mu.
+	// closed reports that the cluster no longer exists; guarded by guests.mu.
 	closed bool
 
 	certMu   sync.Mutex
@@ -68,7 +68,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// listenAddress resolves an endpoint to the ip:port that serves it.
+// listenAddress resolves an endpoint to its ip:port.
 func listenAddress(endpoint string) (string, error) {
 	address, err := net.ResolveTCPAddr("tcp", endpoint)
 	if err != nil {
@@ -78,7 +78,7 @@ func listenAddress(endpoint string) (string, error) {
 	return address.String(), nil
 }
 
-// newCluster makes an empty cluster for the node that initialises it. guests.mu is held.
+// newCluster creates an empty cluster for its first node. guests.mu must be held.
 func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	if g.ctx.Err() != nil {
 		return nil, errClosed
@@ -121,7 +121,7 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	g.manager.AddResourceGroup(c.group)
 
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
-		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // that of kube-system is the cluster's identity
+		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // kube-system's is the cluster's identity
 		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: meta}); err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (c *workloadCluster) client() inmemoryruntime.Client {
 	return c.guests.manager.GetResourceGroup(c.group).GetClient()
 }
 
-// create makes an object, unless it exists.
+// create creates an object, unless it exists.
 func (c *workloadCluster) create(ctx context.Context, object client.Object) error {
 	if err := c.client().Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("failed to create %T %s: %w", object, object.GetName(), err)
@@ -193,7 +193,7 @@ func (c *workloadCluster) serve() error {
 				return
 			}
 
-			// The in-memory server answers the discovery of a group that it does not know with an error of its own.
+			// The in-memory server returns a nonstandard error for the discovery of an unknown group.
 			if strings.HasPrefix(r.URL.Path, "/apis/"+certificatesv1.GroupName) {
 				http.NotFound(w, r)
 				return
@@ -202,7 +202,7 @@ func (c *workloadCluster) serve() error {
 			// Port forwarding tunnels back to the host of the request, which must be this listener.
 			r.Host = c.address
 
-			// The in-memory server keeps the status with the object.
+			// The in-memory server stores the status with the object.
 			r.URL.Path = strings.TrimSuffix(r.URL.Path, "/status")
 			api.ServeHTTP(w, r)
 		}),
@@ -213,7 +213,7 @@ func (c *workloadCluster) serve() error {
 	return nil
 }
 
-// certificate picks the certificate of an etcd member by its name, else that of the API server.
+// certificate returns the certificate of the named etcd member, or otherwise the API server's.
 func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.certMu.Lock()
 	defer c.certMu.Unlock()
@@ -224,7 +224,7 @@ func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certific
 	return c.serving, nil
 }
 
-// close stops serving and drops all objects. guests.mu is held.
+// close stops serving and drops all objects. guests.mu must be held.
 func (c *workloadCluster) close() {
 	c.closed = true
 	c.stop()
@@ -238,7 +238,7 @@ func (c *workloadCluster) stop() {
 	}
 }
 
-// start starts what runs on the node, as its kubelet does. guests.mu is held.
+// start starts the node's components, like its kubelet. guests.mu must be held.
 func (c *workloadCluster) start(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
@@ -247,8 +247,8 @@ func (c *workloadCluster) start(ctx context.Context, n *node) error {
 	return c.addNode(ctx, n)
 }
 
-// addControlPlane makes the node a control plane node: etcd member, API server, the other static pods, and what kubeadm
-// puts into a new cluster. guests.mu is held.
+// addControlPlane turns the node into a control plane node. It adds an etcd member, an API server, the other static
+// pods, and kubeadm's objects for a new cluster. guests.mu must be held.
 func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 	if err := c.addNode(ctx, n); err != nil {
 		return err
@@ -302,7 +302,7 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 	}
 }
 
-// kubeadmObjects are what kubeadm init leaves in a cluster, as far as Cluster API looks at it.
+// kubeadmObjects returns the objects created by kubeadm init, limited to those read by Cluster API.
 func kubeadmObjects(n *node) []client.Object {
 	system := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addEtcdMember adds the pod from whose annotations the in-memory etcd derives its membership.
+// addEtcdMember adds a pod. The in-memory etcd derives its membership from the pod's annotations.
 func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	name := "etcd-" + n.name
 
@@ -75,8 +75,8 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	return c.create(ctx, staticPod("etcd", n, annotations))
 }
 
-// electLeader hands the leadership to a member that runs when the one that is lost has it, as etcd does by itself.
-// guests.mu is held.
+// electLeader transfers the leadership from a lost member to a running one, as real etcd does by itself. guests.mu must
+// be held.
 func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.tryElectLeader(ctx, lost) })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// FuzzUserData reports that whatever the user data is, the guest fails with an error or comes up.
+// FuzzUserData verifies that the guest fails with an error or comes up, for any user data.
 func FuzzUserData(f *testing.F) {
 	for _, seed := range []string{
 		"",

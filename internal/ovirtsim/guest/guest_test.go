@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// site makes user data as the kubeadm bootstrap provider does, and runs VMs.
+// site creates user data like the kubeadm bootstrap provider, and runs VMs.
 type site struct {
 	t        *testing.T
 	guests   *Guests
@@ -116,7 +116,7 @@ runcmd:
 	)
 }
 
-// merged passes data through what the controller adds, so that both sides agree on it.
+// merged adds the controller's data, so that both sides agree on it.
 func (s *site) merged(data string) string {
 	s.t.Helper()
 	out, err := bootstrap.Merge([]byte(data), bootstrap.CloudConfig, bootstrap.Guest{})
@@ -147,16 +147,16 @@ func machine(name, address, data string) api.GuestVM {
 	}
 }
 
-// powered is a VM that runs.
+// powered is a running VM.
 type powered struct {
 	site     *site
 	id       string
 	off      context.CancelFunc
-	done     chan error // what Boot returned
+	done     chan error // the result of Boot
 	reported chan store.AgentReport
 }
 
-// start powers a VM on.
+// start powers on a VM.
 func (s *site) start(m api.GuestVM) *powered {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	p := &powered{
@@ -173,7 +173,7 @@ func (s *site) start(m api.GuestVM) *powered {
 	return p
 }
 
-// up waits until the VM is a node that is ready, or Boot returned.
+// up waits until the VM is a ready node, or Boot has returned.
 func (p *powered) up() error {
 	p.site.t.Helper()
 	var err error
@@ -193,14 +193,14 @@ func (p *powered) up() error {
 	return err
 }
 
-// halt powers the VM off as the engine does.
+// halt powers off the VM, like the engine.
 func (p *powered) halt() {
 	p.off()
 	<-p.done
 	p.site.guests.Halted(p.id)
 }
 
-// mustStart powers a VM on and waits until it is a node.
+// mustStart powers on a VM and waits until it is a node.
 func (s *site) mustStart(m api.GuestVM) *powered {
 	s.t.Helper()
 	p := s.start(m)
@@ -211,7 +211,7 @@ func (s *site) mustStart(m api.GuestVM) *powered {
 	return p
 }
 
-// token makes a bootstrap token in the workload cluster, as the kubeadm bootstrap provider does.
+// token creates a bootstrap token in the workload cluster, like the kubeadm bootstrap provider.
 func (s *site) token() string {
 	s.t.Helper()
 	token := &corev1.Secret{
@@ -271,7 +271,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 		}
 	}
 
-	// The leader of etcd dies: another member takes over, and the endpoint goes on being served.
+	// The leader of etcd dies: another member takes over, and the endpoint stays available.
 	leader.halt()
 	s.guests.Removed("id-cp-1")
 	var pods corev1.PodList
@@ -305,7 +305,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	}
 }
 
-// TestANodeIsOnItsDisk replaces the root disk of a node: the VM is another machine then.
+// TestANodeIsOnItsDisk replaces the root disk of a node: the VM is then another machine.
 func TestANodeIsOnItsDisk(t *testing.T) {
 	s := newSite(t, "127.40.0.11:6443")
 	vm := machine("cp-0", "127.40.0.1", s.initData("v1.36.1"))
@@ -326,7 +326,7 @@ func TestANodeIsOnItsDisk(t *testing.T) {
 
 func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	s := newSite(t, "127.40.2.5:6443")
-	s.guests.joinTimeout = 50 * time.Millisecond // it tries once at least
+	s.guests.joinTimeout = 50 * time.Millisecond // tries at least once
 	s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	good := s.token()
 	err := s.client().Create(t.Context(), &corev1.Secret{
@@ -518,7 +518,7 @@ func TestCommandsThatMakeANode(t *testing.T) {
 
 	tests := map[string]struct {
 		commands []string
-		want     string // of the configuration; empty when no node is made
+		want     string // of the configuration; "" if there is no node
 	}{
 		"kubeadm init, and what follows it": {
 			[]string{"kubeadm init --config /k  && echo success"},

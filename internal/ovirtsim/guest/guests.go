@@ -22,17 +22,17 @@ type Guests struct {
 	manager inmemoryruntime.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
-	// backends answer what is not about nodes, by the addresses of clusters; that of "" is for all others.
+	// backends answer requests unrelated to nodes, by the address of the cluster; "" is the default for others.
 	backends map[string]http.Handler
-	// joinTimeout is the patience of kubeadm join.
+	// joinTimeout is the timeout of kubeadm join.
 	joinTimeout time.Duration
 
 	mu       sync.Mutex
 	clusters map[string]*workloadCluster // by the address of their listener
 	members  map[string]*member          // by VM ID
-	boots    map[string]*boot            // by VM ID: what runs now
+	boots    map[string]*boot            // by VM ID: running VMs
 	services map[string]*service         // by VM ID
-	founded  int                         // how many clusters there have been
+	founded  int                         // the number of clusters created so far
 }
 
 // boot is one run of a VM, from power on to power off.
@@ -41,20 +41,20 @@ type boot struct {
 	cancel context.CancelFunc
 }
 
-// off reports that the power is gone.
+// off reports that the power is off.
 func (b *boot) off() bool { return b.ctx.Err() != nil }
 
-// member is a VM that became a node. It is what stays on the VM's disk.
+// member is a VM with a node. It represents the contents of the VM's disk.
 type member struct {
-	// disk is the UUID of that disk.
+	// disk is the UUID of the disk.
 	disk    string
 	node    *node
 	cluster *workloadCluster
 	// profiles configured the network at the first boot; cloud-init and Ignition do not run again.
 	profiles []profile
-	// unlasting is a unit that does not start when it boots again; empty for none.
+	// unlasting is a unit not starting at later boots; "" for none.
 	unlasting string
-	// boot is the run in which its kubelet is up; nil while it is down.
+	// boot is the run with a running kubelet; nil while it is down.
 	boot *boot
 }
 
@@ -86,7 +86,7 @@ func New(log logr.Logger) (*Guests, error) {
 	return g, nil
 }
 
-// Node is the Kubernetes node that the VM became.
+// Node returns the Kubernetes node on the VM.
 func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +113,8 @@ func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	return out, true
 }
 
-// SetNodeReady changes the Ready condition of the VM's Node, until it is changed again or the VM restarts: a kubelet in
-// memory reports nothing by itself in between.
+// SetNodeReady changes the Ready condition of the VM's Node. The value stays until the next change or a restart of the
+// VM, because an in-memory kubelet does not report by itself.
 func (g *Guests) SetNodeReady(vmID, status, reason string) error {
 	switch corev1.ConditionStatus(status) {
 	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
@@ -136,7 +136,7 @@ func (g *Guests) SetNodeReady(vmID, status, reason string) error {
 	return m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionStatus(status), reason)
 }
 
-// Close powers every VM off and stops every workload cluster.
+// Close powers off every VM and stops every workload cluster.
 func (g *Guests) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

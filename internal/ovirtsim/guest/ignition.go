@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// defaultIgnition is the specification that the images of OLVM read.
+	// defaultIgnition is the specification version supported by the images of OLVM.
 	defaultIgnition = "3.4.0"
-	// maxConfigs is how deep Ignition configurations may hold each other.
+	// maxConfigs limits the nesting of Ignition configurations.
 	maxConfigs = 5
 )
 
-// ignitionConfig is what both generations of Ignition have in common, as far as it makes a node.
+// ignitionConfig is the common part of both generations of Ignition, as far as relevant for a node.
 type ignitionConfig struct {
 	initramfs *initramfs
 	files     []ignitionFile
@@ -36,7 +36,7 @@ type ignitionConfig struct {
 	warnings  []string
 }
 
-// ignitionFile is one file; contents that are nil leave what is there.
+// ignitionFile is one file; nil contents keep the existing file.
 type ignitionFile struct {
 	path     string
 	owner    string
@@ -45,15 +45,15 @@ type ignitionFile struct {
 	extend   []resource
 }
 
-// resource is something that Ignition fetches.
+// resource is something for Ignition to fetch.
 type resource struct {
 	source, compression, hash string
 	headers                   http.Header
 }
 
-// readIgnition does what Ignition does in the initramfs of a new VM: it writes files, and enables units. Directories,
-// users, disks and all else are passed over. supported is the highest specification that the image reads; images of the
-// second generation read no payload of the third, nor the other way round.
+// readIgnition processes the user data of a new VM like Ignition in the initramfs: it writes files, and enables units.
+// It ignores directories, users, disks and all else. supported is the highest specification the image reads. Images of
+// the second generation reject payloads of the third, and vice versa.
 func readIgnition(userData, supported string, where *initramfs) (*system, error) {
 	if supported == "" {
 		supported = defaultIgnition
@@ -86,7 +86,7 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	return config.apply()
 }
 
-// refusal joins an error of Ignition with its report.
+// refusal adds Ignition's report to its error.
 func refusal(err error, report string) error {
 	if report = strings.Join(strings.Fields(report), " "); report != "" {
 		return fmt.Errorf("%w: %s", err, report)
@@ -95,7 +95,7 @@ func refusal(err error, report string) error {
 	return err
 }
 
-// tooNew is a refusal that names both sides of a disagreement about versions.
+// tooNew adds the versions of the payload and the image to an error.
 func tooNew(err error, payload, image semver.Version) error {
 	return fmt.Errorf("%w: the payload has version %s, and the image reads %d.0.0 to %s", err, payload, image.Major,
 		image)
@@ -142,18 +142,18 @@ func (c *ignitionConfig) apply() (*system, error) {
 	return out, nil
 }
 
-// initramfs is where Ignition runs: nothing that it writes is in force there. Its network is that of DHCP, on all
-// interfaces.
+// initramfs is Ignition's environment. The files Ignition writes have no effect there. It configures all interfaces
+// with DHCP.
 type initramfs struct {
 	ctx        context.Context //nolint:containedctx // the power of the VM
 	interfaces []api.GuestInterface
-	// image is what Ignition provisions.
+	// image is the image to provision.
 	image image
-	// authorities are those that the configuration brings.
+	// authorities are the certificate authorities of the configuration.
 	authorities *x509.CertPool
 }
 
-// fetch returns what a resource holds.
+// fetch returns the contents of a resource.
 func (i *initramfs) fetch(r *resource) (string, error) {
 	if r == nil || r.source == "" {
 		return "", nil
@@ -192,7 +192,7 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 	return "", fmt.Errorf("unsupported compression scheme %q", r.compression)
 }
 
-// download asks until there is an answer that is not the server's fault, as Ignition does.
+// download repeats the request on server errors, like Ignition.
 func (i *initramfs) download(r *resource) ([]byte, error) {
 	if !slices.ContainsFunc(i.interfaces, func(n api.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
 		return nil, errors.New(
@@ -227,7 +227,7 @@ func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool
 	request.Header = r.headers.Clone()
 	response, err := from.Do(request)
 	if untrusted := (&tls.CertificateVerificationError{}); errors.As(err, &untrusted) {
-		return nil, false, err // Ignition would ask for ever, too, to no avail
+		return nil, false, err // Ignition would repeat it forever
 	}
 
 	if err != nil {
@@ -247,7 +247,7 @@ func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool
 	return data, false, nil
 }
 
-// trust adds the authorities that a configuration brings to those of the image.
+// trust adds the configuration's authorities to those of the image.
 func (i *initramfs) trust(resources []resource) error {
 	for _, r := range resources {
 		pem, err := i.fetch(&r)
@@ -267,7 +267,7 @@ func (i *initramfs) trust(resources []resource) error {
 	return nil
 }
 
-// verify checks a hash, which is FUNCTION-HEX; none is fine.
+// verify checks a hash in the form FUNCTION-HEX. It accepts an empty hash.
 func verify(hash string, data []byte) error {
 	if hash == "" {
 		return nil
@@ -294,5 +294,5 @@ func verify(hash string, data []byte) error {
 	return nil
 }
 
-// errTooDeep is what a config reports that holds itself.
+// errTooDeep reports a config including itself.
 var errTooDeep = errors.New("configs refer to each other too deep")

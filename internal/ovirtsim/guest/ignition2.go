@@ -10,7 +10,7 @@ import (
 	"github.com/flatcar/ignition/config/validate/report"
 )
 
-// readIgnition2 reads a payload of the second generation, which stock Cluster API writes.
+// readIgnition2 reads a payload of the second generation, the format of stock Cluster API.
 func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
 	out := &ignitionConfig{initramfs: where}
 	config, err := out.parse2(raw, highest, 0)
@@ -67,7 +67,7 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parse2 is Ignition's own parser, and what configs that the config refers to add.
+// parse2 parses a config with Ignition's own parser, and adds the configs it refers to.
 func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
@@ -114,7 +114,7 @@ func (c *ignitionConfig) fetch2(
 	return c.parse2([]byte(raw), highest, depth+1)
 }
 
-// fatal2 are the messages that made Ignition refuse.
+// fatal2 returns the fatal messages of a report.
 func fatal2(messages report.Report) string {
 	var only report.Report
 

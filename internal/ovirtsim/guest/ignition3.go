@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/vcontext/report"
 )
 
-// readIgnition3 reads a payload of the third generation, which the images of OLVM read.
+// readIgnition3 reads a payload of the third generation, the format for images of OLVM.
 func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
 	out := &ignitionConfig{initramfs: where}
 	config, err := out.parse3(raw, highest, 0)
@@ -58,7 +58,7 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parse3 is Ignition's own parser, and what configs that the config refers to add.
+// parse3 parses a config with Ignition's own parser, and adds the configs it refers to.
 func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
@@ -131,7 +131,7 @@ func resource3(r types.Resource) resource {
 	return out
 }
 
-// fatal3 are the messages that made Ignition refuse.
+// fatal3 returns the fatal messages of a report.
 func fatal3(messages report.Report) string {
 	var only report.Report
 
@@ -144,7 +144,7 @@ func fatal3(messages report.Report) string {
 	return only.String()
 }
 
-// payloadVersion is the version that a payload of either generation names; empty where it names none.
+// payloadVersion returns the version in a payload of either generation, or "".
 func payloadVersion(raw []byte) string {
 	version, _, err := util.GetConfigVersion(raw)
 	if err != nil {
@@ -162,7 +162,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// ownerOf names a user by what a payload says.
+// ownerOf returns the user named by a payload.
 func ownerOf(id *int, name string) string {
 	if id != nil && *id != 0 {
 		return strconv.Itoa(*id)

@@ -62,7 +62,7 @@ func (s *site) joinConfig(token string) string {
 	) + nodeArguments
 }
 
-// stock is what a user of the kubeadm bootstrap provider adds for an image of ours.
+// stock returns a user's additions to the kubeadm bootstrap provider's data for one of our images.
 func (s *site) stock(name, address string) cloudinit.BaseUserData {
 	return cloudinit.BaseUserData{
 		PreKubeadmCommands:  []string{"systemctl start crio", substitution},
@@ -209,7 +209,7 @@ func TestStockIgnitionPayloadsBecomeNodes(t *testing.T) {
 	}
 }
 
-// config3 is a payload of the third generation, made by hand.
+// config3 is a handwritten payload of the third generation.
 type config3 map[string]any
 
 func newConfig3(version string) config3 {
@@ -293,7 +293,7 @@ func TestPayloadsOfTheThirdGenerationBecomeNodes(t *testing.T) {
 	s.mustStart(ignitionMachine("vm-1", initial.raw(), ""))
 	token := s.token()
 
-	// A unit that runs kubeadm itself after a script of its own, in a config that another one refers to; packed files.
+	// A unit running kubeadm itself after its own script, in a config included by another; compressed files.
 	sum := sha512.Sum512([]byte(s.joinConfig(token)))
 	inner := newConfig3("3.1.0").file(keyfilePath, 0o600, keyfileFor("127.40.0.42")).
 		fileOf(map[string]any{"path": "/etc/kubeadm.yml", "mode": 0o600, "contents": map[string]any{
@@ -318,7 +318,7 @@ func TestPayloadsOfTheThirdGenerationBecomeNodes(t *testing.T) {
 			},
 		})
 	worker := ignitionMachine("vm-2", outer.raw(), "3.3.0")
-	worker.HostName = "worker-1" // the engine's, in its metadata
+	worker.HostName = "worker-1" // the engine's, from its metadata
 	s.mustStart(worker)
 
 	for i, name := range []string{"cp-1", "worker-1"} {
@@ -497,7 +497,7 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		}).
 		fileOf(map[string]any{"path": "/appended", "append": []any{map[string]any{"source": "data:,x"}}}).
 		fileOf(map[string]any{"path": "/empty"}).
-		unit(kubeadmService(kubeadmUnit)). // whose condition is not met
+		unit(kubeadmService(kubeadmUnit)). // its condition is not met
 		unit(map[string]any{
 			"name":     "off.service",
 			"enabled":  false,
@@ -595,7 +595,8 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 	}
 }
 
-// A server that does not answer yet is asked again, one that is not to be trusted is not.
+// TestIgnitionFetchesOverTheNetwork verifies that Ignition repeats requests to a server not responding yet, but not to
+// an untrusted one.
 func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -650,12 +651,13 @@ func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	}
 }
 
-// The engine shows why a guest did not come up; the payload must not have to be guessed from it.
+// TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork verifies that the engine shows why a guest did not come up. Nobody
+// should have to guess the cause from the payload.
 func TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork(t *testing.T) {
 	s := newSite(t, "127.40.5.5:6443")
 	payload := newConfig3("3.4.0").file(keyfilePath, 0o644, keyfileFor("127.40.0.51"))
 	vm := ignitionMachine("vm-1", payload.raw(), "")
-	vm.NICs = machine("vm-1", "127.40.0.51", "").NICs // which an Ignition guest does not see
+	vm.NICs = machine("vm-1", "127.40.0.51", "").NICs // an Ignition guest does not see them
 
 	err := s.start(vm).up()
 	for _, want := range []string{"network: no interface has an address", "has no DHCP", "NetworkManager ignores " +

@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// The services of nodes.
+// Services of nodes.
 const (
 	ocneService       = "ocne.service"
 	crioService       = "crio.service"
@@ -17,17 +17,18 @@ const (
 	nginxService      = "capolvm-nginx.service"
 )
 
-// image is what is in an image and what it does by itself.
+// image describes an image's contents and its own behavior.
 type image struct {
-	// units that it has, and whether its presets enable them. In a complete image there is every other one, too.
+	// units are the image's units, with true if its presets enable them. A complete image also contains every other
+	// unit.
 	units    map[string]bool
 	complete bool
-	// enforcing reports that SELinux denies what its policy does not allow.
+	// enforcing reports that SELinux enforces its policy.
 	enforcing bool
 }
 
-// images by their names. What those of Oracle's do is from their sources: oracle-cne/ock enables ocne.service with a
-// preset, and neither CRI-O nor the kubelet. No recording of a machine confirms it.
+// images by name. The behavior of Oracle's images comes from their sources: a preset of oracle-cne/ock enables
+// ocne.service, and neither CRI-O nor the kubelet. No recording of a machine confirms it.
 var images = map[string]image{
 	"": {complete: true, units: map[string]bool{crioService: true, containerdService: true, kubeletService: true}},
 	store.ImageOCK: {enforcing: true, units: map[string]bool{
@@ -38,7 +39,7 @@ var images = map[string]image{
 	},
 }
 
-// has reports whether there is a unit: one of the image or of the payload.
+// has reports whether the image or the payload contains a unit.
 func (s *system) has(name string) bool {
 	if _, known := s.image.units[name]; known || s.image.complete {
 		return true
@@ -47,7 +48,7 @@ func (s *system) has(name string) bool {
 	return s.units[name].contents != "" || s.read(unitFolder+name) != ""
 }
 
-// enabled reports whether a unit starts at a boot: the payload goes before the presets of the image.
+// enabled reports whether a unit starts at boot. The payload overrides the image's presets.
 func (s *system) enabled(name string) bool {
 	switch u := s.units[name]; {
 	case u.masked || u.disabled:
@@ -68,12 +69,13 @@ func (s *system) runs(name string) bool {
 	return s.enabled(name)
 }
 
-// homes are the folders whose files keep a label of users or of temporary files, which systemd may not execute.
+// homes maps folders to the SELinux labels of their files. systemd may not execute files with these labels: they are
+// for users or temporary files.
 var homes = map[string]string{
 	"/root/": "admin_home_t", "/home/": "user_home_t", "/tmp/": "user_tmp_t", "/var/tmp/": "user_tmp_t",
 }
 
-// denied is the label for which SELinux keeps systemd from executing a file; empty where it does not.
+// denied returns the label that makes SELinux deny systemd to execute a file, or "".
 func (s *system) denied(path string) string {
 	if !s.image.enforcing {
 		return ""

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// setting is one line of an INI file. Keys may repeat, which systemd gives a meaning to, so there is no map.
+// setting is one line of an INI file. Settings are a list, not a map, because repeated keys are meaningful for systemd.
 type setting struct {
 	section, key, value string
 }
 
-// readINI reads what NetworkManager keyfiles and systemd units have in common.
+// readINI parses the common syntax of NetworkManager keyfiles and systemd units.
 func readINI(text string) ([]setting, error) {
 	var out []setting
 	section := ""

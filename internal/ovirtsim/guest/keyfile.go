@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// keyfileFolder is where NetworkManager looks for profiles.
+// keyfileFolder is NetworkManager's folder of profiles.
 const keyfileFolder = "/etc/NetworkManager/system-connections"
 
-// addressKey are the spellings of an address, of which there may be several.
+// addressKey matches the keys of an address. There may be several.
 var addressKey = regexp.MustCompile(`^address(es)?[0-9]*$`)
 
-// readKeyfiles reads the profiles of NetworkManager among the files of a guest, in the order of their names. The
-// warnings name those that it would ignore, and why.
+// readKeyfiles reads the NetworkManager profiles among the files of a guest, in the order of their names. The warnings
+// name ignored profiles, with the reason.
 func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error) {
 	var names []string
 
@@ -62,7 +62,7 @@ func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error
 	return profiles, warnings, nil
 }
 
-// readKeyfile reads one profile; ignored says why it has no effect.
+// readKeyfile reads one profile. ignored explains why it has no effect.
 func readKeyfile(name, text string) (p profile, ignored string, err error) {
 	settings, err := readINI(text)
 	if err != nil {
@@ -106,7 +106,7 @@ func readKeyfile(name, text string) (p profile, ignored string, err error) {
 	return p, ignored, nil
 }
 
-// readFamily reads the settings of one address family; auto is what its method of that name means.
+// readFamily reads the settings of one address family. auto is the meaning of the method auto.
 func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (addressing, error) {
 	var out addressing
 
@@ -158,7 +158,7 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 	return out, out.checkGateway()
 }
 
-// add adds ADDRESS/BITS[,GATEWAY].
+// add adds an entry ADDRESS/BITS[,GATEWAY].
 func (a *addressing) add(entry string, family func(netip.Addr) bool) error {
 	address, gateway, _ := strings.Cut(entry, ",")
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(address))

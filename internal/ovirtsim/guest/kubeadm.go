@@ -20,33 +20,33 @@ import (
 )
 
 var (
-	// bootstrapToken is the form that kubeadm asks of a token.
+	// bootstrapToken is kubeadm's format of a token.
 	bootstrapToken = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
 )
 
-// node is what kubeadm makes of a VM, from the files on its disk.
+// node is the result of kubeadm on a VM, from the files on its disk.
 type node struct {
 	name       string
 	providerID string
-	// addresses are the node's InternalIPs, those of nodeIPs in their order, else IPv4 first.
+	// addresses are the node's InternalIPs: those of nodeIPs in order, or otherwise IPv4 first.
 	addresses []string
-	// nodeIPs are what the kubelet is told to register; empty lets it look for itself.
+	// nodeIPs are the kubelet's addresses to register; empty lets the kubelet choose.
 	nodeIPs []string
 	version string
-	// coreDNS is the image of the cluster's DNS; of the node that initialises it.
+	// coreDNS is the image of the cluster's DNS, set on the first node.
 	coreDNS      string
 	controlPlane bool
 	init         bool
 	labels       map[string]string
 	taints       []corev1.Taint
-	// criSocket is that of the container runtime; empty lets kubeadm look for it.
+	// criSocket is the container runtime's socket; "" lets kubeadm choose.
 	criSocket string
 	// endpoint is host:port of the control plane, and bindPort the port of this node's API server.
 	endpoint string
 	bindPort int32
 	// clusterCA and etcdCA sign the certificates of a control plane node.
 	clusterCA, etcdCA *authority
-	// token and caHashes prove to each other that node and cluster belong together; for joining nodes.
+	// token and caHashes authenticate a joining node and its cluster to each other.
 	token    string
 	caHashes []string
 }
@@ -56,13 +56,13 @@ type authority struct {
 	key  *rsa.PrivateKey
 }
 
-// hash is the form in which a joining node is told the cluster's CA.
+// hash returns the CA's hash in the form for joining nodes.
 func (a *authority) hash() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(a.cert.RawSubjectPublicKeyInfo))
 }
 
-// nodeFrom is kubeadm on a machine with a host name and a version of kubeadm: it reads the configuration, and the
-// certificates beside it.
+// nodeFrom runs kubeadm on a machine with this host name and kubeadm version. It reads the configuration and its
+// certificates.
 func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
 	if version == "" {
 		return nil, errors.New("kubeadm: command not found")
@@ -115,7 +115,7 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 	return out, err
 }
 
-// readConfig reads kubeadm's configuration, as the kubeadm of a version does.
+// readConfig reads kubeadm's configuration like the given version of kubeadm.
 func (n *node) readConfig(text, version string) error {
 	config, err := readKubeadmConfig(text, version)
 	if err != nil {
@@ -157,7 +157,7 @@ func (n *node) readInit(config *kubeadmConfig, version string) error {
 
 	if cluster := config.cluster; cluster != nil {
 		n.endpoint, n.version = cluster.ControlPlaneEndpoint, cluster.KubernetesVersion
-		if strings.HasPrefix(n.version, "stable") { // it asks the Internet, and falls back to its own
+		if strings.HasPrefix(n.version, "stable") { // kubeadm asks the Internet, and falls back to its own version
 			n.version = version
 		}
 
@@ -184,10 +184,10 @@ func (n *node) readRegistration(registration kubeadm.NodeRegistrationOptions) {
 	}
 }
 
-// register decides the addresses with which the kubelet registers, of those that its guest has.
+// register chooses the kubelet's addresses from those of its guest.
 func (n *node) register(found []string) error {
 	if len(n.nodeIPs) == 0 {
-		n.addresses = found[:1] // a kubelet that looks for itself takes one
+		n.addresses = found[:1] // a kubelet without node IPs chooses one
 		return nil
 	}
 
@@ -207,7 +207,7 @@ func (n *node) register(found []string) error {
 	return nil
 }
 
-// minor is the MAJOR.MINOR of a version.
+// minor returns the MAJOR.MINOR of a version.
 func minor(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {

@@ -19,20 +19,20 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
 )
 
-// kubeadmConfig is what a file says to kubeadm: kubeadm's own internal types, with its defaults.
+// kubeadmConfig is a configuration file in kubeadm's own internal types, with its defaults.
 type kubeadmConfig struct {
 	cluster *kubeadm.ClusterConfiguration
 	init    *kubeadm.InitConfiguration
 	join    *kubeadm.JoinConfiguration
 }
 
-// strictKubeadm decodes what kubeadm's types have, and refuses everything else. kubeadm itself only warns of fields
-// that it does not know, and goes on without what they asked for.
+// strictKubeadm decodes kubeadm's types, and rejects unknown fields. kubeadm itself only warns about unknown fields,
+// and continues without them.
 var strictKubeadm = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubeadmscheme.Scheme, kubeadmscheme.Scheme,
 	json.SerializerOptions{Yaml: true, Strict: true})
 
-// kubeadmReads are the versions of its configuration that a kubeadm reads. The types are those of the newest kubeadm: a
-// field that came to v1beta4 later is taken from an older one, too.
+// kubeadmReads returns the versions of configuration supported by a kubeadm. The types come from the newest kubeadm, so
+// later additions to v1beta4 are also accepted from an older one.
 func kubeadmReads(kubeadmVersion string) ([]string, error) {
 	v, err := version.ParseGeneric(kubeadmVersion)
 	if err != nil {
@@ -46,7 +46,7 @@ func kubeadmReads(kubeadmVersion string) ([]string, error) {
 	return []string{v1beta3.SchemeGroupVersion.String(), v1beta4.SchemeGroupVersion.String()}, nil
 }
 
-// readKubeadmConfig reads the documents of a file as the kubeadm of a version does.
+// readKubeadmConfig reads the documents of a file like the given version of kubeadm.
 func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 	known, err := kubeadmReads(kubeadmVersion)
 	if err != nil {
@@ -81,7 +81,7 @@ func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 
 		seen[gvk.Kind] = true
 		if gvk.Group != kubeadm.GroupName {
-			continue // of the kubelet or of kube-proxy, or of nobody
+			continue // of the kubelet or kube-proxy, or unknown
 		}
 
 		if err := out.decode(document, *gvk, known); err != nil {
@@ -90,7 +90,7 @@ func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 	}
 }
 
-// interpret is the kind of a document.
+// interpret returns the kind of a document.
 func interpret(document []byte) (*schema.GroupVersionKind, error) {
 	asJSON, err := utilyaml.ToJSON(document)
 	if err != nil {
@@ -110,7 +110,7 @@ func interpret(document []byte) (*schema.GroupVersionKind, error) {
 	return gvk, nil
 }
 
-// decode reads one document into the strict types of its version, and converts these.
+// decode decodes one document into the strict types of its version, and converts them.
 func (c *kubeadmConfig) decode(document []byte, gvk schema.GroupVersionKind, known []string) error {
 	if !slices.Contains(known, gvk.GroupVersion().String()) {
 		return fmt.Errorf("no kind %q is registered for version %q; this kubeadm reads %s", gvk.Kind,
@@ -141,7 +141,7 @@ func (c *kubeadmConfig) decode(document []byte, gvk schema.GroupVersionKind, kno
 	return nil
 }
 
-// arguments are extra arguments by their names; of one that is there twice the last.
+// arguments returns extra arguments by name. The last of duplicates wins.
 func arguments(list []kubeadm.Arg) map[string]string {
 	out := map[string]string{}
 	for _, argument := range list {

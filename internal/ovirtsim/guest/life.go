@@ -18,19 +18,19 @@ import (
 const (
 	// defaultJoinTimeout is how long kubeadm join waits for the control plane and its token.
 	defaultJoinTimeout = 5 * time.Minute
-	// retryEvery is how often whatever waits for a control plane looks again.
+	// retryEvery is the retry interval while waiting for a control plane.
 	retryEvery = 250 * time.Millisecond
 )
 
 var (
-	// errNotYet is what time may mend.
+	// errNotYet marks an error that time may resolve.
 	errNotYet = errors.New("gave up waiting")
-	// errClosed is what a guest says after Close.
+	// errClosed is a guest's error after Close.
 	errClosed = errors.New("the simulator is closed")
 )
 
-// Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
-// Ignition, and kubeadm. A VM whose disk was a node before comes back as the same one. After an error the VM is on, and
+// Boot runs the guest of a VM until ctx, the VM's power, ends. It configures the network, and runs cloud-init or
+// Ignition, and kubeadm. A VM with a node on its disk comes back as the same node. After an error, the VM is on, but
 // nothing runs in it.
 func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store.AgentReport)) error {
 	if g.ctx.Err() != nil {
@@ -52,12 +52,12 @@ func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store
 	return nil
 }
 
-// powerOn notes that a VM runs, and returns the node that its disk was before.
+// powerOn records a running VM, and returns the node on its disk.
 func (g *Guests) powerOn(ctx context.Context, machine api.GuestVM) (*boot, *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if before := g.boots[machine.ID]; before != nil {
-		before.cancel() // a VM runs once
+		before.cancel() // a VM runs only once
 	}
 
 	b := &boot{}
@@ -83,7 +83,7 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 	g.lose(g.members[vmID], b)
 }
 
-// run brings the guest up.
+// run brings up the guest.
 func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
 	if known != nil && known.unlasting != "" {
 		return fmt.Errorf("systemd: %s is not enabled, and did not start again", known.unlasting)
@@ -114,7 +114,7 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(sto
 	return g.runFirst(b, machine, ready)
 }
 
-// runFirst brings a guest up whose disk is new.
+// runFirst brings up a guest with a new disk.
 func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentReport)) error {
 	sys, userDataErr := provision(b.ctx, machine)
 	if sys == nil {
@@ -147,7 +147,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 
 	n, err := g.runCommands(sys, machine, network)
 	if err != nil || n == nil {
-		return err // a VM that runs no kubeadm is just a VM
+		return err // a VM without kubeadm is just a VM
 	}
 
 	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b, unlasting: sys.unlasting(n)}
@@ -158,7 +158,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 	return g.join(machine.ID, m)
 }
 
-// runCommands runs what the user data says, and returns the node that it makes of the VM; nil for none.
+// runCommands runs the commands of the user data. It returns the resulting node, or nil.
 func (g *Guests) runCommands(sys *system, machine api.GuestVM, network *network) (*node, error) {
 	call, err := sys.run(machine.ID)
 	for _, warning := range sys.warnings {
@@ -189,7 +189,7 @@ func (g *Guests) configure(machine api.GuestVM, profiles []profile, warnings []s
 	return configureNetwork(machine.Interfaces, profiles, warnings)
 }
 
-// initCluster is kubeadm init.
+// initCluster simulates kubeadm init.
 func (g *Guests) initCluster(vmID string, m *member) error {
 	address, err := listenAddress(m.node.endpoint)
 	if err != nil {
@@ -219,7 +219,7 @@ func (g *Guests) initCluster(vmID string, m *member) error {
 	return nil
 }
 
-// join is kubeadm join, with its patience.
+// join simulates kubeadm join, with its timeout.
 func (g *Guests) join(vmID string, m *member) error {
 	ctx, cancel := context.WithTimeout(m.boot.ctx, g.joinTimeout)
 	defer cancel()
@@ -233,8 +233,8 @@ func (g *Guests) join(vmID string, m *member) error {
 	return nil
 }
 
-// again tries until it works, it fails for good, or ctx ends; then it returns the last error. Like kubeadm, it tries
-// again if somebody else has changed an object meanwhile.
+// again repeats try until it succeeds, fails permanently, or ctx ends, and returns the last error. Like kubeadm, it
+// retries after conflicts with other writers.
 func again(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
@@ -283,8 +283,8 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 	return nil
 }
 
-// rejoin brings a restarted VM back as the node that it was: its kubelet starts static pods by itself, and registers as
-// soon as an API server answers.
+// rejoin brings a restarted VM back as the same node. Its kubelet starts static pods by itself, and registers as soon
+// as an API server responds.
 func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
 	return again(b.ctx, func() error { return g.tryRejoin(b, m, addresses) })
 }
@@ -309,8 +309,8 @@ func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
 	return m.cluster.start(g.ctx, m.node)
 }
 
-// lose marks the node of a run that ended as lost, and takes its API server away. A node that is up in another run is
-// left alone. g.mu is held.
+// lose marks the node of an ended run as lost, and stops its API server. It ignores a node already up in another run.
+// g.mu must be held.
 func (g *Guests) lose(m *member, b *boot) {
 	if m == nil || b == nil || m.boot != b {
 		return
@@ -332,18 +332,18 @@ func (g *Guests) lose(m *member, b *boot) {
 	}
 }
 
-// elect finds a leader of etcd that is not the member, which is lost. g.mu is held.
+// elect makes a member other than the lost one the leader of etcd. g.mu must be held.
 func (g *Guests) elect(lost *member) {
 	if err := lost.cluster.electLeader(g.ctx, "etcd-"+lost.node.name); err != nil {
 		g.log.Error(err, "Failed to elect a leader of etcd")
 	}
 }
 
-// Shutdown reports that these guests are off when the engine says so.
+// Shutdown returns false: these guests are off as soon as the engine says so.
 func (g *Guests) Shutdown(string) bool { return false }
 
-// Halted makes sure that the node is lost once the power is gone. When Boot was called again in the meantime, the news
-// is old and changes nothing.
+// Halted marks the node as lost after its power is off. If Boot was called again meanwhile, the call is outdated and
+// has no effect.
 func (g *Guests) Halted(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -352,15 +352,15 @@ func (g *Guests) Halted(vmID string) {
 	}
 }
 
-// SetDisks has nothing to do: nothing in the guest looks at its disks.
+// SetDisks does nothing, because the guest does not use its disks.
 func (g *Guests) SetDisks(string, []api.GuestDisk) {}
 
-// DiskRemoved has nothing to do, likewise.
+// DiskRemoved does nothing, for the same reason.
 func (g *Guests) DiskRemoved(string) {}
 
-// Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control
-// plane node. The Node object stays for Cluster API to delete, as it does with a real VM. A VM whose root disk was
-// replaced loses the same.
+// Removed ends the guest and deletes everything lost with the VM: its static pods, and the cluster with its last
+// control plane node. As with a real VM, the Node object stays for Cluster API to delete. Replacing a VM's root disk
+// has the same effect.
 func (g *Guests) Removed(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -375,7 +375,7 @@ func (g *Guests) Removed(vmID string) {
 	}
 }
 
-// forget deletes what died with the disk of a node. g.mu is held.
+// forget deletes everything lost with the disk of a node. g.mu must be held.
 func (g *Guests) forget(vmID string, m *member) {
 	g.lose(m, m.boot)
 	delete(g.members, vmID)
@@ -383,7 +383,7 @@ func (g *Guests) forget(vmID string, m *member) {
 		return
 	}
 
-	g.elect(m) // again: when it halted there may have been no guest to follow it
+	g.elect(m) // again: at the halt, there may have been no successor
 
 	for _, component := range staticPods {
 		pod := &corev1.Pod{

@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// condition is the Ready condition of a node, which is there.
+// condition returns the Ready condition of an existing node.
 func (s *site) condition(name string) corev1.NodeCondition {
 	s.t.Helper()
 	var n corev1.Node
@@ -50,7 +50,7 @@ func (s *site) ready(vmID string) string {
 	return n.Ready
 }
 
-// newCluster is a site with one control plane node, and a token for more.
+// newCluster returns a site with one control plane node, and a token for more.
 func newCluster(t *testing.T, endpoint string) (s *site, leader *powered, token string) {
 	t.Helper()
 	s = newSite(t, endpoint)
@@ -77,7 +77,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 		t.Errorf("the kubelet of a halted VM reports: %v", err)
 	}
 
-	// It comes back without its user data and after Cluster API deleted its Node.
+	// It comes back without its user data, and after Cluster API deleted its Node.
 	err = s.client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 		t.Errorf("after a restart: %+v", c)
 	}
 
-	// The engine may tell of the halt late, when the VM runs again.
+	// The engine may report the halt late, when the VM already runs again.
 	s.guests.Halted(worker.ID)
 	if got := s.ready(worker.ID); got != "True" {
 		t.Errorf("after old news: %s", got)
@@ -227,7 +227,7 @@ func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
 	)
 	vm := s.start(worker)
 	<-vm.reported
-	s.guests.Removed(worker.ID) // even when its power is not cut
+	s.guests.Removed(worker.ID) // even with its power still on
 	if err := <-vm.done; err != nil {
 		t.Errorf("a removed VM fails: %v", err)
 	}
@@ -254,8 +254,8 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// With its last control plane node the cluster goes; a worker of it waits for ever, and nothing mistakes a new
-	// cluster at the same place for the old one.
+	// The cluster ends with its last control plane node. Its worker waits forever, and a new cluster at the same
+	// address is not mistaken for the old one.
 	s.guests.Removed("id-cp-1")
 	vm.halt()
 	vm = s.start(worker)
@@ -274,7 +274,7 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	}
 }
 
-// expectWaiting has a VM that runs try to come back as the node that it was, in vain.
+// expectWaiting verifies that a running VM cannot return as its former node.
 func (s *site) expectWaiting(vmID string) {
 	s.t.Helper()
 	s.guests.mu.Lock()
@@ -323,7 +323,7 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 
 	first = s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	first.halt()
-	second.halt() // there is nobody to follow it
+	second.halt() // it has no successor
 	s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	s.guests.Removed(second.id)
 	if got := leader(); got != "etcd-cp-1" {
@@ -436,8 +436,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestANodeJoinsWhileOthersChangeIt has somebody change a node all the time, as a cloud controller does: each change
-// makes what another one has read old.
+// TestANodeJoinsWhileOthersChangeIt changes a node continuously, like a cloud controller. Each change makes the reads
+// of other writers outdated.
 func TestANodeJoinsWhileOthersChangeIt(t *testing.T) {
 	s, leader, _ := newCluster(t, "127.40.0.21:6443")
 	cluster, n := s.guests.members[leader.id].cluster, s.guests.members[leader.id].node

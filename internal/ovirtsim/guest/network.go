@@ -23,7 +23,7 @@ const (
 	autoconf
 )
 
-// addressing is what a profile says of one family.
+// addressing is a profile's configuration of one family.
 type addressing struct {
 	method    method
 	addresses []netip.Prefix
@@ -32,26 +32,25 @@ type addressing struct {
 
 // profile configures one device.
 type profile struct {
-	// source says in messages where it comes from.
+	// source names the profile's origin in messages.
 	source string
-	// device and mac choose the device; both empty means any that has no other profile.
+	// device and mac select the device. If both are empty, the profile applies to any device without another profile.
 	device, mac string
 	v4, v6      addressing
 }
 
-// network is a guest's network once it is up.
+// network is a guest's running network.
 type network struct {
 	reported []store.ReportedInterface
-	// nodeAddresses are those of the first interface that has any: IPv4 first.
+	// nodeAddresses are the addresses of the first interface with any: IPv4 first.
 	nodeAddresses []string
 }
 
-// engineSource is how messages name the engine's NIC configuration.
+// engineSource names the engine's NIC configuration in messages.
 const engineSource = "the NIC configuration of the VM's initialization"
 
-// profilesOf is what configures the network of a guest. The engine hands NIC configurations to cloud-init only, so an
-// Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager
-// ignores.
+// profilesOf returns the network profiles of a guest. The engine passes NIC configurations to cloud-init only, so an
+// Ignition guest has only the keyfiles of its payload. The warnings name keyfiles ignored by NetworkManager.
 func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
 	if !machine.Ignition {
 		for _, server := range machine.DNSServers {
@@ -86,7 +85,7 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
 }
 
-// replaces reports whether the user data puts a keyfile for the device in the place of what cloud-init configured.
+// replaces reports whether the user data replaces cloud-init's configuration of the device with a keyfile.
 func (s *system) replaces(keyfiles []profile, device string) bool {
 	written := slices.ContainsFunc(keyfiles, func(p profile) bool { return p.device == device })
 	used := slices.ContainsFunc(s.commands, func(command string) bool {
@@ -96,8 +95,8 @@ func (s *system) replaces(keyfiles []profile, device string) bool {
 	return written && used
 }
 
-// compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have
-// an address that is not expected, or that another guest has. SLAAC is what no engine can be told.
+// compare rejects keyfiles with addresses other than the engine's. A real guest would not notice, and use an unexpected
+// address, possibly another guest's. SLAAC is exempt, because no engine can configure it.
 func compare(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
@@ -107,7 +106,7 @@ func compare(nics []api.GuestNIC, keyfiles []profile) error {
 		}
 
 		if at < 0 {
-			continue // a guest without an address is told so
+			continue // a guest without an address gets its own error
 		}
 
 		for _, family := range []struct{ told, written addressing }{
@@ -129,7 +128,7 @@ func compare(nics []api.GuestNIC, keyfiles []profile) error {
 	return nil
 }
 
-// String is how messages name it.
+// String returns the text for messages.
 func (a addressing) String() string {
 	words := []string{[]string{"none", "static", "DHCP", "SLAAC"}[a.method]}
 	for _, prefix := range a.addresses {
@@ -143,8 +142,8 @@ func (a addressing) String() string {
 	return strings.Join(words, " ")
 }
 
-// configureNetwork decides the addresses of all devices. A device that nothing configures uses DHCP, as NetworkManager
-// does by default. A guest none of whose devices gets an address does not come up: the warnings help to say why.
+// configureNetwork determines the addresses of all devices. A device without a profile uses DHCP, NetworkManager's
+// default. A guest without any address does not come up. The warnings help to explain it.
 func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings []string) (*network, error) {
 	if len(devices) == 0 {
 		return nil, errors.New("network: the VM has no network interface")
@@ -202,8 +201,8 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 	return out, nil
 }
 
-// report adds the addresses of a device to what the guest agent reports, and returns those that can be routed. owners
-// are the devices by their addresses.
+// report adds the addresses of a device to the guest agent's report, and returns the routable ones. owners maps
+// addresses to devices.
 func (n *network) report(
 	device api.GuestInterface, addresses []netip.Addr, owners map[netip.Addr]string,
 ) (routable []string, err error) {
@@ -273,7 +272,7 @@ func assign(devices []api.GuestInterface, profiles []profile) (map[string]*profi
 	return chosen, nil
 }
 
-// addressesOf are the addresses of a device: IPv4 first.
+// addressesOf returns the addresses of a device: IPv4 first.
 func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 	var lease netip.Addr
 	if device.DHCP != "" {
@@ -295,7 +294,7 @@ func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 		if family.method == autoconf {
 			for _, prefix := range []string{"fe80::/64", device.SLAAC} {
 				if prefix == "" {
-					continue // without a router there is the link-local address alone
+					continue // without a router, there is only the link-local address
 				}
 
 				address, err := interfaceID(prefix, device.MAC)
@@ -317,7 +316,7 @@ func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// whyNone says why a device has no address.
+// whyNone explains why a device has no address.
 func (p *profile) whyNone(device api.GuestInterface) string {
 	if p.v4.method != dhcp && p.v6.method != dhcp {
 		return fmt.Sprintf("%s has none configured (%s)", device.Name, p.source)
@@ -327,8 +326,8 @@ func (p *profile) whyNone(device api.GuestInterface) string {
 		device.Network)
 }
 
-// checkDefaultRoute refuses a static configuration that reaches its own subnet only. IPv6 beside IPv4 may go without:
-// its default route may be a device's.
+// checkDefaultRoute rejects a static configuration limited to its own subnet. IPv6 besides IPv4 needs no gateway:
+// another device may have its default route.
 func (p *profile) checkDefaultRoute(device string) error {
 	main := p.v4
 	if main.method == off {
@@ -343,7 +342,7 @@ func (p *profile) checkDefaultRoute(device string) error {
 	return nil
 }
 
-// interfaceID is the address in the prefix that a device makes from its MAC address (EUI-64).
+// interfaceID returns the address in the prefix derived from a MAC address (EUI-64).
 func interfaceID(prefix, mac string) (netip.Addr, error) {
 	subnet, err := netip.ParsePrefix(prefix)
 	if err != nil {
@@ -364,7 +363,7 @@ func interfaceID(prefix, mac string) (netip.Addr, error) {
 	return netip.AddrFrom16(address), nil
 }
 
-// profileFromNIC reads one NIC configuration of the engine.
+// profileFromNIC converts one NIC configuration of the engine.
 func profileFromNIC(nic api.GuestNIC) (profile, error) {
 	out := profile{source: engineSource, device: nic.Interface}
 	var err error
@@ -416,8 +415,8 @@ func engineMethod(protocol string, known map[string]method) (method, error) {
 	return found, nil
 }
 
-// netmaskBits is the prefix length of a dotted netmask; what it cannot read comes back as it is, to be refused as a
-// length.
+// netmaskBits returns the prefix length of a dotted netmask. It returns other text unchanged, and it is later rejected
+// as a length.
 func netmaskBits(mask string) string {
 	if address, err := netip.ParseAddr(mask); err == nil && address.Is4() {
 		if ones, bits := net.IPMask(address.AsSlice()).Size(); bits != 0 {
@@ -428,7 +427,7 @@ func netmaskBits(mask string) string {
 	return mask + " is no netmask"
 }
 
-// newStatic is the static configuration of one address.
+// newStatic returns the static configuration of one address.
 func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (addressing, error) {
 	out := addressing{method: static}
 	prefix, err := netip.ParsePrefix(address + "/" + bits)
@@ -452,7 +451,7 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 	return out, out.checkGateway()
 }
 
-// usable reports whether a device can have an address.
+// usable returns an error if a device cannot have the address.
 func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	address := prefix.Addr()
 	switch {
@@ -466,7 +465,7 @@ func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	return nil
 }
 
-// checkGateway refuses a gateway that is in no subnet of the device; a link-local one is on every link.
+// checkGateway rejects a gateway outside all subnets of the device. A link-local gateway is on every link.
 func (a addressing) checkGateway() error {
 	if !a.gateway.IsValid() || len(a.addresses) == 0 || a.gateway.IsLinkLocalUnicast() && a.gateway.Is6() {
 		return nil

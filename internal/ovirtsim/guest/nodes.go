@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addNode registers the node, or brings it back. guests.mu is held.
+// addNode registers the node, or brings it back. guests.mu must be held.
 func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 	labels := map[string]string{
 		"kubernetes.io/hostname": n.name,
@@ -86,8 +86,8 @@ func (c *workloadCluster) setReady(
 	return c.report(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
 }
 
-// setCondition sets the Ready condition; its transition time changes with its status only, from which a
-// MachineHealthCheck counts.
+// setCondition sets the Ready condition. The transition time changes only with its status, because a MachineHealthCheck
+// counts from it.
 func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, reason string) {
 	ready := nodeCondition(corev1.NodeReady, status, reason)
 	for i, condition := range current.Conditions {
@@ -107,8 +107,8 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 	current.Conditions = append(current.Conditions, ready)
 }
 
-// report changes the status of a Node, which others change at the same time: the in-memory API server refuses a patch
-// of an object that has changed since it was read.
+// report changes the status of a Node despite concurrent writers: the in-memory API server rejects a patch of an object
+// changed since it was read.
 func (c *workloadCluster) report(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var current corev1.Node

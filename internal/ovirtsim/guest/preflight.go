@@ -23,8 +23,8 @@ const (
 	superAdminConf   = kubernetesFolder + "super-admin.conf"
 )
 
-// The configurations of what is in front of API servers, and how they say where they listen. A template of ours stands
-// for what is made of it at boot.
+// Configurations of load balancers for API servers, and the patterns of their listening ports. Our templates stand for
+// the files generated from them at boot.
 var (
 	keepalivedConfigs = []string{"/etc/keepalived/keepalived.conf", "/etc/capolvm/keepalived.conf"}
 	balancers         = []balancer{
@@ -38,14 +38,14 @@ var (
 	pulls       = regexp.MustCompile(`(?m)^Exec\w+=.*\bpodman (run|pull)\b`)
 )
 
-// balancer is a program that spreads connections, by the units that run it.
+// balancer is a program distributing connections, identified by its units.
 type balancer struct {
 	units, configs []string
 	listens        *regexp.Regexp
 }
 
-// preflight is what kubeadm looks at before and while it makes a node: the runtime, the kubelet, and whether the node's
-// API server is reached at the endpoint, as far as the node is to see to that.
+// preflight performs kubeadm's checks before and during the creation of a node: the runtime, the kubelet, and the
+// node's share in serving the API server at the endpoint.
 func (s *system) preflight(n *node, machine api.GuestVM) error {
 	if s.runs(ocneService) {
 		return errors.New("kubeadm: [ERROR FileAvailable--etc-kubernetes-kubelet.conf]: " +
@@ -72,7 +72,7 @@ func (s *system) preflight(n *node, machine api.GuestVM) error {
 	return s.serve(n)
 }
 
-// runtime is the unit of a container runtime by its socket, without one that which runs.
+// runtime returns the unit of a container runtime by its socket. Without a socket, it returns the running one.
 func (s *system) runtime(socket string) string {
 	if strings.Contains(socket, "crio") || socket == "" && !s.runs(containerdService) {
 		return crioService
@@ -81,7 +81,7 @@ func (s *system) runtime(socket string) string {
 	return containerdService
 }
 
-// unlasting is a unit that the node needs, and that starts at no boot but this one; empty for none.
+// unlasting returns a needed unit not starting at later boots, or "".
 func (s *system) unlasting(n *node) string {
 	for _, name := range []string{s.runtime(n.criSocket), kubeletService} { // kubeadm starts the kubelet itself
 		if !s.enabled(name) {
@@ -98,7 +98,7 @@ func (s *system) unlasting(n *node) string {
 	return ""
 }
 
-// reachRegistries refuses units that pull images, and know nothing of the proxy that is the only way to registries.
+// reachRegistries rejects units pulling images without the proxy, if the proxy is the only way to registries.
 func (s *system) reachRegistries(proxy, runtime string) error {
 	if proxy == "" {
 		return nil
@@ -124,7 +124,7 @@ func (s *system) reachRegistries(proxy, runtime string) error {
 	return nil
 }
 
-// payloadUnits are the names of those that the payload has.
+// payloadUnits returns the names of the payload's units.
 func (s *system) payloadUnits() map[string]bool {
 	out := map[string]bool{}
 	for name := range s.units {
@@ -140,8 +140,8 @@ func (s *system) payloadUnits() map[string]bool {
 	return out
 }
 
-// serve refuses a control plane node that is to see to the endpoint, and does not. One that has nothing for that has a
-// load balancer elsewhere.
+// serve rejects a control plane node that should serve the endpoint but does not. A node without any configuration for
+// it has a load balancer elsewhere.
 func (s *system) serve(n *node) error {
 	host, text, err := net.SplitHostPort(n.endpoint)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *system) serve(n *node) error {
 	return nil
 }
 
-// listening are the ports of load balancers that run.
+// listening returns the ports of running load balancers.
 func (s *system) listening() []string {
 	var out []string
 
@@ -192,7 +192,7 @@ func (s *system) listening() []string {
 	return out
 }
 
-// startKeepalived reports whether keepalived is to hold an address, and refuses where it would not.
+// startKeepalived reports whether keepalived holds an address. It returns an error if keepalived cannot do so.
 func (s *system) startKeepalived(address string) (bool, error) {
 	for _, path := range keepalivedConfigs {
 		config, there := s.files[path]
@@ -221,7 +221,7 @@ func (s *system) startKeepalived(address string) (bool, error) {
 	return false, nil
 }
 
-// scriptIsSafe refuses a command of keepalived's configuration that it disables, with enable_script_security.
+// scriptIsSafe rejects a command disabled by keepalived because of enable_script_security.
 func (s *system) scriptIsSafe(command string) error {
 	words := strings.Fields(command)
 	for i, word := range words {
@@ -242,7 +242,7 @@ func (s *system) scriptIsSafe(command string) error {
 	return nil
 }
 
-// startStaticPods is the kubelet with the manifests that the payload has. It reports whether kube-vip is among them.
+// startStaticPods starts the manifests of the payload, like the kubelet. It reports whether kube-vip is among them.
 func (s *system) startStaticPods(n *node) (kubeVIP bool, err error) {
 	for path, manifest := range s.files {
 		if !strings.HasPrefix(path, manifestsFolder) {
@@ -268,7 +268,7 @@ func (s *system) startStaticPods(n *node) (kubeVIP bool, err error) {
 	return kubeVIP, nil
 }
 
-// mount refuses a file of the host that is not there, and admin.conf while it has no rights.
+// mount rejects a missing file of the host, and admin.conf while it has no rights.
 func (s *system) mount(n *node, volume corev1.Volume) error {
 	host := volume.HostPath
 	if host == nil || host.Type == nil || *host.Type != corev1.HostPathFile {

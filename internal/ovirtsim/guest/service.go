@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// serviceFolder is where the user data of a VM of a support service says what it fetches.
+	// serviceFolder is the folder of a support VM's user data with its request.
 	serviceFolder = "/etc/capolvm/service/"
-	// fetchPause is how often a simulated VM asks. A real one does so every 10 s.
+	// fetchPause is the interval between requests of a simulated VM. A real VM uses 10 s.
 	fetchPause = time.Second
-	// maxConfiguration bounds what it takes, in bytes.
+	// maxConfiguration limits the accepted configuration, in bytes.
 	maxConfiguration = 2 << 20
 )
 
-// service is a VM that is no node, and fetches what it is to do. It is what stays on the VM's disk.
+// service is a VM that is not a node, and fetches its configuration. It represents the contents of the VM's disk.
 type service struct {
-	// disk is the UUID of that disk.
+	// disk is the UUID of the disk.
 	disk     string
 	hostName string
 	profiles []profile
-	// url, authorization and authorities are how it asks, and applied is the hash of what it uses.
+	// url, authorization and authorities define its request. applied is the hash of its current configuration.
 	url, authorization string
 	authorities        *x509.CertPool
 	applied            string
 }
 
-// requestLine is a line of a configuration of curl.
+// requestLine matches a line of a curl configuration.
 var requestLine = regexp.MustCompile(`(?m)^(url|header) = "(?:Authorization: )?([^"]*)"$`)
 
-// serviceFrom is the service that the user data of a VM asks for; nil for none.
+// serviceFrom returns the service requested by the user data of a VM, or nil.
 func serviceFrom(sys *system, machine api.GuestVM, profiles []profile) (*service, error) {
 	request := sys.read(serviceFolder + "request")
 	if request == "" {
@@ -67,7 +67,7 @@ func serviceFrom(sys *system, machine api.GuestVM, profiles []profile) (*service
 	return out, nil
 }
 
-// serviceOf is the service that the disk of a VM has from an earlier boot; nil for none.
+// serviceOf returns the service on a VM's disk from an earlier boot, or nil.
 func (g *Guests) serviceOf(machine api.GuestVM) *service {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *Guests) serviceOf(machine api.GuestVM) *service {
 	return known
 }
 
-// follow asks for the configuration until the power is off.
+// follow requests the configuration until the power is off.
 func (g *Guests) follow(b *boot, machine api.GuestVM, s *service) error {
 	g.mu.Lock()
 	g.services[machine.ID] = s
@@ -104,7 +104,7 @@ func (g *Guests) follow(b *boot, machine api.GuestVM, s *service) error {
 	}
 }
 
-// fetch asks once, and uses what is new.
+// fetch requests the configuration once, and applies a new one.
 func (s *service) fetch(ctx context.Context, from *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {

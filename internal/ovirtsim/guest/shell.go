@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxScripts is how deep scripts may call each other; more is a script that calls itself.
+// maxScripts limits the depth of script calls. A deeper call is a recursion.
 const maxScripts = 8
 
 var (
-	// substituteVMID is the one command beside kubeadm that changes what a node becomes: the VM's UUID is written
-	// into a file, read from where the firmware shows it.
+	// substituteVMID matches the only command besides kubeadm with an effect on the node: it writes the VM's UUID, read
+	// from the firmware, into a file.
 	substituteVMID = regexp.MustCompile(
 		`^sed -i "s/([^/"]+)/\$\(tr '\[:upper:\]' '\[:lower:\]' < /sys/class/dmi/id/product_uuid\)/g" (\S+)$`,
 	)
@@ -20,7 +20,7 @@ var (
 	hereDocument = regexp.MustCompile(`<<-?\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
 )
 
-// kubeadmCall is a command line of kubeadm that makes a node.
+// kubeadmCall is a kubeadm command line to create a node.
 type kubeadmCall struct {
 	// verb is init or join.
 	verb string
@@ -28,9 +28,8 @@ type kubeadmCall struct {
 	config string
 }
 
-// run runs the commands up to the first that makes a node, which it returns; nil where none does. It knows four kinds
-// of commands: the substitution of the VM's UUID, scripts that the user data wrote, systemctl, and kubeadm. All others
-// are the guest's own business and are passed over.
+// run runs the commands up to the first kubeadm call for a node. It returns this call, or nil. It knows four kinds of
+// commands: the substitution of the VM's UUID, scripts of the user data, systemctl, and kubeadm. It ignores all others.
 func (s *system) run(vmID string) (*kubeadmCall, error) {
 	for _, command := range s.commands {
 		if call, err := s.runText(command, vmID, 0); call != nil || err != nil {
@@ -46,7 +45,7 @@ func (s *system) runText(text, vmID string, depth int) (*kubeadmCall, error) {
 		return nil, fmt.Errorf("bash: scripts call each other more than %d deep", maxScripts)
 	}
 
-	until := "" // the end of a here document, whose lines are no commands
+	until := "" // the end of a here document; its lines are not commands
 
 	for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n") {
 		line = strings.TrimSpace(line)
@@ -109,7 +108,7 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 	return s.runText(script.content, vmID, depth+1)
 }
 
-// firstCommand splits a line into the words of its first command, without what only changes how it runs.
+// firstCommand splits a line into the words of its first command, and drops prefixes such as sudo.
 func firstCommand(line string) []string {
 	if strings.HasPrefix(line, "#") {
 		return nil
@@ -136,7 +135,7 @@ func firstCommand(line string) []string {
 	return words
 }
 
-// runShell is a shell that is given a script, as a file or as text.
+// runShell runs a shell with a script, given as a file or as text.
 func (s *system) runShell(line string, arguments []string, vmID string, depth int) (*kubeadmCall, error) {
 	for _, argument := range arguments {
 		if strings.HasPrefix(argument, "-") {

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// initFor is what Cluster API writes for the first node of a version, with what the controller adds.
+// initFor returns Cluster API's data for the first node of a version, with the controller's additions.
 func (s *site) initFor(version string, guest bootstrap.Guest) string {
 	s.t.Helper()
 	parsed := semver.MustParse(strings.TrimPrefix(version, "v"))
@@ -38,7 +38,7 @@ func (s *site) initFor(version string, guest bootstrap.Guest) string {
 	return string(data)
 }
 
-// ofVersion is a VM whose image has a version of Kubernetes.
+// ofVersion returns a VM with a version of Kubernetes in its image.
 func ofVersion(name, version, data string) api.GuestVM {
 	m := machine(name, "127.40.0.10", data)
 	m.KubernetesVersion = version
@@ -46,7 +46,7 @@ func ofVersion(name, version, data string) api.GuestVM {
 	return m
 }
 
-// endpointOn are services that hold the endpoint's address.
+// endpointOn returns services holding the endpoint's address.
 func endpointOn(s *site, change func(*bootstrap.APIEndpoint)) *bootstrap.Services {
 	address := netip.MustParseAddrPort(s.endpoint)
 	api := &bootstrap.APIEndpoint{
@@ -69,8 +69,8 @@ func (s *site) try(m api.GuestVM) error {
 	return err
 }
 
-// TestEachKubeadmReadsWhatIsWrittenForItsVersion has Cluster API and the controller write for versions on both sides of
-// where kubeadm's configuration and kubeconfigs changed.
+// TestEachKubeadmReadsWhatIsWrittenForItsVersion covers the data of Cluster API and the controller for several
+// versions, before and after changes of kubeadm's configuration and kubeconfigs.
 func TestEachKubeadmReadsWhatIsWrittenForItsVersion(t *testing.T) {
 	for i, version := range []string{"v1.27.16", "v1.28.15", "v1.29.0", "v1.30.14", "v1.31.0", "v1.36.1"} {
 		t.Run(version, func(t *testing.T) {
@@ -110,20 +110,20 @@ func TestKubeadmRefusesWhatItsTypesDoNotHave(t *testing.T) {
 	}
 }
 
-// keepalivedInit is the user data of a first node with keepalived and haproxy, changed.
+// keepalivedInit returns the edited user data of a first node with keepalived and haproxy.
 func keepalivedInit(s *site, old, replacement string) string {
 	services := endpointOn(s, func(e *bootstrap.APIEndpoint) {
 		e.LoadBalancer, e.ServerPort = bootstrap.HAProxy, bootstrap.DefaultAPIServerPort
 	})
 	data := s.initFor("v1.36.1", bootstrap.Guest{Services: services})
-	// A script that starts what it has a new configuration for would hide that a unit is not enabled.
+	// The script starts services after changing their configuration. This would hide a unit not enabled.
 	data = strings.ReplaceAll(data, "systemctl --no-block", "echo")
 	check.Contains(s.t, "the user data", data, old)
 
 	return strings.ReplaceAll(data, old, replacement)
 }
 
-// TestNobodyHasTheEndpointOfANodeThatDoesNotServeIt changes one thing at a time in what the controller writes.
+// TestNobodyHasTheEndpointOfANodeThatDoesNotServeIt makes one change at a time to the controller's data.
 func TestNobodyHasTheEndpointOfANodeThatDoesNotServeIt(t *testing.T) {
 	s := newSite(t, "127.40.10.5:6443")
 
@@ -183,11 +183,11 @@ func TestAnEndpointAtAnotherPortNeedsSomethingThatListensThere(t *testing.T) {
 
 	check.Error(t, s.try(ofVersion("a", "v1.36.1", held)),
 		"timed out waiting for the control plane at 127.40.11.5:8443: the API server of this node listens at port 6443")
-	// Elsewhere there may be a load balancer with another port than the nodes'.
+	// Elsewhere, a load balancer may use a port other than the nodes'.
 	check.Error(t, s.try(ofVersion("b", "v1.36.1", bare)), "")
 }
 
-// TestALoadBalancerInAContainerNeedsTheProxy covers a network whose only way out is a proxy.
+// TestALoadBalancerInAContainerNeedsTheProxy covers a network with a proxy as the only way out.
 func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 	s := newSite(t, "127.40.12.5:6443")
 	start := func(name string, change func(string) string) error {
@@ -203,7 +203,7 @@ func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 		return s.try(vm)
 	}
 	dropins := func(unit string) string { return "/etc/systemd/system/" + unit + ".d/" }
-	// The runtime that the image does not run lends its drop-in to nginx.
+	// The runtime not run by the image lends its drop-in to nginx.
 	told := func(data string) string {
 		return strings.ReplaceAll(data, dropins("crio.service"), dropins("capolvm-nginx.service"))
 	}
@@ -217,7 +217,7 @@ func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 	check.Error(t, start("c", told), "")
 }
 
-// ockInit is the payload of a first node for an image of OCK, by hand.
+// ockInit returns a handwritten payload of a first node for an image of OCK.
 func (s *site) ockInit(change func(config3)) api.GuestVM {
 	config := newConfig3("3.4.0").file("/etc/hostname", 0o644, "cp-1\n").
 		file(keyfilePath, 0o600, keyfileFor("127.40.0.41")).
@@ -274,7 +274,7 @@ func TestAnImageOfOCKMakesItsOwnClusterUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// TestANodeComesBackOnlyIfItsServicesAreEnabled restarts nodes whose services run, and are enabled or not.
+// TestANodeComesBackOnlyIfItsServicesAreEnabled restarts nodes with running services, enabled or not.
 func TestANodeComesBackOnlyIfItsServicesAreEnabled(t *testing.T) {
 	s := newSite(t, "127.40.14.5:6443")
 	ock := func(unit string) api.GuestVM {
@@ -303,7 +303,7 @@ func TestANodeComesBackOnlyIfItsServicesAreEnabled(t *testing.T) {
 	check.Equal(t, "enabled only", sys.runs("haproxy.service"), false)
 }
 
-// TestSystemdDoesNotExecuteWhatSELinuxDenies has the script of a unit in folders whose label systemd may not execute.
+// TestSystemdDoesNotExecuteWhatSELinuxDenies puts a unit's script into folders with a label systemd may not execute.
 func TestSystemdDoesNotExecuteWhatSELinuxDenies(t *testing.T) {
 	for path, want := range map[string]int{"/opt/run.sh": 1, "/etc/capolvm/run.sh": 1, "/root/run.sh": 0, "/tmp/run.sh": 0,
 		"/home/ocne/run.sh": 0, "/var/tmp/run.sh": 0} {
@@ -326,7 +326,7 @@ func TestSystemdDoesNotExecuteWhatSELinuxDenies(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthersAreNotRead covers who owns what root's programs read.
+// TestFilesOfOthersAreNotRead covers the owners of files read by root's programs.
 func TestFilesOfOthersAreNotRead(t *testing.T) {
 	sys, err := readCloudInit("write_files:\n- {path: " + keyfilePath + ", permissions: '0600', owner: 'nobody:nobody', " +
 		"content: '[connection]'}\n")

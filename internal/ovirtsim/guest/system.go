@@ -8,33 +8,33 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// system is the disk of a VM after its first boot, as far as the user data decides it.
+// system is the disk of a VM after its first boot, as far as the user data determines it.
 type system struct {
 	files map[string]file
 	// commands run once the network is up, in this order. Each is shell text of one or more lines.
 	commands []string
-	// image is what there was before.
+	// image is the original image.
 	image image
-	// units of the payload by their names, and those that commands have started or stopped.
+	// units are the payload's units by name. started holds the units started or stopped by commands.
 	units   map[string]unit
 	started map[string]bool
-	// warnings are what cloud-init or Ignition would have logged without failing.
+	// warnings are non-fatal messages of cloud-init or Ignition.
 	warnings []string
 }
 
-// file is one that the user data wrote.
+// file is a file written by the user data.
 type file struct {
 	content string
-	// mode are the permission bits.
+	// mode holds the permission bits.
 	mode uint32
-	// owner is the user that has it.
+	// owner is the user owning the file.
 	owner string
 }
 
-// root owns what the payload gives to nobody else.
+// root owns all files of the payload without another owner.
 const root = "root"
 
-// defaultMode is what cloud-init and Ignition give a file that names no mode.
+// defaultMode is the mode of cloud-init and Ignition for files without a mode.
 const defaultMode = 0o644
 
 func newSystem() *system {
@@ -43,7 +43,7 @@ func newSystem() *system {
 	}
 }
 
-// write replaces a file of root's.
+// write replaces a file of root.
 func (s *system) write(path, content string, mode uint32) {
 	s.writeAs(root, path, content, mode, false)
 }
@@ -57,11 +57,11 @@ func (s *system) writeAs(owner, path, content string, mode uint32, extend bool) 
 	s.files[path] = file{content: content, mode: mode, owner: owner}
 }
 
-// read returns the content of a file, empty where there is none.
+// read returns the content of a file, or "" if there is none.
 func (s *system) read(path string) string { return s.files[path].content }
 
-// provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user
-// data is bad and the guest comes up all the same, which is so with cloud-init.
+// provision simulates the first boot: it reads the user data, but does not run commands. With cloud-init, it returns a
+// system even for invalid user data, because the guest still comes up.
 func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
 	found, known := images[machine.Image]
 	if !known {
@@ -82,8 +82,8 @@ func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
 	return out, err
 }
 
-// hostName is what the guest calls itself. Ignition guests take the file before what the engine offers; cloud-init sets
-// what the engine says, and the file is only what the image is left with.
+// hostName returns the guest's host name. Ignition guests prefer the file to the engine's name. cloud-init sets the
+// engine's name, and the file is only a fallback.
 func (s *system) hostName(machine api.GuestVM) string {
 	fromFile := strings.TrimSpace(s.read("/etc/hostname"))
 	first, second := machine.HostName, fromFile

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// startingVerbs and stoppingVerbs are those of systemctl that act at once.
+// startingVerbs and stoppingVerbs are the systemctl verbs with an immediate effect.
 var (
 	startingVerbs = []string{"start", "restart", "reload-or-restart"}
 	stoppingVerbs = []string{"stop", "kill"}
 )
 
-// systemctl is a command line of systemctl. Units that it starts run what the payload says of them. What it refuses is
-// a warning: neither runcmd nor a script without set -e ends there.
+// systemctl runs a systemctl command line. Started units run the commands of the payload. A refusal is only a warning,
+// because neither runcmd nor a script without set -e stops there.
 func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadmCall, error) {
 	var verb string
 	var names []string
@@ -47,10 +47,10 @@ func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadm
 	return nil, nil
 }
 
-// control does with one unit what systemctl is told.
+// control applies a systemctl verb to one unit.
 func (s *system) control(verb, name string, now bool, vmID string, depth int) (*kubeadmCall, error) {
 	u := s.unitOf(name)
-	s.started[name] = s.runs(name) // what is enabled later starts at the next boot
+	s.started[name] = s.runs(name) // units enabled later start at the next boot
 	start := slices.Contains(startingVerbs, verb)
 
 	switch verb {
@@ -88,7 +88,7 @@ func (s *system) control(verb, name string, now bool, vmID string, depth int) (*
 	return nil, nil
 }
 
-// withSuffix is the full name of a unit: systemctl takes one without a suffix for a service.
+// withSuffix returns the full name of a unit. Like systemctl, it assumes a service if there is no suffix.
 func withSuffix(name string) string {
 	if strings.Contains(name, ".") {
 		return name

@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tabular are the requests that kubectl get makes for nodes and pods.
+// tabular matches the requests of kubectl get for nodes and pods.
 var tabular = regexp.MustCompile(`^/api/v1(?:/namespaces/([^/]+))?/(nodes|pods)(?:/([^/]+))?$`)
 
-// none stands for what an object does not have, as kubectl shows it.
+// none is kubectl's text for a missing value.
 const none = "<none>"
 
-// wide are columns that kubectl shows with -o wide.
+// wide is the priority of columns shown by kubectl with -o wide.
 const wide = 1
 
 var nodeColumns = []metav1.TableColumnDefinition{
@@ -49,8 +49,9 @@ var podColumns = []metav1.TableColumnDefinition{
 	{Name: "Node", Type: "string", Priority: wide},
 }
 
-// serveTable answers a request for a table of nodes or pods, as kubectl get wants it: the server in memory answers with
-// the objects alone, of which kubectl shows name and age. It reports false for all else, and for watches.
+// serveTable answers a request for a table of nodes or pods, as sent by kubectl get. The in-memory server returns only
+// the objects, and kubectl would show just their name and age. It returns false for all other requests, and for
+// watches.
 func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) bool {
 	path := tabular.FindStringSubmatch(r.URL.Path)
 	if path == nil || r.Method != http.MethodGet || r.URL.Query().Has("watch") ||
@@ -79,7 +80,7 @@ func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) boo
 	return true
 }
 
-// table has the nodes or pods of a namespace, or the one that the key names.
+// table returns the nodes or pods of a namespace, or the one named by the key.
 func (c *workloadCluster) table(
 	ctx context.Context, resource string, key client.ObjectKey, selector labels.Selector,
 ) (*metav1.Table, error) {
@@ -134,8 +135,8 @@ func (c *workloadCluster) table(
 	return out, nil
 }
 
-// listOf lists objects by namespace and name. What clients have written is in memory as a map, and what the guests have
-// written is typed: only a list of maps takes both.
+// listOf lists objects by namespace and name. In memory, clients' objects are maps, and guests' objects are typed. Only
+// an unstructured list accepts both.
 func listOf[T any](
 	ctx context.Context, c *workloadCluster, kind string, selector labels.Selector, options ...client.ListOption,
 ) ([]T, error) {
@@ -161,7 +162,7 @@ func listOf[T any](
 	return out, nil
 }
 
-// nodeCells are those of nodeColumns.
+// nodeCells returns the cells for nodeColumns.
 func nodeCells(n *corev1.Node) []any {
 	status := "Unknown"
 
@@ -203,7 +204,7 @@ func nodeCells(n *corev1.Node) []any {
 	}
 }
 
-// podCells are those of podColumns.
+// podCells returns the cells for podColumns.
 func podCells(p *corev1.Pod) []any {
 	ready := 0
 
@@ -213,7 +214,7 @@ func podCells(p *corev1.Pod) []any {
 		}
 	}
 
-	// The pods in memory have no statuses of containers: the condition tells of all.
+	// Pods in memory have no container statuses: the condition stands for all containers.
 	count := max(1, len(p.Spec.Containers))
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
@@ -231,7 +232,7 @@ func age(object client.Object) string {
 	return duration.HumanDuration(time.Since(object.GetCreationTimestamp().Time))
 }
 
-// writeStatus answers with an error as the API server writes it.
+// writeStatus writes an error in the API server's form.
 func writeStatus(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

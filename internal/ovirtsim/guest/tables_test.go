@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// table asks the workload cluster for a table, as kubectl does.
+// table requests a table from the workload cluster, like kubectl.
 func (s *site) table(path string) (status int, rows []string) {
 	s.t.Helper()
 	pool := x509.NewCertPool()
@@ -64,14 +64,14 @@ func (s *site) table(path string) (status int, rows []string) {
 	return answer.StatusCode, rows
 }
 
-// TestKubectlSeesNodesWithStatusRolesAndVersion asks for the tables that kubectl get prints.
+// TestKubectlSeesNodesWithStatusRolesAndVersion requests the tables printed by kubectl get.
 func TestKubectlSeesNodesWithStatusRolesAndVersion(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.9.5:6443")
 	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
 	s.mustStart(worker)
 	check.Error(t, s.guests.SetNodeReady(worker.ID, "False", "KubeletNotReady"), "")
 
-	// Cluster API labels nodes by the API: after that the object in memory has another shape.
+	// Cluster API labels nodes through the API, and the object in memory then has another type.
 	node := &corev1.Node{}
 	check.Error(t, s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, node), "")
 	before := node.DeepCopy()

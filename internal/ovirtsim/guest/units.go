@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// unitFolder is where units of the payload are.
+// unitFolder is the folder of the payload's units.
 const unitFolder = "/etc/systemd/system/"
 
-// unit is a unit of systemd that the payload brings or extends.
+// unit is a systemd unit created or extended by the payload.
 type unit struct {
 	name     string
 	contents string
 	dropins  []string
-	// enabled and disabled are what the payload says; neither leaves it to the image.
+	// enabled and disabled come from the payload; if both are false, the image decides.
 	enabled, disabled bool
 	masked            bool
 }
 
-// unitOf is a unit with what files of the payload say of it.
+// unitOf returns a unit with the additions from the payload's files.
 func (s *system) unitOf(name string) unit {
 	u := s.units[name]
 	u.name = name
@@ -37,11 +37,11 @@ func (s *system) unitOf(name string) unit {
 	return u
 }
 
-// text is all that is said of the unit.
+// text returns the unit's full text with its drop-ins.
 func (u unit) text() string { return strings.Join(append([]string{u.contents}, u.dropins...), "\n") }
 
-// commands are what the unit runs when the guest starts, in the order of systemd: ExecStartPre before ExecStart. The
-// order among units is that of the payload.
+// commands returns the unit's commands at boot, in systemd's order: ExecStartPre before ExecStart. Units run in the
+// order of the payload.
 func (u unit) commands(sys *system) []string {
 	if !u.enabled || u.masked {
 		return nil
@@ -50,7 +50,7 @@ func (u unit) commands(sys *system) []string {
 	return u.start(sys, true)
 }
 
-// start are the commands of the unit. At a boot only those of units start that say when.
+// start returns the commands of the unit. At boot, only units with an [Install] section start.
 func (u unit) start(sys *system, boot bool) []string {
 	if path.Ext(u.name) != ".service" {
 		return nil
@@ -58,7 +58,7 @@ func (u unit) start(sys *system, boot bool) []string {
 
 	var before, start []string
 
-	installed := u.contents == "" // a unit of the image, which only gets drop-ins
+	installed := u.contents == "" // a unit of the image, extended by drop-ins only
 	for _, text := range append([]string{u.contents}, u.dropins...) {
 		settings, err := readINI(strings.ReplaceAll(text, "\\\n", " "))
 		if err != nil {
@@ -101,15 +101,15 @@ func (u unit) start(sys *system, boot bool) []string {
 	})
 }
 
-// holds reports whether a condition on a path is met: the path is a file of the payload, or with "!" it is not. Of what
-// is in the image there is no knowledge.
+// holds reports whether a condition on a path is met: the payload has the file, or with "!" it has not. The files of
+// the image are unknown.
 func holds(condition string, sys *system) bool {
 	name, negated := strings.CutPrefix(strings.TrimPrefix(condition, "|"), "!")
 	_, exists := sys.files[name]
 	return exists != negated
 }
 
-// extend adds a command to a list; an empty one empties the list, as in systemd.
+// extend adds a command to a list. As in systemd, an empty command clears the list.
 func extend(commands []string, command string) []string {
 	if command == "" {
 		return nil
