@@ -19,7 +19,8 @@ import (
 // doc is a JSON document of the API.
 type doc map[string]any
 
-// at walks down a document: a string is a member, a number an item. It is "" where there is nothing.
+// at returns the value at a path of a document: a string selects a member, a number an item. It returns "" if there is
+// none.
 func (d doc) at(path ...any) string {
 	var here any = map[string]any(d)
 
@@ -58,7 +59,7 @@ func (d doc) each(list, member string) []string {
 	return out
 }
 
-// do sends JSON and returns what comes back, whatever it is.
+// do sends JSON and returns any response.
 func (r *raw) do(method, path, body string) (int, doc) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.sim.URL()+path, strings.NewReader(body))
@@ -68,7 +69,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	request.Header.Set("Accept", "application/json")
-	if method == http.MethodPost || method == http.MethodPut { // the engine wants it even where the body is empty
+	if method == http.MethodPost || method == http.MethodPut { // the engine requires it even for an empty body
 		request.Header.Set("Content-Type", "application/json")
 	}
 
@@ -84,7 +85,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 
 	out := doc{}
 
-	// what is not there has no document, and other errors are pages
+	// a missing object has no document, and other errors are pages
 	if response.Header.Get("Content-Type") != "application/json" {
 		return response.StatusCode, doc{"detail": string(content)}
 	}
@@ -111,7 +112,7 @@ func (r *raw) ok(method, path, body string) doc {
 	return out
 }
 
-// refused sends JSON and fails the test unless the engine refuses it with that status and text.
+// refused sends JSON. It fails the test unless the engine rejects it with this status and text.
 func (r *raw) refused(status int, detail, method, path, body string) {
 	r.t.Helper()
 	got, out := r.do(method, path, body)
@@ -133,7 +134,7 @@ func (r *raw) id(collection, element, name string) string {
 	return ""
 }
 
-// newVM makes a VM and returns its ID once it is down.
+// newVM creates a VM and returns its ID once the VM is down.
 func (r *raw) newVM(name, extra string) string {
 	r.t.Helper()
 	if extra != "" {
@@ -150,8 +151,8 @@ func (r *raw) newVM(name, extra string) string {
 	return made.at("id")
 }
 
-// eventually waits until check returns no error. After each look that is in vain, it has the next thing happen that
-// takes time in the engine, so that no status is missed. What guests do happens meanwhile, by itself.
+// eventually waits until check returns no error. After each failed check, it triggers the engine's next pending event,
+// so the test misses no status. Guests run by themselves meanwhile.
 func (r *raw) eventually(what string, check func() error) {
 	r.t.Helper()
 	wait.For(r.t, what, func() error {
@@ -194,7 +195,7 @@ func (r *raw) gone(path string) {
 	})
 }
 
-// timings are those of an engine whose clock a test moves. They tell in which order things happen.
+// timings are for an engine with a test-controlled clock. They determine the order of events.
 var timings = ovirtsim.Timings{
 	Clone:     10 * time.Second,
 	Launch:    5 * time.Second,
@@ -269,7 +270,7 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 	}
 }
 
-// notSimulated are the collections of the root that the simulator does not have.
+// notSimulated names the root's collections missing in the simulator.
 var notSimulated = map[string]bool{
 	"externalvmimports":       true,
 	"externaltemplateimports": true,
@@ -688,7 +689,7 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 	}
 }
 
-// TestEventsOfAVMThatIsGone are found by the name that it had, as an engine was recorded to do.
+// TestEventsOfAVMThatIsGone finds events by the name of a deleted VM, as a recorded engine does.
 func TestEventsOfAVMThatIsGone(t *testing.T) {
 	r := newRaw(t)
 	made := r.ok("POST", "/api/vms", `{"name":"gone","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`)

@@ -17,15 +17,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// stubGuest comes up with the leases that it is offered, or with the addresses that it was configured with.
+// stubGuest comes up with the offered leases, or with its configured addresses.
 type stubGuest struct {
 	mu                      sync.Mutex
 	booted, halted, removed []string
-	reported                []string // the VMs whose guest has reported its addresses
-	// instances are the IDs on the drives of the boots.
+	reported                []string // VMs with a report of addresses
+	// instances are the instance IDs on the drives of all boots.
 	instances []string
 	fail      error
-	// drives gets host name and user data of each boot; nil where a test does not ask.
+	// drives receives the host name and user data of each boot; nil if the test does not need them.
 	drives chan string
 }
 
@@ -82,7 +82,7 @@ func (g *stubGuest) note(list *[]string, what string) {
 	*list = append(*list, what)
 }
 
-// hasReported reports whether the guest of a VM of that name has told its addresses.
+// hasReported reports whether the guest of the named VM has reported its addresses.
 func (g *stubGuest) hasReported(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *raw) stop(id string) {
 	r.until("/api/vms/"+id, "status", "down")
 }
 
-// hostOf is the name of the host that a VM runs on.
+// hostOf returns the name of a VM's host.
 func (r *raw) hostOf(id string) string {
 	r.t.Helper()
 	return r.ok("GET", "/api/vms/"+id+"?follow=host", "").at("host", "name")
@@ -374,7 +374,7 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	r.gone(path)
 }
 
-// TestTheDriveOfAStart has the starts of the recording adopt-vm, and what was on the drive that the engine made for
+// TestTheDriveOfAStart replays the starts of the recording adopt-vm, and checks the contents of the engine's drive for
 // each.
 func TestTheDriveOfAStart(t *testing.T) {
 	const stored = `{"initialization":{"host_name":"stored","custom_script":"data"}}`
@@ -495,7 +495,7 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 
 	r.ok("DELETE", "/api/vms/"+a, "")
 	r.gone("/api/vms/" + a)
-	reports(add("c"), "10.0.0.10") // the lease was given back
+	reports(add("c"), "10.0.0.10") // the lease was released
 
 	if err := r.sim.Inject(ovirtsim.Fault{Guest: "no-agent", VM: "^quiet$"}); err != nil {
 		t.Fatal(err)
@@ -575,7 +575,7 @@ func TestFaultsAreRules(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		request.GetBody = nil // or the transport would try again by itself
+		request.GetBody = nil // or the transport would retry by itself
 		request.Header.Set("Authorization", "Bearer "+r.token)
 		request.Header.Set("Content-Type", "application/xml")
 		response, err := r.http.Do(request)
@@ -726,7 +726,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	r.refused(400, "must be larger", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 59<<30))
 	r.refused(409, "Low disk space", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 200<<30))
 
-	// as it was
+	// unchanged
 	d := r.ok("PUT", path, fmt.Sprintf(`{"provisioned_size":"%d","alias":"e"}`, 70<<30))
 	if d.at("status") != "ok" || d.at("alias") != "d" {
 		t.Errorf("resize: %v", d)
@@ -744,7 +744,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	r.refused(400, "Interface is required, Attribute: diskVmElement.diskInterface", "POST", attachments, fmt.Sprintf(`{"disk":{"id":%q}}`, id))
 	r.start(vm)
 	r.refused(409, "At least one of the VMs is not down", "DELETE", path, "")
-	r.ok("DELETE", attachments+"/"+id, "") // what CSI does with a running VM
+	r.ok("DELETE", attachments+"/"+id, "") // like CSI with a running VM
 	r.ok("GET", path, "")
 	inline := r.ok(
 		"POST",
@@ -879,7 +879,7 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 	r.gone(path)
 }
 
-// qcow2 is the header of an image of a virtual size, and some content.
+// qcow2 returns the header of an image with this virtual size, and some content.
 func qcow2(virtual uint64, size int) []byte {
 	image := bytes.Repeat([]byte("data"), size/4)
 	copy(image, "QFI\xfb")
@@ -1081,7 +1081,7 @@ func TestDevicesOfHosts(t *testing.T) {
 	check.Equal(t, "a device that was taken away", r.ok("GET", path, "").at("host_device", 0, "name"), "")
 }
 
-// TestATPMNeedsUEFI asks for one with each firmware, and with an operating system that cannot have one.
+// TestATPMNeedsUEFI requests a TPM with each firmware, and with an unsupported operating system.
 func TestATPMNeedsUEFI(t *testing.T) {
 	r := newRaw(t)
 	cluster := r.ok("GET", "/api/clusters", "").at("cluster", 0, "id")
@@ -1099,7 +1099,7 @@ func TestATPMNeedsUEFI(t *testing.T) {
 	}
 }
 
-// TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM, whose host refuses a second stop meanwhile: S1.
+// TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM. Until it ends, its host rejects a second stop: S1.
 func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 	r := newRaw(t)
 	id := r.newVM("a", "")
@@ -1114,10 +1114,10 @@ func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 
 	r.refused(400, "Desktop does not exist", "POST", path+"/stop", "{}")
 	r.until(path, "status", "down")
-	r.ok("POST", path+"/stop", "{}") // to stop what is down is no mistake
+	r.ok("POST", path+"/stop", "{}") // stopping a stopped VM is not an error
 }
 
-// TestALeaseMayNameItsStorageDomain asks for leases as Ansible does: by name.
+// TestALeaseMayNameItsStorageDomain requests leases by name, like Ansible.
 func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	r := newRaw(t)
 	body := func(name, available, domain string) string {
@@ -1132,8 +1132,8 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
 }
 
-// TestTheInstanceOnADriveIsThatOfTheRun reboots a VM, whose guest must not take itself for a new one, and starts it again
-// with and without a drive.
+// TestTheInstanceOnADriveIsThatOfTheRun reboots a VM, and its guest must not take itself for a new one. It then starts
+// the VM again with and without a drive.
 func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 	guest := &stubGuest{}
 	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
@@ -1163,7 +1163,7 @@ func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 	}
 }
 
-// endingGuest ends by itself when it is told to, and powers itself off when it is asked.
+// endingGuest ends by itself on the test's command, and powers itself off on request.
 type endingGuest struct {
 	stubGuest
 	end chan error
@@ -1189,7 +1189,7 @@ func (g *endingGuest) Shutdown(string) bool {
 	return true
 }
 
-// TestGuestsThatEndByThemselves powers guests off from inside, crashes them, and asks them to shut down.
+// TestGuestsThatEndByThemselves powers off guests from inside, crashes them, and asks them to shut down.
 func TestGuestsThatEndByThemselves(t *testing.T) {
 	for name, end := range map[string]func(r *raw, g *endingGuest, id string){
 		"powered off inside": func(_ *raw, g *endingGuest, _ string) { g.end <- ovirtsim.ErrPoweredOff },

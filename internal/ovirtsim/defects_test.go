@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// What a review found: each was wrong once.
+// Regression tests for the findings of a review.
 
 func TestNoRequestStopsTheEngine(t *testing.T) {
 	folder := t.TempDir()
@@ -61,7 +61,7 @@ func TestNoRequestStopsTheEngine(t *testing.T) {
 		t.Error("a disk was written outside of its folder")
 	}
 
-	r.ok("GET", "/api", "") // still there
+	r.ok("GET", "/api", "") // still running
 }
 
 func TestADHCPRangeAtTheEndOfTheAddressesEnds(t *testing.T) {
@@ -194,7 +194,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	deaf := r.newVM("deaf", "")
 	r.ok("POST", "/api/vms/"+deaf+"/start", "{}")
 	r.until("/api/vms/"+deaf, "status", "powering_up")
-	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}") // nothing runs yet that could ignore it
+	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}") // nothing runs yet to ignore it
 	r.until("/api/vms/"+deaf, "status", "down")
 
 	a := r.newVM("a", "")
@@ -220,7 +220,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	}
 
 	r.ok("POST", "/api/hosts/"+r.id("hosts", "host", from)+"/activate", "{}")
-	r.until("/api/vms/"+a, "status", "down") // not unknown for ever
+	r.until("/api/vms/"+a, "status", "down") // not unknown forever
 
 	r.ok("POST", "/api/vms/"+a+"/start", "{}")
 	from = r.hostOf(a)
@@ -231,7 +231,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 
 func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	folder := t.TempDir()
-	clock := ovirtsim.NewManualClock() // what has begun has not ended when the engine does
+	clock := ovirtsim.NewManualClock() // operations in progress do not complete when the engine stops
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.10"
 	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "10.0.0.10", Last: "10.0.0.20", Bits: 24}

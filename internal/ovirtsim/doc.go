@@ -1,16 +1,19 @@
-// Package ovirtsim simulates an oVirt engine, as vcsim does for vSphere: its
-// REST API over TLS with OAuth, its inventory, and the state machines of its
-// VMs. It is strict about what it is sent, so that a client that works against
-// it has a fair chance with a real engine.
+// Package ovirtsim simulates an oVirt engine, as vcsim does for vSphere: its REST API over TLS with OAuth, its
+// inventory, and the state machines of its VMs. It validates requests strictly. So a client working against it has a
+// fair chance with a real engine.
 //
-// It has rooms, and each imports only those before it: wire (documents, and the
-// model of the API), store (objects), inventory (what an engine begins with),
-// api (what it answers, and what happens then), control (faults, requests, the
-// page). The package itself puts them together.
+// It has several packages, and each imports only those before it:
 //
-// What happens inside a VM is behind the Guest interface; internal/ovirtsim/guest
-// turns a started VM into a Kubernetes node. It learns everything from the engine.
+//   - wire: documents, and the model of the API
+//   - store: objects
+//   - inventory: the initial contents of an engine
+//   - api: the engine's responses, and their effects
+//   - control: faults, requests, the page
 //
-// The package is for tests, the demo and cmd/ovirtsim; the manager never
-// imports it.
+// The package itself combines them.
+//
+// The inside of a VM is behind the Guest interface. internal/ovirtsim/guest turns a started VM into a Kubernetes node.
+// It gets all its data from the engine.
+//
+// The package is for tests, the demo and cmd/ovirtsim; the manager never imports it.
 package ovirtsim

@@ -8,13 +8,13 @@ import (
 )
 
 type (
-	// Inventory is what an engine begins with.
+	// Inventory is the initial contents of an engine.
 	Inventory = inventory.Inventory
 	// DataCenter of an inventory.
 	DataCenter = inventory.DataCenter
 	// Network of a data center.
 	Network = inventory.Network
-	// DHCP says which addresses a network leases.
+	// DHCP is the address range leased by a network.
 	DHCP = store.DHCP
 	// StorageDomain of a data center.
 	StorageDomain = inventory.StorageDomain
@@ -30,24 +30,24 @@ type (
 	TemplateDisk = inventory.TemplateDisk
 	// TemplateNIC is a network interface of a template.
 	TemplateNIC = inventory.TemplateNIC
-	// VM that is there from the beginning.
+	// VM is an initial VM.
 	VM = inventory.VM
-	// NodeImage is an image of guests that are Linux machines.
+	// NodeImage is an image for guests running as Linux machines.
 	NodeImage = inventory.NodeImage
-	// User who may log in.
+	// User is a user allowed to log in.
 	User = inventory.User
 )
 
 type (
-	// Timings are how long the engine's asynchronous operations take.
+	// Timings are the durations of the engine's asynchronous operations.
 	Timings = api.Timings
 	// ManualClock stands still until a test moves it.
 	ManualClock = api.ManualClock
-	// Guest is what runs inside the VMs.
+	// Guest runs inside the VMs.
 	Guest = api.Guest
-	// GuestVM is what the engine gives to a guest.
+	// GuestVM is the engine's data for a guest.
 	GuestVM = api.GuestVM
-	// GuestDisk is a disk that a guest does not boot from.
+	// GuestDisk is a disk of a guest other than the boot disk.
 	GuestDisk = api.GuestDisk
 	// GuestNIC is one NIC configuration of a VM's initialization.
 	GuestNIC = api.GuestNIC
@@ -55,49 +55,49 @@ type (
 	GuestInterface = api.GuestInterface
 	// GuestNode is a Kubernetes node in a VM.
 	GuestNode = api.GuestNode
-	// AgentReport is what the guest agent of a VM reports.
+	// AgentReport is the report of a VM's guest agent.
 	AgentReport = store.AgentReport
-	// ReportedInterface is a network interface as the guest agent reports it.
+	// ReportedInterface is a network interface in the guest agent's report.
 	ReportedInterface = store.ReportedInterface
 )
 
 type (
-	// Fault is a rule by which requests or guests fail.
+	// Fault is a rule to make requests or guests fail.
 	Fault = control.Fault
-	// Request is one request that the engine received.
+	// Request is a request received by the engine.
 	Request = control.Request
-	// Summary counts what is in the engine.
+	// Summary counts the engine's objects.
 	Summary = control.Summary
 	// State is the whole site.
 	State = control.State
-	// VMInfo is a VM as tests see it.
+	// VMInfo is the tests' view of a VM.
 	VMInfo = control.VMInfo
-	// DiskInfo is a disk as control shows it.
+	// DiskInfo is a disk as shown by control.
 	DiskInfo = control.DiskInfo
-	// AffinityGroupInfo is an affinity group as control shows it.
+	// AffinityGroupInfo is an affinity group as shown by control.
 	AffinityGroupInfo = control.AffinityGroupInfo
 )
 
-// What Boot of a Guest returns where the guest ends by itself.
+// Errors returned by a Guest's Boot if the guest ends by itself.
 var (
 	ErrPoweredOff = api.ErrPoweredOff
 	ErrCrashed    = api.ErrCrashed
 )
 
-// DefaultInventory is what an engine has that is given none.
+// DefaultInventory returns the contents of an engine without a configured inventory.
 func DefaultInventory() Inventory { return inventory.Default() }
 
-// NodeInventory is that of an engine whose guests are Linux machines of these images.
+// NodeInventory returns the inventory of an engine with guests running as Linux machines of these images.
 func NodeInventory(images ...NodeImage) Inventory { return inventory.Nodes(images...) }
 
 // LoadInventory reads an inventory from a YAML file.
 func LoadInventory(path string) (Inventory, error) { return inventory.Load(path) }
 
-// ParseInventory reads an inventory in YAML. Unknown fields are errors.
+// ParseInventory parses an inventory in YAML. It rejects unknown fields.
 func ParseInventory(content []byte) (Inventory, error) { return inventory.Parse(content) }
 
-// DefaultTimings are short enough for a person to watch and long enough for every status to be seen.
+// DefaultTimings returns timings short enough to watch, and long enough for every status to be visible.
 func DefaultTimings() Timings { return api.DefaultTimings() }
 
-// NewManualClock makes a clock for Options that stands still until it is moved.
+// NewManualClock returns a clock for Options, standing still until moved.
 func NewManualClock() *ManualClock { return api.NewManualClock() }

@@ -21,16 +21,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// identity is by what clients know an engine.
+// identity holds an engine's certificates and keys.
 type identity struct {
 	tls tls.Certificate
 	// ca and certificate in PEM.
 	ca, certificate []byte
-	// sshKeys by the name of the certificate, as pki-resource has them.
+	// sshKeys by the name of the certificate, for pki-resource.
 	sshKeys map[string][]byte
 }
 
-// newIdentity makes a CA, or takes that of the state folder, and a certificate for the address that is served.
+// newIdentity creates a CA, or loads it from the state folder, and creates a certificate for the served address.
 func newIdentity(stateFolder string, address net.Addr) (*identity, error) {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -91,7 +91,7 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, signer *e
 	return x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 }
 
-// keptAuthority reads the CA from the content of a file.
+// keptAuthority parses the CA from the content of a file.
 func keptAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certBlock, rest := pem.Decode(content)
 	keyBlock, _ := pem.Decode(rest)
@@ -112,7 +112,7 @@ func keptAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.Priva
 	return cert, key, nil
 }
 
-// authority is the CA. A state folder keeps it, for clients trust it over a restart.
+// authority returns the CA. A state folder keeps it, because clients trust it across restarts.
 func authority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	file := ""
 	if stateFolder != "" {

@@ -25,19 +25,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// recordings holds what an oVirt engine 4.5.8 was asked and answered, one transcript for each scenario.
-// docs/develop/simulator.md tells the format, and what was around that engine.
+// recordings holds the requests to an oVirt engine 4.5.8 and its responses, one transcript for each scenario.
+// docs/develop/simulator.md describes the format, and the recorded engine's environment.
 const recordings = "testdata/recordings-4.5.8.tar.gz"
 
-// dataBodies are what was sent to the data endpoint in steps whose transcript has its length alone; what else was sent
-// there were zeroes.
+// dataBodies are request bodies for the data endpoint, for steps with only a length in the transcript. All other such
+// bodies were zeroes.
 var dataBodies = map[string]string{
 	"PATCH zero":     `{"op": "zero", "offset": 0, "size": 1048576, "flush": true}`,
 	"PATCH flush":    `{"op": "flush"}`,
 	"PATCH nonsense": `{"op": "nonsense"}`,
 }
 
-// allowed are the steps that the simulator answers otherwise, by scenario and label, and why that may stay.
+// allowed lists the steps with a different response of the simulator, by scenario and label, and the reason to accept
+// it.
 var allowed = map[string]string{
 	"bad-bodies/XML with a DTD": "the simulator refuses document " +
 		"types, which the engine passes over",
@@ -67,16 +68,16 @@ const (
 	namesTheVM     = "the engine names VMs of a version too, several times, and for a while after they are gone"
 )
 
-// usuallySame is the share of the values of documents, in percent, that must be as recorded. Those of leastSame are of
-// scenarios about objects of which the simulator does not have all; they are to rise.
+// usuallySame is the minimum percentage of document values equal to the recording. leastSame has lower limits for
+// scenarios with objects not fully simulated; these should rise.
 const usuallySame = 90
 
 var leastSame = map[string]int{
 	"bad-bodies":       60,
-	"next-run-devices": 85, // the guest of the recorded engine reported its system
+	"next-run-devices": 85, // the recorded engine's guest reported its system
 }
 
-// alwaysSame are the values that a scenario is about, by where they stand.
+// alwaysSame lists the essential values of a scenario, by path.
 var alwaysSame = map[string][]string{"next-run-devices": {
 	"/vm/console/enabled", "/vm/soundcard_enabled", "/vm/memory_policy/ballooning",
 	"/vm/next_run_configuration_exists", "/vm/initialization/configuration/data",
@@ -88,24 +89,23 @@ type exchange struct {
 	method, path string
 	header       map[string]string
 	body         string
-	// loose reports that the answer depended on the moment; polled that the request was repeated until this answer
-	// came.
+	// loose reports that the response depended on timing, polled that the request was repeated until this response.
 	loose, polled bool
-	// last is what a repeated request waited for, as it stands in the answer; empty where it was a status.
+	// last is the value awaited by a repeated request, as in the response; "" if it awaited a status.
 	last string
-	// anonymous reports that nobody was logged in; statusOnly that the body is not compared.
+	// anonymous reports a request without login, statusOnly a response without comparison of its body.
 	anonymous, statusOnly bool
-	// withDisk reports that the recorder gave the VM a disk, in a request that is not in the transcript.
+	// withDisk reports that the recorder gave the VM a disk, in a request missing from the transcript.
 	withDisk bool
-	// bytes is how long a body is that is not in the transcript.
+	// bytes is the length of a body missing from the transcript.
 	bytes  int
 	status string
-	// headers are those of the answer, by canonical names.
+	// headers of the response, by canonical name.
 	headers map[string]string
 	answer  string
 }
 
-// TestRecordedAnswers plays every scenario at a simulator of its own, and compares status codes and refusals.
+// TestRecordedAnswers replays every scenario with a new simulator, and compares status codes and refusals.
 func TestRecordedAnswers(t *testing.T) {
 	t.Parallel()
 
@@ -114,7 +114,7 @@ func TestRecordedAnswers(t *testing.T) {
 			t.Parallel()
 			p := newPlayer(t)
 			if strings.HasPrefix(name, "sso-") {
-				p.known["profile"] = "internal" // that of users, elsewhere one of vNICs
+				p.known["profile"] = "internal" // of users; elsewhere a vNIC profile
 			}
 
 			for _, step := range steps {
@@ -143,15 +143,15 @@ func TestRecordedAnswers(t *testing.T) {
 	}
 }
 
-// player plays the steps of one scenario. It learns what the placeholders stand for from the answers.
+// player replays the steps of one scenario. It learns the values of placeholders from responses.
 type player struct {
 	*testing.T
 	raw   *raw
 	known map[string]string
-	// sent and asked are the steps that were played, and those that the recorder had.
+	// sent counts the replayed steps, asked the recorded ones.
 	sent, asked int
-	// same and values are the values of documents that are as recorded, and all of them; missing are those that are
-	// not, by where they stand.
+	// same counts the document values equal to the recording, values all of them. missing lists the different ones, by
+	// path.
 	same, values int
 	missing      map[string][]string
 }
@@ -210,7 +210,7 @@ func newPlayer(t *testing.T) *player {
 	// the template's storage domain, and the other
 	p.known["home"], p.known["other"] = p.known["domain1"], p.known["domain2"]
 
-	// what becomes of them is what a scenario is about
+	// a scenario checks their end
 	for _, session := range []string{"dead", "revoked", "unused", "kept"} {
 		p.known[session] = r.session(r.sim.Username(), r.sim.Password())
 	}
@@ -220,7 +220,7 @@ func newPlayer(t *testing.T) *player {
 	return p
 }
 
-// session logs a user in and returns the token.
+// session logs in a user and returns the token.
 func (r *raw) session(user, password string) string {
 	r.t.Helper()
 	_, answer := r.askToken(user, password)
@@ -234,18 +234,18 @@ func (r *raw) session(user, password string) string {
 	return granted.Token
 }
 
-// passing are refusals that end by themselves.
+// passing are temporary refusals.
 var passing = []string{
 	"VM is being updated",
 	"Snapshot is currently being created",
 	"Please wait for the operation to finish",
 }
 
-// play sends one request, again and again where the recording waited, and compares the answer.
+// play sends one request, repeatedly if the recording waited, and compares the response.
 func (p *player) play(scenario string, step *exchange) {
 	p.Helper()
 	if step.status == "" {
-		return // the recorder sent nothing, or several at once
+		return // the recorder sent nothing, or several requests at once
 	}
 
 	p.asked++
@@ -253,7 +253,7 @@ func (p *player) play(scenario string, step *exchange) {
 	body, also := p.filled(strings.TrimSuffix(step.body, "\n"))
 	if !complete || !also {
 		p.Logf("%s cannot be sent: %s", step.label, path)
-		return // no answer told what a placeholder stands for
+		return // no response revealed a placeholder's value
 	}
 
 	p.sent++
@@ -274,7 +274,7 @@ func (p *player) play(scenario string, step *exchange) {
 		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) &&
 			strings.Contains(string(answer), step.last)
 
-		// The engine was asked less quickly than the simulator is here.
+		// The recorder's requests to the engine were less frequent than these.
 		early := slices.ContainsFunc(passing, func(text string) bool {
 			return strings.Contains(string(answer), text) && !strings.Contains(step.answer, text)
 		})
@@ -365,7 +365,7 @@ func (p *player) ask(step *exchange, path, body string) (status string, header h
 	return fmt.Sprint(response.StatusCode), response.Header, answer
 }
 
-// learnAside takes over what is not in a document: the cookie of a session, and where the data of a transfer goes.
+// learnAside records values outside documents: a session's cookie, and the data URL of a transfer.
 func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
 	found := regexp.MustCompile(`JSESSIONID=([^;]+)`).FindStringSubmatch(header.Get("Set-Cookie"))
 	if found != nil && step.status == "200" {
@@ -377,11 +377,11 @@ func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
 	}
 }
 
-// compared are the headers that clients act on.
+// compared are the headers relevant for clients.
 var compared = []string{"Content-Type", "Allow", "Location", "Www-Authenticate", "Correlation-Id", "Content-Range"}
 
-// headerProblem compares the headers of an answer with the recorded ones. Of one that was made for this answer, there
-// has to be one.
+// headerProblem compares the headers of a response with the recorded ones. For headers unique to a response, it only
+// checks presence.
 func (p *player) headerProblem(step *exchange, have http.Header) string {
 	for _, name := range compared {
 		want, recorded := step.headers[name]
@@ -393,10 +393,10 @@ func (p *player) headerProblem(step *exchange, have http.Header) string {
 	return ""
 }
 
-// textProblem compares answers that are no documents of the API, other than whole pages for people.
+// textProblem compares responses other than API documents and HTML pages.
 func (p *player) textProblem(step *exchange, have string) string {
 	want := strings.TrimSpace(step.answer)
-	switch { // pages for people, whose looks are not copied, and documents, which are compared by their values
+	switch { // pages, whose look is not copied, and documents, compared by value
 	case strings.HasPrefix(want, "<!DOCTYPE"), strings.HasPrefix(want, "<html><head><title>ERROR</title>"):
 		return ""
 	case strings.HasPrefix(want, "<") && !strings.HasPrefix(want, "<html"):
@@ -421,7 +421,7 @@ func (p *player) textProblem(step *exchange, have string) string {
 	return ""
 }
 
-// like reports whether a text is as recorded, with anything in the place of placeholders that nobody knows.
+// like reports whether a text equals the recording. Unknown placeholders match anything.
 func (p *player) like(recorded, have string) bool {
 	filled, complete := p.filled(recorded)
 	if complete && filled == have {
@@ -438,8 +438,8 @@ func (p *player) like(recorded, have string) bool {
 
 var placeholder = regexp.MustCompile(`\$\{([a-zA-Z][a-zA-Z0-9.]*)\}`)
 
-// filled puts values in the place of placeholders; complete reports that all were known. The engine's own, in the texts
-// of its refusals, look alike and stay.
+// filled replaces placeholders by their values. complete reports that all are known. The engine's own placeholders, in
+// the texts of its refusals, look alike and stay.
 func (p *player) filled(text string) (out string, complete bool) {
 	complete = true
 	out = placeholder.ReplaceAllStringFunc(text, func(found string) string {
@@ -455,8 +455,8 @@ func (p *player) filled(text string) (out string, complete bool) {
 	return out, complete
 }
 
-// learn finds out what new placeholders of a recorded document stand for in the answer. What was created has a new ID,
-// even if its placeholder was that of something else before.
+// learn records the values of new placeholders from a response. A created object has a new ID, even if the placeholder
+// already stands for another object.
 func (p *player) learn(recorded, answer []byte, created bool) {
 	var want, have node
 	if xml.Unmarshal(recorded, &want) != nil || xml.Unmarshal(answer, &have) != nil {
@@ -517,8 +517,8 @@ func (p *player) match(want, have *node) {
 	}
 }
 
-// compare counts the values of a recorded document, and those that the answer has as well. Links are not counted: they
-// say what the API has, not what there is.
+// compare counts the values of a recorded document, and those equal in the response. It ignores links, because they
+// describe the API, not the objects.
 func (p *player) compare(recorded, answer []byte) {
 	var want, have node
 	if xml.Unmarshal(recorded, &want) != nil {
@@ -533,7 +533,7 @@ func (p *player) compare(recorded, answer []byte) {
 	want.walk("", func(path, value string) {
 		filled, known := p.filled(value)
 		if !known || strings.Contains(filled, "${uuid:") || strings.Contains(filled, "${mac:") {
-			return // volatile, or made by the engine
+			return // volatile, or generated by the engine
 		}
 
 		p.values++
@@ -571,8 +571,8 @@ func (n *node) walk(path string, visit func(path, value string)) {
 	}
 }
 
-// waitingDevices tells of an OVF whether there is a configuration for the next start, and which sound card and console it
-// has. The rest of an OVF is not compared.
+// waitingDevices extracts the relevant parts of an OVF: a configuration for the next start, and the sound card and
+// console. The rest of an OVF is not compared.
 func waitingDevices(text string) string {
 	var envelope struct {
 		Items []struct {
@@ -607,7 +607,7 @@ func waitingDevices(text string) string {
 	return fmt.Sprint(has)
 }
 
-// giveDisk makes a disk for the VM in an answer, and waits until it is there.
+// giveDisk creates a disk for the VM in a response, and waits until it exists.
 func (p *player) giveDisk(answer []byte) {
 	p.Helper()
 	var vm struct {
@@ -634,7 +634,7 @@ type fault struct {
 	Detail  string `xml:"detail"`
 }
 
-// faultOf is the refusal in a document, bare or in an action; nil where there is none.
+// faultOf returns the refusal in a document, bare or in an action, or nil.
 func faultOf(document []byte) *fault {
 	var action struct {
 		XMLName xml.Name
@@ -656,7 +656,7 @@ func faultOf(document []byte) *fault {
 	return nil
 }
 
-// stateOf is the status of an object, or the phase of a transfer.
+// stateOf returns the status of an object, or the phase of a transfer.
 func stateOf(document []byte) string {
 	var object struct {
 		Status string `xml:"status"`

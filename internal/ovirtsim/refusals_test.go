@@ -8,9 +8,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// refusal is a request that an engine refuses, and its words. Those here are of the sources of an engine 4.5.7: how its
-// commands validate, and what it checks before them. No recording has confirmed them; TestRecordedAnswers has those
-// that one has.
+// refusal is a rejected request, with the engine's text. These texts come from the sources of an engine 4.5.7: the
+// validation of its commands, and earlier checks. No recording has confirmed them. TestRecordedAnswers covers recorded
+// ones.
 type refusal struct {
 	name               string
 	method, path, body string
@@ -24,7 +24,7 @@ const (
 	incomplete   = "Incomplete parameters"
 )
 
-// check sends a request whose path and body have values by their names, such as $vm.
+// check sends a request after replacing names such as $vm in its path and body.
 func (r *raw) check(values map[string]string, want refusal) {
 	r.t.Helper()
 
@@ -48,7 +48,7 @@ func (r *raw) check(values map[string]string, want refusal) {
 	}
 }
 
-// refusalSite is an engine with VMs and disks that can be in each other's way.
+// refusalSite returns an engine with conflicting VMs and disks.
 func refusalSite(t *testing.T) (*raw, map[string]string) {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()

@@ -19,39 +19,39 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Options configure a simulated engine. The zero value is a usable one.
+// Options configure a simulated engine. The zero value is usable.
 type Options struct {
-	// Listen is the address to serve on; empty means a free port on 127.0.0.1.
+	// Listen is the address to serve on; "" means a free port on 127.0.0.1.
 	Listen string
-	// UI is a loopback address to serve a page on that shows what is in the engine; empty means none.
+	// UI is a loopback address for a page with the engine's contents; "" means none.
 	UI string
-	// Username and Password of the administrator; empty means admin@internal and a random password.
+	// Username and Password of the administrator; "" means admin@internal and a random password.
 	Username, Password string
-	// Keycloak makes it an engine whose users are those of Keycloak: the administrator is admin@ovirt@internalsso if
-	// Username is empty, and HTTP Basic is refused. No recording confirms how such an engine answers.
+	// Keycloak simulates an engine with Keycloak users. The default Username is then admin@ovirt@internalsso, and HTTP
+	// Basic is rejected. No recording confirms the responses of such an engine.
 	Keycloak bool
-	// TokenLifetime is how long a session lives; 0 means 30 minutes.
+	// TokenLifetime is the lifetime of a session; 0 means 30 minutes.
 	TokenLifetime time.Duration
-	// Inventory to start with; an empty one means DefaultInventory. A state folder that was used before wins over it.
+	// Inventory is the initial inventory; an empty one means DefaultInventory. Existing data in the state folder takes
+	// precedence.
 	Inventory inventory.Inventory
-	// StateFolder keeps the inventory over restarts; empty means that it is forgotten.
+	// StateFolder keeps the inventory across restarts; "" means to forget it.
 	StateFolder string
 	// Timings of asynchronous operations; zero means DefaultTimings.
 	Timings api.Timings
-	// Clock of these operations and of sessions; nil means the machine's. Tests move one themselves.
+	// Clock of these operations and of sessions; nil means the machine's. Tests use a clock of their own.
 	Clock api.Clock
-	// Faults that are set from the beginning.
+	// Faults set from the beginning.
 	Faults []control.Fault
 	// Seed makes faults with a probability repeatable; 0 means random.
 	Seed uint64
-	// Guest is what runs in the VMs; nil means that they start and do nothing.
+	// Guest runs in the VMs; nil means that VMs start, but do nothing.
 	Guest api.Guest
-	// Gate is a handler in front of the engine, for tests that must act at a request; nil means none.
+	// Gate is a handler in front of the engine, for tests acting on a request; nil means none.
 	Gate func(engine http.Handler) http.Handler
 }
 
-// Server is a running simulated engine: what serves it, and with Control what tests and people see and do besides its
-// API.
+// Server is a running simulated engine. It serves the API, and its Control is for tests and users.
 type Server struct {
 	*control.Control
 
@@ -64,7 +64,7 @@ type Server struct {
 	images   string
 }
 
-// Connection is what a client needs; cmd/ovirtsim writes it as JSON.
+// Connection holds the data for a client; cmd/ovirtsim writes it as JSON.
 type Connection struct {
 	// URL of the engine, ending in /ovirt-engine.
 	URL string `json:"url"`
@@ -73,9 +73,9 @@ type Connection struct {
 	// Username and Password to log in with.
 	Username string `json:"username"`
 	Password string `json:"password"`
-	// ControlURL is where faults are set and requests are listed.
+	// ControlURL is the URL to set faults and to list requests.
 	ControlURL string `json:"control_url"`
-	// UIURL is the page to look at; empty without one.
+	// UIURL is the URL of the page; "" without one.
 	UIURL string `json:"ui_url,omitempty"`
 }
 
@@ -124,7 +124,7 @@ func (o *Options) fillIn() {
 	t.Fence = cmp.Or(t.Fence, 4*t.PowerDown)
 }
 
-// start fills or restores the inventory and serves.
+// start loads or restores the inventory and serves.
 func (s *Server) start() error {
 	var err error
 	if s.listener, err = net.Listen("tcp", s.options.Listen); err != nil { //nolint:noctx // at once
@@ -157,7 +157,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// startEngine starts the engine on the objects of the state folder, or on those of the inventory where there are none.
+// startEngine starts the engine on the objects of the state folder, or otherwise on those of the inventory.
 func (s *Server) startEngine() error {
 	objects, resumed, err := s.openStore()
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Server) startEngine() error {
 	return nil
 }
 
-// openStore opens the state folder, if there is one, and makes the folder of images.
+// openStore opens the state folder, if there is one, and creates the folder of images.
 func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
 	objects = store.New()
 	if folder := s.options.StateFolder; folder != "" {
@@ -210,27 +210,27 @@ func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
 	return objects, resumed, nil
 }
 
-// URL of the engine, ending in /ovirt-engine.
+// URL returns the URL of the engine, ending in /ovirt-engine.
 func (s *Server) URL() string { return s.engine.URL() }
 
-// ControlURL is the base of the control API.
+// ControlURL returns the base URL of the control API.
 func (s *Server) ControlURL() string {
 	return "https://" + s.listener.Addr().String() + control.Path
 }
 
-// UIURL is the address of the page; empty without one.
+// UIURL returns the address of the page, or "" without one.
 func (s *Server) UIURL() string { return s.ui.URL() }
 
-// CA is the PEM certificate that signs the engine's.
+// CA returns the PEM certificate of the engine's issuer.
 func (s *Server) CA() []byte { return s.identity.ca }
 
-// Username to log in with.
+// Username returns the user name to log in with.
 func (s *Server) Username() string { return s.options.Username }
 
-// Password to log in with.
+// Password returns the password to log in with.
 func (s *Server) Password() string { return s.options.Password }
 
-// Close stops the engine and everything that runs in its VMs.
+// Close stops the engine and all its guests.
 func (s *Server) Close() {
 	if s.http != nil {
 		_ = s.http.Close()
@@ -248,8 +248,8 @@ func (s *Server) Close() {
 	}
 }
 
-// asEngine has a gate answer in the engine's name: its answers carry the names of the requests, as the engine's do. A
-// gate that plays something before the engine takes the header away.
+// asEngine makes a gate's responses look like the engine's: they carry the correlation ID of their request. A gate
+// imitating something in front of the engine removes the header.
 func asEngine(gate http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, wire.APIPath) {
@@ -260,7 +260,7 @@ func asEngine(gate http.Handler) http.Handler {
 	})
 }
 
-// unnamed is the engine itself, which names its answers as it does.
+// unnamed removes the header again before the engine, because the engine sets its own.
 func unnamed(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Del(api.CorrelationHeader)

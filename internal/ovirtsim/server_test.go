@@ -16,11 +16,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// raw speaks to the simulator without our client, which would never be malformed.
+// raw sends requests without our client, because that never sends malformed ones.
 type raw struct {
 	t   *testing.T
 	sim *ovirtsim.Server
-	// clock of the engine: time passes only while a test waits for something.
+	// clock of the engine: time passes only while a test waits.
 	clock *ovirtsim.ManualClock
 	http  *http.Client
 	token string
@@ -46,7 +46,7 @@ func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
 	return connect(t, sim, clock)
 }
 
-// connect logs in to a simulator that has a clock.
+// connect logs in to a simulator with a clock.
 func connect(t *testing.T, sim *ovirtsim.Server, clock *ovirtsim.ManualClock) *raw {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -81,7 +81,7 @@ func (r *raw) login() {
 	r.token = reply.Token
 }
 
-// askToken asks the token endpoint; name and password are escaped.
+// askToken sends a request to the token endpoint; name and password must be escaped.
 func (r *raw) askToken(name, password string) (status int, body string) {
 	r.t.Helper()
 	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", name, password)

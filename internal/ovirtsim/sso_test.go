@@ -12,14 +12,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// answer is a response whose body has been read.
+// answer is a response with its body already read.
 type answer struct {
 	StatusCode int
 	Header     http.Header
 	Cookies    []*http.Cookie
 }
 
-// ask makes a request with headers and without the token of raw.
+// ask sends a request with headers and without raw's token.
 func (r *raw) ask(method, path string, header map[string]string) (answer, string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.sim.URL()+path, nil)
@@ -117,7 +117,8 @@ func TestWrongPasswordsLockAUserHoweverTheyCome(t *testing.T) {
 	}
 }
 
-// TestAnEngineWithKeycloakTakesTokensAlone has the profile of its users. What such an engine says was not recorded.
+// TestAnEngineWithKeycloakTakesTokensAlone uses the profile of Keycloak users. The responses of such an engine were not
+// recorded.
 func TestAnEngineWithKeycloakTakesTokensAlone(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Keycloak: true})
 	check.Error(t, err, "")

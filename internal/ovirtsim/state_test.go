@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// everything reads all collections of the API but jobs and events.
+// everything reads all collections of the API except jobs and events.
 func (r *raw) everything() string {
 	r.t.Helper()
 	var out strings.Builder
@@ -78,7 +78,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	locked := r.ok("POST", "/api/vms", `{"name":"locked","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`).
 		at("id")
 
-	// Not closed: what a kill leaves is what was written before each answer. A last line that was cut off is none.
+	// Do not close it. A kill leaves everything written before each response. A truncated last line does not count.
 	journal := filepath.Join(folder, "inventory.jsonl")
 	content, err := os.ReadFile(journal)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Errorf("the VM that was being made is %s", got)
 	}
 
-	r.until("/api/vms/"+locked, "status", "down") // what was on its way goes on
+	r.until("/api/vms/"+locked, "status", "down") // pending operations continue
 	lockedDisk := r.ok("GET", "/api/vms/"+locked+"/diskattachments", "").at("disk_attachment", 0, "id")
 	r.ok("DELETE", "/api/vms/"+locked, "")
 	r.gone("/api/disks/" + lockedDisk)
@@ -253,7 +253,7 @@ users:
 	}
 }
 
-// manyVMs is an inventory with n VMs, of which every other runs.
+// manyVMs returns an inventory with n VMs, half of them running.
 func manyVMs(n int) ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 
@@ -279,7 +279,7 @@ func manyVMs(n int) ovirtsim.Inventory {
 	return inventory
 }
 
-// BenchmarkListing5000VMs measures the listing that a controller asks for with every tick, and what the VMs take.
+// BenchmarkListing5000VMs measures a controller's periodic list request, and the memory used by the VMs.
 func BenchmarkListing5000VMs(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		var empty, full runtime.MemStats

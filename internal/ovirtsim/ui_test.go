@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// nodes is a guest whose VMs become nodes by having a name that says so; it needs no user data.
+// nodes is a guest that decides by the VM's name whether it becomes a node; it needs no user data.
 type nodes struct {
 	mu    sync.Mutex
 	node  map[string]ovirtsim.GuestNode
@@ -92,10 +92,10 @@ func (n *nodes) DiskRemoved(string)   {}
 func (n *nodes) SetDisks(string, []ovirtsim.GuestDisk) {}
 func (n *nodes) Close()                                {}
 
-// hostile is a text that does harm where a page takes it for HTML.
+// hostile is a text with an effect if the page interprets it as HTML.
 const hostile = `<img src=x onerror="document.title='hit'">`
 
-// lookedAt is a site with something of everything that the page shows.
+// lookedAt returns a site with all kinds of objects shown by the page.
 func lookedAt(t *testing.T, change func(*ovirtsim.Options)) *ovirtsim.Server {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -170,7 +170,7 @@ func clientOf(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 	return session
 }
 
-// makeVM makes a VM through the engine's API.
+// makeVM creates a VM through the engine's API.
 func makeVM(t *testing.T, sim *ovirtsim.Server, name string) *engine.VM {
 	t.Helper()
 	session := clientOf(t, sim)
@@ -342,7 +342,7 @@ func TestThePageOnlyReads(t *testing.T) {
 	}
 }
 
-// streamed reads the stream and tells its events.
+// streamed reads the event stream and returns its events.
 func streamed(t *testing.T, sim *ovirtsim.Server) <-chan string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", sim.UIURL()+"events", nil)
@@ -431,11 +431,11 @@ func openPage(t *testing.T, url string, width, height int64) *browser.View {
 	return v
 }
 
-// card is the JavaScript of the card of a VM.
+// card returns JavaScript for the card of a VM.
 func card(id string) string { return fmt.Sprintf("document.getElementById('vm-%s')", id) }
 
 func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
-	ports, err := localplane.FreePorts(1) // nobody else gets it while the engine is restarted
+	ports, err := localplane.FreePorts(1) // reserved while the engine restarts
 	check.Error(t, err, "")
 	page := func(options *ovirtsim.Options) { options.UI = fmt.Sprintf("127.0.0.1:%d", ports[0]) }
 	sim := lookedAt(t, page)
@@ -443,7 +443,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	bastion := idOf(t, sim, "old-bastion")
 	broken := idOf(t, sim, "broken-md-1-p8s4l")
-	browser.Eval[int](v, `window.loads = 1`) // gone after a reload
+	browser.Eval[int](v, `window.loads = 1`) // lost after a reload
 
 	v.Until(
 		`document.querySelectorAll('details.vm').length === 9 && document.querySelectorAll('.host:not(.nowhere)').length === 3`,
@@ -462,7 +462,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		`document.querySelector('#site').innerText.includes('keep apart, hard') && document.querySelector('#site').innerText.includes('olvm-data-2')`,
 	)
 
-	// What is written by users is text.
+	// Text from users is shown as text.
 	v.Do(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
 	v.Until(
 		card(
@@ -470,7 +470,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		) + `.innerText.includes('onerror=') && document.querySelectorAll('img').length === 0 && document.title !== 'hit'`,
 	)
 
-	// A VM that somebody looks at stops: its card goes elsewhere, open and with the focus, and nothing is loaded again.
+	// A viewed VM stops: its card moves, stays open and focused, and the page does not reload.
 	v.Do(
 		chromedp.Evaluate[chromedp.Void](
 			fmt.Sprintf(
@@ -496,7 +496,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Error("the card was made again, was closed, or lost the focus")
 	}
 
-	// The page stays where it was scrolled to while VMs come.
+	// The page keeps its scroll position when VMs appear.
 	v.Do(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
 	before := browser.Eval[float64](v, `scrollY`)
 	newcomer := makeVM(t, sim, "newcomer")
@@ -505,7 +505,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
 
-	// The pools: a tag, how many of its VMs are claimed, and by whom.
+	// The inventories: a tag, the number of its claimed VMs, and their claimants.
 	claim(t, sim, newcomer.ID)
 	v.Until(
 		`document.querySelector('#pools').innerText.includes('1 of 10 VMs claimed') && ` +
@@ -524,7 +524,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	)
 	v.Until(`document.querySelectorAll('details.vm').length === 10`)
 
-	// What goes wrong is said at the top.
+	// Problems appear at the top.
 	if err := sim.SetNodeReady("demo-md-0-6hbv6-rchvr", "False", "Test"); err != nil {
 		t.Fatal(err)
 	}
@@ -536,7 +536,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.Until(
 		`document.querySelector('#trouble').innerText.includes('Host host-3 is non responsive') && document.querySelector('#trouble').innerText.includes('demo-md-0-6hbv6-rchvr is a node that is not Ready')`,
 	)
-	// Its title counts, and what is the same with several is one line.
+	// The title shows a count, and equal problems share a line.
 	if err := sim.SetNodeReady("demo-control-plane-7wdhp", "False", "Test"); err != nil {
 		t.Fatal(err)
 	}
@@ -554,7 +554,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Errorf("the console has %q", said)
 	}
 
-	// The engine ends, and another one comes.
+	// The engine ends, and another one starts.
 	sim.Close()
 	v.Until(
 		`document.querySelector('#connection').innerText.includes('Disconnected, retrying') && document.body.classList.contains('stale')`,
@@ -569,7 +569,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	)
 }
 
-// claim has a VM be one of the pool demo, and a machine's.
+// claim adds a VM to the inventory demo, with a claim of a machine.
 func claim(t *testing.T, sim *ovirtsim.Server, id engine.ID) {
 	t.Helper()
 	ctx, session := t.Context(), clientOf(t, sim)
@@ -597,7 +597,7 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 
 	v.Readable()
 
-	// Tab reaches everything that can be operated, in the order of the document, and the focus is seen.
+	// Tab reaches all controls, in document order, with visible focus.
 	v.Do(chromedp.EmulateViewport(360, 740))
 	const operable = browser.Operable
 	total := browser.Eval[int](v, operable+`.length`)
@@ -627,7 +627,7 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 		t.Errorf("the focus is not seen: outline %s", style)
 	}
 
-	// A card opens and closes by key.
+	// A key opens and closes a card.
 	v.Do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.vm summary').focus(); undefined`),
 		chromedp.KeyEvent(kb.Enter))
 	v.Until(`!document.querySelector('details.vm').open`)
@@ -709,7 +709,7 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 	)
 }
 
-// TestScreenshots writes the pictures of the docs into the folder $OVIRTSIM_SCREENSHOTS.
+// TestScreenshots writes the screenshots for the docs to the folder $OVIRTSIM_SCREENSHOTS.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("OVIRTSIM_SCREENSHOTS")
 	if folder == "" {
@@ -725,7 +725,7 @@ func TestScreenshots(t *testing.T) {
 	makeVM(t, sim, "demo-md-0-6hbv6-t5n8w")
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	session := clientOf(t, sim)
-	_, _ = session.VM(t.Context(), engine.ID(worker)) // meets the fault
+	_, _ = session.VM(t.Context(), engine.ID(worker)) // triggers the fault
 	if err := session.StartVM(t.Context(), engine.ID(idOf(t, sim, "stuck-md-0-9qj2d")), false); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// What is checked here is what clients that others wrote rely on, and internal/engine does not.
+// These tests cover behavior expected by third-party clients, but not used by internal/engine.
 
 const xmlType = "application/xml"
 
-// id is the ID of the first element of a name in a document.
+// id returns the ID of the first element with this name in a document.
 func id(t *testing.T, element, document string) string {
 	t.Helper()
 	found := regexp.MustCompile(`<` + element + ` href="[^"]*" id="([^"]*)"`).FindStringSubmatch(document)
@@ -35,7 +35,7 @@ func (r *raw) xml(method, path, body string) string {
 	return answer
 }
 
-// has waits until a document has a text.
+// has waits until a document contains a text.
 func (r *raw) has(path, want string) {
 	r.t.Helper()
 	r.eventually(path+" has "+want, func() error {
@@ -115,8 +115,8 @@ func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
 
 func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 	for end, want := range map[string]struct{ phase, disk string }{
-		"cancel":   {"finished_failure", ""},                    // the user does not want it, and the disk goes
-		"finalize": {"finished_success", "<status>ok</status>"}, // nothing was uploaded, which is nobody's business
+		"cancel":   {"finished_failure", ""},                    // the user cancels, and the disk is deleted
+		"finalize": {"finished_success", "<status>ok</status>"}, // nothing was uploaded, and nobody checks
 	} {
 		t.Run(end, func(t *testing.T) {
 			r := newRaw(t)
