@@ -4,7 +4,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Change applies what a request says of a rule. To say whether it is positive enables it, as the engine has it.
+// Change applies a request's fields to the rule. As in the engine, setting positive enables the rule.
 func (r *Rule) Change(in *wire.Element) {
 	if in.Has("enforcing") {
 		r.Enforcing = in.Yes("enforcing")

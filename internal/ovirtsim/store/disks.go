@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// On reports whether a disk is on a storage domain; that of a template may be on several.
+// On reports whether a disk is on a storage domain. A template's disk may be on several.
 func (d *Disk) On(domainID string) bool {
 	return d.Domain == domainID || slices.Contains(d.Copies, domainID)
 }

@@ -1,3 +1,3 @@
-// Package store has the objects of a simulated engine, in tables, with a journal where a folder keeps them over
-// restarts. It knows what objects are, not what happens to them: that is in api.
+// Package store holds the objects of a simulated engine in tables. With a state folder, a journal keeps them across
+// restarts. The package defines the objects; package api implements their behavior.
 package store

@@ -7,9 +7,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what VMs, templates and instance types have in common: how it looks, and how requests change it.
+// This file contains the common hardware of VMs, templates and instance types.
 
-// Hardware is what a VM is made of. It is a value: what a request asks for is worked out on a copy.
+// Hardware is the hardware of a VM. It is a value: requests are applied to a copy.
 type Hardware struct {
 	Memory, GuaranteedMemory, MaxMemory int64
 	Ballooning                          bool
@@ -21,11 +21,11 @@ type Hardware struct {
 	CustomProperties                    []Property
 	PlacementAffinity                   string
 	PlacementHosts                      []string
-	// Settings are elements that have no effect here and are shown as they were sent.
+	// Settings are elements without effect here, shown as they were sent.
 	Settings *wire.Element `json:",omitempty"`
 }
 
-// blankSettings are those of the Blank template.
+// blankSettings are the settings of the Blank template.
 const blankSettings = `<vm>
 <bios><boot_menu><enabled>false</enabled></boot_menu></bios><cpu_shares>0</cpu_shares>
 <display><allow_override>false</allow_override><copy_paste_enabled>true</copy_paste_enabled>
@@ -44,7 +44,7 @@ const blankSettings = `<vm>
 <virtio_scsi><enabled>true</enabled></virtio_scsi>
 <virtio_scsi_multi_queues_enabled>false</virtio_scsi_multi_queues_enabled></vm>`
 
-// SettingNames are the elements of a VM that are kept in Settings, whole or in part.
+// SettingNames are the elements of a VM kept in Settings, whole or in part.
 var SettingNames = []string{
 	"bios",
 	"cpu_shares",
@@ -73,24 +73,24 @@ var SettingNames = []string{
 	"use_latest_template_version",
 }
 
-// TypedSettings are the parts of settings that are kept as fields instead.
+// TypedSettings are the parts of settings kept in fields instead.
 var TypedSettings = map[string][]string{
 	"os":                {"type"},
 	"display":           {"type", "address", "port", "secure_port", "proxy", "certificate"},
 	"high_availability": {"enabled"},
 }
 
-// Costly are elements that are only in full answers.
+// Costly are elements included only in full responses.
 var Costly = []string{"virtio_scsi", "rng_device", "tpm_enabled"}
 
-// BlankHardware is what the Blank template has.
+// BlankHardware returns the hardware of the Blank template.
 func BlankHardware() Hardware {
 	settings, err := wire.ParseXML(strings.NewReader(blankSettings))
 	if err == nil {
 		err = wire.API().Shape(settings, "Vm")
 	}
 
-	if err != nil { // the text is ours
+	if err != nil { // impossible: the text is constant
 		panic(err)
 	}
 
@@ -107,7 +107,7 @@ func BlankHardware() Hardware {
 	}
 }
 
-// CopyOf is a copy that shares nothing.
+// CopyOf returns a deep copy.
 func (h Hardware) CopyOf() Hardware {
 	h.CustomProperties = slices.Clone(h.CustomProperties)
 	h.PlacementHosts = slices.Clone(h.PlacementHosts)
@@ -116,25 +116,25 @@ func (h Hardware) CopyOf() Hardware {
 	return h
 }
 
-// SetMemory gives hardware its memory and what follows from it.
+// SetMemory sets the memory and its derived sizes.
 func (h *Hardware) SetMemory(bytes int64) {
 	h.Memory, h.GuaranteedMemory, h.MaxMemory = bytes, bytes, 4*bytes
 }
 
-// The CPU pinning policies that the simulator tells apart.
+// The CPU pinning policies distinguished by the simulator.
 const (
 	PinNone   = "none"
 	PinResize = "resize_and_pin_numa"
 )
 
-// Count is the number of CPUs that a guest sees.
+// Count returns the number of CPUs visible to a guest.
 func (t Topology) Count() int64 { return t.Cores * t.Sockets * t.Threads }
 
-// Lease is the storage domain on which a lease of the VM is; empty where it has none.
+// Lease returns the storage domain with a lease of the VM, or "".
 func (h *Hardware) Lease() string { return wire.RefID(h.Settings.Get("lease", "storage_domain")) }
 
-// Resize applies an instance type: its sizes win over those of the request, whose memory still decides the maximum. It
-// has no sound card; that a request can ask for one all the same is not recorded.
+// Resize applies an instance type. Its sizes override those of the request, but the request's memory still determines
+// the maximum. It has no sound card. Requesting one anyway was not recorded.
 func (h *Hardware) Resize(t *InstanceType, in *wire.Element) {
 	asked := h.MaxMemory
 	h.Memory, h.GuaranteedMemory, h.CPU = t.Memory, t.Memory, t.CPU

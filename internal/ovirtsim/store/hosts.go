@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// IsSPM reports whether a host manages the storage of its data center: the first one that is up.
+// IsSPM reports whether a host manages the storage of its data center. This is the first host in status up.
 func (s *Store) IsSPM(h *Host) bool {
 	if h.Status != HostUp {
 		return false
@@ -20,11 +20,11 @@ func (s *Store) IsSPM(h *Host) bool {
 	return true
 }
 
-// HostNumber counts hosts from 1, by name.
+// HostNumber returns the host's number by name, starting at 1.
 func (s *Store) HostNumber(h *Host) int {
 	all := s.Hosts.Where(nil, func(h *Host) string { return h.Name + h.ID })
 	return 1 + slices.Index(all, h)
 }
 
-// HostAddress is an address of the range for documentation: the simulator has no network for hosts.
+// HostAddress returns an address from the documentation range, because the simulator has no network for hosts.
 func (s *Store) HostAddress(h *Host) string { return fmt.Sprintf("192.0.2.%d", s.HostNumber(h)%250) }

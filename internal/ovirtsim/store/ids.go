@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// IDOf is the ID of an object of the inventory: its own, or one that follows from its kind and names and from a salt of
-// this engine. Two engines with one inventory must not share IDs, or a client that mixes them up would not be noticed.
+// IDOf returns the ID of an inventory object: its own, or one derived from its kind, its names, and this engine's salt.
+// Engines with equal inventories must not share IDs, or confusing them would go unnoticed.
 func (s *Store) IDOf(id, kind string, path ...string) string {
 	if id != "" {
 		return id
@@ -17,7 +17,7 @@ func (s *Store) IDOf(id, kind string, path ...string) string {
 	return uuid.NewSHA1(s.salt, fmt.Appendf(nil, "%s %q", kind, path)).String()
 }
 
-// EnsureTag returns the tag of a name, which it makes where there is none.
+// EnsureTag returns the tag with this name. It creates a missing tag.
 func (s *Store) EnsureTag(name string) *Tag {
 	for _, t := range s.Tags.Rows {
 		if t.Name == name {
@@ -31,7 +31,7 @@ func (s *Store) EnsureTag(name string) *Tag {
 	return made
 }
 
-// EnsureUser makes a user, or gives one that is there the password and the role, and unlocks it.
+// EnsureUser creates a user. It sets the password and the role of an existing user, and unlocks it.
 func (s *Store) EnsureUser(name, password, role string) {
 	if known := s.UserNamed(name); known != nil {
 		known.Password, known.Failures, known.Locked, known.Role = password, 0, false, role
@@ -57,11 +57,11 @@ func (s *Store) Attach(owner, diskID, iface string, bootable bool) *Attachment {
 	return made
 }
 
-// FilterID is the ID of a network filter.
+// FilterID returns the ID of a network filter.
 func (s *Store) FilterID(name string) string { return s.IDOf("", "networkfilter", name) }
 
-// MACPoolID is the ID of the only MAC pool.
+// MACPoolID returns the ID of the only MAC pool.
 func (s *Store) MACPoolID() string { return s.IDOf("", "macpool", "Default") }
 
-// RoleID is the ID of a role.
+// RoleID returns the ID of a role.
 func (s *Store) RoleID(name string) string { return s.IDOf("", "role", name) }

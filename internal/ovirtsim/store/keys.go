@@ -4,31 +4,31 @@ import (
 	"fmt"
 )
 
-// This file has what lists of objects are ordered by.
+// This file contains the sort keys of objects.
 
-// GroupKey orders them by name.
+// GroupKey sorts affinity groups by name.
 func GroupKey(g *AffinityGroup) string { return g.Name + g.ID }
 
-// LabelKey orders them by name.
+// LabelKey sorts affinity labels by name.
 func LabelKey(l *AffinityLabel) string { return l.Name }
 
-// ClusterKey orders them by name.
+// ClusterKey sorts clusters by name.
 func ClusterKey(g *Cluster) string { return g.Name + g.ID }
 
-// JobKey orders by time of start.
+// JobKey sorts jobs by start time.
 func JobKey(j *Job) string { return j.Started.UTC().Format("20060102150405.000000000") }
 
-// EventKey orders them by number.
+// EventKey sorts events by number.
 func EventKey(e *Event) string { return fmt.Sprintf("%012d", e.ID) }
 
-// TagKey orders them by name.
+// TagKey sorts tags by name.
 func TagKey(t *Tag) string { return t.Name + t.ID }
 
-// TemplateKey orders them by name and version.
+// TemplateKey sorts templates by name and version.
 func TemplateKey(t *Template) string { return fmt.Sprintf("%s %06d", t.Name, t.Version) }
 
-// TransferKey orders them by ID.
+// TransferKey sorts transfers by ID.
 func TransferKey(t *ImageTransfer) string { return t.ID }
 
-// VMKey orders them by name.
+// VMKey sorts VMs by name.
 func VMKey(v *VM) string { return v.Name + v.ID }

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// PlainName reports whether a name has nothing but letters of any language, digits, and - _ and a dot.
+// PlainName reports whether a name consists of letters of any language, digits, and "-", "_" and ".".
 func PlainName(name string) bool {
 	return name != "" && strings.IndexFunc(name, func(c rune) bool { return !isNameRune(c) }) < 0
 }
@@ -14,7 +14,7 @@ func isNameRune(c rune) bool {
 	return unicode.IsLetter(c) || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
 }
 
-// ClusterName is the name of a cluster, "" where there is none.
+// ClusterName returns the name of a cluster, or "".
 func (s *Store) ClusterName(id string) string {
 	if c := s.Clusters.Get(id); c != nil {
 		return c.Name
@@ -23,7 +23,7 @@ func (s *Store) ClusterName(id string) string {
 	return ""
 }
 
-// DataCenterName is the name of a data center, "" where there is none.
+// DataCenterName returns the name of a data center, or "".
 func (s *Store) DataCenterName(id string) string {
 	if d := s.DataCenters.Get(id); d != nil {
 		return d.Name
@@ -32,7 +32,7 @@ func (s *Store) DataCenterName(id string) string {
 	return ""
 }
 
-// HostName is the name of a host, "" where there is none.
+// HostName returns the name of a host, or "".
 func (s *Store) HostName(id string) string {
 	if h := s.Hosts.Get(id); h != nil {
 		return h.Name
@@ -41,7 +41,7 @@ func (s *Store) HostName(id string) string {
 	return ""
 }
 
-// VMName is the name of a VM, "" where there is none.
+// VMName returns the name of a VM, or "".
 func (s *Store) VMName(id string) string {
 	if v := s.VMs.Get(id); v != nil {
 		return v.Name

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Lease is what the DHCP server of a network gives to a MAC: always the same address while there are enough.
+// Lease returns the DHCP lease of a MAC address on a network. It is stable as long as there are enough addresses.
 func (s *Store) Lease(n *Network, mac string) string {
 	if n.DHCP == nil || mac == "" {
 		return ""
@@ -37,7 +37,7 @@ func (s *Store) Lease(n *Network, mac string) string {
 	return ""
 }
 
-// Release gives back the leases of a VM that is gone.
+// Release releases the leases of a deleted VM.
 func (s *Store) Release(mac string) {
 	for _, n := range s.Networks.Rows {
 		if _, had := n.Leases[mac]; had {

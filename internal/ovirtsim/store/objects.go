@@ -6,12 +6,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the graphics consoles of VMs and templates, and the drive for CDs.
+// This file contains the graphics consoles of VMs and templates, and the CD drive.
 
-// ConsoleIDs are the protocols in hexadecimal, as the engine has it.
+// ConsoleIDs are the protocols in hexadecimal, as in the engine.
 var ConsoleIDs = map[string]string{"vnc": "766e63", "spice": "7370696365"}
 
-// ReportedInterface is a network interface as the guest agent reports it.
+// ReportedInterface is a network interface in the guest agent's report.
 type ReportedInterface struct {
 	// Name in the guest.
 	Name string
@@ -21,39 +21,39 @@ type ReportedInterface struct {
 	Addresses []string
 }
 
-// AgentReport is what the guest agent of a VM reports.
+// AgentReport is the report of a VM's guest agent.
 type AgentReport struct {
-	// FQDN is how the guest calls itself: its host name, as QEMU's agent reports it.
+	// FQDN is the guest's host name, as reported by QEMU's agent.
 	FQDN string
-	// Interfaces that have addresses.
+	// Interfaces with addresses.
 	Interfaces []ReportedInterface
 }
 
-// DefaultBios is the chip set and firmware of VMs whose cluster names no others.
+// DefaultBios is the default chip set and firmware of a cluster's VMs.
 const DefaultBios = "q35_ovmf"
 
 // DHCP is the simulated DHCP server of a network.
 type DHCP struct {
-	// First and Last address that it gives out.
+	// First and Last address to lease.
 	First string `json:"first"`
 	Last  string `json:"last"`
-	// Bits is the length of the prefix.
+	// Bits is the prefix length.
 	Bits int `json:"bits"`
-	// Gateway that comes with the lease.
+	// Gateway in the lease.
 	Gateway string `json:"gateway,omitempty"`
 }
 
-// RootTagID is the ID of the tag that all others descend from, on every engine.
+// RootTagID is the ID of the root tag on every engine.
 const RootTagID = BlankTemplateID
 
-// The objects of the engine, as they are in memory and in the state folder. They refer to each other by ID. Whoever
-// touches them has locked the engine.
+// The engine's objects, as in memory and in the state folder. They refer to each other by ID. Code accessing them must
+// hold the engine's lock.
 
 type (
-	// DataCenter has clusters, networks and storage domains.
+	// DataCenter contains clusters, networks and storage domains.
 	DataCenter struct{ ID, Name, Description string }
 
-	// Cluster has hosts of one kind of CPU.
+	// Cluster contains hosts of one CPU type.
 	Cluster struct {
 		ID, Name, Description, DataCenter string
 		CPUType, BiosType                 string
@@ -65,14 +65,14 @@ type (
 		// Memory in bytes.
 		Memory int64
 		CPU    Topology
-		// Devices are names of those that VMs may have, such as pci_0000_3b_00_0; MediatedTypes are the types of
-		// mediated devices that it makes, such as nvidia-63.
+		// Devices are device names available to VMs, such as pci_0000_3b_00_0. MediatedTypes are the types of mediated
+		// devices the host provides, such as nvidia-63.
 		Devices, MediatedTypes []string
-		// FailedAt is when the host was lost; zero while it is reached.
+		// FailedAt is the time of the host's failure; zero while it is reachable.
 		FailedAt time.Time
 	}
 
-	// AffinityLabel is put on VMs and hosts.
+	// AffinityLabel is a label for VMs and hosts.
 	AffinityLabel struct {
 		ID, Name   string
 		VMs, Hosts []string
@@ -86,40 +86,40 @@ type (
 		VLAN, MTU                         int64
 		DHCP                              *DHCP
 		SLAAC, Proxy                      string
-		// Router has the addresses of the network's router, each as ADDRESS/BITS.
+		// Router holds the addresses of the network's router, each as ADDRESS/BITS.
 		Router []string
 		// Leases by MAC.
 		Leases map[string]string
 	}
 
-	// VNICProfile is how VMs are connected to a network.
+	// VNICProfile connects VMs to a network.
 	VNICProfile struct {
 		ID, Name, Description, Network string
 		Mirroring                      bool
 	}
 
-	// StorageDomain has disks.
+	// StorageDomain contains disks.
 	StorageDomain struct {
 		ID, Name, DataCenter, StorageType string
 		// Bytes is its size.
 		Bytes int64
-		// Maintenance reports that no disk can be made on it.
+		// Maintenance reports that it accepts no new disks.
 		Maintenance bool
 	}
 
-	// Template is what VMs are made of.
+	// Template is the source of VMs.
 	Template struct {
 		Hardware
 		ID, Name, Description, Comment, Cluster, Status string
-		// DataCenter that it is in; empty for Blank, which is in all.
+		// DataCenter of the template; "" for Blank, available in all.
 		DataCenter string
 		// Base is the ID of the first version; Version counts from 1.
 		Base, VersionName string
 		Version           int64
-		// Initialization is that of the VM it was made of; it is laid under those of its VMs.
+		// Initialization comes from the source VM. It is the base for the initialization of its VMs.
 		Initialization       *wire.Element `json:",omitempty"`
 		Kubernetes, Ignition string
-		// Image is whose the image is.
+		// Image is the vendor of the image.
 		Image        string `json:",omitempty"`
 		Consoles     []GraphicsConsole
 		Created      time.Time
@@ -127,7 +127,7 @@ type (
 		Until        Transition
 	}
 
-	// InstanceType sizes VMs.
+	// InstanceType defines sizes of VMs.
 	InstanceType struct {
 		Hardware
 		ID, Name string
@@ -138,11 +138,11 @@ type (
 	NIC struct {
 		ID, Name, Owner, Profile, MAC, Interface string
 		Unplugged, Unlinked                      bool
-		// Order in which the guest finds it.
+		// Order in which the guest detects it.
 		Order int64
 	}
 
-	// Disk of VMs, of a template, or of none.
+	// Disk of VMs, of a template, or of neither.
 	Disk struct {
 		ID string
 		// Name is its alias.
@@ -150,17 +150,17 @@ type (
 		Sparse, Shareable, WipeAfterDelete                     bool
 		// Provisioned, Actual and Initial sizes in bytes.
 		Provisioned, Actual, Initial int64
-		// Copies are further storage domains that a template's disk was copied to.
+		// Copies are further storage domains with a copy of a template's disk.
 		Copies []string
-		// Parent is the template's disk that a linked one depends on.
+		// Parent is the template's disk a linked disk depends on.
 		Parent string
 		// Backup is none or incremental.
 		Backup string
-		// Made reports that the engine has made its first volume.
+		// Made reports that the engine has created its first volume.
 		Made bool
-		// NoProfile reports that the disk came from a copy or a snapshot, which have no disk profile.
+		// NoProfile reports that the disk came from a copy or a snapshot. Such disks have no disk profile.
 		NoProfile bool
-		// SHA256 of what was uploaded last.
+		// SHA256 of the last upload.
 		SHA256 string
 		Until  Transition
 	}
@@ -171,7 +171,7 @@ type (
 		// Kind is active, regular or preview.
 		Kind, Status string
 		Date         time.Time
-		// Memory reports that the guest's memory is in it.
+		// Memory reports that it includes the guest's memory.
 		Memory   bool
 		Order    int64
 		Hardware Hardware
@@ -181,13 +181,13 @@ type (
 		Until    Transition
 	}
 
-	// snapshotDisk is a disk as it was, with its size in bytes.
+	// snapshotDisk is the former state of a disk, with its size in bytes.
 	snapshotDisk struct {
 		Disk        string
 		Provisioned int64
 	}
 
-	// Attachment joins a disk and a VM or template; its ID in the API is that of the disk.
+	// Attachment joins a disk and a VM or template; its ID in the API is the disk's.
 	Attachment struct {
 		Owner, Disk, Interface           string
 		Bootable, Active, ReadOnly       bool
@@ -195,10 +195,10 @@ type (
 		PassDiscard, UsesSCSIReservation bool
 	}
 
-	// Tag is put on VMs, hosts and templates. Tags form a tree.
+	// Tag is a tag for VMs, hosts and templates. Tags form a tree.
 	Tag struct {
 		ID, Name, Parent string
-		// Description is nil where it was never set.
+		// Description is nil if it was never set.
 		Description           *string
 		VMs, Hosts, Templates []string
 		Made                  time.Time `json:"-"`
@@ -214,7 +214,7 @@ type (
 	// AffinityGroup keeps VMs together or apart.
 	AffinityGroup struct {
 		ID, Name, Cluster string
-		// Description is nil where it was never set.
+		// Description is nil if it was never set.
 		Description          *string
 		Priority             float64
 		VMsRule, HostsRule   Rule
@@ -223,24 +223,24 @@ type (
 		Made                 time.Time `json:"-"`
 	}
 
-	// ImageTransfer carries data to or from a disk.
+	// ImageTransfer transfers data to or from a disk.
 	ImageTransfer struct {
 		ID, Disk, Host, Direction, Phase, Format, Ticket, TimeoutPolicy string
 		Transferred, InactivityTimeout                                  int64
 		LastActivity                                                    time.Time
 		Until                                                           Transition
-		// Covered are the ranges that have arrived.
+		// Covered are the received ranges.
 		Covered [][2]int64
 
-		// TicketGone reports that no more data is taken, although the phase is not the last one.
+		// TicketGone reports that no more data is accepted, although the phase is not the last one.
 		TicketGone bool `json:"-"`
 	}
 
-	// Job is what an operation has in the list of jobs.
+	// Job is an operation in the list of jobs.
 	Job struct {
 		ID, Description, Status, Correlation string
 		Started, Ended                       time.Time
-		// Waits is the object whose operation the job stands for: it ends with it.
+		// Waits is the object of the job's operation: the job ends with the operation.
 		Waits string
 	}
 
@@ -249,17 +249,17 @@ type (
 		ID                                                              int64
 		Code                                                            int64
 		Severity, Description, Correlation, VM, Host, Template, Storage string
-		// VMName is the name that the VM had.
+		// VMName is the VM's name at the time of the event.
 		VMName string
 		Time   time.Time
 	}
 
-	// User who may log in.
+	// User is a user allowed to log in.
 	User struct {
 		ID, Name, Password string
 		// Role on the whole system.
 		Role string
-		// Permits are those of a role of one's own; empty for one that every engine has.
+		// Permits are the permits of a custom role; empty for a built-in role.
 		Permits []string `json:",omitempty"`
 		// Failures since the last login.
 		Failures int
@@ -272,7 +272,7 @@ type (
 	// GraphicsConsole of a VM or a template.
 	GraphicsConsole struct{ ID, Protocol string }
 
-	// Transition is a change of status that comes by itself.
+	// Transition is a pending automatic change of status.
 	Transition struct {
 		Status string    `json:",omitempty"`
 		At     time.Time `json:",omitzero"`
@@ -283,23 +283,23 @@ type (
 		Hardware
 		ID, Name, Description, Comment string
 		Cluster, Host, Status          string
-		// Template is what the VM depends on: Blank for a clone. Original is what it was made from.
+		// Template is the VM's dependency: Blank for a clone. Original is the template it was created from.
 		Template, Original, InstanceType string
-		// Next is what the next start gives it; nil when nothing waits.
+		// Next is the hardware for the next start; nil if nothing is pending.
 		Next *Hardware `json:",omitempty"`
-		// Applied is what waited for the end of the run that has just ended; until it is there, the VM is being
+		// Applied is hardware pending until the end of the run just finished. Until it takes effect, the VM is being
 		// updated.
 		Applied        *Hardware     `json:",omitempty"`
 		Initialization *wire.Element `json:",omitempty"`
-		// Initialized reports that the VM was up: later starts have no drive unless they ask for one.
+		// Initialized reports that the VM was up. Later starts have a drive only on request.
 		Initialized bool
-		// Drive is the initialization that the guest finds on a drive in this run; nil where it has none.
+		// Drive is the initialization on the guest's drive in this run; nil if there is no drive.
 		Drive *wire.Element `json:",omitempty"`
-		// DriveID is the ID of the instance on that drive, by which cloud-init knows whether it has run.
+		// DriveID is the instance ID on the drive. It tells cloud-init whether it has run.
 		DriveID string `json:",omitempty"`
-		// OnceRun reports that the run was started with parameters of its own.
+		// OnceRun reports that the run was started with its own parameters.
 		OnceRun bool
-		// Kubernetes, Ignition and Image say what is in the image; the template may be gone.
+		// Kubernetes, Ignition and Image describe the image, because the template may be deleted.
 		Kubernetes, Ignition      string
 		Image                     string `json:",omitempty"`
 		Consoles                  []GraphicsConsole
@@ -308,23 +308,23 @@ type (
 		Boots                     int
 		NUMANodes                 []NUMANode
 		MediatedDevices           []MediatedDevice
-		// HostDevices are names of devices of the host that the VM is pinned to.
+		// HostDevices are names of devices on the host the VM is pinned to.
 		HostDevices []string
-		// CDROM is the ID of the image in the drive; empty where there is none.
+		// CDROM is the ID of the image in the drive, or "".
 		CDROM string
-		// Watchdog of the VM; nil where it has none.
+		// Watchdog of the VM; nil for none.
 		Watchdog *Watchdog `json:",omitempty"`
-		// Stopping reports that the host was told to end the VM, which is not seen in its status yet.
+		// Stopping reports that the host is ending the VM, without an effect on its status yet.
 		Stopping bool
 		// PauseAtStart reports that the VM is paused as soon as it runs.
 		PauseAtStart bool
-		// Until is the next change of status that comes by itself.
+		// Until is the next automatic change of status.
 		Until Transition
 		// Destination of a migration.
 		Destination string
 		GuestError  string
 
-		// What follows is not kept over a restart.
+		// The following fields are not kept across restarts.
 		Report AgentReport `json:"-"`
 		Epoch  int         `json:"-"`
 		Cancel func()      `json:"-"`
@@ -356,21 +356,21 @@ const GiB = 1 << 30
 // BlankTemplateID is the ID of the Blank template on every engine.
 const BlankTemplateID = "00000000-0000-0000-0000-000000000000"
 
-// OSRHCOS is the OS type for which the engine hands the user data to Ignition.
+// OSRHCOS is the OS type with Ignition user data.
 const OSRHCOS = "rhcos_x64"
 
-// Images that start something by themselves, and their names in inventories.
+// Names in inventories of images with their own behavior.
 const (
-	// ImageOCK is Oracle's (OCK, Oracle Container host for Kubernetes).
+	// ImageOCK is Oracle's OCK (Oracle Container host for Kubernetes).
 	ImageOCK = "ock"
-	// ImageOracleLinux has Oracle Linux with its SELinux.
+	// ImageOracleLinux is Oracle Linux with its SELinux policy.
 	ImageOracleLinux = "oracle-linux"
 )
 
-// Images are all names of images; the one without a name has every program.
+// Images lists all names of images; the unnamed image has every program.
 var Images = []string{"", ImageOCK, ImageOracleLinux}
 
-// The statuses of VMs.
+// Statuses of VMs.
 const (
 	StatusDown             = "down"
 	StatusUp               = "up"
@@ -387,7 +387,7 @@ const (
 	StatusNotResponding    = "not_responding"
 )
 
-// The statuses of hosts.
+// Statuses of hosts.
 const (
 	HostUp            = "up"
 	HostMaintenance   = "maintenance"
@@ -395,16 +395,16 @@ const (
 	HostNonResponsive = "non_responsive"
 )
 
-// The statuses of disks and templates.
+// Statuses of disks and templates.
 const (
 	StatusOK      = "ok"
 	StatusLocked  = "locked"
 	StatusIllegal = "illegal"
 )
 
-// This file has snapshots of VMs. Every VM has the active one, which is the VM as it is.
+// This file contains snapshots of VMs. Every VM has an active snapshot: its present state.
 
-// The kinds of snapshots, and a status that only they have.
+// Kinds of snapshots, and a status exclusive to them.
 const (
 	SnapshotActive   = "active"
 	SnapshotRegular  = "regular"
@@ -416,12 +416,12 @@ const (
 		"to finish, and try again."
 )
 
-// BaseVersion is what the first version of a template is called.
+// BaseVersion is the name of a template's first version.
 const BaseVersion = "base version"
 
-// This file has image transfers: the engine's side, and the data endpoint that ovirt-imageio serves on a host.
+// This file contains image transfers: the engine's side, and the data endpoint served by ovirt-imageio on a host.
 
-// The phases of a transfer.
+// Phases of a transfer.
 const (
 	PhaseResuming        = "resuming"
 	PhaseTransferring    = "transferring"

@@ -2,7 +2,7 @@ package store
 
 import "slices"
 
-// Member adds an ID to a set or takes it out, and reports whether that changed anything.
+// Member adds an ID to a set or removes it, and reports whether the set changed.
 func Member(set *[]string, id string, in bool) bool {
 	at := slices.Index(*set, id)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Active is the snapshot that is the VM as it is. It is stored when there are others.
+// Active returns the snapshot with the VM's present state. It is stored only if there are others.
 func (s *Store) Active(v *VM) *Snapshot {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotActive {
@@ -17,7 +17,7 @@ func (s *Store) Active(v *VM) *Snapshot {
 	return activeSnapshot(v, s.IDOf("", "snapshot", v.ID), v.Created)
 }
 
-// NewActive is a new snapshot that is the VM as it is, for the place of one that was dropped.
+// NewActive returns a new active snapshot, to replace a dropped one.
 func NewActive(v *VM) *Snapshot { return activeSnapshot(v, NewID(), time.Now()) }
 
 func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
@@ -31,13 +31,13 @@ func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
 	}
 }
 
-// SnapshotsOf lists the snapshots of a VM, the oldest first.
+// SnapshotsOf lists the snapshots of a VM, oldest first.
 func (s *Store) SnapshotsOf(vmID string) []*Snapshot {
 	return s.snapshotsByVM.where(vmID, func(found *Snapshot) string { return fmt.Sprintf("%020d", found.Order) })
 }
 
-// Preview is the snapshot that a VM shows for a while instead of itself, and what the VM was before; nil where it shows
-// none.
+// Preview returns the snapshot shown by a VM for a while, and the VM's state before the preview. Both are nil if there
+// is no preview.
 func (s *Store) Preview(v *VM) (shown, before *Snapshot) {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotPreview {
@@ -52,13 +52,13 @@ func (s *Store) Preview(v *VM) (shown, before *Snapshot) {
 	return shown, before
 }
 
-// Keep stores a snapshot behind the others.
+// Keep stores a snapshot after the others.
 func (s *Store) Keep(made *Snapshot) {
 	made.Order = s.Next("snapshots")
 	s.Snapshots.Put(made.ID, made)
 }
 
-// Take is a snapshot of a VM and its disks.
+// Take returns a snapshot of a VM and its disks.
 func (s *Store) Take(v *VM, kind, description string) *Snapshot {
 	made := &Snapshot{
 		ID:          NewID(),
@@ -78,8 +78,8 @@ func (s *Store) Take(v *VM, kind, description string) *Snapshot {
 	return made
 }
 
-// RestoreDisks gives the disks of a VM the sizes that they had. profiled reports that they have their disk profile
-// again, which those of a snapshot have not.
+// RestoreDisks restores the sizes of a VM's disks. profiled reports that the disks have their disk profile again: disks
+// of a snapshot have none.
 func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	for _, was := range from.Disks {
 		if d := s.Disks.Get(was.Disk); d != nil {
@@ -89,7 +89,7 @@ func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	}
 }
 
-// InSnapshot reports whether a disk is part of a snapshot beside the active one.
+// InSnapshot reports whether a disk is part of a snapshot other than the active one.
 func (s *Store) InSnapshot(vmID, diskID string) bool {
 	return slices.ContainsFunc(s.SnapshotsOf(vmID), func(found *Snapshot) bool {
 		return found.Kind != SnapshotActive &&
@@ -97,7 +97,7 @@ func (s *Store) InSnapshot(vmID, diskID string) bool {
 	})
 }
 
-// DropNewer forgets the snapshots that were made after one.
+// DropNewer drops the snapshots newer than the given one.
 func (s *Store) DropNewer(v *VM, than *Snapshot) {
 	for _, other := range s.SnapshotsOf(v.ID) {
 		if other.Kind == SnapshotRegular && other.Order > than.Order {

@@ -1,6 +1,6 @@
 package store
 
-// Usage is what the disks of a storage domain take, and what they may grow to.
+// Usage returns the bytes used by the disks of a storage domain, and their maximum.
 func (s *Store) Usage(domainID string) (used, committed int64) {
 	for _, d := range s.Disks.Rows {
 		if d.On(domainID) {
@@ -12,7 +12,7 @@ func (s *Store) Usage(domainID string) (used, committed int64) {
 	return used, committed
 }
 
-// Status of a storage domain, as an engine spells it.
+// Status returns the status of a storage domain in the engine's form.
 func (d *StorageDomain) Status() string {
 	if d.Maintenance {
 		return "maintenance"
@@ -32,5 +32,5 @@ func (s *Store) IsMaster(d *StorageDomain) bool {
 	return true
 }
 
-// DiskProfileID is the ID of the only disk profile of a storage domain.
+// DiskProfileID returns the ID of the only disk profile of a storage domain.
 func (s *Store) DiskProfileID(domainID string) string { return s.IDOf("", "diskprofile", domainID) }

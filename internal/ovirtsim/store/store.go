@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Table holds all objects of a kind. Objects are pointers, changed in place by who holds the server's lock; put says
-// that one has changed.
+// Table holds all objects of a kind. Objects are pointers, changed in place by the holder of the server's lock. Call
+// Put after a change.
 type Table[T any] struct {
 	kind    string
 	Rows    map[string]*T
@@ -25,7 +25,7 @@ type Table[T any] struct {
 	indexes []*index[T]
 }
 
-// index finds the objects that share a value which never changes, such as their owner.
+// index finds objects by a common, immutable value, such as their owner.
 type index[T any] struct {
 	of   func(*T) string
 	rows map[string]map[string]*T
@@ -48,13 +48,13 @@ func (i *index[T]) where(value string, key func(*T) string) []*T {
 	return out
 }
 
-// Store keeps the tables, and their changes in a journal where there is a state folder.
+// Store holds the tables. With a state folder, it keeps their changes in a journal.
 type Store struct {
 	tables  []persistent
 	journal *os.File
 	pending bytes.Buffer
 	path    string // of the journal
-	// base is how large the journal was when it was written anew, written what has come since.
+	// base is the size of the journal after its last compaction, written the bytes appended since.
 	base, written int64
 	salt          uuid.UUID
 	loading       bool
@@ -88,7 +88,7 @@ type Store struct {
 	snapshotsByVM      *index[Snapshot]
 }
 
-// persistent is a table as the journal sees it.
+// persistent is the journal's view of a table.
 type persistent interface {
 	name() string
 	restore(id string, row json.RawMessage) error
@@ -102,7 +102,7 @@ func newTable[T any](s *Store, kind string) *Table[T] {
 	return t
 }
 
-// New makes an empty store that keeps nothing; Open gives it a folder.
+// New returns an empty store without persistence; Open gives it a folder.
 func New() *Store {
 	s := &Store{salt: uuid.New()}
 	s.DataCenters = newTable[DataCenter](s, "datacenters")
@@ -137,10 +137,10 @@ func New() *Store {
 
 func (t *Table[T]) name() string { return t.kind }
 
-// Get returns an object, nil where there is none.
+// Get returns an object, or nil.
 func (t *Table[T]) Get(id string) *T { return t.Rows[id] }
 
-// Put stores an object, new or changed.
+// Put stores a new or changed object.
 func (t *Table[T]) Put(id string, row *T) {
 	t.insert(id, row)
 	t.store.log(t.kind, id, row)
@@ -180,7 +180,7 @@ func (t *Table[T]) Drop(id string) {
 	t.store.log(t.kind, id, nil)
 }
 
-// Where lists the objects that match, in the order of a key.
+// Where lists the matching objects, sorted by key.
 func (t *Table[T]) Where(match func(*T) bool, key func(*T) string) []*T {
 	out := make([]*T, 0, 8)
 
@@ -226,21 +226,21 @@ func (t *Table[T]) each(visit func(string, any)) {
 	}
 }
 
-// record is one line of the journal: the object as it is from then on, null where it was deleted.
+// record is one line of the journal: the new value of the object, or null after its deletion.
 type record struct {
 	Kind string          `json:"kind"`
 	ID   string          `json:"id"`
 	Row  json.RawMessage `json:"row"`
 }
 
-// log notes a change for the journal.
+// log records a change for the journal.
 func (s *Store) log(kind, id string, row any) {
 	if s.journal == nil || s.loading {
 		return
 	}
 
 	encoded, err := json.Marshal(row)
-	if err != nil { // the types are ours and always encode
+	if err != nil { // impossible: our types always encode
 		panic(err)
 	}
 
@@ -253,20 +253,20 @@ func (s *Store) log(kind, id string, row any) {
 	s.pending.WriteByte('\n')
 }
 
-// Flush writes the changes since the last flush; it is called before a request that made them is answered.
+// Flush writes the changes since the last flush. Call it before responding to the request causing them.
 func (s *Store) Flush() error {
 	if s.journal == nil || s.pending.Len() == 0 {
 		return nil
 	}
 
 	if s.written > max(minCompaction, 4*s.base) {
-		s.pending.Reset() // the journal written anew has it
+		s.pending.Reset() // the compacted journal includes it
 		return s.compact()
 	}
 
 	n, err := s.journal.Write(s.pending.Bytes())
 	s.written += int64(n)
-	s.pending.Next(n) // what a full disk did not take is written with the next change
+	s.pending.Next(n) // the rest, rejected by a full disk, is written with the next change
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
@@ -279,13 +279,13 @@ const journalName = "inventory.jsonl"
 const (
 	// saltRow keeps the salt of derived IDs.
 	saltRow = "salt"
-	// SeededRow reports that the inventory was put in to its end.
+	// SeededRow reports that the inventory was loaded completely.
 	SeededRow = "seeded"
 	// VersionRow keeps the engine's version.
 	VersionRow = "version"
 )
 
-// Open loads the journal of a state folder and begins a new one with what is left. It reports whether there was one.
+// Open loads the journal of a state folder and starts a new one from the result. It reports whether one existed.
 func (s *Store) Open(folder string) (existed bool, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, fmt.Errorf("failed to make the state folder: %w", err)
@@ -299,7 +299,7 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 
 	s.path = path
 	if existed = existed && s.Counters.Get(SeededRow) != nil; !existed {
-		for _, t := range s.tables { // a first start that did not come to its end
+		for _, t := range s.tables { // an incomplete first start
 			t.clear()
 		}
 	}
@@ -313,10 +313,10 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 	return existed, s.compact()
 }
 
-// minCompaction is the size from which on a journal may be written anew.
+// minCompaction is the minimum size for compacting a journal.
 const minCompaction = 64 << 20
 
-// compact writes the journal anew, so that it does not grow for ever: beside the old one, so that no crash loses both.
+// compact rewrites the journal to limit its growth. It writes a second file first, so no crash loses both.
 func (s *Store) compact() error {
 	fresh, err := os.OpenFile(s.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -381,7 +381,7 @@ func (s *Store) load(path string) (existed bool, err error) {
 		}
 
 		if err != nil {
-			return true, nil // the last line was cut off when the simulator was killed: its request got no answer
+			return true, nil // a kill truncated the last line, and its request got no response
 		}
 
 		var r record
@@ -401,7 +401,7 @@ func (s *Store) load(path string) (existed bool, err error) {
 	}
 }
 
-// Close writes what is pending and closes the journal.
+// Close writes pending changes and closes the journal.
 func (s *Store) Close() {
 	if s.journal != nil {
 		_ = s.Flush()
@@ -410,16 +410,16 @@ func (s *Store) Close() {
 	}
 }
 
-// NewID is a random UUID.
+// NewID returns a random UUID.
 func NewID() string { return uuid.NewString() }
 
-// Counter hands out numbers that are never used twice, also after a restart.
+// Counter returns numbers never used before, even after a restart.
 type Counter struct {
 	Value int64
 	Text  string `json:",omitempty"`
 }
 
-// Next is the next number of a counter, from 1.
+// Next returns the next number of a counter, starting at 1.
 func (s *Store) Next(name string) int64 {
 	c := s.Counters.Get(name)
 	if c == nil {
@@ -432,7 +432,7 @@ func (s *Store) Next(name string) int64 {
 	return c.Value
 }
 
-// NextMAC hands out addresses of oVirt's default pool.
+// NextMAC returns the next address of oVirt's default MAC pool.
 func (s *Store) NextMAC() string {
 	n := s.Next("macs")
 	return fmt.Sprintf("56:6f:1a:%02x:%02x:%02x", n>>16&0xff, n>>8&0xff, n&0xff)
@@ -455,12 +455,12 @@ func (s *Store) AttachmentsOf(owner string) []*Attachment {
 	})
 }
 
-// AttachmentsOfDisk lists where a disk is attached.
+// AttachmentsOfDisk lists the attachments of a disk.
 func (s *Store) AttachmentsOfDisk(diskID string) []*Attachment {
 	return s.attachmentsByDisk.where(diskID, func(a *Attachment) string { return a.Owner })
 }
 
-// DataCenterOf is the ID of the data center that a cluster is in.
+// DataCenterOf returns the ID of a cluster's data center.
 func (s *Store) DataCenterOf(clusterID string) string {
 	if c := s.Clusters.Get(clusterID); c != nil {
 		return c.DataCenter

@@ -1,6 +1,6 @@
 package store
 
-// TagLine are the names of a tag and of those above it, without the root.
+// TagLine returns the names of a tag and its ancestors, without the root.
 func (s *Store) TagLine(t *Tag) []string {
 	var out []string
 	for ; t != nil && t.ID != RootTagID; t = s.Tags.Get(t.Parent) {
@@ -10,7 +10,7 @@ func (s *Store) TagLine(t *Tag) []string {
 	return out
 }
 
-// DropTag removes a tag and those below it.
+// DropTag removes a tag and its descendants.
 func (s *Store) DropTag(t *Tag) {
 	for _, other := range s.Tags.Where(func(o *Tag) bool { return o.Parent == t.ID }, TagKey) {
 		s.DropTag(other)

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// UserNamed is the user of that name, nil where there is none.
+// UserNamed returns the user with this name, or nil.
 func (s *Store) UserNamed(name string) *User {
 	for _, u := range s.Users.Rows {
 		if u.Name == name {
@@ -15,12 +15,12 @@ func (s *Store) UserNamed(name string) *User {
 	return nil
 }
 
-// HasProfile reports whether users come from that profile. Case matters.
+// HasProfile reports whether users may come from this profile. Case matters.
 func (s *Store) HasProfile(profile string) bool {
 	return profile == "internal" || s.HasUserOf(profile)
 }
 
-// HasUserOf reports whether there is a user of that profile.
+// HasUserOf reports whether there is a user of this profile.
 func (s *Store) HasUserOf(profile string) bool {
 	for _, u := range s.Users.Rows {
 		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// CPUProfileID is the ID of the CPU profile of a cluster.
+// CPUProfileID returns the ID of the CPU profile of a cluster.
 func (s *Store) CPUProfileID(clusterID string) string { return s.IDOf("", "cpuprofile", clusterID) }
 
-// QuotaID is the ID of the only quota of a data center.
+// QuotaID returns the ID of the only quota of a data center.
 func (s *Store) QuotaID(clusterID string) string {
 	return s.IDOf("", "quota", s.DataCenterOf(clusterID))
 }
 
-// Addresses are all that the guest agent reports.
+// Addresses returns all addresses reported by the guest agent.
 func (v *VM) Addresses() []string {
 	var out []string
 	for _, device := range v.Report.Interfaces {
@@ -23,7 +23,7 @@ func (v *VM) Addresses() []string {
 	return out
 }
 
-// MissingDevices are the types of mediated devices of a VM that a host does not have.
+// MissingDevices returns the VM's types of mediated devices missing on a host.
 func (h *Host) MissingDevices(v *VM) []string {
 	var out []string
 
@@ -43,11 +43,11 @@ func (v *VM) Running() bool {
 	return v.Status != StatusDown && v.Status != StatusImageLocked && v.Status != StatusSuspended
 }
 
-// MemoryWaits reports that the VM has other memory after its next start.
+// MemoryWaits reports that the next start changes the VM's memory.
 func (v *VM) MemoryWaits() bool { return v.Next != nil && v.Next.Memory != v.Memory }
 
-// Take gives a VM the hardware that a request asks for. A VM that runs takes some of it at once; the rest waits for its
-// next start. What waits is what the VM is now and what this request says: what an earlier request left waiting is
+// Take gives a VM the requested hardware. A running VM applies some of it at once. The rest waits for its next start.
+// The pending hardware combines the VM's present hardware with this request: pending changes of earlier requests are
 // lost.
 func (v *VM) Take(wanted Hardware, running, onlyNext bool) {
 	if !running {
@@ -67,7 +67,7 @@ func (v *VM) Take(wanted Hardware, running, onlyNext bool) {
 		}
 
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
-		now.Memory = max(wanted.Memory, now.Memory) // a guest gives nothing back that it does not offer
+		now.Memory = max(wanted.Memory, now.Memory) // a guest returns memory only if it offers to
 		if !v.MemoryWaits() {
 			wanted.Memory = now.Memory
 		}
