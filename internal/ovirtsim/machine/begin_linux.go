@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// begin makes the file systems of the machine, and becomes its systemd.
+// begin creates the file systems of the machine, and turns into its systemd.
 func begin() error {
 	runtime.LockOSThread()
 
@@ -26,7 +26,7 @@ func begin() error {
 
 	_ = wait.Close()
 
-	// Only now, so that the root of the namespace is the group of the machine.
+	// Only now, so that the machine's cgroup is the root of the namespace.
 	list, err := hierarchies()
 	if err == nil {
 		err = unix.Unshare(unix.CLONE_NEWCGROUP)
@@ -56,7 +56,7 @@ func begin() error {
 	return syscall.Exec("/lib/systemd/systemd", []string{"/sbin/init"}, os.Environ())
 }
 
-// mounts makes the file systems of a machine.
+// mounts creates the file systems of a machine.
 type mounts struct {
 	config      Config
 	root        string
@@ -65,10 +65,10 @@ type mounts struct {
 
 func (m *mounts) at(path string) string { return filepath.Join(m.root, path) }
 
-// restricted mounts have no devices and no programs.
+// restricted mounts allow no devices and no programs.
 const restricted = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mount mounts something at a path of the machine.
+// mount mounts a file system at a path of the machine.
 func (m *mounts) mount(source, path, kind string, flags uintptr, options string) error {
 	if err := unix.Mount(source, m.at(path), kind, flags, options); err != nil {
 		return fmt.Errorf("failed to mount %s: %w", path, err)
@@ -87,14 +87,14 @@ func (m *mounts) bind(source, path string, readOnly bool) error {
 	return err
 }
 
-// file makes a file for the life of the machine, and mounts it over one that is there.
+// file creates a temporary file, and mounts it over an existing one for the life of the machine.
 func (m *mounts) file(path, content string) error {
 	temporary := filepath.Join(m.config.Disk, "file")
 	if err := os.WriteFile(temporary, []byte(content), 0o444); err != nil {
 		return err
 	}
 
-	// The mount keeps the file.
+	// The mount keeps the file alive.
 	return errors.Join(m.bind(temporary, path, true), os.Remove(temporary))
 }
 
@@ -124,7 +124,8 @@ func (m *mounts) disk() error {
 	return nil
 }
 
-// settings are what a kubelet insists on. They are the whole host's, so that the machine sees them, and changes none.
+// settings are required by a kubelet. They belong to the whole host, so the machine sees these values, but changes
+// none.
 var settings = map[string]string{
 	"/proc/sys/vm/overcommit_memory":      "1\n",
 	"/proc/sys/vm/panic_on_oom":           "0\n",
@@ -134,9 +135,9 @@ var settings = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000\n",
 }
 
-// proc mounts /proc, of which the machine may set what is its network's alone.
+// proc mounts /proc. The machine may only write the settings of its own network.
 func (m *mounts) proc() error {
-	const spare = "/mnt" // of the image, for a moment
+	const spare = "/mnt" // of the image, used temporarily
 	net := spare + "/sys/net"
 
 	err := errors.Join(
@@ -157,7 +158,7 @@ func (m *mounts) proc() error {
 	return err
 }
 
-// sys mounts /sys, with the UUID of the machine where its firmware would say it.
+// sys mounts /sys, with the machine's UUID in the place of its firmware.
 func (m *mounts) sys() error {
 	const (
 		classes  = "/sys/class"
@@ -188,8 +189,7 @@ func (m *mounts) sys() error {
 	return m.mount("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|restricted, "")
 }
 
-// addFirmware puts a folder in the place of /sys/class that has all of it, and to which can be added: this host has no
-// firmware that says something.
+// addFirmware replaces /sys/class by a writable folder with the same contents, because this host has no firmware data.
 func (m *mounts) addFirmware(classes string) error {
 	entries, err := os.ReadDir(m.at(classes))
 	if err != nil {
@@ -224,7 +224,7 @@ func (m *mounts) addFirmware(classes string) error {
 	return nil
 }
 
-// groups mounts the hierarchies of cgroups.
+// groups mounts the cgroup hierarchies.
 func (m *mounts) groups() error {
 	if len(m.hierarchies) == 1 && m.hierarchies[0].folder == "" {
 		return m.mount("cgroup", groupRoot, "cgroup2", restricted, "")
@@ -257,7 +257,7 @@ func (m *mounts) groups() error {
 	return nil
 }
 
-// devices makes /dev.
+// devices creates /dev.
 func (m *mounts) devices() error {
 	err := m.mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=755")
 
@@ -267,7 +267,7 @@ func (m *mounts) devices() error {
 	} {
 		path := m.at("/dev/" + name)
 		err = errors.Join(err, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(number[0], number[1]))),
-			unix.Chmod(path, 0o666)) // whatever the umask is
+			unix.Chmod(path, 0o666)) // regardless of the umask
 	}
 
 	for name, target := range map[string]string{
@@ -293,7 +293,7 @@ func (m *mounts) devices() error {
 	)
 }
 
-// memory mounts what is not on the disk.
+// memory mounts the file systems kept in memory.
 func (m *mounts) memory() error {
 	return errors.Join(
 		m.mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"),
@@ -301,7 +301,7 @@ func (m *mounts) memory() error {
 	)
 }
 
-// drive mounts the config drive where cloud-init looks for one that is a folder.
+// drive mounts the config drive where cloud-init looks for one in the form of a folder.
 func (m *mounts) drive() error {
 	const path = "/var/lib/cloud/seed/config_drive"
 	if m.config.Drive == "" {
@@ -315,7 +315,7 @@ func (m *mounts) drive() error {
 	return m.bind(m.config.Drive, path, true)
 }
 
-// pivot makes the file systems the machine's own, and leaves the host's.
+// pivot switches to the machine's own file systems, and leaves the host's.
 func (m *mounts) pivot() error {
 	const old = "/mnt"
 	if err := unix.PivotRoot(m.root, m.at(old)); err != nil {

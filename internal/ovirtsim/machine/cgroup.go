@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// groupRoot is where cgroups are mounted.
+// groupRoot is the mount point of cgroups.
 const groupRoot = "/sys/fs/cgroup"
 
-// hierarchy is one of cgroup v1, or that of cgroup2.
+// hierarchy is a hierarchy of cgroup v1, or the one of cgroup2.
 type hierarchy struct {
-	// folder below groupRoot; empty for the only one of a machine with cgroup2 alone.
+	// folder below groupRoot; "" for the only one of a machine with cgroup2 alone.
 	folder string
-	// options of its mount; empty for cgroup2.
+	// options of its mount; "" for cgroup2.
 	options string
-	// own is the group of this process in it.
+	// own is this process's group in it.
 	own string
 }
 
-// hierarchies are those that are mounted.
+// hierarchies returns the mounted hierarchies.
 func hierarchies() ([]hierarchy, error) {
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -61,7 +61,7 @@ func hierarchies() ([]hierarchy, error) {
 
 func (h hierarchy) path(group string) string { return filepath.Join(groupRoot, h.folder, h.own, group) }
 
-// joinGroups makes the groups of a machine, and puts a process into them.
+// joinGroups creates the groups of a machine, and adds a process to them.
 func joinGroups(group string, pid int) error {
 	list, err := hierarchies()
 	if err != nil {
@@ -86,7 +86,8 @@ func joinGroups(group string, pid int) error {
 	return nil
 }
 
-// copyCPUs gives each group of the path the processors of the one above it, without which none can be in it.
+// copyCPUs copies the processors of the parent to each group of the path. A group without processors accepts no
+// processes.
 func (h hierarchy) copyCPUs(group string) error {
 	if !slices.Contains(strings.Split(h.options, ","), "cpuset") {
 		return nil
@@ -113,8 +114,7 @@ func (h hierarchy) copyCPUs(group string) error {
 	return nil
 }
 
-// removeGroups removes the groups below one, and itself, as soon as nothing is in them. It reports whether none is
-// left.
+// removeGroups removes a group and its descendants, as soon as they are empty. It reports whether all are removed.
 func removeGroups(group string, deadline time.Time) bool {
 	for !tryRemoveGroups(group) {
 		if time.Now().After(deadline) {
@@ -127,7 +127,7 @@ func removeGroups(group string, deadline time.Time) bool {
 	return true
 }
 
-// tryRemoveGroups removes those in which nothing is, from the leaves up. It reports whether none is left.
+// tryRemoveGroups removes empty groups, from the leaves up. It reports whether all are removed.
 func tryRemoveGroups(group string) bool {
 	list, err := hierarchies()
 	if err != nil {

@@ -20,7 +20,7 @@ type Disk struct {
 	Loop string
 }
 
-// OpenDisk makes the file of a disk, which has at least that size in bytes, and a loop device for it.
+// OpenDisk creates the file of a disk, with at least this size in bytes, and a loop device for it.
 func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return "", err
@@ -51,13 +51,13 @@ func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
 	return strings.TrimSpace(output), err
 }
 
-// Close gives the loop device back. The kernel keeps it until nothing has it mounted.
+// Close detaches the loop device. The kernel keeps it as long as it is mounted.
 func (d Disk) Close() error {
 	_, err := losetup("--detach", d.Loop)
 	return err
 }
 
-// closeDisks gives back the loop devices whose files are below a folder.
+// closeDisks detaches the loop devices of files below a folder.
 func closeDisks(dir string) error {
 	output, err := losetup("--list", "--json", "--output", "NAME,BACK-FILE")
 	if err != nil || output == "" {
@@ -94,10 +94,10 @@ func losetup(args ...string) (string, error) {
 	return string(output), nil
 }
 
-// startLimit bounds how long a machine is waited for that has just been powered on.
+// startLimit limits the wait for a machine just powered on.
 const startLimit = 30 * time.Second
 
-// Plug gives a disk to the machine while it runs.
+// Plug adds a disk to the running machine.
 func (m *Machine) Plug(ctx context.Context, d Disk) error {
 	number, err := d.number()
 	if err == nil {
@@ -115,7 +115,7 @@ func (m *Machine) Plug(ctx context.Context, d Disk) error {
 	return err
 }
 
-// Unplug takes a disk away.
+// Unplug removes a disk.
 func (m *Machine) Unplug(ctx context.Context, d Disk) error {
 	if err := m.waitForSystemd(ctx); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (m *Machine) Unplug(ctx context.Context, d Disk) error {
 	return err
 }
 
-// waitForSystemd waits until the file systems of the machine are its own.
+// waitForSystemd waits until the machine has its own file systems.
 func (m *Machine) waitForSystemd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -144,5 +144,5 @@ func (m *Machine) waitForSystemd(ctx context.Context) error {
 	return nil
 }
 
-// diskIDs is where disks of a machine are by their IDs.
+// diskIDs is the folder of a machine's disks by ID.
 const diskIDs = "/dev/disk/by-id"

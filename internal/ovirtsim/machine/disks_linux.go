@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceNumber is that of a device of the kernel.
+// deviceNumber is a device number of the kernel.
 type deviceNumber struct{ major, minor uint32 }
 
 func (d Disk) number() (deviceNumber, error) {
@@ -19,7 +19,7 @@ func (d Disk) number() (deviceNumber, error) {
 	return deviceNumber{unix.Major(info.Rdev), unix.Minor(info.Rdev)}, nil
 }
 
-// disks makes the block devices that the machine begins with.
+// disks creates the machine's initial block devices.
 func (m *mounts) disks() error {
 	if len(m.config.Disks) == 0 {
 		return nil

@@ -1,8 +1,9 @@
-// Package machine runs Linux machines in namespaces of the kernel: an unmodified systemd as PID 1, its own processes,
-// mounts, network and cgroups, and a disk that outlives it. They stand in for virtual machines where there is none.
+// Package machine runs Linux machines in kernel namespaces: an unmodified systemd as PID 1, its own processes, mounts,
+// network and cgroups, and a persistent disk. They stand in for virtual machines.
 //
-// Each machine has a monitor, a process of this program, as a virtual machine has QEMU: its death is a power cut. A
-// program that runs machines calls Main first, for it is started again as monitor, and as what becomes systemd.
+// Each machine has a monitor, a process of this program, like a virtual machine has QEMU: killing it is a power cut. A
+// program running machines must call Main first, because the program is started again as the monitor, and as the
+// process turning into systemd.
 //
-// A machine is no boundary of security: its root is that of the host.
+// A machine is no security boundary: its root is the host's root.
 package machine

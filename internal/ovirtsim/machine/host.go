@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Check says why this host cannot run machines, or has not more programs that are needed; nil where it can and has.
+// Check returns an error if this host cannot run machines, or lacks one of the programs in more.
 func Check(more ...string) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return errors.New("machines of simulated VMs need root on Linux")
@@ -25,11 +25,11 @@ func Check(more ...string) error {
 	return nil
 }
 
-// wantedInstances are how many users of inotify a few nodes need: about 30 for each of a control plane, where a kernel
-// gives 128 to all of root.
+// wantedInstances is the number of inotify instances needed by a few nodes. A control plane node needs about 30, and a
+// kernel allows 128 for all of root by default.
 const wantedInstances = 1024
 
-// RaiseLimits gives the host as many instances of inotify as machines need, where it has fewer.
+// RaiseLimits raises the host's limit of inotify instances to the number needed, if it is lower.
 func RaiseLimits() error {
 	const path = "/proc/sys/fs/inotify/max_user_instances"
 

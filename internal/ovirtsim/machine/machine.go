@@ -16,31 +16,30 @@ import (
 	"time"
 )
 
-// The names by which this program is started again.
+// The names for starting this program again.
 const (
 	monitorName = "capolvm-machine"
 	initName    = "capolvm-machine-init"
 	cleanerName = "capolvm-machine-cleaner"
 )
 
-// Config says what a machine is made of.
+// Config configures a machine.
 type Config struct {
-	// Name of the machine, for logs, and ID, a UUID: what its firmware says, and its machine ID.
+	// Name of the machine, for logs, and ID, a UUID: its firmware UUID and its machine ID.
 	Name, ID string
-	// RootFS is the root file system of the image, which is not written to, and Store what containerd has at the first
-	// boot; empty for nothing.
+	// RootFS is the image's root file system, used read-only. Store is containerd's initial content; "" for none.
 	RootFS, Store string
-	// Disk is a folder for what the machine writes. It outlives the machine.
+	// Disk is a folder for the machine's writes. It outlives the machine.
 	Disk string
-	// Disks are the ones that it begins with, beside its own.
+	// Disks are the initial disks besides its own.
 	Disks []Disk
-	// Drive is a folder that is the config drive; empty for none.
+	// Drive is the folder of the config drive; "" for none.
 	Drive string
-	// Before is a program of the image that runs before systemd does; empty for none.
+	// Before is a program of the image to run before systemd; "" for none.
 	Before string
 	// Group is the name of the cgroup of the machine, with slashes.
 	Group string
-	// NICs of the machine, whose bridges are in the network namespace of that name.
+	// NICs of the machine. Their bridges are in the network namespace NetNS.
 	NetNS string
 	NICs  []NIC
 }
@@ -49,31 +48,31 @@ type Config struct {
 type NIC struct {
 	// Name in the machine, and MAC address.
 	Name, MAC string
-	// Bridge that it is on, and Port, its other end there. An empty bridge is none.
+	// Bridge of the NIC, and Port, its other end there; "" means no bridge.
 	Bridge, Port string
 }
 
 // Ending is how a machine has ended.
 type Ending string
 
-// The endings: the machine has powered itself off, or wants to start again; all else is a power cut.
+// The endings: the machine has powered off by itself, or wants to reboot; all else is a power cut.
 const (
 	PoweredOff Ending = "off"
 	Reboots    Ending = "reboot"
 	Cut        Ending = "cut"
 )
 
-// Machine is one that runs.
+// Machine is a running machine.
 type Machine struct {
 	config  Config
 	monitor *exec.Cmd
-	// pid of its init, as the host sees it.
+	// pid of its init, in the host's namespace.
 	pid   int
 	ended chan struct{}
 	how   Ending
 }
 
-// Start powers a machine on. Its monitor ends with this process.
+// Start powers on a machine. Its monitor ends with this process.
 func Start(config Config) (*Machine, error) {
 	if err := config.prepareDisk(); err != nil {
 		return nil, err
@@ -133,19 +132,19 @@ func (m *Machine) follow(lines *bufio.Scanner) {
 	close(m.ended)
 }
 
-// Ended is closed when the machine has ended, and nothing is left of it but its disk.
+// Ended returns a channel closed after the machine has ended, with nothing left of it but its disk.
 func (m *Machine) Ended() <-chan struct{} { return m.ended }
 
-// How it has ended.
+// How returns how it has ended.
 func (m *Machine) How() Ending { return m.how }
 
-// PID of its init.
+// PID returns the PID of its init.
 func (m *Machine) PID() int { return m.pid }
 
-// PowerOff asks systemd to end the machine. Ended says when it has. It fails while init is not systemd yet, which would
-// not hear it.
+// PowerOff asks systemd to end the machine. Ended reports the end. PowerOff fails until init is systemd, because an
+// earlier init ignores the signal.
 func (m *Machine) PowerOff() error {
-	const halt = 4 // above SIGRTMIN, which is 34 for the C library
+	const halt = 4 // above SIGRTMIN, 34 for the C library
 
 	if !m.started() {
 		return fmt.Errorf("machine %s has not started yet", m.config.Name)
@@ -154,20 +153,20 @@ func (m *Machine) PowerOff() error {
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
 }
 
-// started reports whether its init is systemd already.
+// started reports whether its init is already systemd.
 func (m *Machine) started() bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
 	return err == nil && strings.TrimSpace(string(name)) == "systemd"
 }
 
-// Cut takes the power away, unless it has ended, and waits until nothing is left.
+// Cut cuts the power, unless the machine has ended, and waits until nothing is left.
 func (m *Machine) Cut() {
 	_ = m.monitor.Process.Kill()
 	<-m.ended
 }
 
-// Run runs a command in the machine, with nothing of this process's environment, and returns what it writes to its
-// standard output. It ends with ctx.
+// Run runs a command in the machine, without this process's environment, and returns its standard output. It ends with
+// ctx.
 func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
 	args := append([]string{
 		"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
@@ -176,7 +175,7 @@ func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
 	run := exec.CommandContext(ctx, "nsenter", args...)
 	run.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C"}
 	run.Stdout, run.Stderr = &output, &problems
-	// The command is a child of nsenter's, which has to end as well.
+	// The command is a child of nsenter, and must end as well.
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
 	run.WaitDelay = time.Second
@@ -190,16 +189,16 @@ func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
 
 func (c Config) logFile() string { return filepath.Join(c.Disk, "monitor.log") }
 
-// plain are folders of a machine that are no overlay: overlays, of which containerd makes some, cannot be on one.
+// plain are folders outside the overlay: containerd creates overlays itself, and they cannot be on another overlay.
 var plain = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd"}
 
-// plainFolder is the folder of the disk for one of these.
+// plainFolder returns the disk's folder for one of these.
 func (c Config) plainFolder(path string) string {
 	return filepath.Join(c.Disk, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
 }
 
-// prepareDisk makes what a new disk has. The files of the store are linked, where the disk is on the same file system,
-// but for databases, which are written to.
+// prepareDisk creates the contents of a new disk. It links the files of the store if the disk is on the same file
+// system. It copies databases, because they are modified.
 func (c Config) prepareDisk() error {
 	if _, err := os.Stat(filepath.Join(c.Disk, "ready")); err == nil {
 		return nil
@@ -226,7 +225,7 @@ func (c Config) prepareDisk() error {
 	return os.WriteFile(filepath.Join(c.Disk, "ready"), nil, 0o600)
 }
 
-// makeFolder makes a folder with that mode, whatever the umask is.
+// makeFolder creates a folder with this mode, regardless of the umask.
 func makeFolder(path string, mode os.FileMode) error {
 	return errors.Join(os.MkdirAll(path, mode), os.Chmod(path, mode))
 }
@@ -263,17 +262,17 @@ func (c Config) copyStore() error {
 	return nil
 }
 
-// sameFileSystem reports whether files of one folder can be linked into another.
+// sameFileSystem reports whether two folders can share files by hard links.
 func sameFileSystem(one, other string) bool {
 	var a, b syscall.Stat_t
 
 	return syscall.Stat(one, &a) == nil && syscall.Stat(other, &b) == nil && a.Dev == b.Dev
 }
 
-// cleanLimit bounds how long the kernel takes to end what was in a machine.
+// cleanLimit limits the wait for the kernel to end the contents of a machine.
 const cleanLimit = 10 * time.Second
 
-// cleanUp removes what a machine leaves in the kernel: the ends of its links, and its cgroups.
+// cleanUp removes a machine's leftovers in the kernel: the ends of its links, and its cgroups.
 func (c Config) cleanUp() {
 	for _, nic := range c.NICs {
 		_ = IP(c.NetNS, "link", "delete", nic.Port)
@@ -282,7 +281,7 @@ func (c Config) cleanUp() {
 	removeGroups(c.Group, time.Now().Add(cleanLimit))
 }
 
-// IP calls ip in a network namespace that has a name; empty means that of this process.
+// IP calls ip in a named network namespace; "" means this process's.
 func IP(namespace string, args ...string) error {
 	if namespace != "" {
 		args = append([]string{"-netns", namespace}, args...)

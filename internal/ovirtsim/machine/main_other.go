@@ -4,10 +4,10 @@ package machine
 
 import "errors"
 
-// Main has nothing to do: Check says that there are no machines here.
+// Main does nothing: Check reports that this host cannot run machines.
 func Main() {}
 
-// deviceNumber is that of a device of the kernel.
+// deviceNumber is a device number of the kernel.
 type deviceNumber struct{ major, minor uint32 }
 
 func (d Disk) number() (deviceNumber, error) { return deviceNumber{}, errors.ErrUnsupported }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is called first by programs that run machines. It returns where this process is neither a monitor nor an init,
-// nor a cleaner.
+// Main must be called first by programs running machines. It returns only if this process is neither a monitor, an
+// init, nor a cleaner.
 func Main() {
 	run := map[string]func() error{
 		monitorName: monitor, initName: begin, cleanerName: clean,
@@ -22,7 +22,7 @@ func Main() {
 		return
 	}
 
-	syscall.Umask(0o022) // what is made is for all users of a machine
+	syscall.Umask(0o022) // created files are for all users of a machine
 
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,9 +32,9 @@ func Main() {
 	os.Exit(0)
 }
 
-// monitor starts the machine of the configuration on its input, and says how it ends.
+// monitor starts the machine of the configuration on its input, and prints its ending.
 func monitor() error {
-	// The child dies with the thread that has started it.
+	// The child dies with the thread starting it.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("failed to ask to end with the simulator: %w", err)
@@ -49,7 +49,7 @@ func monitor() error {
 	if err != nil {
 		return err
 	}
-	defer terminal.Close() // without an open end the console would end, and with it systemd
+	defer terminal.Close() // without an open end, the console would end, and systemd with it
 
 	log, err := os.OpenFile(config.consoleFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -71,7 +71,7 @@ func monitor() error {
 
 func (c Config) consoleFile() string { return c.Disk + "/console.log" }
 
-// start starts the init of the machine, which waits until it is in its cgroups and has its links.
+// start starts the init of the machine. The init waits until its cgroups and links are ready.
 func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
 	wait, proceed, err := os.Pipe()
 	if err != nil {
@@ -112,10 +112,10 @@ func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
 	return child, err
 }
 
-// connect makes the links of a machine.
+// connect creates the links of a machine.
 func (c Config) connect(pid int) error {
 	for _, nic := range c.NICs {
-		_ = IP(c.NetNS, "link", "delete", nic.Port) // of a machine that was killed
+		_ = IP(c.NetNS, "link", "delete", nic.Port) // of a killed machine
 		err := IP(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
 			"netns", fmt.Sprint(pid))
 		if err == nil && nic.Bridge != "" {
@@ -130,7 +130,7 @@ func (c Config) connect(pid int) error {
 	return nil
 }
 
-// endingOf reads how init has died: the kernel ends it with a signal for each kind of reboot(2).
+// endingOf interprets the death of init: the kernel ends it with a different signal for each kind of reboot(2).
 func endingOf(err error) Ending {
 	exited, ok := err.(*exec.ExitError) //nolint:errorlint // Wait returns it as it is
 	if !ok {
@@ -149,7 +149,7 @@ func endingOf(err error) Ending {
 	return Cut
 }
 
-// openTerminal opens a new terminal: its end that reads what the machine says, and its end in the machine.
+// openTerminal opens a new terminal: one end reads the machine's output, the other is in the machine.
 func openTerminal() (console, terminal *os.File, err error) {
 	console, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

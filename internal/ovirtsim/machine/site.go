@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Site is what machines of one process have in common, and is gone with it.
+// Site holds the common resources of a process's machines. They are removed with it.
 type Site struct {
-	// Group is the cgroup that those of the machines are in, and Dir the folder with their disks; each may be empty.
+	// Group is the parent cgroup of the machines, and Dir the folder with their disks; each may be "".
 	Group, Dir string
-	// Loops is the folder with the files of disks that have loop devices, which are given back; empty for none.
+	// Loops is the folder with the files of disks. Their loop devices are detached; "" for none.
 	Loops string
-	// NetNS is the name of the network namespace with their networks; empty for that of this process. Made reports that
-	// it was made for them. In another one the links whose names begin with Links are removed; empty is none.
+	// NetNS is the network namespace with their networks; "" for this process's. Made reports that it was created for
+	// them. In other namespaces, the links with the prefix Links are removed; "" means none.
 	NetNS string
 	Made  bool
 	Links string
 }
 
-// Watch has a process of its own, the cleaner, remove the site when this process has called the returned function, or
-// has ended in whatever way. The function waits until nothing is left.
+// Watch starts a separate process, the cleaner. The cleaner removes the site after a call of the returned function, or
+// after the end of this process for any reason. The function waits until nothing is left.
 func (s Site) Watch() (func() error, error) {
 	content, err := json.Marshal(s)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s Site) Watch() (func() error, error) {
 	cleaner := exec.Command("/proc/self/exe") //nolint:noctx // it ends after this process
 	cleaner.Args = []string{cleanerName}
 	cleaner.Stderr = os.Stderr
-	cleaner.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the keyboard is not for it
+	cleaner.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // protects it from keyboard interrupts
 	input, err := cleaner.StdinPipe()
 	if err == nil {
 		err = cleaner.Start()
@@ -55,7 +55,7 @@ func (s Site) Watch() (func() error, error) {
 	}, nil
 }
 
-// clean is the cleaner.
+// clean runs the cleaner.
 func clean() error {
 	var site Site
 	decoder := json.NewDecoder(os.Stdin)
@@ -70,7 +70,7 @@ func clean() error {
 	return site.Remove()
 }
 
-// Remove removes the site, once the kernel has ended what was in its groups.
+// Remove removes the site, once the kernel has ended the processes in its groups.
 func (s Site) Remove() error {
 	var problems []error
 
@@ -96,7 +96,7 @@ func (s Site) Remove() error {
 	return errors.Join(problems...)
 }
 
-// removeLinks removes the bridges of networks; the links of machines end with these.
+// removeLinks removes the bridges of networks. The machines' links end with them.
 func (s Site) removeLinks() error {
 	args := []string{"-json", "link", "show", "type", "bridge"}
 	if s.NetNS != "" {
@@ -126,7 +126,7 @@ func (s Site) removeLinks() error {
 	return errors.Join(problems...)
 }
 
-// EnsureNetNS makes the network namespace of a name, unless it is there, and reports whether it was made.
+// EnsureNetNS creates a named network namespace, unless it exists, and reports whether it was created.
 func EnsureNetNS(name string) (made bool, err error) {
 	if _, err := os.Stat("/run/netns/" + name); err == nil {
 		return false, nil
@@ -139,11 +139,11 @@ func EnsureNetNS(name string) (made bool, err error) {
 	return true, IP(name, "link", "set", "lo", "up")
 }
 
-// SiteAddress is where machines reach what listens in the namespace of SetUpSite.
+// SiteAddress is the machines' address for services in the namespace of SetUpSite.
 const SiteAddress = "10.196.0.1"
 
-// SetUpSite gives the network namespace of this process, which is new, what programs of a management plane look for: a
-// loopback, an address, and a way out, which leads nowhere. The networks of machines are beside it.
+// SetUpSite prepares this process's new network namespace for programs of a management plane: a loopback, an address,
+// and a default route leading nowhere. The networks of machines are in the same namespace.
 func SetUpSite() error {
 	const site = "site"
 
