@@ -12,20 +12,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// agentInterval and nodeInterval are how often the agent of a guest looks at its network, and at its node.
+// agentInterval and nodeInterval are the intervals of the guest agent's checks of its network, and of its node.
 const (
 	agentInterval = time.Second
 	nodeInterval  = 5 * time.Second
 )
 
-// agent reports the name of a machine and what its network is, each time that it has changed, until the machine ends or
-// ctx does.
+// agent reports a machine's name and network after each change, until the machine or ctx ends.
 func (g *Guests) agent(
 	ctx context.Context, vmID string, m *machine.Machine, report func(store.AgentReport),
 ) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go g.watchNode(ctx, vmID, m) // a kubelet's API server may be long in answering
+	go g.watchNode(ctx, vmID, m) // a kubelet's API server may be slow to respond
 
 	ticker := time.NewTicker(agentInterval)
 	defer ticker.Stop()
@@ -46,7 +45,7 @@ func (g *Guests) agent(
 			continue
 		}
 
-		// QEMU's agent asks the kernel, and nobody for a domain.
+		// Like QEMU's agent, ask the kernel alone, and no name server for a domain.
 		name, err := m.Run(ctx, "hostname")
 		if err != nil {
 			continue
@@ -60,7 +59,7 @@ func (g *Guests) agent(
 	}
 }
 
-// watchNode keeps what the node of a machine is, until ctx ends.
+// watchNode updates the record of a machine's node, until ctx ends.
 func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine) {
 	for {
 		select {
@@ -80,7 +79,7 @@ func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine)
 	}
 }
 
-// interfacesOf are the interfaces of a machine that have addresses, but for the loopback.
+// interfacesOf returns the interfaces of a machine with addresses, except the loopback.
 func interfacesOf(ctx context.Context, m *machine.Machine) ([]store.ReportedInterface, error) {
 	output, err := m.Run(ctx, "ip", "-json", "address")
 	if err != nil {
@@ -117,8 +116,8 @@ func interfacesOf(ctx context.Context, m *machine.Machine) ([]store.ReportedInte
 	return out, nil
 }
 
-// nodeScript prints the name of the node that a machine is, the address of the API server that it knows, and whether it
-// runs one.
+// nodeScript prints the name of the machine's node, the address of its API server, and whether the machine runs an API
+// server.
 const nodeScript = `[ -f /etc/kubernetes/kubelet.conf ] || exit 0
 hostname
 sed -n 's|^ *server: https://||p' /etc/kubernetes/kubelet.conf
@@ -126,7 +125,7 @@ test -f /etc/kubernetes/manifests/kube-apiserver.yaml && echo yes || echo no
 kubectl --kubeconfig /etc/kubernetes/kubelet.conf get node "$(hostname)" --request-timeout=2s \
   -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'`
 
-// nodeOf is the Kubernetes node that a machine is, as the machine knows it; nil while it is none.
+// nodeOf returns the machine's Kubernetes node, in the machine's own view. It returns nil if the machine is no node.
 func nodeOf(ctx context.Context, m *machine.Machine) *api.GuestNode {
 	ctx, cancel := context.WithTimeout(ctx, nodeInterval)
 	defer cancel()
@@ -135,7 +134,7 @@ func nodeOf(ctx context.Context, m *machine.Machine) *api.GuestNode {
 	return nodeFrom(output)
 }
 
-// nodeFrom reads what nodeScript prints.
+// nodeFrom parses the output of nodeScript.
 func nodeFrom(output string) *api.GuestNode {
 	lines := strings.Split(output, "\n")
 	if len(lines) < 3 || lines[1] == "" {
@@ -150,7 +149,7 @@ func nodeFrom(output string) *api.GuestNode {
 	return out
 }
 
-// Node is the Kubernetes node that the VM was when its agent last looked; Unknown while it does not run.
+// Node returns the VM's Kubernetes node as last seen by its agent. Its readiness is Unknown while the VM is off.
 func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 )
 
-// plugLimit bounds how long a change of the disks of a machine takes.
+// plugLimit limits the duration of a disk change.
 const plugLimit = 30 * time.Second
 
-// diskFile is the file of a disk, which VMs may have one after the other.
+// diskFile returns the file of a disk. Several VMs may use it in turn.
 func (g *Guests) diskFile(diskID string) string { return filepath.Join(g.options.Dir, "data", diskID) }
 
-// openDisks are the block devices that a machine begins with.
+// openDisks returns a machine's initial block devices.
 func (g *Guests) openDisks(vm api.GuestVM) ([]machine.Disk, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +41,8 @@ func (g *Guests) openDisks(vm api.GuestVM) ([]machine.Disk, error) {
 	return slices.Collect(maps.Values(g.disks[vm.ID])), nil
 }
 
-// openDisk makes the block device of a disk; g.mu is held. Where the guest has it is where an engine's guests have it:
-// the disk that they boot from is the first one.
+// openDisk creates the block device of a disk; g.mu must be held. Its name is the same as on an engine's guests: the
+// boot disk is the first one.
 func (g *Guests) openDisk(vmID string, disk api.GuestDisk) (machine.Disk, error) {
 	prefix, id := "sd", "scsi-0QEMU_QEMU_HARDDISK_"+disk.ID
 	switch {
@@ -84,7 +84,7 @@ func (g *Guests) openDisk(vmID string, disk api.GuestDisk) (machine.Disk, error)
 	return made, nil
 }
 
-// closeDisks gives back the block devices of a machine that has ended.
+// closeDisks releases the block devices of an ended machine.
 func (g *Guests) closeDisks(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +93,7 @@ func (g *Guests) closeDisks(vmID string) {
 	}
 }
 
-// closeAll is closeDisks; g.mu is held.
+// closeAll is like closeDisks; g.mu must be held.
 func (g *Guests) closeAll(vmID string) error {
 	var problems []error
 	for _, disk := range g.disks[vmID] {
@@ -105,7 +105,7 @@ func (g *Guests) closeAll(vmID string) error {
 	return errors.Join(problems...)
 }
 
-// SetDisks plugs disks into a machine that runs, and takes others away.
+// SetDisks plugs disks into a running machine, and unplugs others.
 func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
 	g.mu.Lock()
 	g.changed[vmID] = disks
@@ -113,7 +113,7 @@ func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
 	g.plugChanged(vmID)
 }
 
-// plugChanged does what SetDisks was told, once the machine of the VM runs.
+// plugChanged applies the last call of SetDisks once the machine of the VM runs.
 func (g *Guests) plugChanged(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +130,7 @@ func (g *Guests) plugChanged(vmID string) {
 	}
 }
 
-// plug gives a machine the disks that it lacks, and takes away those that are not wanted; g.mu is held.
+// plug adds missing disks to a machine, and removes unwanted ones; g.mu must be held.
 func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) error {
 	ctx, cancel := context.WithTimeout(g.ctx, plugLimit)
 	defer cancel()

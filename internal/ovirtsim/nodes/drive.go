@@ -11,23 +11,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// member is one of an object in JSON.
+// member is a member of a JSON object.
 type member struct {
 	name  string
 	value any
 }
 
-// object is one of JSON whose members keep their order, which is that of an engine's answers.
+// object is a JSON object with ordered members, in the order of an engine's output.
 type object []member
 
-// add adds a member with a text; an empty one is left out.
+// add adds a member with a text. It omits an empty one.
 func (o *object) add(name, value string) {
 	if value != "" {
 		*o = append(*o, member{name, value})
 	}
 }
 
-// text writes a value as an engine does: objects over lines, lists in one.
+// text encodes a value like an engine: objects over several lines, lists in one.
 func text(value any, indent string) string {
 	const step = "  "
 	var parts []string
@@ -52,9 +52,9 @@ func text(value any, indent string) string {
 	return string(out)
 }
 
-// driveFiles are the files of the config drive of a VM, by their paths: to the byte those that an engine 4.5.8 was
-// recorded to write. Of what was not recorded, DNS servers and search domains are where the sources of the engine put
-// them; passwords, users, time zones and SSH keys of an initialization are left out.
+// driveFiles returns the files of a VM's config drive by path. They equal a recording of an engine 4.5.8 to the byte.
+// DNS servers and search domains were not recorded: their place comes from the sources of the engine. Passwords, users,
+// time zones and SSH keys of an initialization are omitted.
 func driveFiles(vm api.GuestVM) map[string]string {
 	const latest = "openstack/latest/"
 
@@ -74,8 +74,8 @@ func driveFiles(vm api.GuestVM) map[string]string {
 	return out
 }
 
-// userData is what an engine writes: for Ignition the custom script, as JSON that it has read and written again, and
-// for cloud-init its own document, with the custom script behind it.
+// userData returns the engine's user data. For Ignition, it is the custom script, parsed and encoded again as JSON. For
+// cloud-init, it is the engine's own document followed by the custom script.
 func userData(vm api.GuestVM) string {
 	if vm.Ignition {
 		return ignition(vm.UserData, vm.HostName)
@@ -95,7 +95,7 @@ chpasswd:
 ` + vm.UserData
 }
 
-// networkData are the NIC configurations and DNS servers; empty where there are none.
+// networkData returns the NIC configurations and DNS servers. It is empty if there are none.
 func networkData(vm api.GuestVM) object {
 	var (
 		links, networks, services []any
@@ -133,7 +133,7 @@ func networkData(vm api.GuestVM) object {
 	return out
 }
 
-// network is the configuration of one family of a NIC; nil where it has none.
+// network returns the configuration of one family of a NIC, or nil.
 func network(vm api.GuestVM, name, family, protocol, address, netmask, gateway string) object {
 	kind := map[string]string{"dhcp": family + "_dhcp", "static": family}[protocol]
 	if kind == "" {
@@ -176,8 +176,8 @@ func list(texts []string) []any {
 	return out
 }
 
-// WriteDrive writes the drive of a run into a folder, in the place of one that may be there. It returns the folder, or
-// an empty path where the run has none.
+// WriteDrive writes the drive of a run into a folder, replacing an existing one. It returns the folder, or "" for a run
+// without a drive.
 func WriteDrive(vm api.GuestVM, dir string) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// recordedDrive are the files of a drive that was recorded.
+// recordedDrive returns the files of a recorded drive.
 func recordedDrive(t *testing.T, name string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -24,7 +24,8 @@ func recordedDrive(t *testing.T, name string) map[string]string {
 	return out
 }
 
-// TestTheDriveIsThatOfAnEngine compares it, to the byte, with what an engine 4.5.8 gave to libvirt for such a VM.
+// TestTheDriveIsThatOfAnEngine compares the drive, to the byte, with the output of an engine 4.5.8 to libvirt for the
+// same VM.
 func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 	recorded := recordedDrive(t, "cloud-init")
 	_, script, _ := strings.Cut(recorded["openstack/latest/user_data"], "  expire: false\n")
@@ -39,7 +40,7 @@ func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 	}), recorded)
 }
 
-// TestTheDriveForIgnitionIsThatOfAnEngine compares one for Ignition, whose script has all that it needs.
+// TestTheDriveForIgnitionIsThatOfAnEngine compares a drive for Ignition with a complete script.
 func TestTheDriveForIgnitionIsThatOfAnEngine(t *testing.T) {
 	recorded := recordedDrive(t, "ignition")
 	check.Equal(t, "the files", driveFiles(api.GuestVM{
@@ -53,8 +54,8 @@ func TestTheDriveForIgnitionIsThatOfAnEngine(t *testing.T) {
 	}), recorded)
 }
 
-// TestTheHostNameOfIgnition is added where the script has none, as the engine was recorded to do; it forgets a storage
-// without files, as its sources say.
+// TestTheHostNameOfIgnition verifies that the host name is added to a script without one, as recorded from an engine.
+// The engine forgets a storage without files, according to its sources.
 func TestTheHostNameOfIgnition(t *testing.T) {
 	const file = `{"filesystem":"root","path":"/etc/hostname","mode":420,"contents":{"source":"data:,rec-ign"}}`
 
@@ -78,7 +79,7 @@ func TestTheHostNameOfIgnition(t *testing.T) {
 	}
 }
 
-// TestNetworksOfADrive has what was not recorded, as the sources of the engine have it.
+// TestNetworksOfADrive covers networks not recorded, according to the sources of the engine.
 func TestNetworksOfADrive(t *testing.T) {
 	for name, test := range map[string]struct {
 		vm   api.GuestVM
@@ -138,7 +139,7 @@ func TestNetworksOfADrive(t *testing.T) {
 	}
 }
 
-// TestARunWithoutADrive takes away that of an earlier run.
+// TestARunWithoutADrive verifies that the drive of an earlier run is removed.
 func TestARunWithoutADrive(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "drive")
 	path, err := WriteDrive(api.GuestVM{DriveID: "one"}, dir)

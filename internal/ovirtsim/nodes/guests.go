@@ -18,47 +18,47 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Options say where guests run.
+// Options configure the environment of guests.
 type Options struct {
-	// Images that VMs boot from: that of the version of Kubernetes which their template has.
+	// Images for VMs to boot. The Kubernetes version of the VM's template selects one.
 	Images []nodeimage.Image
-	// Dir has the disks of VMs.
+	// Dir is the folder of the VMs' disks.
 	Dir string
-	// NetNS is the network namespace with the networks of VMs, by its name; empty for that of this process.
+	// NetNS is the network namespace with the networks of VMs; "" for this process's.
 	NetNS string
-	// Group is the name of the cgroup that the VMs' are in.
+	// Group is the name of the VMs' parent cgroup.
 	Group string
-	// Log gets what guests do.
+	// Log receives the guests' messages.
 	Log logr.Logger
 }
 
-// Guests are those of one engine.
+// Guests are the guests of one engine.
 type Guests struct {
 	options Options
 	ctx     context.Context
 	cancel  context.CancelFunc
-	// boots are the runs of VMs.
+	// boots waits for the runs of VMs.
 	boots sync.WaitGroup
 
 	mu sync.Mutex
-	// running are the machines by the IDs of VMs, nodes what they were when their agents last looked, and bridges the
-	// networks' by their names.
+	// running are the machines by VM ID, nodes the nodes last seen by their agents, and bridges the bridges by network
+	// name.
 	running map[string]*machine.Machine
-	// disks are those that are plugged into VMs that run, by the IDs of both, and changed those that VMs shall have
-	// whose machines do not run yet.
+	// disks are the plugged disks of running VMs, by the IDs of both. changed are the wanted disks of VMs without a
+	// running machine.
 	disks   map[string]map[string]machine.Disk
 	changed map[string][]api.GuestDisk
 	nodes   map[string]*api.GuestNode
 	bridges map[string]string
-	// turns are held by the VMs whose machines run: one is gone before the next begins.
+	// turns are held by VMs with a machine: one machine must end before the next starts.
 	turns map[string]*sync.Mutex
-	// ports is how many links there have been: a name is not used twice, for the kernel removes links late.
+	// ports counts all links so far. Names are not reused, because the kernel removes links with a delay.
 	ports int
 }
 
 var _ api.Guest = &Guests{}
 
-// New returns the guests of an engine. machine.Main has been called before.
+// New returns the guests of an engine. Call machine.Main before.
 func New(options Options) *Guests {
 	g := &Guests{
 		options: options,
@@ -74,7 +74,7 @@ func New(options Options) *Guests {
 	return g
 }
 
-// Boot runs the machine of a VM. A machine that starts itself again finds the same drive.
+// Boot runs the machine of a VM. A machine rebooting by itself finds the same drive.
 func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.AgentReport)) error {
 	leave, ok := g.enter(vm.ID)
 	if !ok {
@@ -101,10 +101,10 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 
 		g.set(vm.ID, m)
 		g.plugChanged(vm.ID)
-		stop := context.AfterFunc(ctx, m.Cut) // whatever the agent does
+		stop := context.AfterFunc(ctx, m.Cut) // regardless of the agent
 		g.agent(ctx, vm.ID, m, ready)
 		stop()
-		m.Cut() // where it has not ended by itself
+		m.Cut() // in case it has not ended by itself
 		g.unset(vm.ID)
 		g.closeDisks(vm.ID)
 		g.options.Log.Info("A machine has ended", "vm", vm.Name, "how", m.How())
@@ -122,7 +122,8 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 	return nil
 }
 
-// enter waits for the turn of a VM, until its last machine is gone; false after Close. The returned function leaves.
+// enter waits until the last machine of a VM has ended. It returns false after Close. The returned function ends the
+// turn.
 func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 	g.mu.Lock()
 	if g.ctx.Err() != nil {
@@ -148,21 +149,21 @@ func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 	}, true
 }
 
-// set notes the machine of a VM.
+// set records the machine of a VM.
 func (g *Guests) set(vmID string, m *machine.Machine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[vmID] = m
 }
 
-// unset notes that it has ended.
+// unset removes the record of an ended machine.
 func (g *Guests) unset(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.running, vmID)
 }
 
-// machine is that of a VM; nil while it does not run.
+// machine returns the machine of a VM, or nil if it is not running.
 func (g *Guests) machine(vmID string) *machine.Machine {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,10 +171,10 @@ func (g *Guests) machine(vmID string) *machine.Machine {
 	return g.running[vmID]
 }
 
-// dir is the folder of a VM.
+// dir returns the folder of a VM.
 func (g *Guests) dir(vmID string) string { return filepath.Join(g.options.Dir, vmID) }
 
-// configOf is what the machine of a VM is made of. Disks that the VM has no longer are removed.
+// configOf returns the configuration of a VM's machine. It removes the VM's former disks.
 func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 	image, err := g.imageOf(vm)
 	if err != nil {
@@ -220,7 +221,7 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 	}, err
 }
 
-// imageOf is the image of the Kubernetes that the VM's template has.
+// imageOf returns the image with the Kubernetes version of the VM's template.
 func (g *Guests) imageOf(vm api.GuestVM) (nodeimage.Image, error) {
 	var known []string
 
@@ -236,7 +237,7 @@ func (g *Guests) imageOf(vm api.GuestVM) (nodeimage.Image, error) {
 		"there are: %s", vm.KubernetesVersion, vm.Name, strings.Join(known, ", "))
 }
 
-// keepOnly removes the disks that the VM had before.
+// keepOnly removes the former disks of the VM.
 func (g *Guests) keepOnly(vm api.GuestVM) error {
 	entries, err := os.ReadDir(g.dir(vm.ID))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -260,7 +261,7 @@ func (g *Guests) Shutdown(vmID string) bool {
 	return m != nil && m.PowerOff() == nil
 }
 
-// Halted has nothing to do: a machine ends with the context of its run.
+// Halted does nothing: a machine ends with the context of its run.
 func (g *Guests) Halted(string) {}
 
 // Removed removes the disk of a VM, once its machine has ended.
@@ -275,7 +276,7 @@ func (g *Guests) Removed(vmID string) {
 
 		g.mu.Lock()
 		delete(g.nodes, vmID)
-		delete(g.turns, vmID) // no VM has this ID again
+		delete(g.turns, vmID) // VM IDs are never reused
 		g.mu.Unlock()
 
 		if err := os.RemoveAll(g.dir(vmID)); err != nil {
@@ -284,7 +285,7 @@ func (g *Guests) Removed(vmID string) {
 	}()
 }
 
-// SetNodeReady starts or stops the kubelet of a VM: one that is stopped reports nothing, and its node becomes Unknown.
+// SetNodeReady starts or stops the kubelet of a VM. A stopped kubelet does not report, and its node becomes Unknown.
 func (g *Guests) SetNodeReady(vmID, status, _ string) error {
 	m := g.machine(vmID)
 	if m == nil {

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// ignition is what an engine writes for Ignition: the custom script, which it has read and written again. Where the
-// initialization has a host name, and no file of the script is /etc/hostname, the engine adds that file, as Ignition 2
-// would have it. What cannot be read is left as it is.
+// ignition returns the engine's output for Ignition: the custom script, parsed and encoded again. If the initialization
+// has a host name and the script has no /etc/hostname, the engine adds this file in the form of Ignition 2. An
+// unreadable script stays unchanged.
 func ignition(script, hostName string) string {
 	if script == "" {
 		script = "{}"
@@ -35,7 +35,7 @@ func ignition(script, hostName string) string {
 	storage := membersOf(config.get("storage"))
 	files := bytes.TrimSuffix(storage.get("files"), []byte("]"))
 
-	// An engine forgets what else is in a storage without files.
+	// An engine drops all other members of a storage without files.
 	switch {
 	case files == nil:
 		storage = rawObject{{"files", slices.Concat([]byte("["), file, []byte("]"))}}
@@ -52,7 +52,7 @@ func ignition(script, hostName string) string {
 
 const hostNamePath = "/etc/hostname"
 
-// hasHostName reports whether a file of the script is that of the host name.
+// hasHostName reports whether the script contains the file of the host name.
 func hasHostName(script string) bool {
 	var config struct {
 		Storage struct{ Files []struct{ Path string } }
@@ -65,7 +65,7 @@ func hasHostName(script string) bool {
 	})
 }
 
-// rawObject is an object of JSON in one line, whose members keep their order.
+// rawObject is a single-line JSON object with ordered members.
 type rawObject []rawMember
 
 type rawMember struct {
@@ -73,7 +73,7 @@ type rawMember struct {
 	value json.RawMessage
 }
 
-// membersOf are those of an object; none of what is no object.
+// membersOf returns the members of an object, or nil for other values.
 func membersOf(text []byte) rawObject {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
@@ -96,7 +96,7 @@ func membersOf(text []byte) rawObject {
 	return out
 }
 
-// get is the value of a member; nil where there is none.
+// get returns the value of a member, or nil.
 func (o rawObject) get(name string) json.RawMessage {
 	for _, m := range o {
 		if m.name == name {

@@ -8,10 +8,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 )
 
-// Links is how the names of bridges begin that this process makes.
+// Links returns the name prefix of this process's bridges.
 func Links() string { return fmt.Sprintf("n%d.", os.Getpid()) }
 
-// connect are the network interfaces of a VM, on the bridges of their networks. One without a network is on none.
+// connect returns the network interfaces of a VM, on the bridges of their networks. An interface without a network has
+// no bridge.
 func (g *Guests) connect(vm api.GuestVM) ([]machine.NIC, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,8 +36,8 @@ func (g *Guests) connect(vm api.GuestVM) ([]machine.NIC, error) {
 	return out, nil
 }
 
-// bridge makes the bridge of a network, on which its router is, unless it is there. Names have the number of this
-// process, for others may have networks in the same namespace. g.mu is held.
+// bridge returns the bridge of a network, and creates a missing one with the network's router on it. Names contain this
+// process's number, because other processes may have networks in the same namespace. g.mu must be held.
 func (g *Guests) bridge(device api.GuestInterface) (string, error) {
 	if device.Network == "" {
 		return "", nil
@@ -55,7 +56,7 @@ func (g *Guests) bridge(device api.GuestInterface) (string, error) {
 
 	for _, step := range append(steps, []string{"link", "set", name, "up"}) {
 		if err := machine.IP(g.options.NetNS, step...); err != nil {
-			_ = machine.IP(g.options.NetNS, "link", "delete", name) // it is made again
+			_ = machine.IP(g.options.NetNS, "link", "delete", name) // a retry creates it again
 
 			return "", fmt.Errorf("network %s: %w", device.Network, err)
 		}
