@@ -39,7 +39,7 @@ func groupFields() fields[*store.AffinityGroup] {
 	}
 }
 
-// ruleElement shows a rule. Of one that is off the sign is not shown.
+// ruleElement shows a rule. It omits the sign of a disabled rule.
 func ruleElement(name string, r store.Rule) *wire.Element {
 	return wire.El(name).Flag("enabled", r.Enabled).Flag("enforcing", r.Enforcing).
 		Flag("positive", r.Enabled && r.Positive)
@@ -73,7 +73,7 @@ func listAffinityGroups(c *call) (*wire.Element, error) {
 	return collect(c, "affinity_groups", items, groupFields(), groupDocument)
 }
 
-// noGroup is what the engine says of a group that is not there: it does not look whether there is one.
+// noGroup returns the engine's error for a missing group: it does not check for one.
 func noGroup() error {
 	return wire.Failed(
 		http.StatusBadRequest,
@@ -81,7 +81,7 @@ func noGroup() error {
 	)
 }
 
-// group is the group of the path. The engine does not look whether it is in the cluster of the path.
+// group returns the group of the path. Like the engine, it does not check the cluster of the path.
 func (c *call) group() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.id("id")); g != nil {
 		return g, nil
@@ -90,7 +90,7 @@ func (c *call) group() (*store.AffinityGroup, error) {
 	return nil, noGroup()
 }
 
-// memberGroup is the group of the path, for a change of its members.
+// memberGroup returns the group of the path, for a change of its members.
 func (c *call) memberGroup() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.id("id")); g != nil {
 		return g, nil
@@ -143,14 +143,14 @@ func updateAffinityGroup(c *call) (*wire.Element, error) {
 	return groupDocument(c, g), nil
 }
 
-// The limits of texts of groups.
+// Limits of a group's texts.
 const (
 	maxGroupName        = 255
 	maxGroupDescription = 4000
 )
 
-// changeGroup applies a request to a group, which stays as it was on an error. The bare elements enforcing and positive
-// are the old form of the rule among VMs.
+// changeGroup applies a request to a group. On an error, the group stays unchanged. The elements enforcing and positive
+// outside a rule are the old form of the rule among VMs.
 func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	in, next := c.body, *g
 	fail := func(format string, args ...any) error {
@@ -172,7 +172,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 		return fail("Name field is invalid., Attribute: affinityGroup.name")
 	case next.Description != nil && utf8.RuneCountInString(*next.Description) > maxGroupDescription:
 		return fail("Description field is invalid., Attribute: affinityGroup.description")
-	case length == maxGroupName: // the table of the engine has room for one less
+	case length == maxGroupName: // the engine's table holds one character less
 		return wire.InternalError()
 	}
 
@@ -203,7 +203,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	return nil
 }
 
-// changeMembers replaces the sets of members that a request names.
+// changeMembers replaces the sets of members present in a request.
 func (c *call) changeMembers(g *store.AffinityGroup, in *wire.Element, fail func(string, ...any) error) error {
 	there := map[string]func(id string) bool{
 		"vms":         func(id string) bool { v := c.store.VMs.Get(id); return v != nil && v.Cluster == g.Cluster },
@@ -287,7 +287,7 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if wire.RefID(c.body) == "" { // by name: the engine takes it and fails
+	if wire.RefID(c.body) == "" { // by name: the engine accepts it and fails
 		return nil, wire.BrokenPage()
 	}
 
@@ -376,7 +376,7 @@ func removeAffinityGroupHost(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// listGroupLabels lists the affinity labels in one of the two sets of a group.
+// listGroupLabels lists the affinity labels in one of a group's two sets.
 func listGroupLabels(set func(*store.AffinityGroup) *[]string) operation {
 	return func(c *call) (*wire.Element, error) {
 		g, err := c.group()
@@ -388,7 +388,7 @@ func listGroupLabels(set func(*store.AffinityGroup) *[]string) operation {
 	}
 }
 
-// addGroupLabel puts an affinity label into one of the two sets of a group.
+// addGroupLabel adds an affinity label to one of a group's two sets.
 func addGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 	return func(c *call) (*wire.Element, error) {
 		g, err := c.memberGroup()

@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has affinity labels. A label with an implicit affinity group binds its VMs to its hosts.
+// This file contains affinity labels. A label with an implicit affinity group binds its VMs to its hosts.
 
 var affinityLabelRoutes = []route{
 	{"GET", "/affinitylabels", listLabels},
@@ -58,10 +58,10 @@ func getLabel(c *call) (*wire.Element, error) {
 	return labelDocument(c, l), nil
 }
 
-// noLabel is what a change says of a label that is not there.
+// noLabel returns the error for changing a missing label.
 func noLabel() error { return wire.Invalid("Affinity label does not exist.") }
 
-// labelNameFree refuses a name that is in use, in the words of the engine's sources.
+// labelNameFree rejects a name in use, with the text of the engine's sources.
 func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
 	for _, other := range c.store.Labels.Rows {
 		if other.ID != l.ID && other.Name == name {
@@ -136,11 +136,11 @@ func removeLabel(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// labelled is a kind of object that may have affinity labels.
+// labelled is a kind of object with affinity labels.
 type labelled struct {
-	// owner and list name the object and several of it in documents; id is its parameter in paths.
+	// owner and list are the element names of one and several objects; id is the object's parameter in paths.
 	owner, list, id string
-	// of is where a label keeps the objects that have it.
+	// of returns a label's list of these objects.
 	of func(*store.AffinityLabel) *[]string
 	// there reports whether the object exists.
 	there func(c *call, id string) bool
@@ -155,7 +155,7 @@ var (
 	}, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
 )
 
-// members lists the objects that have a label.
+// members lists the objects with a label.
 func (k labelled) members(c *call) (*wire.Element, error) {
 	l, err := c.label()
 	if err != nil {
@@ -165,7 +165,7 @@ func (k labelled) members(c *call) (*wire.Element, error) {
 	return wire.Refs(k.list, k.owner, k.list, *k.of(l)), nil
 }
 
-// addMember puts an object into a label.
+// addMember adds an object to a label.
 func (k labelled) addMember(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
 		return nil, incomplete(map[string]string{"vm": "Vm", "host": "Host"}[k.owner], "id")
@@ -180,7 +180,7 @@ func (k labelled) addMember(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if !k.there(c, wire.RefID(c.body)) { // which the engine finds out when it writes the row
+	if !k.there(c, wire.RefID(c.body)) { // the engine notices only when it writes the row
 		return nil, wire.InternalError()
 	}
 
@@ -210,7 +210,7 @@ func (k labelled) assigned(c *call) (*wire.Element, error) {
 	return labelsWhere(c, func(l *store.AffinityLabel) bool { return slices.Contains(*k.of(l), c.id(k.id)) })
 }
 
-// assign gives a label to an object.
+// assign adds a label to an object.
 func (k labelled) assign(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
 		return nil, incomplete("AffinityLabel", "id")
@@ -234,7 +234,7 @@ func (k labelled) assign(c *call) (*wire.Element, error) {
 	document := labelDocument(c, l)
 	document.Attrs[0].Value = wire.Href(k.list, c.id(k.id), "affinitylabels", l.ID)
 	c.created(document)
-	c.made = wire.Href("affinitylabels", l.ID) // the engine names the label here, not that the object has it
+	c.made = wire.Href("affinitylabels", l.ID) // the engine returns the label's path here, not the assignment's
 
 	return document, nil
 }

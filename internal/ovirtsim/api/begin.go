@@ -10,9 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has how an engine begins: what an inventory wants beyond its objects, and what goes on after a restart.
+// This file contains the start of an engine: additions to an inventory's objects, and the resumption after a restart.
 
-// resume continues after a restart of the simulator: what was on its way goes on, and what ran boots again.
+// resume continues after a restart of the simulator: pending operations continue, and running VMs boot again.
 func (s *Engine) resume() {
 	for _, v := range s.store.VMs.Rows {
 		switch {
@@ -20,7 +20,7 @@ func (s *Engine) resume() {
 			s.wake(v)
 			if v.Until.Status == store.StatusUp &&
 				(v.Status == store.StatusMigrating || v.Status == store.StatusPoweringDown) {
-				s.boot(v) // the guest runs all the time
+				s.boot(v) // the guest keeps running
 			}
 		case v.Status == store.StatusUp:
 			s.boot(v)
@@ -56,7 +56,7 @@ func (s *Engine) resume() {
 	}
 }
 
-// seed makes what an inventory wants beyond the objects that Fill makes: VMs and their affinity groups.
+// seed creates the VMs of an inventory and their affinity groups, after Fill has created the other objects.
 func (s *Engine) seed(inv inventory.Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what every engine has from the beginning: operating systems, roles, network filters and the like.
+// This file contains the initial objects of every engine: operating systems, roles, network filters and the like.
 
 var catalogRoutes = []route{
 	{"GET", "/bookmarks", listNothing("bookmarks")},
@@ -102,7 +102,7 @@ func parseCatalog(text string) *catalogue {
 	return out
 }
 
-// osNamed is the operating system of a name; nil where the engine does not know it.
+// osNamed returns the operating system with this name, or nil.
 func (c *catalogue) osNamed(name string) *operatingSystem {
 	for i := range c.systems {
 		if c.systems[i].name == name {
@@ -119,7 +119,7 @@ func (c *catalogue) tpm(os string) bool {
 	return found != nil && found.tpm != "unsupported"
 }
 
-// versionElement writes a version such as 4.8 or 3.2 in its parts.
+// versionElement encodes a version such as 4.8 or 3.2 by its parts.
 func versionElement(version string) *wire.Element {
 	out := wire.El("version")
 	for i, part := range strings.Split(version, ".") {
@@ -149,7 +149,7 @@ func osDocument(c *call, s operatingSystem) *wire.Element {
 		Str("architecture", s.architecture).Str("tpm_support", s.tpm).Add(large, small)
 }
 
-// listOperatingSystems has a root element that is not called as its path is.
+// listOperatingSystems uses a root element named differently from its path.
 func listOperatingSystems(c *call) (*wire.Element, error) {
 	out := wire.El("operation_systems")
 	for _, s := range catalog().systems {
@@ -255,5 +255,5 @@ func listMACPools(c *call) (*wire.Element, error) {
 	return wire.El("mac_pools").Items(macPoolDocument(c)), nil
 }
 
-// hexID is the ID of a directory's entry: the engine shows the bytes of its name.
+// hexID returns the ID of a directory entry: the bytes of its name in hexadecimal.
 func hexID(text string) string { return fmt.Sprintf("%X", text) }

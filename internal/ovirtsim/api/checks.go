@@ -12,13 +12,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has checks of what a request must have, and the refusals of those that lack it.
+// This file contains checks of required elements in requests, and the refusals of incomplete ones.
 
-// camel is where a word begins in the engine's names of elements.
+// camel matches the start of a word in the engine's element names.
 var camel = regexp.MustCompile(`[A-Z]`)
 
-// require refuses a request without one of the elements; each may list alternatives, such as cluster.id|name. They are
-// spelled as the engine spells them in its refusal, such as dataCenter.
+// require rejects a request without one of the elements. Each may list alternatives, such as cluster.id|name. The
+// spelling is the engine's in its refusal, such as dataCenter.
 func require(in *wire.Element, what string, elements ...string) error {
 	if missing := lacking(in, elements...); len(missing) > 0 {
 		return incomplete(what, missing...)
@@ -27,7 +27,7 @@ func require(in *wire.Element, what string, elements ...string) error {
 	return nil
 }
 
-// lacking are those of the elements that a request does not have.
+// lacking returns the elements missing in a request.
 func lacking(in *wire.Element, elements ...string) []string {
 	var missing []string
 
@@ -61,7 +61,7 @@ func lacking(in *wire.Element, elements ...string) []string {
 
 func incomplete(what string, missing ...string) error { return incompleteFor("add", what, missing...) }
 
-// incompleteFor is incomplete for a method of the engine that is not "add".
+// incompleteFor is like incomplete, for an engine method other than "add".
 func incompleteFor(method, what string, missing ...string) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,
@@ -70,7 +70,7 @@ func incompleteFor(method, what string, missing ...string) error {
 	}
 }
 
-// mandatory refuses a request without an element that the description of the API demands.
+// mandatory rejects a request without an element required by the API description.
 func mandatory(in *wire.Element, root string, path ...string) error {
 	if in.Has(path...) {
 		return nil
@@ -79,7 +79,7 @@ func mandatory(in *wire.Element, root string, path ...string) error {
 	return notMandatory("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
 }
 
-// mandatoryRef refuses a reference that has neither an ID nor a name.
+// mandatoryRef rejects a reference without an ID and a name.
 func mandatoryRef(in *wire.Element, path string) error {
 	if wire.RefID(in) != "" || in.Value("name") != "" {
 		return nil
@@ -97,7 +97,7 @@ func notMandatory(format string, args ...any) error {
 	}
 }
 
-// checkRef refuses a reference whose ID is no UUID.
+// checkRef rejects a reference with an invalid UUID.
 func checkRef(e *wire.Element) error {
 	if id := wire.RefID(e); id != "" && uuid.Validate(id) != nil {
 		return wire.BadUUID(id)

@@ -9,7 +9,7 @@ import (
 // Clock is the time of an engine.
 type Clock interface {
 	Now() time.Time
-	// At calls a function at a time, or soon if that is over.
+	// At calls a function at a given time, or soon if the time has passed.
 	At(when time.Time, call func())
 }
 
@@ -20,24 +20,23 @@ func (systemClock) Now() time.Time { return time.Now() }
 
 func (systemClock) At(when time.Time, call func()) { time.AfterFunc(time.Until(when), call) }
 
-// ManualClock stands still until it is moved. A test sees every status that an engine passes through, however slow the
-// machine is.
+// ManualClock stands still until moved. It lets a test see every status of an engine, even on a slow machine.
 type ManualClock struct {
 	mu    sync.Mutex
 	now   time.Time
 	calls []dueCall // the next one first
 }
 
-// dueCall is a call at a time.
+// dueCall is a scheduled call.
 type dueCall struct {
 	at   time.Time
 	call func()
 }
 
-// NewManualClock makes a clock that shows the time of its making.
+// NewManualClock returns a clock set to the present time.
 func NewManualClock() *ManualClock { return &ManualClock{now: time.Now()} }
 
-// Now is the time that the clock shows.
+// Now returns the time of the clock.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +44,7 @@ func (c *ManualClock) Now() time.Time {
 	return c.now
 }
 
-// At calls a function once the clock is moved to a time.
+// At calls a function once the clock reaches a given time.
 func (c *ManualClock) At(when time.Time, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,15 +54,15 @@ func (c *ManualClock) At(when time.Time, call func()) {
 			return 1
 		}
 
-		return -1 // those of the same time in the order in which they were arranged
+		return -1 // calls at the same time keep their order
 	})
 	c.calls = slices.Insert(c.calls, at, dueCall{when, call})
 }
 
-// Step moves the clock to the next call and makes it. It reports whether there is one.
+// Step moves the clock to the next call and makes it. It reports whether there was one.
 func (c *ManualClock) Step() bool { return c.step(nil) }
 
-// Pass moves the clock by a duration, and makes the calls of that time one after another.
+// Pass moves the clock by a duration, and makes the calls due in this time one after another.
 func (c *ManualClock) Pass(d time.Duration) {
 	end := c.Now().Add(d)
 
@@ -75,7 +74,7 @@ func (c *ManualClock) Pass(d time.Duration) {
 	c.now = end
 }
 
-// step makes the next call, unless there is none until a time; nil is any time.
+// step makes the next call if it is due by the given time; nil means any time.
 func (c *ManualClock) step(until *time.Time) bool {
 	c.mu.Lock()
 	if len(c.calls) == 0 || until != nil && c.calls[0].at.After(*until) {

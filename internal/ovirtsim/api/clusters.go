@@ -42,7 +42,7 @@ func clusterDocument(c *call, g *store.Cluster) *wire.Element {
 		}
 	}
 
-	first := g.Name == "Default" // the one that an engine comes with has other defaults than those that are made
+	first := g.Name == "Default" // an engine's first cluster has defaults of its own
 
 	return wire.Object("cluster", g.ID, "clusters", g.ID).Str("name", g.Name).Str("description", g.Description).
 		Str("comment", "").
@@ -120,7 +120,7 @@ func addCluster(c *call) (*wire.Element, error) {
 	return c.created(clusterDocument(c, made)), nil
 }
 
-// changeCluster applies a request. The words of its refusals are not recorded.
+// changeCluster applies a request. The texts of its refusals are not recorded.
 func (c *call) changeCluster(g *store.Cluster, command string) error {
 	in, next := c.body, *g
 	next.Name, next.Description = textOr(in, "name", g.Name), textOr(in, "description", g.Description)

@@ -5,7 +5,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what all collections have in common: how their items are found, listed and searched.
+// This file contains the common parts of all collections: finding, listing and searching items.
 
 // one finds an object of the path.
 func one[T any](t *store.Table[T], id string) (*T, error) {
@@ -33,7 +33,7 @@ func collect[T any](
 	return out, nil
 }
 
-// val makes a field of one value.
+// val returns a field with a single value.
 func val[T any](value func(T) string) func(T) []string {
 	return func(item T) []string { return []string{value(item)} }
 }
@@ -55,12 +55,12 @@ func (c *call) pick(list operation, id string) (*wire.Element, error) {
 	return nil, wire.Gone()
 }
 
-// itemOf is the operation that answers with one item of a list.
+// itemOf returns the operation to read one item of a list.
 func itemOf(list operation) operation {
 	return func(c *call) (*wire.Element, error) { return c.pick(list, c.id("id")) }
 }
 
-// itemNamed is itemOf where the path has another name for the item, because {id} is what the list belongs to.
+// itemNamed is like itemOf with another path parameter for the item, because {id} is the list's owner.
 func itemNamed(name string, list operation) operation {
 	return func(c *call) (*wire.Element, error) { return c.pick(list, c.id(name)) }
 }

@@ -25,7 +25,7 @@ var consoleRoutes = []route{
 	{"POST", "/vms/{vm}/graphicsconsoles/{id}/ticket", ofConsole(ticketVM)},
 }
 
-// consoleDocument shows a console. Where to reach it is shown only with the parameter current.
+// consoleDocument shows a console. It shows the address only with the parameter current.
 func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *wire.Element {
 	out := wire.Object("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
 		Str("protocol", g.Protocol)
@@ -97,8 +97,8 @@ func getConsole(c *call) (*wire.Element, error) {
 	return consoleDocument(c, "vm", v.ID, v.Consoles[at]), nil
 }
 
-// addConsole adds a console. What it refuses is said as in the engine's sources, whose command names neither what it
-// does nor to what.
+// addConsole adds a console. The texts of its refusals are from the engine's sources. There, this command lacks the
+// words for its action and its object.
 func addConsole(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "console", "protocol"); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func addConsole(c *call) (*wire.Element, error) {
 	return c.created(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
 }
 
-// ofConsole is an action of a console that there must be.
+// ofConsole returns an action requiring an existing console.
 func ofConsole(action operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, _, err := c.console(); err != nil {
@@ -133,7 +133,7 @@ func ofConsole(action operation) operation {
 	}
 }
 
-// viewerFile is what a person opens with a remote viewer. No server listens there.
+// viewerFile returns a file for a remote viewer. No server listens at its address.
 func viewerFile(c *call) (*wire.Element, error) {
 	v, at, err := c.console()
 	if err != nil {
@@ -163,7 +163,7 @@ func removeConsole(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// cdrom is the one drive that a VM or template has. Its ID is the zero UUID.
+// cdrom returns the only drive of a VM or template. Its ID is the zero UUID.
 func cdrom(owner, ownerID string) *wire.Element {
 	return wire.Object("cdrom", store.BlankTemplateID, owner+"s", ownerID, "cdroms", store.BlankTemplateID).
 		Add(wire.Ref(owner, owner+"s", ownerID))
@@ -187,7 +187,7 @@ func getCDROM(c *call) (*wire.Element, error) {
 	return vmCDROM(v), nil
 }
 
-// changeCDROM puts an image in, or takes it out. The words of its refusals are those of the engine's sources.
+// changeCDROM inserts or ejects an image. The texts of its refusals are from the engine's sources.
 func changeCDROM(c *call) (*wire.Element, error) {
 	if !c.body.Has("file") {
 		return nil, incompleteFor("update", "Cdrom", "file")
@@ -216,7 +216,7 @@ func changeCDROM(c *call) (*wire.Element, error) {
 	return vmCDROM(v), nil
 }
 
-// vmCDROM is the drive of a VM with what is in it.
+// vmCDROM returns the drive of a VM with its contents.
 func vmCDROM(v *store.VM) *wire.Element {
 	out := cdrom("vm", v.ID)
 	if v.CDROM != "" {

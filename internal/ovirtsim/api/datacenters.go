@@ -16,7 +16,7 @@ var dataCenterRoutes = []route{
 	{"GET", "/datacenters/{id}/quotas", listQuotas},
 }
 
-// level is the compatibility version of clusters and data centers.
+// level returns the compatibility version of clusters and data centers.
 func (s *Engine) level() string {
 	switch {
 	case s.atLeast(4, 5, 7):
@@ -79,7 +79,7 @@ func getDataCenter(c *call) (*wire.Element, error) {
 	return dataCenterDocument(c, d), nil
 }
 
-// listQuotas has the one that every data center has.
+// listQuotas lists the only quota of a data center.
 func listQuotas(c *call) (*wire.Element, error) {
 	out := wire.El("quotas")
 	if d := c.store.DataCenters.Get(c.id("id")); d != nil {

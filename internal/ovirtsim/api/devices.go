@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the devices of hosts that VMs may have, mediated devices, and NUMA nodes, which hosts do not have here.
-// That an engine refuses was seen, and with which status; the words of its refusals were not recorded, and no host with
-// devices was: how these look is what the API's model says.
+// This file contains host devices for VMs, mediated devices, and NUMA nodes. Simulated hosts have no NUMA nodes. The
+// engine's refusals were observed with their status. Their texts were not recorded, nor was a host with devices: their
+// form comes from the API's model.
 
 var deviceRoutes = []route{
 	{"GET", "/vms/{vm}/hostdevices", listVMHostDevices},
@@ -53,7 +53,7 @@ func listNUMANodes(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// node is a NUMA node of a VM, and its place among them.
+// node returns a NUMA node of a VM, and its index.
 func (c *call) node() (*store.VM, int, error) {
 	v, err := c.vm()
 	if err != nil {
@@ -77,7 +77,7 @@ func getNUMANode(c *call) (*wire.Element, error) {
 	return vmNode(v, v.NUMANodes[at]), nil
 }
 
-// changeNode applies a request to a NUMA node. A VM that is pinned to a host needs nodes of that host, which has none.
+// changeNode applies a request to a NUMA node. A VM pinned to a host would need nodes of the host, but it has none.
 func (c *call) changeNode(v *store.VM, n *store.NUMANode) error {
 	in := c.body
 	if in.Has("index") {
@@ -155,7 +155,7 @@ func removeNUMANode(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// hostDeviceID is the ID of a device: its name in hexadecimal.
+// hostDeviceID returns the ID of a device: its name in hexadecimal.
 func hostDeviceID(name string) string { return hex.EncodeToString([]byte(name)) }
 
 func hostDeviceDocument(name, hostID, path, ownerID, collection string) *wire.Element {
@@ -194,8 +194,8 @@ func listVMHostDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// addHostDevice gives a VM a device of the host that it is pinned to. It refuses in the order and with the words of the
-// engine's sources; of them that an ID is no name and fails was seen.
+// addHostDevice adds a device of the host the VM is pinned to. The order and texts of its refusals are from the
+// engine's sources. Only the failure for an ID instead of a name was observed.
 func addHostDevice(c *call) (*wire.Element, error) {
 	if err := mandatoryRef(c.body, "device"); err != nil {
 		return nil, err
@@ -279,8 +279,8 @@ func listMediatedDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// addMediatedDevice refuses with the words of the engine's sources, whose command names neither what it does nor to
-// what.
+// addMediatedDevice adds a mediated device. The texts of its refusals are from the engine's sources. There, this
+// command lacks the words for its action and its object.
 func addMediatedDevice(c *call) (*wire.Element, error) {
 	v := c.store.VMs.Get(c.id("vm"))
 	if v == nil {
@@ -304,7 +304,7 @@ func addMediatedDevice(c *call) (*wire.Element, error) {
 	return c.created(mediatedDocument(v, made)), nil
 }
 
-// updateMediatedDevice is refused as if it were a matter of rights.
+// updateMediatedDevice is rejected with an authorization error.
 func updateMediatedDevice(*call) (*wire.Element, error) {
 	return nil, wire.Failed(http.StatusForbidden, "User is not authorized to perform this action.")
 }

@@ -17,7 +17,7 @@ var diskAttachmentRoutes = []route{
 	{"DELETE", "/vms/{vm}/diskattachments/{id}", removeAttachment},
 }
 
-// attachmentDocument shows how a disk is attached.
+// attachmentDocument shows a disk attachment.
 func attachmentDocument(a *store.Attachment, owner string) *wire.Element {
 	out := wire.Object("disk_attachment", a.Disk, owner+"s", a.Owner, "diskattachments", a.Disk).
 		Flag("active", a.Active).Flag("bootable", a.Bootable).Str("interface", a.Interface).
@@ -58,7 +58,7 @@ func getAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// checkInterface refuses buses that the guest does not know. A guest that runs takes no SATA disk.
+// checkInterface rejects buses unknown to the guest. A running guest accepts no SATA disk.
 func checkInterface(v *store.VM, name, command string) error {
 	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.Running() {
 		return wire.Invalid("Cannot %s: The disk interface is not supported by the VM OS: %s.", command,
@@ -68,15 +68,15 @@ func checkInterface(v *store.VM, name, command string) error {
 	return nil
 }
 
-// attachable are the statuses in which disks are attached and taken away.
+// attachable are the VM statuses allowing disks to be attached and detached.
 var attachable = []string{store.StatusUp, store.StatusDown, store.StatusSuspended, store.StatusPaused}
 
 const attachCommand = "attach Virtual Disk"
 
-// addAttachment attaches a disk that is there, or makes one: an ID decides which.
+// addAttachment attaches an existing disk, or creates one: an ID decides.
 func addAttachment(c *call) (*wire.Element, error) {
 	in := c.body
-	if !in.Has("disk") { // the engine takes it and fails
+	if !in.Has("disk") { // the engine accepts it and fails
 		return nil, wire.BrokenPage()
 	}
 
@@ -91,15 +91,15 @@ func addAttachment(c *call) (*wire.Element, error) {
 	return c.attachThere(in, c.store.VMs.Get(c.id("vm")), c.store.Disks.Get(wire.RefID(in.Get("disk"))))
 }
 
-// attachNew makes a disk for a VM, in the order of the engine's AddDiskCommand. The words about an interface that is
-// missing, and about discards, are those of the engine's source.
+// attachNew creates a disk for a VM, with checks in the order of the engine's AddDiskCommand. The texts about a missing
+// interface and about discards are from the engine's source.
 func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
 	if missing := lacking(in.Get("disk"), "provisionedSize|size", "format"); len(missing) > 0 {
 		return nil, incompleteFor("invoke", "Disk", missing...)
 	}
 
 	named := in.Get("disk").List("storage_domains", "storage_domain")
-	if len(named) > 0 { // which is looked up before the command begins
+	if len(named) > 0 { // looked up before the command begins
 		if _, err := c.domainFor(in.Get("disk"), addDiskCommand); err != nil {
 			return nil, err
 		}
@@ -152,8 +152,8 @@ func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
 	return c.attached(v, d, made, d.ID), nil
 }
 
-// attachThere attaches a disk, in the order of the engine's AttachDiskToVmCommand. That a disk has no interface, is
-// attached already or is in another data center is said as in the engine's source.
+// attachThere attaches a disk, with checks in the order of the engine's AttachDiskToVmCommand. Three texts are from the
+// engine's source: a missing interface, a disk already attached, and a disk in another data center.
 func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.Element, error) {
 	if in.Value("interface") == "" {
 		return nil, noInterface()
@@ -213,7 +213,7 @@ func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.
 	return c.attached(v, d, made, ""), nil
 }
 
-// attached stores an attachment and answers with it. waits is what its job waits for, or empty.
+// attached stores an attachment and answers with it. waits is the object the job waits for, or "".
 func (c *call) attached(v *store.VM, d *store.Disk, made *store.Attachment, waits string) *wire.Element {
 	c.store.Attachments.Put(v.ID+"/"+d.ID, made)
 	c.plugDisks(v)
@@ -226,7 +226,7 @@ func noInterface() error {
 	return wire.Invalid("Interface is required, Attribute: diskVmElement.diskInterface")
 }
 
-// checkDiscards refuses what an interface cannot do: to pass discards on, or to be read only.
+// checkDiscards rejects features unsupported by an interface: passing on discards, or read-only access.
 func checkDiscards(a *store.Attachment, name, command string) error {
 	switch {
 	case a.PassDiscard && a.Interface == "virtio":
@@ -240,7 +240,7 @@ func checkDiscards(a *store.Attachment, name, command string) error {
 	}
 }
 
-// newAttachment is what a request asks for; a disk that is there already stays unplugged unless the client says
+// newAttachment returns the requested attachment. An existing disk stays unplugged unless the client requests
 // otherwise.
 func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment {
 	return &store.Attachment{
@@ -253,7 +253,7 @@ func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment 
 	}
 }
 
-// bootable checks for a command such as "attach Virtual Disk" that the VM has no disk that is, and is plugged.
+// bootable checks for a command such as "attach Virtual Disk" that the VM has no other plugged boot disk.
 func (c *call) bootable(v *store.VM, a *store.Attachment, command string) error {
 	for _, other := range c.store.AttachmentsOf(v.ID) {
 		if a.Bootable && other.Bootable && other.Active {
@@ -301,12 +301,12 @@ func updateAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// checkAttachmentChange refuses a change, in the order of the engine's UpdateDiskCommand.
+// checkAttachmentChange rejects invalid changes, in the order of the engine's UpdateDiskCommand.
 func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) error {
 	const command = "edit Virtual Disk"
 
 	changed := *next
-	changed.Active = a.Active // which is done before, and while the VM runs
+	changed.Active = a.Active // applied before, even while the VM runs
 	if a.Active && v.Running() && changed != *a {
 		return wire.Conflict("Cannot edit Virtual Disk. At least one of the VMs is not down.")
 	}
@@ -328,9 +328,8 @@ func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) err
 
 const detachCommand = "detach Virtual Disk"
 
-// removeAttachment detaches a disk, from a running VM too. With detach_only=false the disk is removed. What is refused
-// is in the order of the engine's DetachDiskFromVmCommand; the words about a disk that is not attached are its
-// source's.
+// removeAttachment detaches a disk, even from a running VM. With detach_only=false, it removes the disk. Refusals are
+// in the order of the engine's DetachDiskFromVmCommand. The text about a disk not attached is from its source.
 func removeAttachment(c *call) (*wire.Element, error) {
 	if c.query.Get("detach_only") == "false" {
 		return c.removeAttached(c.store.Disks.Get(c.id("id")))
@@ -370,7 +369,7 @@ func removeAttachment(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// removeAttached removes a disk; the engine does not ask of which VM. That it is not there is said as in the engine's
+// removeAttached removes a disk. Like the engine, it ignores the VM. The text about a missing disk is from the engine's
 // source.
 func (c *call) removeAttached(d *store.Disk) (*wire.Element, error) {
 	if d == nil {
@@ -397,7 +396,7 @@ func (c *call) removeAttached(d *store.Disk) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// removeTemplateDisk takes a template's disk from one of its storage domains.
+// removeTemplateDisk removes a template's disk from one of its storage domains.
 func removeTemplateDisk(c *call) (*wire.Element, error) {
 	a := c.store.Attachments.Get(c.id("template") + "/" + c.id("id"))
 	if a == nil || c.store.Templates.Get(c.id("template")) == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has disks. What is written into them is in transfers.go.
+// This file contains disks. Their data is in transfers.go.
 
 var diskRoutes = []route{
 	{"GET", "/disks", listDisks},
@@ -56,7 +56,7 @@ func (s *Engine) wakeDisk(d *store.Disk) {
 	})
 }
 
-// dropDisk takes a disk out of the inventory, with its content and where it is attached.
+// dropDisk removes a disk from the inventory, with its content and its attachments.
 func (s *Engine) dropDisk(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
@@ -69,7 +69,7 @@ func (s *Engine) dropDisk(d *store.Disk) {
 	s.callGuest(func() { s.settings.Guest.DiskRemoved(id) })
 }
 
-// removeLater removes a disk that is locked until it is gone. Its template is in use meanwhile.
+// removeLater removes a disk after a delay, locked meanwhile. Its template stays in use until then.
 func (s *Engine) removeLater(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
@@ -162,7 +162,7 @@ func disksWhere(c *call, match func(*store.Disk) bool) (*wire.Element, error) {
 		diskFields(c), diskDocument)
 }
 
-// listDisks has those of templates, too, and those of their VMs have the same alias.
+// listDisks includes disks of templates. The disks of their VMs have the same alias.
 func listDisks(c *call) (*wire.Element, error) { return disksWhere(c, nil) }
 
 func (c *call) disk() (*store.Disk, error) { return one(c.store.Disks, c.id("id")) }
@@ -176,7 +176,7 @@ func getDisk(c *call) (*wire.Element, error) {
 	return diskDocument(c, d), nil
 }
 
-// domainFor is the storage domain that a disk's document names, else the first of the data center.
+// domainFor returns the storage domain named in a disk's document, or otherwise the first of the data center.
 func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain, error) {
 	named := append(in.List("storage_domains", "storage_domain"), in.List("storage_domain")...)
 	if len(named) == 0 {
@@ -193,15 +193,15 @@ func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain
 		return found, nil
 	case wire.RefID(named[0]) == "":
 		return nil, wire.EntityNotFound(named[0].Value("name"))
-	case command == addDiskCommand: // it is looked up before the command begins
+	case command == addDiskCommand: // looked up before the command begins
 		return nil, wire.EntityNotFound(wire.RefID(named[0]))
 	default:
 		return nil, wire.Invalid("Cannot %s. Storage Domain doesn't exist.", command)
 	}
 }
 
-// fits checks that a storage domain is in use, that a disk's shape is possible on it, and that there is room. The words
-// for a domain that is not in use are the engine's, and were not recorded.
+// fits checks that a storage domain is active, supports the disk's format, and has enough space. The text for an
+// inactive domain is the engine's, but was not recorded.
 func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
 	if domain.Maintenance {
 		return wire.Conflict("Cannot %s. The relevant Storage Domain's status is Maintenance.", command)
@@ -222,7 +222,7 @@ func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, com
 	return c.space(domain, needs)
 }
 
-// space refuses what does not go onto a storage domain any more.
+// space rejects a size exceeding the free space of a storage domain.
 func (c *call) space(domain *store.StorageDomain, needs int64) error {
 	if used, _ := c.store.Usage(domain.ID); domain.Bytes-used < needs {
 		return wire.Conflict("Cannot add Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
@@ -231,7 +231,7 @@ func (c *call) space(domain *store.StorageDomain, needs int64) error {
 	return nil
 }
 
-// room checks that several disks together go onto their storage domains.
+// room checks that several disks together fit on their storage domains.
 func (c *call) room(disks []*store.Disk) error {
 	needs := map[string]int64{}
 	for _, d := range disks {
@@ -247,7 +247,7 @@ func (c *call) room(disks []*store.Disk) error {
 	return nil
 }
 
-// sameCenter refuses to bring a disk into another data center.
+// sameCenter rejects moving a disk to another data center.
 func (c *call) sameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	if c.store.StorageDomains.Get(d.Domain).DataCenter != domain.DataCenter {
 		return wire.Conflict("Cannot move Virtual Disk. The storage domain %s is in another data center.", domain.Name)
@@ -256,9 +256,8 @@ func (c *call) sameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	return nil
 }
 
-// newDisk makes a disk as a document describes it; it is not stored yet. What is refused is in the order of the
-// engine's AddDiskCommand; that a disk needs a storage domain, and that an ID is in use, is said as in the engine's
-// source.
+// newDisk returns the disk described by a document, not stored yet. Refusals are in the order of the engine's
+// AddDiskCommand. The texts for a missing storage domain and for a used ID are from the engine's source.
 func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
 	domain, err := c.domainFor(in, addDiskCommand)
 	if err != nil {
@@ -300,7 +299,7 @@ func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
 	return made, nil
 }
 
-// checkNewDisk refuses a disk that cannot be made.
+// checkNewDisk rejects an impossible disk.
 func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error {
 	if made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias ||
 		utf8.RuneCountInString(made.Description) > maxDiskDescription {
@@ -329,7 +328,7 @@ func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error
 
 const (
 	addDiskCommand = "add Virtual Disk"
-	// The limits of texts of disks.
+	// Limits of a disk's texts.
 	maxDiskAlias       = 255
 	maxDiskDescription = 500
 )
@@ -356,7 +355,8 @@ func addDisk(c *call) (*wire.Element, error) {
 	return c.created(diskDocument(c, made)), nil
 }
 
-// lockedDisk is what a change says of a disk that another one is at. The engine forgets to put in which disk it is.
+// lockedDisk returns the error for changing a disk in use by another operation. As in the engine, the disk's name is
+// missing.
 func lockedDisk(command string) error {
 	return wire.Conflict(
 		"Cannot %s: The following disks are locked: ${diskAliases}. Please try again in a few minutes.",
@@ -364,7 +364,7 @@ func lockedDisk(command string) error {
 	)
 }
 
-// busy refuses a change of a disk that is transferred or locked.
+// busy rejects a change of a disk in transfer or locked.
 func (c *call) busy(d *store.Disk, command string) error {
 	for _, t := range c.store.Transfers.Rows {
 		if t.Disk == d.ID && !ended(t) {
@@ -379,12 +379,11 @@ func (c *call) busy(d *store.Disk, command string) error {
 	return nil
 }
 
-// growable are the statuses of VMs whose disks can grow.
+// growable are the VM statuses allowing disks to grow.
 var growable = []string{store.StatusUp, store.StatusDown}
 
-// editDisk applies a document to a disk: its alias, and a size that may only grow. Any change locks it for a moment.
-// What is refused is in the order of the engine's UpdateDiskCommand; the words about shareable disks are those of its
-// source.
+// editDisk applies a document to a disk: its alias, and a larger size. Any change locks the disk briefly. Refusals are
+// in the order of the engine's UpdateDiskCommand. The texts about shareable disks are from its source.
 func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	if err := c.busy(d, "edit Virtual Disk"); err != nil {
 		return err
@@ -436,7 +435,7 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	return nil
 }
 
-// checkShareable refuses to let VMs share a disk that cannot be shared, or to end it while they do.
+// checkShareable rejects sharing an unsuitable disk, and unsharing a disk shared by several VMs.
 func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 	attached := c.store.AttachmentsOfDisk(d.ID)
 	switch {
@@ -456,7 +455,7 @@ func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 	}
 }
 
-// updateDisk answers with the disk as it was.
+// updateDisk answers with the old version of the disk.
 func updateDisk(c *call) (*wire.Element, error) {
 	d, err := c.disk()
 	if err != nil {
@@ -489,8 +488,8 @@ func removeDisk(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// checkRemovable refuses to remove a disk, in the order of the engine's RemoveDiskCommand. The words about a template's
-// are those of the engine's source.
+// checkRemovable rejects removals, in the order of the engine's RemoveDiskCommand. The texts about a template's disks
+// are from the engine's source.
 func (c *call) checkRemovable(d *store.Disk) error {
 	if err := c.busy(d, "remove Virtual Disk"); err != nil {
 		return err
@@ -511,7 +510,7 @@ func (c *call) checkRemovable(d *store.Disk) error {
 	return nil
 }
 
-// copyDisk makes another disk with the same content, or copies a template's disk to another storage domain.
+// copyDisk creates a disk with the same content, or copies a template's disk to another storage domain.
 func copyDisk(c *call) (*wire.Element, error) {
 	d, err := c.disk()
 	if err != nil {
@@ -537,7 +536,7 @@ func copyDisk(c *call) (*wire.Element, error) {
 	}
 
 	answer := wire.Ref("disk", "disks", d.ID)
-	if c.store.OfTemplate(d) { // the same disk, on one more storage domain, whatever name is asked for
+	if c.store.OfTemplate(d) { // the same disk on one more storage domain, regardless of the requested name
 		if d.On(domain.ID) {
 			return nil, wire.Conflict("Cannot copy Virtual Disk. One of the Template Images already exists.")
 		}
@@ -569,7 +568,7 @@ func copyDisk(c *call) (*wire.Element, error) {
 	return c.complete(answer), nil
 }
 
-// moveDisk moves a disk; that it is there already is said as in the engine's source.
+// moveDisk moves a disk. The text about a disk already there is from the engine's source.
 func moveDisk(c *call) (*wire.Element, error) {
 	d, err := c.disk()
 	if err != nil {
@@ -609,15 +608,14 @@ func moveDisk(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// copied is a disk that comes with a new VM.
+// copied is a disk of a new VM.
 type copied struct {
 	disk       *store.Disk
 	attachment *store.Attachment
 }
 
-// copyDisks makes the disks of a VM from those of its template: dependent on them, or copied. Nothing is stored yet. A
-// request changes all of them or none; they keep the aliases, and where they are copied the allocation, of the
-// template's.
+// copyDisks creates the disks of a VM from its template's: dependent on them, or as copies. They are not stored yet. A
+// request changes all of them or none. They keep the template's aliases, and copies also the allocation.
 func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.Element, clone bool) ([]copied, error) {
 	changes := map[string]*wire.Element{}
 
@@ -666,8 +664,8 @@ func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.
 	return out, c.room(all)
 }
 
-// inUse is the first storage domain of a template's disk that is in use; its first one where none is. As the engine's
-// sources have it; it was not recorded.
+// inUse returns the first active storage domain of a template's disk, or its first one if none is active. This follows
+// the engine's sources; it was not recorded.
 func (c *call) inUse(d *store.Disk) string {
 	for _, id := range append([]string{d.Domain}, d.Copies...) {
 		if !c.store.StorageDomains.Get(id).Maintenance {
@@ -678,7 +676,7 @@ func (c *call) inUse(d *store.Disk) string {
 	return d.Domain
 }
 
-// copyOfDisk is the disk that a VM gets for one of its template's.
+// copyOfDisk returns the VM's disk for one of its template's.
 func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*store.Disk, error) {
 	made := &store.Disk{
 		ID:          store.NewID(),
@@ -696,7 +694,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 		Made:        true,
 	}
 	if !clone {
-		made.Format, made.Sparse = "cow", true // what depends on another disk holds only the difference
+		made.Format, made.Sparse = "cow", true // a dependent disk holds only the difference
 	}
 
 	if in == nil {
@@ -720,7 +718,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 
 	domain := c.store.StorageDomains.Get(made.Domain)
 	switch {
-	// what is named is the template's, with what the request says
+	// the named disk is the template's, with the request's changes
 	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw":
 		return nil, wire.Invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
 	case !clone && !origin.On(domain.ID):
@@ -737,5 +735,5 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	return made, c.fits(made, domain, made.Actual, "add VM")
 }
 
-// thinBytes is what a disk takes that holds nothing yet.
+// thinBytes is the size of an empty thin disk.
 const thinBytes = 200704

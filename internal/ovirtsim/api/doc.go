@@ -1,4 +1,3 @@
-// Package api answers the requests of the REST API as an oVirt engine does, and lets happen what they set going: VMs
-// that start, disks that are copied, hosts that fail. A file has a kind of object. What runs in VMs is behind the
-// interface Guest.
+// Package api answers requests of the REST API like an oVirt engine, and simulates their effects: starting VMs, copying
+// disks, failing hosts. Each kind of object has its file. The inside of VMs is behind the interface Guest.
 package api

@@ -13,47 +13,47 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// defaultVersion is that of the engine whose answers the simulator follows.
+// defaultVersion is the version of the engine to imitate.
 const defaultVersion = "4.5.8"
 
-// Settings are what an engine is started with.
+// Settings are the settings of an engine at its start.
 type Settings struct {
-	// Address that it is reached at, host:port.
+	// Address of the engine, host:port.
 	Address string
-	// CA and Certificate in PEM, and the public keys of both for SSH, by the names that pki-resource has for them.
+	// CA and Certificate in PEM, and the public keys of both for SSH, by their names for pki-resource.
 	CA, Certificate []byte
 	SSHKeys         map[string][]byte
-	// TokenLifetime is how long a session lives.
+	// TokenLifetime is the lifetime of a session.
 	TokenLifetime time.Duration
 	Timings       Timings
-	// Clock of what takes time; nil means the machine's.
+	// Clock for everything with a duration; nil means the machine's.
 	Clock Clock
-	// Guest is what runs in the VMs; nil means that they start and do nothing.
+	// Guest runs in the VMs; nil means that VMs start, but do nothing.
 	Guest Guest
 	// Images is the folder of uploaded images.
 	Images string
-	// Keycloak has the users of the engine be those of Keycloak; see keycloak.go.
+	// Keycloak means that the engine's users are Keycloak's; see keycloak.go.
 	Keycloak bool
-	// Changed is called when something has changed that is not a request.
+	// Changed is called after changes other than requests.
 	Changed func()
-	// GuestFault reports whether a fault of that kind is to meet a VM now.
+	// GuestFault reports whether a fault of this kind should affect a VM now.
 	GuestFault func(kind, vmName string) bool
 }
 
-// Engine answers as an oVirt engine does, from the objects in its store, and has their statuses change with time.
+// Engine responds like an oVirt engine, based on the objects in its store, and changes their statuses over time.
 type Engine struct {
 	settings   Settings
 	version    string
 	mux        *http.ServeMux
 	ctx        context.Context
 	cancel     context.CancelFunc
-	guestCalls chan func() // in their order
+	guestCalls chan func() // in order
 
 	// mu guards the store.
 	mu    sync.Mutex
 	store *store.Store
-	// earlySearches are texts of searches for tags that did not exist, and when; mu guards them. An engine forgets them
-	// when it restarts.
+	// earlySearches maps texts of searches for missing tags to their times; mu guards it. An engine forgets them on a
+	// restart.
 	earlySearches map[string]time.Time
 
 	// sessionsMu guards the sessions.
@@ -62,8 +62,8 @@ type Engine struct {
 	logins     int
 }
 
-// NewEngine makes an engine that answers from a store, where a new one gets what the inventory wants beyond its
-// objects. What was on its way in a store that was used before goes on. Close stops it.
+// NewEngine returns an engine based on a store. If the store is new, it adds the VMs and affinity groups of the
+// inventory. A resumed store continues its pending operations. Close stops the engine.
 func NewEngine(settings Settings, from *store.Store, inventory inventory.Inventory, resumed bool) (*Engine, error) {
 	if settings.Clock == nil {
 		settings.Clock = systemClock{}
@@ -87,11 +87,10 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 	return s, nil
 }
 
-// engineStarted is the code of the event of an engine's start, as the engine's sources have it (VDC_START). So there is
-// no engine without events.
+// engineStarted is the code of the start event (VDC_START in the engine's sources). So every engine has events.
 const engineStarted = 1
 
-// begin goes on with a store that was used before, or fills a new one.
+// begin resumes a store, or fills a new one.
 func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
 	if resumed {
 		s.version = s.store.Counters.Get(store.VersionRow).Text
@@ -112,31 +111,31 @@ func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
 	return s.store.Flush()
 }
 
-// URL of the engine, ending in /ovirt-engine.
+// URL returns the URL of the engine, ending in /ovirt-engine.
 func (s *Engine) URL() string { return "https://" + s.settings.Address + wire.EnginePath }
 
-// Version of the engine.
+// Version returns the version of the engine.
 func (s *Engine) Version() string { return s.version }
 
-// Guest is what runs in the VMs; nil means nothing.
+// Guest returns the guest running in the VMs, or nil.
 func (s *Engine) Guest() Guest { return s.settings.Guest }
 
-// now is the time of the engine's clock.
+// now returns the time of the engine's clock.
 func (s *Engine) now() time.Time { return s.settings.Clock.Now() }
 
-// Done is closed when the engine stops.
+// Done returns a channel closed when the engine stops.
 func (s *Engine) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Lock gives the store to the caller alone, until Unlock.
+// Lock gives the caller exclusive access to the store, until Unlock.
 func (s *Engine) Lock() *store.Store {
 	s.mu.Lock()
 	return s.store
 }
 
-// Unlock gives the store back.
+// Unlock ends the exclusive access.
 func (s *Engine) Unlock() { s.mu.Unlock() }
 
-// Close stops the engine and everything that runs in its VMs.
+// Close stops the engine and all its guests.
 func (s *Engine) Close() {
 	s.cancel()
 	if s.settings.Guest != nil {
@@ -148,7 +147,7 @@ func (s *Engine) Close() {
 	s.store.Close()
 }
 
-// ServeHTTP answers a request of the API, for an image, or of what is beside them.
+// ServeHTTP answers requests for the API, for images, and for other paths.
 func (s *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == wire.APIPath || strings.HasPrefix(path, wire.APIPath+"/"):
@@ -160,7 +159,7 @@ func (s *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOther are the calls outside of the API; none needs a session.
+// serveOther answers calls outside the API; none needs a session.
 func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -186,7 +185,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 		}
 
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
-	case "GET ": // the entry of people, who log in with a browser
+	case "GET ": // the entry point of browsers
 		s.entry(w, r)
 	case "GET /login":
 		s.loginPage(w, r)
@@ -195,7 +194,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// entry sends a browser on to the login.
+// entry redirects a browser to the login.
 func (s *Engine) entry(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
 		w.Header().Set("Location", s.URL()+"/")
@@ -214,10 +213,9 @@ func (s *Engine) entry(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// loginPage is where a browser logs in.
+// loginPage is the login page for browsers.
 func (s *Engine) loginPage(w http.ResponseWriter, r *http.Request) {
-	// Not recorded. The client of the released provider expects redirects without an end where nobody keeps
-	// cookies.
+	// Not recorded. The client of the released provider expects endless redirects without cookies.
 	if _, err := r.Cookie(sessionCookie); err != nil {
 		w.Header().Set("Location", s.URL()+"/")
 		w.WriteHeader(http.StatusFound)

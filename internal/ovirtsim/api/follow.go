@@ -7,9 +7,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the parameter follow: links of an answer that are replaced by what they lead to.
+// This file contains the parameter follow: it replaces links in a response by their targets.
 
-// follow replaces links by what they lead to, as ?follow=nics,disk_attachments.disk asks.
+// follow replaces links by their targets, as requested with ?follow=nics,disk_attachments.disk.
 func (c *call) follow(document *wire.Element) (*wire.Element, error) {
 	for _, path := range strings.Split(c.query.Get("follow"), ",") {
 		if path = strings.TrimSpace(path); path == "" {
@@ -29,10 +29,10 @@ func (c *call) follow(document *wire.Element) (*wire.Element, error) {
 	return document, nil
 }
 
-// group are objects of one list. Those that refer to the same object share it.
+// group holds the objects of one list. Equal references in it share their target.
 type group []*wire.Element
 
-// followPath follows a path from the objects of all groups. The engine follows from an object once: a copy of it in
+// followPath follows a path from the objects of all groups. The engine follows an object's links once: a copy in
 // another list keeps its references.
 func (c *call) followPath(groups []group, path []string) error {
 	for _, segment := range path {
@@ -54,7 +54,7 @@ func (c *call) followPath(groups []group, path []string) error {
 				switch {
 				case err != nil:
 					return err
-				case !known: // also if only one of many lacks it, such as a VM without a host
+				case !known: // even if only one of many lacks it, such as a VM without a host
 					return wire.BrokenPage()
 				case one != nil:
 					inGroup = append(inGroup, one)
@@ -74,20 +74,20 @@ func (c *call) followPath(groups []group, path []string) error {
 	return nil
 }
 
-// expand replaces one link, or the references of one list, and returns what came instead: an object, or the items of a
-// list. shared are the objects that others of the group refer to, by their links.
+// expand replaces one link, or the references in one list. It returns the new object, or the items of the list. shared
+// holds the targets already expanded for others of the group, by link.
 func (c *call) expand(
 	target *wire.Element, segment string, shared map[string]*wire.Element,
 ) (one *wire.Element, list group, known bool, err error) {
 	rel := strings.ReplaceAll(segment, "_", "")
-	for i, kid := range target.Kids { // what is in the document already goes before a link to the same
+	for i, kid := range target.Kids { // existing elements take precedence over a link
 		if strings.ReplaceAll(kid.Name, "_", "") != rel || kid.Name == "link" {
 			continue
 		}
 
 		href := kid.Attr("href")
 		if href == "" {
-			return nil, kid.Kids, true, nil // what a list refers to stays a reference
+			return nil, kid.Kids, true, nil // references in a list stay references
 		}
 
 		if len(kid.Kids) == 0 {
@@ -123,7 +123,7 @@ func (c *call) expand(
 	return nil, nil, false, nil
 }
 
-// resolveItems puts objects in the place of those items of a list that only refer to them.
+// resolveItems replaces bare references in a list by their targets.
 func (c *call) resolveItems(list *wire.Element) error {
 	for i, item := range list.Kids {
 		if item.Attr("href") == "" || len(item.Kids) > 0 {
@@ -142,7 +142,7 @@ func (c *call) resolveItems(list *wire.Element) error {
 	return nil
 }
 
-// resolve runs the GET of a link within this call, whose lock it holds.
+// resolve runs the GET of a link within this call and its lock.
 func (c *call) resolve(path string) (*wire.Element, error) {
 	r, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, path, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// What can go wrong in guests, as faults name it.
+// Problems of guests, as named by faults.
 const (
 	GuestNeverBoots      = "never-boots"
 	GuestLostBoot        = "lost-boot"
@@ -22,78 +22,77 @@ const (
 	GuestCrashes         = "crashes"
 )
 
-// What Boot returns of guests that end by themselves.
+// Results of Boot for guests ending by themselves.
 var (
 	ErrPoweredOff = errors.New("the guest has powered itself off")
 	ErrCrashed    = errors.New("the guest has crashed")
 )
 
-// Guest is what runs inside the VMs.
+// Guest runs inside the VMs.
 type Guest interface {
-	// Boot runs the guest until ctx ends, or returns why it did not come up, ErrPoweredOff or ErrCrashed. It calls
-	// ready once its network is configured, and when that changes, with what the guest agent reports.
+	// Boot runs the guest until ctx ends. Otherwise it returns why the guest did not come up, ErrPoweredOff or
+	// ErrCrashed. It calls ready with the guest agent's report once the network is configured, and after each change.
 	Boot(ctx context.Context, machine GuestVM, ready func(store.AgentReport)) error
-	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself; a guest that does
-	// not is off after a while. It is called under the lock.
+	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself. If not, the engine
+	// considers it off after a while. It is called under the lock.
 	Shutdown(vmID string) bool
-	// Halted is called when the VM was powered off, or that it crashed.
+	// Halted is called after the VM was powered off, or has crashed.
 	Halted(vmID string)
-	// Removed is called when the VM does not exist any more.
+	// Removed is called after the VM was deleted.
 	Removed(vmID string)
-	// SetDisks is called when other disks are plugged into a VM that runs.
+	// SetDisks is called after the plugged disks of a running VM changed.
 	SetDisks(vmID string, disks []GuestDisk)
-	// DiskRemoved is called when a disk does not exist any more.
+	// DiskRemoved is called after a disk was deleted.
 	DiskRemoved(diskID string)
-	// Node is the Kubernetes node that the VM became; false while it is none.
+	// Node returns the VM's Kubernetes node, and false if there is none.
 	Node(vmID string) (GuestNode, bool)
-	// SetNodeReady makes the kubelet of a VM report a Ready condition: True, False or Unknown, with a reason. It is
-	// how tests make a node unhealthy without touching its VM.
+	// SetNodeReady makes the kubelet of a VM report a Ready condition: True, False or Unknown, with a reason. It lets
+	// tests make a node unhealthy without touching its VM.
 	SetNodeReady(vmID, status, reason string) error
 	// Close stops everything.
 	Close()
 }
 
-// GuestDisk is a disk that a guest does not boot from.
+// GuestDisk is a disk of a guest other than the boot disk.
 type GuestDisk struct {
 	ID string
-	// Interface is virtio, virtio_scsi or another one, as the attachment has it.
+	// Interface is virtio, virtio_scsi or another one, from the attachment.
 	Interface string
 	// Size in bytes.
 	Size     int64
 	ReadOnly bool
 }
 
-// GuestVM is what the engine gives to a guest, and no more.
+// GuestVM is all the engine's data for a guest.
 type GuestVM struct {
-	// ID is the VM's UUID, which the guest sees as its DMI product UUID.
+	// ID is the VM's UUID, visible to the guest as its DMI product UUID.
 	ID string
 	// Name of the VM in the engine.
 	Name string
-	// RootDisk is the UUID of the disk that it boots from: what a guest is stays on its disk.
+	// RootDisk is the UUID of the boot disk, because a guest's state is on its disk.
 	RootDisk string
-	// Disks are the other ones that are plugged in.
+	// Disks are the other plugged disks.
 	Disks []GuestDisk
-	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
+	// Ignition reports user data for Ignition; otherwise it is for cloud-init.
 	Ignition bool
-	// DriveID is the ID of the instance on the drive of this run, the same until the VM is down; empty where the run
-	// has no drive.
+	// DriveID is the instance ID on the drive of this run, the same until the VM is down; "" without a drive.
 	DriveID string
-	// UserData is the custom script of the initialization that is on the drive of this run; empty where it has none.
+	// UserData is the custom script of the initialization on the drive of this run, or "".
 	UserData string
-	// HostName of that initialization.
+	// HostName from this initialization.
 	HostName string
-	// NICs configured by that initialization. An Ignition guest does not see them: the engine hands them to
+	// NICs configured by this initialization. An Ignition guest does not see them, because the engine passes them to
 	// cloud-init only.
 	NICs []GuestNIC
-	// DNSServers and SearchDomains of that initialization, for cloud-init too.
+	// DNSServers and SearchDomains from this initialization, also for cloud-init only.
 	DNSServers, SearchDomains []string
-	// KubernetesVersion is the version of kubelet and kubeadm in the image; empty means that it has none.
+	// KubernetesVersion is the version of kubelet and kubeadm in the image; "" means none.
 	KubernetesVersion string
-	// IgnitionVersion is the highest Ignition specification that the image reads, such as 3.4.0; empty means 3.4.0.
+	// IgnitionVersion is the highest Ignition specification supported by the image, such as 3.4.0; "" means 3.4.0.
 	IgnitionVersion string
-	// Image is whose the image is, such as ock; empty is one that has every program.
+	// Image is the vendor of the image, such as ock; "" is an image with every program.
 	Image string
-	// Interfaces are the VM's network devices that are plugged and linked, in the order in which the guest finds them.
+	// Interfaces are the VM's plugged and linked network devices, in the guest's order.
 	Interfaces []GuestInterface
 }
 
@@ -105,7 +104,7 @@ type GuestNIC struct {
 	BootProtocol string
 	// Address, Netmask (dotted) and Gateway for IPv4.
 	Address, Netmask, Gateway string
-	// IPv6BootProtocol is static, dhcp, none or empty.
+	// IPv6BootProtocol is static, dhcp, none or "".
 	IPv6BootProtocol string
 	// IPv6Address, IPv6Prefix (its length) and IPv6Gateway for IPv6.
 	IPv6Address, IPv6Prefix, IPv6Gateway string
@@ -113,21 +112,21 @@ type GuestNIC struct {
 
 // GuestInterface is a network device of a VM.
 type GuestInterface struct {
-	// Name that the guest gives it: enp1s0, enp2s0, ...
+	// Name in the guest: enp1s0, enp2s0, ...
 	Name string
 	// MAC address.
 	MAC string
-	// Network it is connected to.
+	// Network of the device.
 	Network string
-	// DHCP is the lease that the network's DHCP server would give, as ADDRESS/BITS; empty where it has none.
+	// DHCP is the available DHCP lease, as ADDRESS/BITS; "" without a DHCP server.
 	DHCP string
-	// Gateway that comes with the lease.
+	// Gateway in the lease.
 	Gateway string
-	// SLAAC is the IPv6 prefix that the network's router announces; empty where none does.
+	// SLAAC is the IPv6 prefix advertised by the network's router, or "".
 	SLAAC string
-	// Proxy is the only way from the network to registries; empty means that guests reach them directly.
+	// Proxy is the only way from the network to registries; "" means direct access.
 	Proxy string
-	// Router has the addresses of the network's router, each as ADDRESS/BITS.
+	// Router holds the addresses of the network's router, each as ADDRESS/BITS.
 	Router []string
 }
 
@@ -143,7 +142,7 @@ type GuestNode struct {
 	Ready string `json:"ready"`
 }
 
-// boot hands the VM to the guest; the inventory is locked.
+// boot starts the guest of the VM; the inventory must be locked.
 func (s *Engine) boot(v *store.VM) {
 	if s.settings.Guest == nil {
 		return
@@ -189,19 +188,20 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	s.settings.Changed()
 }
 
-// guestEnded is the end of a guest by itself; the inventory is locked. One that dies while it shuts down is off.
+// guestEnded handles a guest ending by itself; the inventory must be locked. A guest crashing during its shutdown is
+// off.
 func (s *Engine) guestEnded(v *store.VM, how error) {
 	if errors.Is(how, ErrCrashed) && v.Status != store.StatusPoweringDown {
 		s.Crash(v)
 	}
 
-	if v.Cancel != nil { // nothing has ended it yet
+	if v.Cancel != nil { // not ended by anything else yet
 		s.halt(v)
 		s.down(v)
 	}
 }
 
-// callGuest queues a call of the guest: guests get them in the order in which things happened, and not under the lock.
+// callGuest queues a call of the guest. Guests get their calls in the order of events, and without the lock.
 func (s *Engine) callGuest(what func()) {
 	if s.settings.Guest == nil {
 		return
@@ -213,7 +213,7 @@ func (s *Engine) callGuest(what func()) {
 	}
 }
 
-// runGuestCalls makes the calls that are queued.
+// runGuestCalls makes the queued calls.
 func (s *Engine) runGuestCalls() {
 	for {
 		select {
@@ -225,7 +225,7 @@ func (s *Engine) runGuestCalls() {
 	}
 }
 
-// guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
+// guestVM returns the guest's environment: its devices, and the engine's user data for it.
 func (s *Engine) guestVM(v *store.VM) GuestVM {
 	machine := GuestVM{
 		ID:                v.ID,
@@ -278,7 +278,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 	return machine
 }
 
-// guestInterface is a network device, with what its network has for it.
+// guestInterface returns a network device, with the services of its network.
 func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	device := GuestInterface{Name: name, MAC: n.MAC}
 	profile := s.store.VNICProfiles.Get(n.Profile)
@@ -297,7 +297,7 @@ func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	return device
 }
 
-// halt ends the guest; the inventory is locked.
+// halt ends the guest; the inventory must be locked.
 func (s *Engine) halt(v *store.VM) {
 	v.Report = store.AgentReport{}
 	if v.Cancel != nil {
@@ -309,7 +309,7 @@ func (s *Engine) halt(v *store.VM) {
 	s.callGuest(func() { s.settings.Guest.Halted(id) })
 }
 
-// guestDisks are the disks that are plugged into a VM, but those that it boots from.
+// guestDisks returns the plugged disks of a VM except boot disks.
 func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
 	var out []GuestDisk
 
@@ -325,7 +325,7 @@ func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
 	return out
 }
 
-// plugDisks tells the guest of a VM that runs which disks it has; the inventory is locked.
+// plugDisks passes the disks of a running VM to its guest; the inventory must be locked.
 func (s *Engine) plugDisks(v *store.VM) {
 	if v == nil || v.Cancel == nil {
 		return

@@ -17,8 +17,8 @@ func topologyElement(t store.Topology) *wire.Element {
 	return wire.El("topology").Num("cores", t.Cores).Num("sockets", t.Sockets).Num("threads", t.Threads)
 }
 
-// describeHardware adds hardware to a document. What a template leaves to the cluster is not in it: architecture is the
-// answer for the CPU, and full reports whether all of it is wanted.
+// describeHardware adds hardware to a document. It omits a template's cluster defaults: architecture is the CPU's, and
+// full requests all elements.
 func describeHardware(h *store.Hardware, out *wire.Element, architecture string, full bool) {
 	for _, e := range h.Settings.Kids {
 		if full || !slices.Contains(store.Costly, e.Name) {
@@ -61,11 +61,11 @@ func describeHardware(h *store.Hardware, out *wire.Element, architecture string,
 	}
 }
 
-// failure makes the refusals of a command, such as "Cannot add VM. ...".
+// failure creates the refusals of a command, such as "Cannot add VM. ...".
 type failure func(format string, args ...any) error
 
-// changeHardware applies the elements of a request. made reports that the object is new, so that what depends on its
-// memory follows it.
+// changeHardware applies the elements of a request. made reports a new object: values derived from its memory then
+// change with the memory.
 func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, home *store.Cluster, fail failure) error {
 	for path, field := range map[string]*bool{
 		"soundcard_enabled": &h.Soundcard, "delete_protected": &h.DeleteProtected, "console.enabled": &h.Console,
@@ -78,7 +78,7 @@ func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, ho
 
 	h.Type = cmp.Or(in.Value("type"), h.Type)
 	if os := in.Value("os", "type"); os != "" {
-		h.OSType = "other" // what the engine does not know it stores as this
+		h.OSType = "other" // the engine stores unknown values as this
 		if catalog().osNamed(os) != nil {
 			h.OSType = os
 		}
@@ -150,12 +150,12 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 const (
 	maxThreads = 8
 	maxCPUs    = 710
-	// maxPlatformMiB is the largest memory of the platform.
+	// maxPlatformMiB is the platform's memory limit.
 	maxPlatformMiB = 64 << 20
 )
 
-// changeMemory applies sizes, which are cut to MiB. The maximum and what is guaranteed follow the memory of an object
-// that is new, and stay where it is not.
+// changeMemory applies sizes, cut to MiB. For a new object, the maximum and the guaranteed memory follow the memory.
+// For an existing one, they stay.
 func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail failure) error {
 	policy := in.Get("memory_policy")
 	asked := in.Value("memory") != ""
@@ -200,7 +200,7 @@ func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail
 	return nil
 }
 
-// asConflict makes a refusal a 409.
+// asConflict turns a refusal into a 409.
 func asConflict(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Status = http.StatusConflict
@@ -209,14 +209,15 @@ func asConflict(err error) error {
 	return err
 }
 
-// predefinedProperties are the custom properties that every engine knows, with what they may be.
+// predefinedProperties are the custom properties known to every engine, with the patterns of their values.
 const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;` +
 	`vhost=^(([a-zA-Z0-9_-]*):(true|false))(,(([a-zA-Z0-9_-]*):(true|false)))*$;` +
 	`viodiskcache=^(none|writeback|writethrough)$;hugepages=^[0-9]+$;` +
 	`scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
 	`extra_cpu_flags=^([+-]?[a-zA-Z0-9_-]+)(,[+-]?[a-zA-Z0-9_-]+)*$`
 
-// knownProperties are the custom properties that VMs may have. mdev_type is taken although the engine does not list it.
+// knownProperties are the custom properties available to VMs. They include mdev_type, accepted but not listed by the
+// engine.
 var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{"mdev_type": regexp.MustCompile(".*")}
 
@@ -228,8 +229,7 @@ var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return out
 })
 
-// changeProperties replaces the custom properties. One without a value is passed over, and of two of a name the first
-// counts.
+// changeProperties replaces the custom properties. It ignores properties without a value. The first of duplicates wins.
 func changeProperties(h *store.Hardware, in *wire.Element, fail failure) error {
 	if !in.Has("custom_properties") {
 		return nil
@@ -264,7 +264,7 @@ func changeProperties(h *store.Hardware, in *wire.Element, fail failure) error {
 	return nil
 }
 
-// withoutStop takes the full stop behind "Cannot add VM" away, for messages that go on in the sentence.
+// withoutStop removes the period after "Cannot add VM", for messages continuing the sentence.
 func withoutStop(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Detail = strings.Replace(refused.Detail, "VM. if", "VM if", 1)
@@ -273,7 +273,7 @@ func withoutStop(err error) error {
 	return err
 }
 
-// changePlacement applies a placement policy, which says anew which hosts there are, also by naming none.
+// changePlacement applies a placement policy. It replaces the set of hosts, even by an empty one.
 func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.Cluster, fail failure) error {
 	policy := in.Get("placement_policy")
 	if policy == nil {
@@ -299,8 +299,7 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 	return nil
 }
 
-// changeLease checks a lease. With one, a VM is always killed when its storage fails, also after the lease was taken
-// away.
+// changeLease checks a lease. With a lease, a VM is always killed on storage failure, even after the lease was removed.
 func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) error {
 	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.Lease() == "" {
 		domain := referred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
@@ -329,7 +328,7 @@ func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) er
 	return nil
 }
 
-// changeSettings lays the passive elements of a request over those that are there.
+// changeSettings merges the passive elements of a request into the existing ones.
 func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure) error {
 	h.Settings = h.Settings.Clone()
 
@@ -341,7 +340,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 
 		passive := without(e, store.TypedSettings[name])
 		if len(passive.Kids) < len(e.Kids) && len(passive.Kids) == 0 {
-			continue // only what is kept elsewhere was sent
+			continue // all parts sent are stored elsewhere
 		}
 
 		h.Settings.Merge(wire.El("vm").Add(passive), nil)
@@ -377,7 +376,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 		)
 	}
 
-	firmware := h.Settings.Value("bios", "type") // empty is the cluster's, which is UEFI
+	firmware := h.Settings.Value("bios", "type") // empty means the cluster's, UEFI
 	legacy := strings.HasSuffix(firmware, "_sea_bios")
 	if in.Yes("tpm_enabled") && (legacy || !catalog().tpm(h.OSType)) {
 		return fail(
@@ -390,7 +389,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 	return nil
 }
 
-// timeZoneRegions are the first parts of the time zones of guests that are not Windows.
+// timeZoneRegions are the first parts of time zones for guests other than Windows.
 var timeZoneRegions = []string{
 	"Africa",
 	"America",
@@ -405,7 +404,7 @@ var timeZoneRegions = []string{
 	"Pacific",
 }
 
-// without is a copy of a structure that lacks some of its elements.
+// without returns a copy of a structure without some of its elements.
 func without(e *wire.Element, names []string) *wire.Element {
 	out := e.Clone()
 	out.Kids = slices.DeleteFunc(out.Kids, func(kid *wire.Element) bool { return slices.Contains(names, kid.Name) })

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the life of hosts: how they fail, are fenced, emptied and come back.
+// This file contains the life of hosts: failure, fencing, maintenance and recovery.
 
 var hostLifeRoutes = []route{
 	{"POST", "/hosts/{host}/activate", activateHost},
@@ -45,7 +45,7 @@ func deactivateHost(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// Maintain empties a host and takes it out of service.
+// Maintain migrates all VMs off a host and takes it out of service.
 func (s *Engine) Maintain(h *store.Host) error {
 	if h.Status != store.HostUp {
 		return wire.Conflict("Cannot switch Host to Maintenance mode. The Host is not up.")
@@ -69,7 +69,7 @@ func (s *Engine) Maintain(h *store.Host) error {
 	return nil
 }
 
-// turnBack ends migrations to a host that is no place to go any more.
+// turnBack ends migrations to a host no longer available.
 func (s *Engine) turnBack(h *store.Host) {
 	for _, v := range s.store.VMs.Rows {
 		if v.Destination == h.ID {
@@ -83,8 +83,8 @@ func (s *Engine) turnBack(h *store.Host) {
 	}
 }
 
-// drain moves VMs off hosts that prepare for maintenance, as far as other hosts take them now, and completes the
-// maintenance of those whose last VM has left. It is called whenever a VM has settled.
+// drain migrates VMs off hosts preparing for maintenance, as far as other hosts have room now. It completes the
+// maintenance of empty hosts. It is called whenever a VM reaches a stable status.
 func (s *Engine) drain() {
 	for _, h := range s.store.Hosts.Rows {
 		if h.Status != store.HostPreparing {
@@ -94,7 +94,7 @@ func (s *Engine) drain() {
 		vms := s.vmsOn(h.ID)
 		for _, v := range vms {
 			if v.Status == store.StatusUp {
-				_ = s.move(v, "") // no host takes it: it waits for one that does
+				_ = s.move(v, "") // no host has room now, so it waits
 			}
 		}
 
@@ -110,7 +110,7 @@ func (s *Engine) hostStatus(h *store.Host, status string) {
 	s.event(13, "normal", "Status of host "+h.Name+" was set to "+status+".", eventOf{host: h.ID})
 }
 
-// fenceHost is the power management of a host: a restart ends its VMs.
+// fenceHost handles the power management of a host: a restart ends its VMs.
 func fenceHost(c *call) (*wire.Element, error) {
 	h, err := c.host()
 	if err != nil {
@@ -130,7 +130,7 @@ func fenceHost(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// Lose is a host that is not reached any more: its VMs are unknown until it has been fenced.
+// Lose makes a host unreachable: its VMs are unknown until it is fenced.
 func (s *Engine) Lose(h *store.Host) {
 	h.Status, h.FailedAt = store.HostNonResponsive, s.now()
 	s.store.Hosts.Put(h.ID, h)
@@ -151,7 +151,7 @@ func (s *Engine) Lose(h *store.Host) {
 	})
 }
 
-// fenced is the moment from which the VMs of a lost host are known to be down. Highly available ones start elsewhere.
+// fenced marks the VMs of a lost host as down. Highly available ones start elsewhere.
 func (s *Engine) fenced(h *store.Host) {
 	for _, v := range s.vmsOn(h.ID) {
 		if v.Status != store.StatusUnknown {
@@ -167,7 +167,7 @@ func (s *Engine) fenced(h *store.Host) {
 	}
 }
 
-// Recover brings a host back, from failure or from maintenance; the store is locked.
+// Recover brings a host back, from failure or from maintenance; the store must be locked.
 func (s *Engine) Recover(h *store.Host) {
 	s.fenced(h)
 	s.hostStatus(h, store.HostUp)

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has hosts as objects, and statistics. What happens to hosts is in life.go.
+// This file contains hosts as objects, and statistics. The life of hosts is in hostlife.go.
 
 var hostRoutes = []route{
 	{"GET", "/disks/{id}/statistics", diskStatistics},
@@ -116,7 +116,7 @@ func getHost(c *call) (*wire.Element, error) {
 	return hostDocument(c, h), nil
 }
 
-// listHostNICs has one interface, with the management network, and one without any.
+// listHostNICs lists one interface with the management network, and one without a network.
 func listHostNICs(c *call) (*wire.Element, error) {
 	h, err := one(c.store.Hosts, c.id("host"))
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *call) hostIP(h *store.Host) *wire.Element {
 		Str("netmask", "255.255.255.0").Str("version", "v4")
 }
 
-// managementNetwork is the ID of the first network of the host's data center.
+// managementNetwork returns the ID of the first network of the host's data center.
 func (c *call) managementNetwork(h *store.Host) string {
 	center := c.store.DataCenterOf(h.Cluster)
 	all := c.store.Networks.Where(func(n *store.Network) bool {
@@ -175,7 +175,7 @@ func (c *call) managementNetwork(h *store.Host) string {
 	}
 }
 
-// listNetworkAttachments has the management network, on the first interface.
+// listNetworkAttachments lists the management network, on the first interface.
 func listNetworkAttachments(c *call) (*wire.Element, error) {
 	h, err := one(c.store.Hosts, c.id("host"))
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// ticket is what the data endpoint knows of a transfer.
+// ticket is the data endpoint's view of a transfer.
 type ticket struct {
 	transfer        *store.ImageTransfer
 	path, direction string
 	size            int64
 }
 
-// touch records the progress of a transfer; written is the part that has arrived.
+// touch records the progress of a transfer: the received range.
 func (s *Engine) touch(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Engine) touch(t *ticket, first, end int64) error {
 	return s.store.Flush()
 }
 
-// cover adds a range to a sorted list of ranges that do not overlap.
+// cover adds a range to a sorted list of disjoint ranges.
 func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 	var out [][2]int64
 
@@ -66,7 +66,7 @@ func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 	return append(out, [2]int64{first, end})
 }
 
-// serveImage is the data endpoint. It needs no session: knowing the ticket is the right to it.
+// serveImage is the data endpoint. It needs no session: knowing the ticket is sufficient.
 func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
@@ -116,14 +116,14 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		}
 
 		plainError(w, refused.Detail, refused.Status)
-	case err != nil: // the connection broke: no client is left to answer
+	case err != nil: // the connection broke, so there is no client to answer
 		plainError(w, err.Error(), http.StatusInternalServerError)
 	default:
 		w.WriteHeader(http.StatusOK)
 	}
 }
 
-// send answers with data of the disk, or with the range of it that was asked for.
+// send answers with the disk's data, or with the requested range of it.
 func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
 	var written io.ReaderAt = bytes.NewReader(nil)
 	size := int64(0)
@@ -154,7 +154,7 @@ func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// padded reads zeroes behind the end of a file: the rest of a disk that was never written.
+// padded reads zeroes after the end of a file: the rest of the disk was never written.
 type padded struct{ io.ReaderAt }
 
 func (p padded) ReadAt(into []byte, at int64) (int, error) {
@@ -167,14 +167,14 @@ func (p padded) ReadAt(into []byte, at int64) (int, error) {
 	return n, err
 }
 
-// plainError answers as the transfer daemon does.
+// plainError answers like the transfer daemon.
 func plainError(w http.ResponseWriter, text string, status int) {
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) //nolint:gosec // plain text
 }
 
-// dataError is a refusal by the data endpoint.
+// dataError returns a refusal of the data endpoint.
 func dataError(status int, format string, args ...any) error {
 	return &wire.Refusal{Status: status, Detail: fmt.Sprintf(format, args...)}
 }
@@ -207,7 +207,7 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	}
 	defer file.Close()
 
-	// In pieces, so that a slow upload is seen to move.
+	// In pieces, to make the progress of a slow upload visible.
 	const piece = 4 << 20
 	for at := offset; at < offset+r.ContentLength; {
 		n, err := io.CopyN(io.NewOffsetWriter(file, at), r.Body, min(piece, offset+r.ContentLength-at))

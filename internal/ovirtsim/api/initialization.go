@@ -7,12 +7,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what a VM tells its guest at the first boot: how it is kept, checked and shown.
+// This file contains a VM's initialization of its guest at the first boot: storing, checking and showing it.
 
-// nicDefaults are the elements that the engine always shows of a network configuration.
+// nicDefaults are the elements always shown in a network configuration.
 var nicDefaults = []string{"ip", "ipv6"}
 
-// layInitialization lays the initialization of a request over the one that is there. An empty one takes all away.
+// layInitialization merges the initialization of a request into the existing one. An empty one removes everything.
 func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, error) {
 	switch {
 	case in == nil:
@@ -34,8 +34,8 @@ func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, er
 	return out, checkInitialization(out, fail)
 }
 
-// checkInitialization refuses what the engine cannot hand to cloud-init. It looks at few things: addresses, names and
-// netmasks go through as they are.
+// checkInitialization rejects data the engine cannot pass to cloud-init. The engine checks little: addresses, names and
+// netmasks pass unchecked.
 func checkInitialization(e *wire.Element, fail failure) error {
 	for _, n := range e.List("nic_configurations", "nic_configuration") {
 		v4, v6 := n.Value("boot_protocol"), n.Value("ipv6_boot_protocol")
@@ -56,8 +56,8 @@ func checkInitialization(e *wire.Element, fail failure) error {
 	return nil
 }
 
-// shownInitialization is the initialization of a VM as the engine shows it: passwords as stars, and what was left out
-// as what it means.
+// shownInitialization returns the initialization of a VM as shown by the engine: with masked passwords and explicit
+// defaults.
 func shownInitialization(there *wire.Element) *wire.Element {
 	if there == nil || len(there.Kids) == 0 {
 		return nil

@@ -12,7 +12,7 @@ var instanceTypeRoutes = []route{
 	{"GET", "/instancetypes/{id}", getInstanceType},
 }
 
-// instanceTypeDocument shows an instance type, which has no operating system and belongs to no cluster.
+// instanceTypeDocument shows an instance type. It has no operating system and no cluster.
 func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
 	out := wire.Object("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).
 		Str("description", t.Name+" instance type").Str("creation_time", stamp(t.Created))

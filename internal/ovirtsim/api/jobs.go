@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what the engine reports about its own work: jobs and events.
+// This file contains the engine's reports about its own work: jobs and events.
 
 var jobRoutes = []route{
 	{"GET", "/events", listEvents},
@@ -26,7 +26,7 @@ const (
 	maxEvents = 5000
 )
 
-// work notes an operation as a job. It ends with finish of the object that it waits for, at once where that is empty.
+// work records an operation as a job. The job ends with finish of the object it waits for, or at once without one.
 func (c *call) work(description, waits string) {
 	now := c.now()
 	made := &store.Job{
@@ -46,7 +46,7 @@ func (c *call) work(description, waits string) {
 	trim(c.store.Jobs, maxJobs, store.JobKey)
 }
 
-// finish ends the jobs that wait for an object.
+// finish ends the jobs waiting for an object.
 func (s *Engine) finish(waits string) {
 	for _, j := range s.store.Jobs.Rows {
 		if j.Waits == waits && j.Status == "started" {
@@ -56,7 +56,7 @@ func (s *Engine) finish(waits string) {
 	}
 }
 
-// trim drops the oldest quarter of a table that has grown too large.
+// trim drops the oldest quarter of a table above its limit.
 func trim[T any](t *store.Table[T], limit int, key func(*T) string) {
 	if len(t.Rows) <= limit {
 		return
@@ -84,8 +84,8 @@ func jobDocument(_ *call, j *store.Job) *wire.Element {
 	return out
 }
 
-// noJobField is what the engine says of a search for jobs that has none of their fields. It was recorded for a name;
-// for a status only that it is refused.
+// noJobField is the engine's error for a job search with an unknown field. It was recorded for a name; for a status,
+// only the refusal was.
 const noJobField = "statementcallback; bad sql grammar [select * from (select * from job where ( job id in (select " +
 	"distinct job.job id from " +
 	" job   where  (  ) ))  order by start time asc) as t1 offset (1 -1) limit 2147483647]; nested exception is " +
@@ -115,10 +115,10 @@ func getJob(c *call) (*wire.Element, error) {
 	return jobDocument(c, j), nil
 }
 
-// eventOf says what an event is about.
+// eventOf names the objects of an event.
 type eventOf struct{ vm, host string }
 
-// event adds to the engine's audit log what a request has done.
+// event adds the effect of a request to the engine's audit log.
 func (c *call) event(code int64, severity, description string, of eventOf) {
 	c.Engine.event(code, severity, description, of)
 	last := c.store.Events.Get(fmt.Sprintf("%012d", c.store.Counters.Get("events").Value))
@@ -127,7 +127,7 @@ func (c *call) event(code int64, severity, description string, of eventOf) {
 	}
 }
 
-// event adds to the engine's audit log.
+// event adds an entry to the engine's audit log.
 func (s *Engine) event(code int64, severity, description string, of eventOf) {
 	made := &store.Event{
 		ID:          s.store.Next("events"),
@@ -165,7 +165,7 @@ func eventDocument(c *call, e *store.Event) *wire.Element {
 	return out
 }
 
-// eventFields are what events are found by. They are found by the objects that they are about.
+// eventFields are the search fields of events. They include the objects of the events.
 func eventFields(c *call) fields[*store.Event] {
 	severities := map[string]string{"normal": "0", "warning": "1", "error": "2", "alert": "10"}
 
@@ -194,12 +194,12 @@ func listEvents(c *call) (*wire.Element, error) {
 	}
 
 	items := c.store.Events.Where(func(e *store.Event) bool { return e.ID > from }, store.EventKey)
-	slices.Reverse(items) // the newest first
+	slices.Reverse(items) // newest first
 
 	return collect(c, "events", items, eventFields(c), eventDocument)
 }
 
-// notANumber is what the engine says of a number that is none, outside of documents.
+// notANumber returns the engine's error for an invalid number outside a document.
 func notANumber(raw string) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,

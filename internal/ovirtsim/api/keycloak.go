@@ -2,24 +2,25 @@ package api
 
 import "net/http"
 
-// This file has what differs at an engine whose users are those of Keycloak: the default of engine-setup since oVirt
-// 4.5.1. Reports of users say that the web interface takes admin@ovirt, that the API wants admin@ovirt@internalsso, and
-// that HTTP Basic is refused. No recording confirms any of it: the engine that was recorded has the profile internal.
-// Nor are recorded whether a profile internal is left beside internalsso (here there is none, unless the inventory has
-// users of it), the words of a refused password, and the page of the web server that stands before the API.
+// This file contains the differences of an engine with Keycloak users: the default of engine-setup since oVirt 4.5.1.
+// According to users' reports, the web interface accepts admin@ovirt, the API requires admin@ovirt@internalsso, and
+// HTTP Basic is rejected. No recording confirms this, because the recorded engine has the profile internal. Three more
+// details are not recorded: whether the profile internal exists besides internalsso, the text for a wrong password, and
+// the page of the web server in front of the API. Here, the profile internal exists only if the inventory has users of
+// it.
 
-// KeycloakUser is the administrator of such an engine, and the end of its name is the profile.
+// KeycloakUser is the administrator of such an engine. Its profile is the last part.
 const KeycloakUser = "admin@ovirt@internalsso"
 
-// basicOfKeycloak is why a request with HTTP Basic is refused there.
+// basicOfKeycloak is the reason to reject a request with HTTP Basic.
 const basicOfKeycloak = "HTTP Basic is not accepted"
 
-// hasProfile reports whether users come from that profile.
+// hasProfile reports whether users may come from this profile.
 func (s *Engine) hasProfile(profile string) bool {
 	return s.store.HasProfile(profile) && (!s.settings.Keycloak || profile != "internal" || s.store.HasUserOf(profile))
 }
 
-// basicRefused is the page of the web server, which checks tokens itself and knows no other way to log in.
+// basicRefused writes the page of the web server. The server checks tokens itself, and supports no other login.
 func basicRefused(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="RESTAPI"`)
 	w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")

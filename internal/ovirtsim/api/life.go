@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the life of VMs: every change of status, by request or by itself.
+// This file contains the life of VMs: every change of status, requested or automatic.
 
 var lifeRoutes = []route{
 	{"POST", "/vms/{vm}/autopincpuandnumanodes", autoPinVM},
@@ -29,7 +29,7 @@ var lifeRoutes = []route{
 	{"POST", "/vms/{vm}/ticket", ticketVM},
 }
 
-// arrange plans the VM's next change of status, instead of what was planned before.
+// arrange schedules the VM's next change of status. It replaces an earlier one.
 func (s *Engine) arrange(v *store.VM, status string, in time.Duration) {
 	v.Epoch++
 	v.Until = store.Transition{Status: status, At: s.now().Add(in)}
@@ -37,7 +37,7 @@ func (s *Engine) arrange(v *store.VM, status string, in time.Duration) {
 	s.wake(v)
 }
 
-// settle gives the VM a status that stays.
+// settle sets a stable status of the VM.
 func (s *Engine) settle(v *store.VM, status string) {
 	v.Epoch++
 	v.Status, v.Until = status, store.Transition{}
@@ -54,7 +54,7 @@ func (s *Engine) wake(v *store.VM) {
 	})
 }
 
-// at runs a change of the inventory at a time, unless the simulator has ended.
+// at runs a change of the inventory at a given time, unless the simulator has ended.
 func (s *Engine) at(when time.Time, change func()) {
 	s.settings.Clock.At(when, func() {
 		s.mu.Lock()
@@ -69,7 +69,7 @@ func (s *Engine) at(when time.Time, change func()) {
 	})
 }
 
-// advance makes the change that was planned.
+// advance makes the scheduled change.
 func (s *Engine) advance(v *store.VM) {
 	switch v.Until.Status {
 	case store.StatusPoweringUp:
@@ -120,7 +120,7 @@ func (s *Engine) comeUp(v *store.VM) {
 	}
 
 	s.settle(v, store.StatusUp)
-	if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine goes back to what it sees
+	if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine returns to the observed status
 		return
 	}
 
@@ -157,7 +157,7 @@ func (s *Engine) goDown(v *store.VM) {
 	s.down(v)
 }
 
-// completeCreation unlocks the disks of a VM that was made.
+// completeCreation unlocks the disks of a new VM.
 func (s *Engine) completeCreation(v *store.VM) {
 	for _, a := range s.store.AttachmentsOf(v.ID) {
 		if d := s.store.Disks.Get(a.Disk); d.Status == store.StatusLocked && d.Until.Status == "" {
@@ -171,8 +171,8 @@ func (s *Engine) completeCreation(v *store.VM) {
 	s.finish(v.ID)
 }
 
-// FailCreation ends the creation of a VM whose disks are being copied as an engine does that cannot copy them: VM and
-// disks go, and an event is left. No recording confirms it: the event and its words were written from memory.
+// FailCreation ends the creation of a VM with locked disks, as if the engine could not copy them: the VM and the disks
+// disappear, and an event remains. No recording confirms it: the event and its text were written from memory.
 func (s *Engine) FailCreation(v *store.VM) error {
 	if v.Status != store.StatusImageLocked {
 		return fmt.Errorf("VM %s is %s, and not being made", v.Name, v.Status)
@@ -189,7 +189,7 @@ func (s *Engine) FailCreation(v *store.VM) error {
 	return nil
 }
 
-// down is the end of a VM's run, however it came.
+// down ends a VM's run, for any reason.
 func (s *Engine) down(v *store.VM) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", s.now(), nil, false, false
@@ -205,7 +205,7 @@ func (s *Engine) down(v *store.VM) {
 	s.drain()
 }
 
-// Crash is a guest that dies by itself.
+// Crash simulates a crash of the guest.
 func (s *Engine) Crash(v *store.VM) {
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp && v.Status != store.StatusRebootInProgress {
 		return
@@ -223,7 +223,7 @@ func (s *Engine) Crash(v *store.VM) {
 	}
 }
 
-// launch puts a VM that is down on a host.
+// launch starts a stopped VM on a host.
 func (s *Engine) launch(v *store.VM) error { return s.launchOn(v, "") }
 
 func (s *Engine) launchOn(v *store.VM, want string) error {
@@ -243,7 +243,7 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 	return nil
 }
 
-// statusTitles are the statuses of VMs as messages have them.
+// statusTitles are the statuses of VMs in messages.
 var statusTitles = map[string]string{
 	store.StatusDown:             "Down",
 	store.StatusUp:               "Up",
@@ -260,13 +260,13 @@ var statusTitles = map[string]string{
 	store.StatusPoweringDown:     "Powering Down",
 }
 
-// noDiskText is what the engine says where a VM boots from disks and has none.
+// noDiskText is the engine's error for a VM booting from disks, but without one.
 const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, " +
 	"and rerun the VM.\n" +
 	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to " +
 	"select a different boot option and rerun the VM."
 
-// move begins the migration of a VM, to a host or to the best one.
+// move starts the migration of a VM, to a given host or to the best one.
 func (s *Engine) move(v *store.VM, hostID string) error {
 	to, err := s.place(v, hostID)
 	if err != nil {

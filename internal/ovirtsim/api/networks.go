@@ -31,7 +31,7 @@ func networkDocument(_ *call, n *store.Network) *wire.Element {
 	return out.Add(wire.Ref("data_center", "datacenters", n.DataCenter))
 }
 
-// clusterNetworkDocument is how a cluster sees a network.
+// clusterNetworkDocument shows a network in the context of a cluster.
 func clusterNetworkDocument(c *call, n *store.Network) *wire.Element {
 	out := networkDocument(c, n)
 	id := c.id("cluster")
@@ -121,7 +121,7 @@ func (c *call) changeNetwork(n *store.Network, in *wire.Element, verb string) er
 	return nil
 }
 
-// addNetwork makes a network, and its vNIC profile of the same name.
+// addNetwork creates a network, and its vNIC profile with the same name.
 func addNetwork(c *call) (*wire.Element, error) {
 	if err := require(c.body, "Network", "data_center.id|name", "name"); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the network interfaces of VMs and templates, and what the guest agent reports of them.
+// This file contains the network interfaces of VMs and templates, and the guest agent's reports of them.
 
 var nicRoutes = []route{
 	{"GET", "/vms/{vm}/nics", listNICs},
@@ -27,7 +27,7 @@ var nicRoutes = []route{
 	{"GET", "/vms/{vm}/reporteddevices/{id}", itemOf(listReportedDevices)},
 }
 
-// nicDocument shows an interface. Only in lists does it refer to where it is.
+// nicDocument shows an interface. Only lists include the reference to its owner.
 func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
 	collection := owner + "s"
 	out := wire.Object("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).
@@ -69,7 +69,7 @@ func getNIC(c *call) (*wire.Element, error) {
 	return nicDocument(c, n, "vm"), nil
 }
 
-// maxNICName is the length of the name of an interface.
+// maxNICName is the maximum length of an interface's name.
 const maxNICName = 50
 
 var (
@@ -77,11 +77,11 @@ var (
 	macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
 )
 
-// takesNICs are the statuses in which network interfaces are added and changed; the words that say so are those of the
+// takesNICs are the statuses allowing network interfaces to be added and changed. The text of the refusal is from the
 // engine's source.
 var takesNICs = []string{store.StatusUp, store.StatusDown, store.StatusImageLocked}
 
-// changeNIC applies a request to a network interface, which stays as it was on an error. What is refused is in the
+// changeNIC applies a request to a network interface. On an error, the interface stays unchanged. Refusals are in the
 // order of the engine's AddVmInterfaceCommand and UpdateVmInterfaceCommand.
 func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	in, next := c.body, *n
@@ -135,8 +135,7 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	return nil
 }
 
-// checkType refuses a type of interface that the guest does not know, or its vNIC profile, which is applied, does not
-// have.
+// checkType rejects an interface type unknown to the guest, or unsupported by the vNIC profile in effect.
 func (c *call) checkType(v *store.VM, next *store.NIC, verb string) error {
 	switch next.Interface {
 	case "rtl8139_virtio", "spapr_vlan":
@@ -159,7 +158,7 @@ func (c *call) checkType(v *store.VM, next *store.NIC, verb string) error {
 	return nil
 }
 
-// checkNICName refuses names that no network interface may have.
+// checkNICName rejects invalid names of network interfaces.
 func checkNICName(name string) error {
 	switch {
 	case len(name) > maxNICName || name == "":
@@ -192,13 +191,13 @@ func (c *call) plugInto(v *store.VM, next *store.NIC, verb string) error {
 	case next.Profile != "" && profile == nil:
 		return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
 	case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("The specified Logical Network doesn't exist in the current Cluster.") // as in its source
+		return wire.Conflict("The specified Logical Network doesn't exist in the current Cluster.") // from its source
 	}
 
 	return nil
 }
 
-// changeMAC applies the address of a request.
+// changeMAC applies the MAC address of a request.
 func (c *call) changeMAC(next *store.NIC) error {
 	mac := c.body.Value("mac", "address")
 	if mac == "" {
@@ -222,7 +221,8 @@ func (c *call) changeMAC(next *store.NIC) error {
 	return nil
 }
 
-// checkHotUpdate refuses what needs an interface of a running VM to be unplugged, in the words of the engine's source.
+// checkHotUpdate rejects changes requiring an unplugged interface while the VM runs. The text is from the engine's
+// source.
 func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
 	plugged := n.MAC != "" && !n.Unplugged && v.Running()
 	if plugged && (n.MAC != next.MAC || n.Interface != next.Interface) {
@@ -236,7 +236,7 @@ func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
 	return nil
 }
 
-// addressFree refuses an address that another interface has.
+// addressFree rejects a MAC address used by another interface.
 func (c *call) addressFree(next *store.NIC) error {
 	if next.MAC == "" {
 		return nil
@@ -271,7 +271,7 @@ func addNIC(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	// a clone holds its lock
+	// locked by its clone operation
 	if v.Status == store.StatusImageLocked && v.Template == store.BlankTemplateID &&
 		c.store.AttachmentsOf(v.ID) != nil {
 		return nil, wire.Conflict(
@@ -335,7 +335,7 @@ func (c *call) plug(in bool) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// devices shows the network interfaces of a VM as its guest agent reports them.
+// devices shows the network interfaces of a VM in its guest agent's report.
 func (c *call) devices(v *store.VM, mac string) *wire.Element {
 	out := wire.El("reported_devices")
 

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has users, groups, roles and permissions, and what they allow.
+// This file contains users, groups, roles and permissions, and their effects.
 
 var permissionRoutes = []route{
 	{"GET", "/domains", listDomains},
@@ -32,11 +32,11 @@ const (
 	SuperUser = "SuperUser"
 	// everyone is the group of all users.
 	everyone = "Everyone"
-	// everyonesRole is the role that all users have on the whole system.
+	// everyonesRole is the role of all users on the whole system.
 	everyonesRole = "UserProfileEditor"
 )
 
-// onlyAdministrators are the services whose queries others may not make.
+// onlyAdministrators are the services restricted to administrators.
 var onlyAdministrators = []string{
 	"tags",
 	"tag",
@@ -54,17 +54,17 @@ var onlyAdministrators = []string{
 	"job",
 }
 
-// powerUser is a role with which a user who is no administrator makes, changes and removes what an engine recorded for
-// VmCreator, UserTemplateBasedVm and DiskCreator together: VMs, their parts, and disks. Custom properties are refused.
+// powerUser is a role for users without administrator rights to create, change and remove VMs, their parts, and disks.
+// It combines the rights recorded for VmCreator, UserTemplateBasedVm and DiskCreator. Custom properties are refused.
 const powerUser = "PowerUserRole"
 
-// basicActions are the actions that the role UserRole has.
+// basicActions are the actions allowed for the role UserRole.
 var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "ticket"}
 
-// consoleActions are what it may do with consoles. That is not recorded: the role has the permit connect_to_vm.
+// consoleActions are its actions on consoles. They are not recorded: the role has the permit connect_to_vm.
 var consoleActions = []string{"ticket", "remoteviewerconnectionfile"}
 
-// administrator reports whether a user's role is one of administrators.
+// administrator reports whether a user has an administrative role.
 func administrator(u *store.User) bool {
 	return len(u.Permits) > 0 || slices.ContainsFunc(catalog().roles, func(r role) bool {
 		return r.name == u.Role &&
@@ -72,8 +72,8 @@ func administrator(u *store.User) bool {
 	})
 }
 
-// authorize refuses what the user may not ask for. A user who is no administrator is filtered, and so is one who wants
-// to be.
+// authorize rejects requests not allowed for the user. Results are filtered for users without administrator rights, and
+// on request.
 func (c *call) authorize() error {
 	filter := strings.ToLower(c.r.Header.Get("Filter"))
 	administrator := administrator(c.user)
@@ -83,7 +83,7 @@ func (c *call) authorize() error {
 	switch {
 	case c.r.Method == http.MethodOptions || administrator && !c.filtered:
 		return nil
-	case reading && !c.filtered && c.service.Name == "system": // the root document fails where a collection refuses
+	case reading && !c.filtered && c.service.Name == "system": // the root document fails if a collection refuses
 		return wire.BrokenPage()
 	case reading && (!c.filtered || slices.Contains(onlyAdministrators, c.service.Name)):
 		return wire.NotPermitted()
@@ -168,7 +168,7 @@ func roleDocument(c *call, r role) *wire.Element {
 		Str("administrative", r.administrative).Str("mutable", r.mutable)
 }
 
-// listRoles shows those who are no administrators only the roles that are for them.
+// listRoles shows other users only roles without administrative rights.
 func listRoles(c *call) (*wire.Element, error) {
 	out := wire.El("roles")
 
@@ -181,7 +181,7 @@ func listRoles(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// ownRoles are those that users of the inventory have with permits of their own.
+// ownRoles returns the roles with custom permits, from users of the inventory.
 func (c *call) ownRoles() []role {
 	var out []role
 
@@ -195,7 +195,7 @@ func (c *call) ownRoles() []role {
 	return out
 }
 
-// listPermits lists what a role allows. That there is such a list is recorded, and what is in it is not.
+// listPermits lists the permits of a role. The list's existence is recorded, its contents are not.
 func listPermits(c *call) (*wire.Element, error) {
 	out := wire.El("permits")
 	has := func(name string) []string {
@@ -226,7 +226,7 @@ func listPermits(c *call) (*wire.Element, error) {
 	return nil, wire.Gone()
 }
 
-// permissionsOf lists the permissions that hold for an object: those on the whole system.
+// permissionsOf lists the permissions for an object: those on the whole system.
 func permissionsOf(owner, collection, parameter string) operation {
 	return func(c *call) (*wire.Element, error) {
 		out := wire.El("permissions")

@@ -10,14 +10,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the entry point of the API, and the engine's options.
+// This file contains the entry point of the API, and the engine's options.
 
 var rootRoutes = []route{
 	{"GET", "", rootDocument},
 	{"GET", "/options/{id}", getOption},
 }
 
-// searchable are the collections of the root that can be searched.
+// searchable are the root's collections with search support.
 var searchable = []string{
 	"clusters",
 	"datacenters",
@@ -34,7 +34,7 @@ var searchable = []string{
 	"vms",
 }
 
-// rootRels are the collections that the root document names, and the paths to them.
+// rootRels returns the collections named in the root document, and their paths.
 func rootRels() (rels []string, paths map[string]string) {
 	paths = map[string]string{}
 
@@ -57,7 +57,7 @@ func rootRels() (rels []string, paths map[string]string) {
 	return rels, paths
 }
 
-// rootLinks is the header of the root document.
+// rootLinks returns the Link header of the root document.
 func (s *Engine) rootLinks() string {
 	rels, paths := rootRels()
 
@@ -116,7 +116,7 @@ func rootDocument(c *call) (*wire.Element, error) {
 		wire.Ref("effective_user", "users", c.user.ID)), nil
 }
 
-// options are settings of the engine that clients ask for by name, for one version of clusters; others are not shown.
+// options are engine settings requested by clients, for one cluster version; others are not shown.
 var options = map[string]string{"PredefinedVMProperties": predefinedProperties, "UserDefinedVMProperties": ""}
 
 func getOption(c *call) (*wire.Element, error) {

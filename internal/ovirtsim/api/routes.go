@@ -7,13 +7,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// route is a call below /ovirt-engine/api: the pattern of its path is that of http.ServeMux.
+// route is a call below /ovirt-engine/api. Its path has the pattern syntax of http.ServeMux.
 type route struct {
 	method, pattern string
 	run             operation
 }
 
-// routes are all calls; those of a kind of object are in its file.
+// routes returns all calls. Those of a kind of object are in its file.
 func routes() []route {
 	return slices.Concat(
 		rootRoutes, catalogRoutes, permissionRoutes, givenRoutes(), jobRoutes, dataCenterRoutes, clusterRoutes,
@@ -23,8 +23,8 @@ func routes() []route {
 	)
 }
 
-// newMux finds the operation of a request. A handler only leaves it in the call: who runs it holds the lock, and may
-// also be a link that is followed.
+// newMux returns a mux to find the operation of a request. A handler only stores it in the call, because the lock
+// holder runs it, possibly for a followed link.
 func newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, one := range routes() {
@@ -38,12 +38,12 @@ func newMux() *http.ServeMux {
 	return mux
 }
 
-// listNothing is a collection that exists and is always empty here.
+// listNothing returns a collection always empty here.
 func listNothing(name string) operation {
 	return func(*call) (*wire.Element, error) { return wire.El(name), nil }
 }
 
-// ofVM is a list below a VM that there must be.
+// ofVM returns a list requiring an existing VM.
 func ofVM(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, err := c.vm(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// place picks the host for a VM: those that fit are filtered by hard rules, then weighed by soft ones and free memory.
-// An answer of nil comes with the engine's words for each host that was ruled out.
+// place selects the host for a VM: hard rules filter the hosts, then soft rules and free memory rank them. Without a
+// suitable host, it returns nil and the engine's texts for each rejected host.
 func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 	free := s.freeMemory(v)
 	var best *store.Host
@@ -50,7 +50,7 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 	return nil, wire.Conflict("%s", detail)
 }
 
-// freeMemory is the memory in bytes that each host has left, by its ID, without what this VM has.
+// freeMemory returns each host's free memory in bytes, by ID, not counting this VM.
 func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 	free := map[string]int64{}
 	for _, h := range s.store.Hosts.Rows {
@@ -70,8 +70,8 @@ func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 	return free
 }
 
-// filter says which hard rule keeps a VM from a host; "" where none does, and then how good the host is for it.
-// The words are those of the engine's sources, but for labels, of which it makes groups.
+// filter returns the hard rule excluding a host, or "" with the host's score. The texts are from the engine's sources,
+// except for labels: the engine turns them into groups.
 func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
 	switch {
 	case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
@@ -91,7 +91,7 @@ func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, 
 	return reason, free>>20 + soft
 }
 
-// trimVerdict turns the words for a start into those for another operation.
+// trimVerdict adapts the error of a start for another operation.
 func trimVerdict(err error) string {
 	var refused *wire.Refusal
 	if errors.As(err, &refused) {
@@ -104,8 +104,7 @@ func trimVerdict(err error) string {
 // softWeight outweighs any difference in free memory, in MiB.
 const softWeight = 1 << 40
 
-// affinity judges a host by the rules that the VM is under: the reason why it is ruled out, or the weight of soft
-// rules.
+// affinity evaluates a host for the VM's rules: it returns the reason to exclude it, or the weight of soft rules.
 func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int64) {
 	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool {
 		return slices.Contains(g.VMs, v.ID)
@@ -146,7 +145,7 @@ func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int
 	return "", weight
 }
 
-// vmsRuleHolds reports whether the VM on this host would keep a group's rule among VMs.
+// vmsRuleHolds reports whether the VM on this host would satisfy a group's rule among VMs.
 func (s *Engine) vmsRuleHolds(g *store.AffinityGroup, v *store.VM, h *store.Host) bool {
 	others := map[string]bool{}
 

@@ -14,10 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// fields are what the search language knows of a kind of object, with the values that an object has for each.
+// fields are the search fields of a kind of object, with functions returning an object's values.
 type fields[T any] map[string]func(T) []string
 
-// query is a parsed search: alternatives of conditions that must all hold.
+// query is a parsed search: alternatives of conjunctions.
 type query struct {
 	any  [][]condition
 	sort string
@@ -28,7 +28,7 @@ type query struct {
 }
 
 type condition struct {
-	field    string // empty matches any field
+	field    string // "" matches any field
 	operator string
 	value    string
 	// pattern ignores case, exact does not.
@@ -37,20 +37,19 @@ type condition struct {
 
 var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
-// errSearch reports that the engine does not understand a search. The client does not learn it: the search finds
-// nothing.
+// errSearch reports an unintelligible search. The client does not see it: the search finds nothing.
 var errSearch = errors.New("the search is not understood")
 
-// parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
-// tighter and may be left out; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD
-// asc|desc" and "page N" at the end. Parentheses are not understood.
+// parseSearch parses the engine's language: FIELD OPERATOR VALUE, joined by "and" and "or". "and" binds tighter and may
+// be omitted. Values may be quoted, and * is a wildcard. A single value matches any field. "sortby FIELD asc|desc" and
+// "page N" stand at the end. Parentheses are not supported.
 func parseSearch(text string) (*query, error) {
 	if !utf8.ValidString(text) || strings.Count(text, `"`)%2 != 0 || strings.ContainsAny(text, "()':") {
 		return nil, errSearch
 	}
 
 	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
-	q := &query{any: [][]condition{nil}} // which holds for everything
+	q := &query{any: [][]condition{nil}} // true for everything
 	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
 		var err error
 		if q.any, err = p.alternatives(); err != nil {
@@ -86,13 +85,13 @@ func parseSearch(text string) (*query, error) {
 	return q, nil
 }
 
-// searchParser reads conditions from left to right into alternatives.
+// searchParser parses conditions from left to right into alternatives.
 type searchParser struct {
 	tokens []string
 	at     int
 }
 
-// word is the token at a distance from the current one, in lower case; "" behind the end.
+// word returns the token at a distance from the current one, in lower case, or "" after the end.
 func (p *searchParser) word(distance int) string {
 	if p.at+distance < len(p.tokens) {
 		return strings.ToLower(p.tokens[p.at+distance])
@@ -101,7 +100,7 @@ func (p *searchParser) word(distance int) string {
 	return ""
 }
 
-// alternatives are joined by "or".
+// alternatives parses conjunctions joined by "or".
 func (p *searchParser) alternatives() ([][]condition, error) {
 	var out [][]condition
 
@@ -120,7 +119,7 @@ func (p *searchParser) alternatives() ([][]condition, error) {
 	}
 }
 
-// conjunction is what "and" joins, or what stands side by side.
+// conjunction parses conditions joined by "and" or adjacent to each other.
 func (p *searchParser) conjunction() ([]condition, error) {
 	var out []condition
 
@@ -141,7 +140,7 @@ func (p *searchParser) conjunction() ([]condition, error) {
 	}
 }
 
-// term is one condition.
+// term parses one condition.
 func (p *searchParser) term() (condition, error) {
 	switch p.word(0) {
 	case "", "and", "or", "sortby", "page", "=", "!=", "<", ">", "<=", ">=":
@@ -195,20 +194,20 @@ func (c *condition) holds(values []string) bool {
 	})
 }
 
-// pageSize is how many objects a page of the search language has.
+// pageSize is the number of objects on a page of the search language.
 const pageSize = 100
 
-// maxPage bounds the number of a page.
+// maxPage limits the page number.
 const maxPage = 1 << 20
 
-// firstPageIsOne is what the engine says of page 0 of VMs, and of other lists as far as it is known.
+// firstPageIsOne is the engine's error for page 0 of VMs. As far as known, it is the same for other lists.
 const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* from  vms  )  " +
 	"order by vm name asc ) as t1 " +
 	"offset (-2147483646 -1) limit 2147483647]; error: offset must not be negative; nested exception is " +
 	"org.postgresql.util.psqlexception: error: offset must not be negative"
 
-// find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search
-// that is not understood, or has a field that the objects do not have, finds nothing.
+// find filters, sorts and limits a list by the parameters search, case_sensitive and max of a request. An
+// unintelligible search, or one with an unknown field, finds nothing.
 func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	limit, err := c.max()
 	if err != nil {
@@ -243,11 +242,11 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	return items, nil
 }
 
-// searchMemory is how long the engine remembers that a search for a tag finds nothing, because the tag did not exist.
+// searchMemory is how long the engine remembers the empty result of a search for a missing tag.
 const searchMemory = 24 * time.Hour
 
-// asksTooEarly reports whether a search is for a tag that does not exist, or that did not when the same text was last
-// searched for within searchMemory. Only searches for tags alone are remembered.
+// asksTooEarly reports whether a search is for a missing tag. It also returns true if the tag was missing at an equal
+// search within searchMemory. Only searches for tags alone are remembered.
 func (c *call) asksTooEarly(text string, q *query) bool {
 	if at, known := c.earlySearches[text]; known && c.now().Sub(at) < searchMemory {
 		return true
@@ -276,7 +275,7 @@ func (c *call) asksTooEarly(text string, q *query) bool {
 	return true
 }
 
-// knows reports whether all fields of a query are fields of the objects.
+// knows reports whether the objects have all fields of a query.
 func (q *query) knows(of interface{ has(field string) bool }) bool {
 	for _, conditions := range q.any {
 		for _, one := range conditions {
@@ -291,7 +290,7 @@ func (q *query) knows(of interface{ has(field string) bool }) bool {
 
 func (f fields[T]) has(field string) bool { return f[field] != nil }
 
-// matchCase makes upper and lower case differ.
+// matchCase makes the query case-sensitive.
 func (q *query) matchCase() {
 	for _, conditions := range q.any {
 		for i := range conditions {
@@ -300,7 +299,7 @@ func (q *query) matchCase() {
 	}
 }
 
-// anyField are looked at for a value without a field.
+// anyField are the fields for a value without a field.
 var anyField = []string{"name", "description", "comment", "status", "cluster", "datacenter", "host", "id"}
 
 func applyQuery[T any](q *query, items []T, of fields[T]) []T {

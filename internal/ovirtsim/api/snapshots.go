@@ -23,7 +23,7 @@ var snapshotRoutes = []route{
 	{"POST", "/vms/{vm}/undosnapshot", undoSnapshot},
 }
 
-// notPreviewing refuses a command such as "create Snapshot" while the VM shows a snapshot.
+// notPreviewing rejects a command such as "create Snapshot" while the VM previews a snapshot.
 func (s *Engine) notPreviewing(v *store.VM, command string) error {
 	if shown, _ := s.store.Preview(v); shown != nil {
 		return wire.Conflict("Cannot %s. VM is previewing a Snapshot.", command)
@@ -32,7 +32,7 @@ func (s *Engine) notPreviewing(v *store.VM, command string) error {
 	return nil
 }
 
-// lockForSnapshot locks a VM while its disks change over to those of a snapshot.
+// lockForSnapshot locks a VM while its disks switch to those of a snapshot.
 func (s *Engine) lockForSnapshot(v *store.VM) {
 	v.Status = store.StatusImageLocked
 	s.arrange(v, store.StatusDown, s.settings.Timings.Clone)
@@ -47,7 +47,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 		return out
 	}
 
-	// The VM is shown as it is, apart from its hardware, and is no link.
+	// The VM is shown in its present state except its hardware, and not as a link.
 	then := *v
 	then.Hardware, then.Next = shown.Hardware, nil
 	document := vmDocument(c, &then)
@@ -64,7 +64,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 	return out.Add(document)
 }
 
-// snapshot is the one that the path names, of a VM that there is.
+// snapshot returns the snapshot named in the path, with its VM.
 func (c *call) snapshot() (*store.VM, *store.Snapshot, error) {
 	v, id := c.store.VMs.Get(c.id("vm")), c.id("id")
 	if v != nil {
@@ -188,7 +188,7 @@ func (s *Engine) wakeSnapshot(of *store.Snapshot) {
 	})
 }
 
-// settledSnapshots refuses a command such as "run VM" while something is done to a snapshot of the VM.
+// settledSnapshots rejects a command such as "run VM" during an operation on a snapshot of the VM.
 func (s *Engine) settledSnapshots(v *store.VM, command string) error {
 	for _, found := range s.store.SnapshotsOf(v.ID) {
 		switch {
@@ -227,7 +227,7 @@ func removeSnapshot(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// previewable refuses to show or restore a snapshot.
+// previewable returns an error if the VM cannot preview or restore a snapshot.
 func (c *call) previewable(v *store.VM) error {
 	const command = "preview Snapshot"
 
@@ -245,7 +245,7 @@ func (c *call) previewable(v *store.VM) error {
 	return c.notPreviewing(v, command)
 }
 
-// restoreSnapshot goes back to a snapshot for good. Newer ones are lost.
+// restoreSnapshot permanently reverts to a snapshot. Newer ones are lost.
 func restoreSnapshot(c *call) (*wire.Element, error) {
 	v, found, err := c.snapshot()
 	if err != nil {
@@ -267,7 +267,7 @@ func restoreSnapshot(c *call) (*wire.Element, error) {
 	return c.complete(wire.Leaf("async", "false"), restored), nil
 }
 
-// withAsync makes a refusal one of an action that shows whether it was asynchronous.
+// withAsync adds the element async to a refusal of an action.
 func withAsync(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Beside = wire.Leaf("async", "false")
@@ -296,7 +296,7 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 		return nil, wire.Invalid("Cannot preview Snapshot. VM's Snapshot does not exist.")
 	}
 
-	// What was active becomes what the preview is undone to.
+	// The active state becomes the target for undoing the preview.
 	was := c.store.Take(v, store.SnapshotPreview, store.BeforePreview)
 	was.ID = c.store.Active(v).ID
 	c.store.Snapshots.Drop(was.ID)
@@ -312,7 +312,8 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	return c.pending(), nil
 }
 
-// showPreview ends the work on a VM that has snapshots; false where it has none, and was locked for something else.
+// showPreview ends the operation on a VM with snapshots. It returns false for a VM without snapshots, because that is
+// locked for another reason.
 func (s *Engine) showPreview(v *store.VM) bool {
 	all := s.store.SnapshotsOf(v.ID)
 	for _, found := range all {
@@ -332,7 +333,7 @@ func (s *Engine) showPreview(v *store.VM) bool {
 	return true
 }
 
-// pending is the answer to an action that goes on.
+// pending returns the response to an action still in progress.
 func (c *call) pending() *wire.Element {
 	c.status = http.StatusAccepted
 	out := wire.El("action").Set("id", store.NewID()).Str("async", "true").Add(wire.Ref("job", "jobs", c.job))
@@ -363,7 +364,7 @@ func (c *call) endPreview() (v *store.VM, shown, before *store.Snapshot, err err
 	return v, shown, before, nil
 }
 
-// undoSnapshot goes back to the VM as it was before the preview. The VM looks settled at once; its active snapshot is
+// undoSnapshot reverts to the VM's state before the preview. The VM looks settled at once, but its active snapshot is
 // locked.
 func undoSnapshot(c *call) (*wire.Element, error) {
 	v, _, before, err := c.endPreview()
@@ -381,7 +382,7 @@ func undoSnapshot(c *call) (*wire.Element, error) {
 	return c.pending(), nil
 }
 
-// commitSnapshot keeps what the preview shows. Newer snapshots are lost.
+// commitSnapshot keeps the previewed state. Newer snapshots are lost.
 func commitSnapshot(c *call) (*wire.Element, error) {
 	v, shown, before, err := c.endPreview()
 	if err != nil {
@@ -397,7 +398,7 @@ func commitSnapshot(c *call) (*wire.Element, error) {
 	return c.pending(), nil
 }
 
-// addVMOfSnapshot makes a VM that is a copy of another one as it was.
+// addVMOfSnapshot creates a VM as a copy of another one's earlier state.
 func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 	in := c.body
 	if err := require(in, "Vm", "name"); err != nil {
@@ -467,7 +468,7 @@ func listSnapshotDisks(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// ofSnapshot is a list below a snapshot that there must be.
+// ofSnapshot returns a list requiring an existing snapshot.
 func ofSnapshot(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, _, err := c.snapshot(); err != nil {

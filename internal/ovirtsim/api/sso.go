@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the single sign-on of the engine, and who a request of the API comes from.
+// This file contains the engine's single sign-on, and the authentication of API requests.
 
-// maxFailures is how many wrong passwords the internal domain accepts in a row before it locks the user.
+// maxFailures is the number of successive wrong passwords before the internal domain locks a user.
 const maxFailures = 5
 
 // session of a user.
@@ -26,7 +26,7 @@ type session struct {
 	expiry time.Time
 }
 
-// localeCookie is what every page of the engine outside of the API sets.
+// localeCookie sets the cookie common to all of the engine's pages outside the API.
 func localeCookie(w http.ResponseWriter) {
 	const never = 1<<31 - 1
 	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
@@ -34,7 +34,7 @@ func localeCookie(w http.ResponseWriter) {
 		Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
 }
 
-// secured sets the headers of the pages of the single sign-on.
+// secured sets the headers of the single sign-on pages.
 func secured(w http.ResponseWriter) {
 	localeCookie(w)
 	w.Header().Set("X-Content-Type-Options", "NOSNIFF")
@@ -42,17 +42,17 @@ func secured(w http.ResponseWriter) {
 	w.Header().Set("X-XSS-Protection", "1; MODE=BLOCK")
 }
 
-// loginError is a refusal by the single sign-on: a code of OAuth and the engine's words.
+// loginError is a refusal by the single sign-on: an OAuth code and the engine's text.
 type loginError struct{ code, text string }
 
 func (e *loginError) Error() string { return e.code + ": " + e.text }
 
-// accessDenied is what every failed authentication looks like; only the words differ.
+// accessDenied returns the error of a failed authentication; only the text differs.
 func accessDenied(user, profile, why string) *loginError {
 	return &loginError{"access_denied", fmt.Sprintf("Cannot authenticate user '%s@%s': %s.", user, profile, why)}
 }
 
-// The words of refused logins. Those of a locked user are of the engine's messages; they were not recorded.
+// Texts of refused logins. The text for a locked user is from the engine's messages; it was not recorded.
 const (
 	unableToLogIn = "Unable to log in. Verify your login information or contact the system administrator."
 	noProfile     = "No valid profile found in credentials."
@@ -60,7 +60,7 @@ const (
 	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
 )
 
-// token is the token endpoint. It takes parameters from the query and the form, in a GET as well.
+// token is the token endpoint. It accepts parameters in the query and the form, even in a GET.
 func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 	secured(w)
 	refuse := func(code, text string) {
@@ -121,7 +121,7 @@ func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// grantedScope is the scope of a token: what was asked for, and what comes with it.
+// grantedScope returns the scope of a token: the requested one with its implied additions.
 func grantedScope(asked string) string {
 	words := strings.Fields(asked)
 	if slices.Contains(words, "ovirt-app-admin") {
@@ -138,11 +138,12 @@ func grantedScope(asked string) string {
 	return strings.Join(slices.Compact(words), " ")
 }
 
-// login checks a password, and locks the user of too many wrong ones. What follows the last @ of a name is its profile.
+// login checks a password, and locks a user after too many wrong ones. The part after the last @ of a name is its
+// profile.
 func (s *Engine) login(name, password string) *loginError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { _ = s.store.Flush() }() // a lock must hold over a restart
+	defer func() { _ = s.store.Flush() }() // a lock must survive a restart
 	user, profile := name, ""
 	if at := strings.LastIndex(name, "@"); at >= 0 {
 		user, profile = name[:at], name[at+1:]
@@ -180,13 +181,13 @@ func (s *Engine) openSession(user string) (token string) {
 	token = wire.RandomHex(32)
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
-	s.forgetExpired() // those of clients that never log out must not pile up
+	s.forgetExpired() // sessions of clients never logging out must not accumulate
 	s.sessions[token] = session{user: user, expiry: s.now().Add(s.settings.TokenLifetime)}
 
 	return token
 }
 
-// logout ends a session. The engine says yes to whatever it is sent.
+// logout ends a session. Like the engine, it accepts any input.
 func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
 	localeCookie(w)
 	if r.ParseForm() == nil {
@@ -196,7 +197,7 @@ func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
 	wire.AnswerJSON(w, http.StatusOK, struct{}{})
 }
 
-// revoke is for the engine's own clients, which have an ID and a secret that others do not know.
+// revoke is restricted to the engine's own clients: others do not know their ID and secret.
 func revoke(w http.ResponseWriter, _ *http.Request) {
 	secured(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
@@ -205,7 +206,7 @@ func revoke(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// tokenInfo is for the engine's own clients, too.
+// tokenInfo is restricted to the engine's own clients, too.
 func tokenInfo(w http.ResponseWriter, _ *http.Request) {
 	secured(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
@@ -214,10 +215,10 @@ func tokenInfo(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// sessionCookie holds the session of a client that logged in with HTTP Basic and asked for one.
+// sessionCookie holds the session of a client logged in with HTTP Basic, on its request.
 const sessionCookie = "JSESSIONID"
 
-// setSession writes the cookie of the API; an empty value takes it away.
+// setSession sets the cookie of the API; an empty value removes it.
 func setSession(w http.ResponseWriter, value string) {
 	cookie := sessionCookie + "=" + value + "; path=" + wire.APIPath + "; HttpOnly"
 	if value == "" {
@@ -227,15 +228,15 @@ func setSession(w http.ResponseWriter, value string) {
 	w.Header().Add("Set-Cookie", cookie)
 }
 
-// What the page of a 401 says beside the words of a refused login.
+// Texts on the page of a 401, besides those of refused logins.
 const (
 	nothingSent  = "Unauthorized"
 	sessionEnded = "invalid_grant: The provided authorization grant for the auth code has expired."
 )
 
-// authenticate returns the user of a request, or what the page of the refusal says: by the cookie of a session, by the
-// token of one, or by HTTP Basic. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the
-// first request with the cookie and without that header ends the session, which is how such clients log out.
+// authenticate returns the user of a request, or the refusal's text: by the cookie of a session, by the token of one,
+// or by HTTP Basic. A client sending "Prefer: persistent-auth" with its password gets a cookie. The first request with
+// the cookie but without this header ends the session: this is how such clients log out.
 func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
 	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
 	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak),
@@ -250,7 +251,7 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 	switch scheme {
 	case "Bearer":
 		if user, ok := s.useSession(credentials); ok {
-			if persistent || cookie != nil { // it opens nothing that the token does not
+			if persistent || cookie != nil { // it grants nothing beyond the token
 				setSession(w, wire.RandomHex(16))
 			}
 
@@ -295,7 +296,7 @@ func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persist
 	return "", nothingSent
 }
 
-// unauthorized is the page of the servlet container for a request without a session. It is never a document of the API.
+// unauthorized writes the servlet container's page for a request without a session. It is never an API document.
 func unauthorized(w http.ResponseWriter, text string) {
 	if text == basicOfKeycloak {
 		basicRefused(w)
@@ -306,15 +307,15 @@ func unauthorized(w http.ResponseWriter, text string) {
 	errorPage(w, http.StatusUnauthorized, text)
 }
 
-// errorPage is how the servlet container reports an error.
+// errorPage writes an error in the servlet container's form.
 func errorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)
-	escaped := strings.ReplaceAll(html.EscapeString(text), "&#39;", "'") // which the engine leaves as it is
+	escaped := strings.ReplaceAll(html.EscapeString(text), "&#39;", "'") // the engine does not escape apostrophes
 	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", escaped)
 }
 
-// useSession returns the user of a session and prolongs it: the engine counts from the last use.
+// useSession returns the user of a session and extends it: the engine counts from the last use.
 func (s *Engine) useSession(token string) (string, bool) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
@@ -330,21 +331,21 @@ func (s *Engine) useSession(token string) (string, bool) {
 	return found.user, true
 }
 
-// CloseSession ends a session; a token that has none is passed over.
+// CloseSession ends a session. It ignores an unknown token.
 func (s *Engine) CloseSession(token string) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
 	delete(s.sessions, token)
 }
 
-// ExpireSessions makes every token invalid, as a restart of the engine does.
+// ExpireSessions invalidates every token, like a restart of the engine.
 func (s *Engine) ExpireSessions() {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
 	s.sessions = map[string]session{}
 }
 
-// Sessions counts those that have not expired, and the successful logins so far.
+// Sessions returns the number of valid sessions, and of successful logins so far.
 func (s *Engine) Sessions() (live, logins int) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
@@ -353,13 +354,13 @@ func (s *Engine) Sessions() (live, logins int) {
 	return len(s.sessions), s.logins
 }
 
-// forgetExpired drops the sessions that have expired; sessionsMu is held.
+// forgetExpired drops expired sessions; sessionsMu must be held.
 func (s *Engine) forgetExpired() {
 	now := s.now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
 }
 
-// pkiResource gives certificates to those who do not trust them yet; it needs no session.
+// pkiResource serves certificates to clients not trusting them yet; it needs no session.
 func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 	localeCookie(w)
 	query := r.URL.Query()

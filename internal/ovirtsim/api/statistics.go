@@ -5,12 +5,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the statistics of hosts, VMs, network interfaces and disks.
+// This file contains the statistics of hosts, VMs, network interfaces and disks.
 
 // statisticName is a value of a statistics collection.
 type statisticName struct {
 	name, description, kind, unit string
-	// counter reports that it only grows; silent that there is no value of it.
+	// counter reports that it only grows, silent that it has no value.
 	counter, silent bool
 }
 
@@ -29,7 +29,7 @@ func (n statisticName) document(c *call, owner *wire.Element, value int64) *wire
 	return out.Add(values, owner.Clone())
 }
 
-// statistics is a list of values, which are 0 where nothing is known.
+// statistics returns a list of values. Unknown values are 0.
 func (c *call) statistics(names []statisticName, owner *wire.Element, values map[string]int64) *wire.Element {
 	out := wire.El("statistics")
 	for _, one := range names {

@@ -24,7 +24,7 @@ var storageDomainRoutes = []route{
 	{"GET", "/storagedomains/{id}/permissions", permissionsOf("storage_domain", "storagedomains", "id")},
 }
 
-// storageDomainDocument shows a storage domain. Its status is shown only where it is seen through its data center.
+// storageDomainDocument shows a storage domain. Its status is shown only through its data center.
 func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 	used, committed := c.store.Usage(d.ID)
 
@@ -40,7 +40,7 @@ func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 		Add(wire.El("data_centers").Items(wire.Ref("data_center", "datacenters", d.DataCenter)))
 }
 
-// storageElement is where a storage domain is.
+// storageElement shows the location of a storage domain.
 func storageElement(name string, d *store.StorageDomain) *wire.Element {
 	return wire.El(name).Str("address", d.Name+".storage.example.com").Str("path", "/export/"+d.Name).
 		Str("type", d.StorageType)
@@ -71,7 +71,7 @@ func listStorageDomains(c *call) (*wire.Element, error) {
 	return storageDomainsOf(c, nil, storageDomainDocument)
 }
 
-// attachedDomain is how a data center sees a storage domain.
+// attachedDomain shows a storage domain in the context of a data center.
 func attachedDomain(c *call, d *store.StorageDomain) *wire.Element {
 	out := storageDomainDocument(c, d).Str("status", d.Status())
 	out.Attrs[0].Value = wire.Href("datacenters", d.DataCenter, "storagedomains", d.ID)
@@ -112,7 +112,7 @@ func listStorageDomainDisks(c *call) (*wire.Element, error) {
 	return disksWhere(c, func(d *store.Disk) bool { return d.On(c.id("id")) })
 }
 
-// ofDomain does an operation on a disk that is seen through its storage domain.
+// ofDomain applies an operation to a disk accessed through its storage domain.
 func ofDomain(op operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if d := c.store.Disks.Get(c.id("id")); d != nil && !d.On(c.id("domain")) {

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has tags, and which VMs, hosts and templates have them.
+// This file contains tags, and their assignment to VMs, hosts and templates.
 
 var tagRoutes = []route{
 	{"GET", "/hosts/{host}/tags", taggedHost.list},
@@ -43,7 +43,7 @@ func describedTag(t *store.Tag, description *string) *wire.Element {
 	return out.Add(wire.Ref("parent", "tags", t.Parent))
 }
 
-// listTags has the root as well. It takes no notice of a search, nor of max.
+// listTags includes the root. It ignores a search and max.
 func listTags(c *call) (*wire.Element, error) {
 	out := wire.El("tags")
 	for _, t := range c.store.Tags.Where(nil, store.TagKey) {
@@ -66,7 +66,7 @@ func getTag(c *call) (*wire.Element, error) {
 
 const maxTagName = 50
 
-// changeTag applies a request to a tag. A parent that is not there is refused as if the name were taken.
+// changeTag applies a request to a tag. A missing parent is rejected like a name in use.
 func (c *call) changeTag(t *store.Tag) error {
 	in, next := c.body, *t
 	if in.Has("name") {
@@ -101,8 +101,8 @@ func (c *call) changeTag(t *store.Tag) error {
 		}
 
 		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
-			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // as in the engine's source
-			if above.ID == t.ID {                                                    // which is found twice
+			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // from the engine's source
+			if above.ID == t.ID {                                                    // found twice
 				text += ", " + text
 			}
 
@@ -155,7 +155,7 @@ func updateTag(c *call) (*wire.Element, error) {
 	return tagDocument(c, t), nil
 }
 
-// removeTag removes a tag and those below it.
+// removeTag removes a tag and its descendants.
 func removeTag(c *call) (*wire.Element, error) {
 	t, err := c.tag()
 	if err != nil {
@@ -171,11 +171,11 @@ func removeTag(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// tagged is a kind of object that may have tags.
+// tagged is a kind of object with tags.
 type tagged struct {
 	// owner and collection name the object in documents; id is its parameter in paths.
 	owner, collection, id string
-	// of is where a tag keeps the objects that have it.
+	// of returns a tag's list of these objects.
 	of func(*store.Tag) *[]string
 	// there reports whether the object exists.
 	there func(c *call, id string) bool
@@ -193,8 +193,8 @@ var (
 	}, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
 )
 
-// document is a tag of an object. The engine tells its description when the object gets the tag, and an empty one
-// afterwards.
+// document shows a tag of an object. The engine shows its description in the response to the assignment, and an empty
+// one later.
 func (k tagged) document(c *call, t *store.Tag, description *string) *wire.Element {
 	out := describedTag(t, description)
 	out.Attrs[0].Value = wire.Href(k.collection, c.id(k.id), "tags", t.ID)
@@ -264,7 +264,7 @@ func (k tagged) remove(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// tagsOf are the names of the tags of an object. A tag stands for those above it.
+// tagsOf returns the names of an object's tags. A tag includes its ancestors.
 func (s *Engine) tagsOf(id string, k tagged) []string {
 	var names []string
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has templates and their versions.
+// This file contains templates and their versions.
 
 var templateRoutes = []route{
 	{"GET", "/templates", listTemplates},
@@ -135,7 +135,7 @@ func getTemplateAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "template"), nil
 }
 
-// checkTemplateName refuses names that no template may have.
+// checkTemplateName rejects invalid names of templates.
 func checkTemplateName(name string) error {
 	switch {
 	case utf8.RuneCountInString(name) > 255:
@@ -150,8 +150,8 @@ func checkTemplateName(name string) error {
 	return nil
 }
 
-// addTemplate copies a VM that is down, which is locked for the time. What is refused is in the order of the engine's
-// AddVmTemplateCommand; that the VM must be down is said as in its source.
+// addTemplate copies a stopped VM, locked meanwhile. Refusals are in the order of the engine's AddVmTemplateCommand.
+// The text about a VM not down is from its source.
 func addTemplate(c *call) (*wire.Element, error) {
 	in := c.body
 	if !in.Has("name") || wire.RefID(in.Get("vm")) == "" && !in.Has("vm", "name") {
@@ -209,7 +209,7 @@ func addTemplate(c *call) (*wire.Element, error) {
 	return c.created(templateDocument(c, made)), nil
 }
 
-// templateOf is a new template with what its VM gives it; it is not stored yet.
+// templateOf returns a new template with its VM's hardware, not stored yet.
 func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
 	made := &store.Template{
 		Hardware:       v.CopyOf(),
@@ -255,7 +255,7 @@ func (c *call) versionOf(made *store.Template, in *wire.Element) error {
 	return nil
 }
 
-// copyInto gives a template copies of the disks and network interfaces of its VM.
+// copyInto copies the disks and network interfaces of its VM to a template.
 func (c *call) copyInto(made *store.Template, v *store.VM) {
 	for _, a := range c.store.AttachmentsOf(v.ID) {
 		copied := *c.store.Disks.Get(a.Disk)
@@ -361,9 +361,8 @@ func updateTemplate(c *call) (*wire.Element, error) {
 	return templateDocument(c, t), nil
 }
 
-// removeTemplate is refused while VMs depend on the template, and while disks of VMs that are gone are still removed.
-// The order, the words about VMs and disks, and what becomes of versions are those of the engine's
-// RemoveVmTemplateCommand.
+// removeTemplate is rejected while VMs depend on the template, and while disks of deleted VMs are still being removed.
+// The order, the texts about VMs and disks, and the handling of versions follow the engine's RemoveVmTemplateCommand.
 func removeTemplate(c *call) (*wire.Element, error) {
 	t, err := c.template()
 	if err != nil {
@@ -419,7 +418,7 @@ func removeTemplate(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// disksBasedOn are the disks that depend on those of a template, as the engine names them.
+// disksBasedOn returns the disks depending on a template's disks, in the engine's notation.
 func (c *call) disksBasedOn(t *store.Template) []string {
 	var out []string
 

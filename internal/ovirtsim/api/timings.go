@@ -4,27 +4,27 @@ import (
 	"time"
 )
 
-// Timings are how long the engine's asynchronous operations take.
+// Timings are the durations of the engine's asynchronous operations.
 type Timings struct {
-	// Clone is how long a new VM's disks stay locked; copied disks, and new templates, take twice as long.
+	// Clone is the time a new VM's disks stay locked; copied disks, and new templates, take twice as long.
 	Clone time.Duration
-	// Launch is how long a starting VM waits for its host.
+	// Launch is the time a starting VM waits for its host.
 	Launch time.Duration
-	// PowerUp is how long the host takes until the guest runs.
+	// PowerUp is the time a host needs before the guest runs.
 	PowerUp time.Duration
-	// PowerDown is how long stopping takes.
+	// PowerDown is the time to stop a VM.
 	PowerDown time.Duration
-	// Disk is how long a disk is locked while it is made, resized or removed; 0 means as long as Clone.
+	// Disk is the time a disk is locked during its creation, resizing or removal; 0 means the value of Clone.
 	Disk time.Duration
-	// Migrate is how long a VM moves between hosts; 0 means as long as PowerUp.
+	// Migrate is the time of a VM's migration between hosts; 0 means the value of PowerUp.
 	Migrate time.Duration
-	// Remove is how long a VM or disk that is removed can still be seen, locked; 0 means that it is gone at once.
+	// Remove is the time a removed VM or disk remains visible, locked; 0 means immediate removal.
 	Remove time.Duration
-	// Fence is how long after a host was lost its VMs are known to be down; 0 means four times PowerDown.
+	// Fence is the time after a host's failure until its VMs are known to be down; 0 means four times PowerDown.
 	Fence time.Duration
 }
 
-// DefaultTimings are short enough for a person to watch and long enough for every status to be seen.
+// DefaultTimings returns timings short enough to watch, and long enough for every status to be visible.
 func DefaultTimings() Timings {
 	return Timings{
 		Clone:     700 * time.Millisecond,

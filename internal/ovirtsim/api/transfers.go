@@ -29,14 +29,14 @@ var transferRoutes = []route{
 	{"POST", "/imagetransfers/{id}/resume", steered(resumeTransfer)},
 }
 
-// imagesPath is where the data endpoint is served, beside the engine.
+// imagesPath is the path of the data endpoint, on the engine's address.
 const imagesPath = "/images/"
 
 func (s *Engine) transferURL(t *store.ImageTransfer) string {
 	return "https://" + s.settings.Address + imagesPath + t.Ticket
 }
 
-// hasTicket are the phases in which data can be sent, and the URLs are shown.
+// hasTicket are the phases accepting data and showing the URLs.
 var hasTicket = []string{
 	store.PhaseTransferring,
 	store.PhaseResuming,
@@ -50,14 +50,14 @@ func transferDocument(c *call, t *store.ImageTransfer) *wire.Element {
 		Str("direction", t.Direction).Str("format", t.Format).
 		Num("inactivity_timeout", t.InactivityTimeout).Str("phase", t.Phase).Flag("shallow", false).
 		Str("timeout_policy", t.TimeoutPolicy).Num("transferred", t.Transferred)
-	if slices.Contains(hasTicket, t.Phase) && !t.TicketGone { // from the first answer: some clients keep it
+	if slices.Contains(hasTicket, t.Phase) && !t.TicketGone { // from the first response: some clients keep it
 		out.Str("transfer_url", c.transferURL(t)).Str("proxy_url", c.transferURL(t))
 	}
 
 	return out.Add(wire.El("image").Set("id", t.Disk), wire.Ref("host", "hosts", t.Host))
 }
 
-// ended reports whether the engine has let go of the disk.
+// ended reports whether the engine has released the disk.
 func ended(t *store.ImageTransfer) bool {
 	return t.Phase == store.PhaseFinishedSuccess || t.Phase == store.PhaseFinishedFailure
 }
@@ -136,7 +136,7 @@ func addTransfer(c *call) (*wire.Element, error) {
 	return c.created(transferDocument(c, made)), nil
 }
 
-// transferHost is the host whose daemon moves the data of a disk.
+// transferHost returns the host with the daemon transferring a disk's data.
 func (c *call) transferHost(d *store.Disk) string {
 	center := c.store.StorageDomains.Get(d.Domain).DataCenter
 
@@ -171,10 +171,10 @@ func (s *Engine) wakeTransfer(t *store.ImageTransfer) {
 	})
 }
 
-// step is how long a phase lasts in which the engine does its part.
+// step is the duration of a phase with work for the engine.
 func (s *Engine) step() time.Duration { return s.settings.Timings.Disk / 2 }
 
-// afterwards are the phases that follow by themselves.
+// afterwards maps phases to their automatic successors.
 var afterwards = map[string]string{
 	store.PhaseCancelledUser:   store.PhaseCleaning,
 	store.PhaseCleaning:        store.PhaseFinishedCleanup,
@@ -184,8 +184,8 @@ var afterwards = map[string]string{
 	store.PhaseResuming:        store.PhaseTransferring,
 }
 
-// enter is the beginning of a phase. The disk of an upload that comes to nothing is illegal for a moment, then locked
-// while it is removed, then gone; that of a download stays.
+// enter starts a phase. The disk of a failed upload is first illegal, then locked during its removal, then deleted. The
+// disk of a download stays.
 func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 	t.Phase = phase
 	s.store.Transfers.Put(t.ID, t)
@@ -239,7 +239,7 @@ func (s *Engine) resumeUpload(t *store.ImageTransfer) {
 	}
 }
 
-// watchActivity ends a transfer that gets no data.
+// watchActivity ends a transfer without data.
 func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	if t.InactivityTimeout <= 0 {
 		return
@@ -260,7 +260,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	})
 }
 
-// steered is an action on a transfer. One that is not there, or has ended, is answered as if it were done.
+// steered returns an action on a transfer. It reports success for a missing or ended transfer.
 func steered(act func(c *call, t *store.ImageTransfer) error) operation {
 	return func(c *call) (*wire.Element, error) {
 		if t := c.store.Transfers.Get(c.id("id")); t != nil {
@@ -325,10 +325,10 @@ func extendTransfer(c *call, t *store.ImageTransfer) error {
 	return nil
 }
 
-// fileBlock is what a file on storage grows by.
+// fileBlock is the growth unit of a file on storage.
 const fileBlock = 4096
 
-// verify looks at what was uploaded, outside of the lock, and ends the transfer.
+// verify checks the uploaded data, outside the lock, and ends the transfer.
 func (s *Engine) verify(t *store.ImageTransfer) {
 	if t.Direction == "download" {
 		s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
@@ -359,7 +359,7 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 				d.Actual = (size + fileBlock - 1) / fileBlock * fileBlock
 			}
 
-			// The disk can be used a moment before the transfer has ended.
+			// The disk becomes usable a moment before the transfer ends.
 			d.Status, t.TicketGone = store.StatusOK, true
 			s.store.Disks.Put(d.ID, d)
 			s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
@@ -370,10 +370,10 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 	}()
 }
 
-// inspect checks an image as qemu-img would, and sums it up.
+// inspect checks an image like qemu-img, and returns its checksum.
 func inspect(path, format string, provisioned int64) (sum string, size int64, err error) {
 	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is as it was
+	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is unchanged
 		return "", thinBytes, nil
 	}
 
@@ -424,7 +424,7 @@ func (s *Engine) ticket(id string) (*ticket, error) {
 		}
 
 		size := d.Provisioned
-		if t.Format == "cow" { // with its tables a full image is a little larger than what it shows
+		if t.Format == "cow" { // including its tables, a full image is slightly larger than its virtual size
 			size = max(d.Initial, d.Provisioned+d.Provisioned/10+1<<20)
 		}
 

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// notUpdating refuses what cannot be done while a change of the VM is under way, such as "run VM".
+// notUpdating rejects a command such as "run VM" during a change of the VM.
 func notUpdating(v *store.VM, command string) error {
 	if v.Applied != nil {
 		return wire.Conflict("Cannot %s. VM is being updated.", command)
@@ -18,12 +18,12 @@ func notUpdating(v *store.VM, command string) error {
 	return nil
 }
 
-// inStatus refuses an action for the status that a VM is in.
+// inStatus returns the error for an action not allowed in the VM's status.
 func inStatus(v *store.VM, command string) error {
 	return wire.Conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
 }
 
-// actionVM is the VM of the path, for an action. The action reports one that is not there, and not the path.
+// actionVM returns the VM of the path, for an action. A missing VM is reported by the action, not as a missing path.
 func (c *call) actionVM(command string) (*store.VM, error) {
 	if v := c.store.VMs.Get(c.id("vm")); v != nil {
 		return v, nil
@@ -32,10 +32,10 @@ func (c *call) actionVM(command string) (*store.VM, error) {
 	return nil, wire.Invalid("Cannot %s. VM is not found.", command)
 }
 
-// done is the answer to an action of a VM.
+// done returns the response to an action of a VM.
 func (c *call) done(v *store.VM) *wire.Element { return c.complete(wire.Ref("vm", "vms", v.ID)) }
 
-// checkStart refuses what the engine refuses before it looks for a host.
+// checkStart makes the engine's checks before the selection of a host.
 func (c *call) checkStart(v *store.VM) error {
 	if err := notUpdating(v, "run VM"); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (c *call) checkStart(v *store.VM) error {
 		return err
 	}
 
-	// Only a VM that boots from nothing else needs what it boots from.
+	// A boot device is required only if the VM boots from nothing else.
 	order := c.body.List("vm", "os", "boot", "devices", "device")
 	if len(order) == 0 {
 		order = v.Settings.List("os", "boot", "devices", "device")
@@ -76,13 +76,13 @@ func (c *call) checkStart(v *store.VM) error {
 		return wire.Conflict("VM is configured to be 'Network bootable', but no Network Interface is configured.\n" +
 			"Alternatives:\n- Select a different boot device (using the 'Run Once' command or 'Edit VM' command on " +
 			"Boot " +
-			"Option Sub-Tab).\n- Configure Network Interface and rerun the VM.") // as in the engine's source
+			"Option Sub-Tab).\n- Configure Network Interface and rerun the VM.") // from the engine's source
 	}
 
 	return nil
 }
 
-// startDisks counts the disks with which a VM can start.
+// startDisks counts the usable boot disks of a VM.
 func (c *call) startDisks(v *store.VM) (int, error) {
 	disks := 0
 
@@ -168,12 +168,12 @@ func startVM(c *call) (*wire.Element, error) {
 	return c.done(v), nil
 }
 
-// asksForDrive reports whether a start wants the drive with the initialization, whatever the VM was before.
+// asksForDrive reports whether a start requests the drive with the initialization, regardless of the VM's earlier runs.
 func (c *call) asksForDrive(v *store.VM) bool {
 	return c.body.Yes("use_initialization") || c.body.Yes("use_cloud_init") && v.OSType != store.OSRHCOS
 }
 
-// driveOf is the stored initialization, with the values of one that a start has laid over it.
+// driveOf returns the stored initialization, merged with the values given for this start.
 func driveOf(stored, once *wire.Element) *wire.Element {
 	out := wire.El("initialization")
 	if stored != nil {
@@ -187,7 +187,7 @@ func driveOf(stored, once *wire.Element) *wire.Element {
 	return out
 }
 
-// startHost is the host that a start names; empty where it names none.
+// startHost returns the host named by a start, or "".
 func (c *call) startHost(once *wire.Element) (string, error) {
 	hosts := once.List("placement_policy", "hosts", "host")
 	if len(hosts) == 0 {
@@ -206,8 +206,8 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 	return found.ID, nil
 }
 
-// stopVM powers off; a VM that is down stays down, which the engine counts as success. The VM reads as before until its
-// host reports that it has ended, and the host refuses a second stop meanwhile.
+// stopVM powers off. Like the engine, it reports success for a stopped VM. The VM's status stays until its host reports
+// the end, and the host rejects a second stop meanwhile.
 func stopVM(c *call) (*wire.Element, error) {
 	v, err := c.actionVM("stop VM")
 	if err != nil {
@@ -239,14 +239,15 @@ func stopVM(c *call) (*wire.Element, error) {
 	return c.done(v), nil
 }
 
-// shutdownVM asks the guest, which may ignore it. A guest that does not run yet is powered off.
-// savingState refuses a command because of a VM that is on its way to its image, in the words of the engine's source.
+// savingState returns the error for a VM in transition to or from its saved image, with the text of the engine's
+// source.
 func savingState(command string) error {
 	return wire.Conflict("Cannot %s. VM is in saving/restoring state.\n-Please try again when the VM is either up "+
 		"or down.",
 		command)
 }
 
+// shutdownVM asks the guest to shut down, and the guest may ignore it. It powers off a guest not running yet.
 func shutdownVM(c *call) (*wire.Element, error) {
 	v, err := c.actionVM("shutdown VM")
 	if err != nil {
@@ -291,8 +292,7 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	return c.done(v), nil
 }
 
-// shutdownPatience is how long a guest that was asked may take to power itself off, until the engine goes back to what
-// it sees.
+// shutdownPatience is the time for a guest to power itself off. Afterwards, the engine returns to the observed status.
 const shutdownPatience = 3 * time.Minute
 
 // restart is a reboot by the guest, or a reset of the machine.
@@ -359,7 +359,7 @@ func migrateVM(c *call) (*wire.Element, error) {
 		want = found.ID
 	}
 
-	switch { // the words, but for a VM that does not run, and the order are those of the engine's sources
+	switch { // the texts, except for a stopped VM, and the order are from the engine's sources
 	case v.PlacementAffinity == "pinned":
 		return nil, wire.Conflict("Cannot migrate VM. VM is pinned to Host.")
 	case v.PlacementAffinity == "user_migratable" && !c.body.Yes("force"):
@@ -411,7 +411,7 @@ func (c *call) frozen(command string) (*wire.Element, error) {
 	return c.done(v), nil
 }
 
-// logonVM needs an agent in the guest that knows how.
+// logonVM requires a guest agent with support for it.
 func logonVM(c *call) (*wire.Element, error) {
 	if _, err := c.actionVM("logon to VM"); err != nil {
 		return nil, err
@@ -422,7 +422,7 @@ func logonVM(c *call) (*wire.Element, error) {
 
 func detachVM(*call) (*wire.Element, error) { return nil, wire.Forbidden() }
 
-// cloneVM and exportVM are refused for what they lack; the simulator does not do more.
+// cloneVM and exportVM only check for missing elements; the operations are not simulated.
 func cloneVM(c *call) (*wire.Element, error) {
 	return nil, orError(mandatory(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
 		wire.Failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
@@ -457,7 +457,7 @@ func ticketVM(c *call) (*wire.Element, error) {
 	return c.complete(ticket), nil
 }
 
-// autoPinVM turns the engine's own pinning on. It cannot turn it off: that needs a change of the VM.
+// autoPinVM enables the engine's automatic pinning. Only a change of the VM can disable it.
 func autoPinVM(c *call) (*wire.Element, error) {
 	v := c.store.VMs.Get(c.id("vm"))
 	switch {

@@ -36,7 +36,7 @@ func addVM(c *call) (*wire.Element, error) {
 	case source == nil:
 		return nil, wire.EntityNotFound("GetVmTemplate")
 	case source.DataCenter != "" && source.DataCenter != home.DataCenter:
-		return nil, wire.Invalid("The specified Template doesn't exist in the current Data Center.") // as in its source
+		return nil, wire.Invalid("The specified Template doesn't exist in the current Data Center.") // from its source
 	case source.Status != store.StatusOK:
 		return nil, wire.Conflict("Cannot add VM. Template ${TemplateName} is being created.")
 	}
@@ -44,8 +44,8 @@ func addVM(c *call) (*wire.Element, error) {
 	return c.makeVM(source, home, c.flagParam("clone") || in.Yes("clone") || in.Yes("disk_attachments", "clone"), false)
 }
 
-// makeVM makes the VM that a request asks for. goesOn reports that the engine answers before it has done its work,
-// although it copies the disks.
+// makeVM creates the requested VM. goesOn reports that the engine responds before it has finished, despite copying the
+// disks.
 func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn bool) (*wire.Element, error) {
 	in := c.body
 	made := c.vmOf(source, home)
@@ -68,7 +68,7 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	c.work("Creating VM "+made.Name, made.ID)
 	c.event(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user.Name+".", eventOf{vm: made.ID})
 
-	// The answer to a create that goes on names no place.
+	// The response to an unfinished create has no Location.
 	document := c.created(vmDocument(c, made))
 	if len(disks) > 0 && (!clone || goesOn) {
 		c.status, c.made = http.StatusAccepted, ""
@@ -78,7 +78,7 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	return document, nil
 }
 
-// vmOf is a new VM with what its template gives it; it is not stored yet.
+// vmOf returns a new VM with its template's settings, not stored yet.
 func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
 	made := &store.VM{
 		Hardware:       source.CopyOf(),
@@ -136,7 +136,7 @@ func (c *call) equip(made *store.VM, in *wire.Element, command string) error {
 	return err
 }
 
-// lockNew keeps a VM locked while its disks are made. A clone of a template without disks is locked for a moment, too.
+// lockNew locks a VM during the creation of its disks. A clone of a template without disks is locked briefly, too.
 func (c *call) lockNew(made *store.VM, clone, disks bool) {
 	if !disks {
 		return
@@ -151,7 +151,7 @@ func (c *call) lockNew(made *store.VM, clone, disks bool) {
 	c.arrange(made, store.StatusDown, wait)
 }
 
-// outfit stores what a new VM has of its template: a NIC for each of the template's, and the disks that copyDisks made.
+// outfit stores a new VM's parts from its template: a NIC for each of the template's, and the disks of copyDisks.
 func (s *Engine) outfit(made *store.VM, source *store.Template, disks []copied) {
 	for _, n := range s.store.NICsOf(source.ID) {
 		own := *n
@@ -202,7 +202,7 @@ func updateVM(c *call) (*wire.Element, error) {
 	next.Take(wanted, v.Running(), c.flagParam("next_run"))
 	*v = next
 	c.store.VMs.Put(v.ID, v)
-	if leased { // which takes its storage domain a while
+	if leased { // takes its storage domain a while
 		after := v.CopyOf()
 		v.Applied = &after
 		c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
@@ -214,7 +214,8 @@ func updateVM(c *call) (*wire.Element, error) {
 	return vmDocument(c, v), nil
 }
 
-// nextVM is the VM as the request has it, and its hardware apart, which may have to wait for the next start.
+// nextVM returns the VM after the request, and its new hardware separately, because it may have to wait for the next
+// start.
 func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.Hardware, err error) {
 	fail, in := commandOn(command), c.body
 	next, wanted = *v, v.CopyOf()
@@ -251,7 +252,7 @@ func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.
 	return next, wanted, err
 }
 
-// textOr is the text of an element of a request, and what is there where the request has none.
+// textOr returns the text of a request's element, or the existing value if the element is missing.
 func textOr(in *wire.Element, name, there string) string {
 	if in.Has(name) {
 		return in.Value(name)
@@ -260,7 +261,7 @@ func textOr(in *wire.Element, name, there string) string {
 	return there
 }
 
-// checkHotChange refuses changes that a VM that runs cannot take.
+// checkHotChange rejects changes impossible for a running VM.
 func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure) error {
 	added := wanted.Memory - v.Memory
 	switch {
@@ -286,7 +287,7 @@ func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure)
 	return nil
 }
 
-// moveToCluster changes the cluster of a VM that is down, within its data center.
+// moveToCluster changes the cluster of a stopped VM, within its data center.
 func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	if e == nil {
 		return nil
@@ -303,7 +304,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	case v.Running():
 		return wire.Conflict("Cannot update a VM in this status. Try stopping the VM first.")
 	case to.DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // as in its source
+		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // from its source
 	}
 
 	v.Cluster = to.ID
@@ -311,7 +312,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	return nil
 }
 
-// removeVM refuses in the order of the engine's RemoveVmCommand.
+// removeVM makes its checks in the order of the engine's RemoveVmCommand.
 func removeVM(c *call) (*wire.Element, error) {
 	v, err := c.vm()
 	if err != nil {
@@ -328,7 +329,7 @@ func removeVM(c *call) (*wire.Element, error) {
 		)
 	case detachOnly && v.Template != store.BlankTemplateID:
 		return nil, wire.Conflict("Cannot remove VM with detaching disks, VM is based from template.")
-	case v.Status == store.StatusSuspended: // as in its source
+	case v.Status == store.StatusSuspended: // from its source
 		return nil, wire.Conflict("Cannot remove VM that its state is not down.\n-Please stop the VM first.")
 	case v.Running():
 		return nil, wire.Conflict("Cannot remove VM. VM is running.")
@@ -365,7 +366,7 @@ func removeVM(c *call) (*wire.Element, error) {
 	return c.complete(), nil
 }
 
-// forget takes a VM out of the inventory. Its disks stay.
+// forget removes a VM from the inventory. Its disks stay.
 func (s *Engine) forget(v *store.VM) {
 	for _, n := range s.store.NICsOf(v.ID) {
 		s.store.Release(n.MAC)

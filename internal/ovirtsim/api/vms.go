@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has VMs as objects: how they look, and how they are made, changed and removed. Their life is in life.go.
+// This file contains VMs as objects: showing, creating, changing and removing them. Their life is in life.go.
 
 var vmRoutes = []route{
 	{"GET", "/vms", listVMs},
@@ -34,7 +34,7 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}/statistics/{id}", itemOf(vmStatistics)},
 }
 
-// describeDisplay adds where the console of a VM is.
+// describeDisplay adds the console address of a VM.
 func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
 	if len(v.Consoles) == 0 {
 		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool { return e.Name == "display" })
@@ -56,7 +56,7 @@ func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
 func vmDocument(c *call, v *store.VM) *wire.Element {
 	shown, full := v.Hardware, c.allContent()
 
-	// as it will be after its next start
+	// the VM after its next start
 	if v.Next != nil && (c.flagParam("next_run") || c.query.Get("current") == "false") {
 		shown = *v.Next
 		keepDevices(&shown, &v.Hardware)
@@ -105,7 +105,7 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 
 	out.Add(initialization, wire.Ref("original_template", "templates", original),
 		wire.Ref("template", "templates", v.Template), wire.Ref("instance_type", "instancetypes", v.InstanceType))
-	if c.filtered { // where a VM runs is not for everybody
+	if c.filtered { // the VM's host is not visible to everyone
 		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool {
 			return e.Name == "host" ||
 				e.Name == "placement_policy"
@@ -115,9 +115,9 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	return out
 }
 
-// keepDevices shows the devices of a VM as they are: an engine looks them up in a table that the next start changes,
-// and tells those that wait in the OVF alone. That is recorded of sound card and console; of the others it is what the
-// engine's source does.
+// keepDevices shows the VM's present devices. An engine reads them from a table updated at the next start, and shows
+// pending ones only in the OVF. This is recorded for the sound card and the console; for others it follows the engine's
+// source.
 func keepDevices(shown, now *store.Hardware) {
 	shown.Console, shown.Soundcard = now.Console, now.Soundcard
 	shown.Settings = shown.Settings.Clone()
@@ -127,7 +127,7 @@ func keepDevices(shown, now *store.Hardware) {
 	}
 }
 
-// guestSystem is what the agent reports of the guest.
+// guestSystem returns the agent's report of the guest's system.
 func guestSystem() []*wire.Element {
 	kernel := wire.El("kernel").
 		Add(wire.El("version").Num("build", 0).Str("full_version", "5.15.0-sim.el9").Num("major", 5).Num("minor", 15))
@@ -140,8 +140,8 @@ func guestSystem() []*wire.Element {
 	}
 }
 
-// ovf is the description of a VM that full answers have, with what waits for the next start. It holds the user data as
-// well.
+// ovf returns the OVF of a VM, included in full responses, with its pending configuration. It also contains the user
+// data.
 func (s *Engine) ovf(v *store.VM) string {
 	const snapshots = "ovf:SnapshotsSection_Type"
 	saved := func(id, kind, text string, date time.Time) *wire.Element {
@@ -163,7 +163,7 @@ func (s *Engine) ovf(v *store.VM) string {
 
 func ovfDate(t time.Time) string { return t.UTC().Format("2006/01/02 15:04:05") }
 
-// envelope is the OVF of a VM with that hardware. Of the devices it has those that a request turns on and off.
+// envelope returns the OVF of a VM with this hardware. Its devices are limited to those switchable by a request.
 func (s *Engine) envelope(v *store.VM, h *store.Hardware, more *wire.Element) string {
 	content := wire.El("Content").Str("Name", v.Name).Str("Description", v.Description).Str("Comment", v.Comment).
 		Str("CreationDate", ovfDate(v.Created)).
@@ -229,7 +229,7 @@ func vmFields(c *call) fields[*store.VM] {
 
 			for _, t := range s.Tags.Rows {
 				if slices.Contains(t.VMs, v.ID) {
-					names = append(names, s.TagLine(t)...) // a tag stands for those above it
+					names = append(names, s.TagLine(t)...) // a tag includes its ancestors
 				}
 			}
 
@@ -253,7 +253,7 @@ func getVM(c *call) (*wire.Element, error) {
 	return vmDocument(c, v), nil
 }
 
-// referred finds the object that an element names by ID or name.
+// referred finds the object named by an element, by ID or name.
 func referred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *T {
 	if id := wire.RefID(e); id != "" {
 		return t.Get(id)
@@ -264,7 +264,7 @@ func referred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *
 		return nil
 	}
 
-	for _, id := range wire.SortedKeys(t.Rows) { // in an order, so that the same request has the same effect
+	for _, id := range wire.SortedKeys(t.Rows) { // ordered, so the same request has the same effect
 		if row := t.Rows[id]; name(row) == want {
 			return row
 		}
@@ -273,10 +273,10 @@ func referred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *
 	return nil
 }
 
-// maxVMName is the length of the name of a VM.
+// maxVMName is the maximum length of a VM's name.
 const maxVMName = 64
 
-// checkNames refuses names and descriptions that no VM may have.
+// checkNames rejects invalid names and descriptions of VMs.
 func checkNames(in *wire.Element, kind, attribute string, longest int, fail failure) error {
 	name := in.Value("name")
 	switch length := utf8.RuneCountInString(name); {
@@ -311,7 +311,7 @@ func checkNames(in *wire.Element, kind, attribute string, longest int, fail fail
 	return nil
 }
 
-// commandOn makes the refusals of a command.
+// commandOn returns the refusals of a command.
 func commandOn(command string) failure {
 	return func(format string, args ...any) error {
 		return wire.Invalid("%s", "Cannot "+command+". "+fmt.Sprintf(format, args...))
@@ -331,7 +331,7 @@ func (c *call) nameFree(v *store.VM, command string) error {
 	return nil
 }
 
-// clusterOf is the cluster that a request names.
+// clusterOf returns the cluster named by a request.
 func (c *call) clusterOf(e *wire.Element) (*store.Cluster, error) {
 	if err := checkRef(e); err != nil {
 		return nil, err
@@ -348,7 +348,7 @@ func (c *call) clusterOf(e *wire.Element) (*store.Cluster, error) {
 	}
 }
 
-// templateFor is the template that an element names: by ID, or the newest version of a name in the data center.
+// templateFor returns the template named by an element: by ID, or the newest version of a name in the data center.
 func (c *call) templateFor(e *wire.Element, dataCenterID string) *store.Template {
 	if id := wire.RefID(e); id != "" {
 		return c.store.Templates.Get(id)
@@ -365,14 +365,14 @@ func (c *call) templateFor(e *wire.Element, dataCenterID string) *store.Template
 	return newest
 }
 
-// sized is the instance type that a request names; nil where it names none.
+// sized returns the instance type named by a request, or nil.
 func (c *call) sized(in *wire.Element) (*store.InstanceType, error) {
 	e := in.Get("instance_type")
 	if e == nil {
 		return nil, nil
 	}
 
-	if wire.RefID(e) == "" { // by name: the engine takes it and fails
+	if wire.RefID(e) == "" { // by name: the engine accepts it and fails
 		return nil, wire.BrokenPage()
 	}
 
@@ -384,16 +384,16 @@ func (c *call) sized(in *wire.Element) (*store.InstanceType, error) {
 		return found, nil
 	}
 
-	return nil, wire.EntityNotFound("GetInstanceType") // as in the engine's source
+	return nil, wire.EntityNotFound("GetInstanceType") // from the engine's source
 }
 
-// memoryStep is what memory of a VM that runs is added in.
+// memoryStep is the unit for adding memory to a running VM.
 const memoryStep = 128 << 20
 
-// StatusRemoved is where a VM or a disk is on its way to that is being removed.
+// StatusRemoved is the target status of a VM or a disk in removal.
 const StatusRemoved = "removed"
 
-// atLeast compares the version of the engine.
+// atLeast reports whether the engine has at least this version.
 func (s *Engine) atLeast(version ...int) bool {
 	for i, part := range strings.Split(s.version, ".") {
 		n, _ := strconv.Atoi(part)

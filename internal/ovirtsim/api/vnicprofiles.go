@@ -66,7 +66,7 @@ func (c *call) changeProfile(p *store.VNICProfile, in *wire.Element, verb string
 	return nil
 }
 
-// addVNICProfile refuses with the words of the engine's sources.
+// addVNICProfile creates a vNIC profile. The texts of its refusals are from the engine's sources.
 func addVNICProfile(c *call) (*wire.Element, error) {
 	in := c.body
 	if err := mandatory(in, "profile", "name"); err != nil {
@@ -115,8 +115,8 @@ func updateVNICProfile(c *call) (*wire.Element, error) {
 	return profileDocument(c, p), nil
 }
 
-// profileUnused refuses for a command to take away what VMs or templates use, in the words of the engine's sources
-// (nearly, for a network); what is the kind of object that goes, such as "VM network interface profile".
+// profileUnused rejects a command removing a profile used by VMs or templates. The texts are from the engine's sources,
+// for a network only approximately. what is the kind of object to remove, such as "VM network interface profile".
 func (c *call) profileUnused(p *store.VNICProfile, command, what string) error {
 	vms, templates := map[string]bool{}, map[string]bool{}
 
@@ -150,7 +150,7 @@ func (c *call) profileUnused(p *store.VNICProfile, command, what string) error {
 	}
 }
 
-// nameLines is how an engine lists names in a refusal: one in a line, and not more than five.
+// nameLines formats names like an engine's refusal: one per line, and at most five.
 func nameLines(names []string) string {
 	const most = 5
 	if len(names) > most {

@@ -5,7 +5,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the watchdogs of VMs. A guest that hangs does not set them off: guests do not hang here.
+// This file contains the watchdogs of VMs. They never trigger, because simulated guests do not hang.
 
 var watchdogRoutes = []route{
 	{"GET", "/vms/{vm}/watchdogs", listWatchdogs},
@@ -20,7 +20,7 @@ func (c *call) watchdogDocument(v *store.VM) *wire.Element {
 		Add(wire.Ref("vm", "vms", v.ID)).Str("action", v.Watchdog.Action).Str("model", v.Watchdog.Model)
 }
 
-// watchdog is the VM whose watchdog the path names.
+// watchdog returns the VM whose watchdog the path names.
 func (c *call) watchdog() (*store.VM, error) {
 	v := c.store.VMs.Get(c.id("vm"))
 	if v == nil || v.Watchdog == nil || v.Watchdog.ID != c.id("id") {
@@ -75,7 +75,7 @@ func addWatchdog(c *call) (*wire.Element, error) {
 	return c.created(c.watchdogDocument(v)), nil
 }
 
-// check refuses a model that no operating system here has.
+// checkWatchdog rejects a model not supported by any operating system here.
 func checkWatchdog(w *store.Watchdog) error {
 	if w.Model != "i6300esb" {
 		return wire.Invalid(
