@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 )
 
-// authority signs the certificates of the server. Its own one is in a Secret, so that all replicas have the same:
-// guests get it with their pointer.
+// authority signs the certificates of the server. Its own certificate and key are in a Secret, so that all replicas
+// share them. Guests get the certificate with their pointer.
 type authority struct {
 	*servingcert.Authority
 
@@ -25,7 +25,7 @@ type authority struct {
 	serving *tls.Certificate
 }
 
-// loadAuthority reads the authority, and makes it where there is none.
+// loadAuthority loads the authority, and creates a missing one.
 func loadAuthority(ctx context.Context, c client.Client, secret client.ObjectKey, host string) (*authority, error) {
 	for {
 		var found corev1.Secret
@@ -73,7 +73,7 @@ func parseAuthority(secret *corev1.Secret, host string) (*authority, error) {
 	return &authority{Authority: parsed, host: host}, nil
 }
 
-// getCertificate is the server's, of this process alone.
+// getCertificate returns the server's certificate, used by this process only.
 func (a *authority) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -29,40 +29,41 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// configurationType is that of the Secrets with what VMs of support services are told. Their tokens do not end.
+// configurationType is the type of Secrets with the configuration of support VMs. Their tokens do not expire.
 const configurationType corev1.SecretType = "infrastructure.cluster.x-k8s.io/support-configuration"
 
 const (
-	// configurationKey is the configuration; the user data of the first boot is under dataKey.
+	// configurationKey is the key of the configuration. The user data of the first boot is under dataKey.
 	configurationKey = "configuration"
-	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation since
-	// when it is that. appliedAnnotation is the hash of the one that the VM uses, and problemAnnotation why it has
-	// refused another. managerAnnotation is the hash of where the VM was told to ask.
+	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation its
+	// time of publication. appliedAnnotation is the hash of the VM's present configuration, and problemAnnotation the
+	// reason for rejecting another. managerAnnotation is the hash of the URL and authority given to the VM.
 	publishedAnnotation     = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
 	hostTokenHashAnnotation = "infrastructure.cluster.x-k8s.io/support-host-token-sha256"
 	managerAnnotation       = "infrastructure.cluster.x-k8s.io/support-manager-sha256"
 	publishedAtAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-published"
 	appliedAnnotation       = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
 	problemAnnotation       = "infrastructure.cluster.x-k8s.io/support-problem"
-	// problemHeader is what a VM says of a configuration that it has refused, in base64.
+	// problemHeader is a VM's reason for rejecting a configuration, in base64.
 	problemHeader = "Capolvm-Problem"
-	// maxProblem bounds it, in bytes.
+	// maxProblem limits its size, in bytes.
 	maxProblem = 600
 )
 
-// Report is what is known of the configuration of a VM.
+// Report is the state of a VM's configuration.
 type Report struct {
-	// Current reports that the VM uses the configuration that was published last, and Ever that it has used one.
+	// Current reports that the VM uses the latest published configuration, and Ever that it has used any.
 	Current, Ever bool
-	// Age is for how long the configuration has been published.
+	// Age is the time since the publication of the configuration.
 	Age time.Duration
-	// Problem is why it has refused one; empty where it has not.
+	// Problem is the reason for rejecting a configuration; "" for none.
 	Problem string
-	// Stranded reports that the VM asks elsewhere: it was told so by a manager with another URL or authority.
+	// Stranded reports that the VM sends its requests elsewhere, because a manager with another URL or authority set it
+	// up.
 	Stranded bool
 }
 
-// reportOf reads what a Secret knows.
+// reportOf reads the report from a Secret.
 func reportOf(secret metav1.Object) Report {
 	published, applied := secret.GetAnnotations()[publishedAnnotation], secret.GetAnnotations()[appliedAnnotation]
 
@@ -80,8 +81,8 @@ func reportOf(secret metav1.Object) Report {
 	}
 }
 
-// Publish keeps the configuration of a machine of a support service for its VM, which asks for it again and again, and
-// the user data with which the VM does so. It returns what the VM has made of it.
+// Publish stores the configuration of a support machine for its VM, together with the user data for fetching it. The VM
+// requests the configuration periodically. Publish returns the VM's latest report.
 func (s *Server) Publish(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -101,7 +102,7 @@ func (s *Server) Publish(
 		return Report{}, err
 	}
 
-	// A VM that may be there has read what it was told: it is not written anew, and it finds no other manager.
+	// A VM may already have read its user data. Then it is not rewritten, and the VM does not find another manager.
 	stranded := addressing.MayHaveVM(machine) && secret.Annotations[managerAnnotation] != where
 	if had := secret.Data[dataKey]; had != nil && addressing.MayHaveVM(machine) {
 		first = had
@@ -138,7 +139,8 @@ func (s *Server) Publish(
 	return report, err
 }
 
-// read reads the Secret of a machine, and returns how it was. What an earlier machine of that name had is left out.
+// read returns the Secret of a machine, and its version as read. It drops data of an earlier machine with the same
+// name.
 func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret, before *corev1.Secret, err error) {
 	key := configurationSecret(client.ObjectKeyFromObject(machine))
 	secret = &corev1.Secret{}
@@ -163,8 +165,8 @@ func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret
 	return secret, before, nil
 }
 
-// keep writes the Secret of a machine, with the hash of its configuration. before is how it was read, without a
-// resource version where there was none.
+// keep writes the Secret of a machine, with the hash of its configuration. before is the Secret as read; without a
+// resource version, it did not exist.
 func (s *Server) keep(
 	ctx context.Context, secret, before *corev1.Secret, machine *infrav1.OLVMMachine, hash string,
 ) error {
@@ -193,19 +195,19 @@ func (s *Server) keep(
 	return nil
 }
 
-// ownedBy has an object go with a machine.
+// ownedBy returns owner references to delete an object with a machine.
 func ownedBy(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
 	}
 }
 
-// HostToken is the token with which the command host of a jump host asks, made of that of its VM: who has it does not
-// have the VM's.
+// HostToken returns the token for the command host of a jump host. It is derived from the VM's token, but does not
+// reveal it.
 func HostToken(token string) string { return hashOf("hosts:" + token) }
 
-// serveConfiguration answers a VM of a support service. One that has the configuration already costs no request to the
-// API server.
+// serveConfiguration answers a support VM. If the VM already has the configuration, this needs no request to the API
+// server.
 func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 	machine, _ := asker(r)
 	key := configurationSecret(machine)
@@ -220,19 +222,19 @@ func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// configurationSecret is the Secret with the configuration of a machine's VM.
+// configurationSecret returns the key of the Secret with the configuration of a machine's VM.
 func configurationSecret(machine client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
 }
 
-// current reports whether a VM has the configuration that is published.
+// current reports whether a VM has the published configuration.
 func current(r *http.Request, known *metav1.PartialObjectMetadata) bool {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
 
 	return has != "" && has == known.Annotations[publishedAnnotation]
 }
 
-// answer writes down what a VM reports, and gives it the configuration if it is another than the one that it has.
+// answer records the VM's report, and sends the configuration if the VM has another one.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
 	if err := s.record(r, known, has); err != nil {
@@ -267,7 +269,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.Pa
 	return nil
 }
 
-// record writes down which configuration a VM uses, and why it has refused another, where that has changed.
+// record records the VM's present configuration, and its reason for rejecting another, if they have changed.
 func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, has string) error {
 	problem, err := base64.StdEncoding.DecodeString(r.Header.Get(problemHeader))
 	if err != nil || len(problem) > maxProblem {
@@ -288,7 +290,7 @@ func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, ha
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, appliedAnnotation, has)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, problemAnnotation, text)
 
-	// A Secret that has changed since may be that of a later machine of the same name. The VM reports again.
+	// If the Secret has changed since, it may belong to a later machine with the same name. The VM will report again.
 	lock := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
 	err = s.client.Patch(r.Context(), after, lock)
 

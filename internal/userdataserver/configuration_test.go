@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// publish keeps a configuration for the site's machine, and returns where its VM finds it.
+// publish stores a configuration for the site's machine, and returns its pointer for the VM.
 func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
 	s.t.Helper()
 	var at bootstrap.Pointer
@@ -30,7 +30,7 @@ func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
 	return at, report
 }
 
-// poll is what a VM does again and again: it says what it has, and why it has refused something.
+// poll sends a VM's periodic request, with its present configuration and its reason for a rejection.
 func (s *site) poll(p bootstrap.Pointer, has, problem string) (int, string) {
 	s.t.Helper()
 
@@ -93,7 +93,7 @@ func TestAVMIsNotBelievedMoreThanItNeeds(t *testing.T) {
 	check.Equal(t, "a report right after another", s.configuration().Annotations[appliedAnnotation], "")
 }
 
-// TestAConfigurationOfAnEarlierMachine has another machine of the same name have a token of its own.
+// TestAConfigurationOfAnEarlierMachine verifies that a later machine with the same name gets its own token.
 func TestAConfigurationOfAnEarlierMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -109,7 +109,7 @@ func TestAConfigurationOfAnEarlierMachine(t *testing.T) {
 	check.Equal(t, "the earlier token", code, http.StatusForbidden)
 }
 
-// patching does something before each patch.
+// patching runs a function before each patch.
 type patching struct {
 	client.Client
 	before func()
@@ -120,8 +120,8 @@ func (p patching) Patch(ctx context.Context, o client.Object, patch client.Patch
 	return p.Client.Patch(ctx, o, patch, opts...)
 }
 
-// TestAReportThatComesLateIsNotThatOfALaterMachine has another machine of the same name get the Secret between the look
-// at a VM's token and the record of its report.
+// TestAReportThatComesLateIsNotThatOfALaterMachine replaces the machine by another with the same name. This happens
+// between the check of a VM's token and the record of its report.
 func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -142,7 +142,7 @@ func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
 	check.Equal(t, "the earlier one's report counts", report.Ever, false)
 }
 
-// TestAVMThatWasToldOfAnotherManager keeps what it was told, and is said to be stranded.
+// TestAVMThatWasToldOfAnotherManager verifies that the VM's user data stays, and the VM is reported as stranded.
 func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -157,7 +157,7 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	check.Equal(t, "stranded", report.Stranded, true)
 	check.Equal(t, "what the VM was told", string(s.configuration().Data[dataKey]), told)
 
-	// Another text of the user data is none: the VM has read its own.
+	// A changed text of the user data has no effect: the VM has already read its own.
 	s.url.Path = "/below"
 	report, err := s.Publish(t.Context(), s.machine, []byte("two"), func(bootstrap.Pointer) ([]byte, error) {
 		return []byte("#cloud-config\n# of a later release"), nil
@@ -165,13 +165,13 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "stranded by another release", report.Stranded, false)
 
-	// Who has lost the Secret has lost the token that the VM has.
+	// Losing the Secret means losing the VM's token.
 	check.Error(t, s.client.Delete(t.Context(), s.configuration()), "")
 	_, report = s.publish("two")
 	check.Equal(t, "stranded without the Secret", report.Stranded, true)
 }
 
-// TestATokenHolderIsLimited asks for the same again and again.
+// TestATokenHolderIsLimited repeats the same request.
 func TestATokenHolderIsLimited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

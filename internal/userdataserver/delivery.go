@@ -37,18 +37,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
-// secretType is that of the Secrets with user data.
+// secretType is the type of Secrets with user data.
 const secretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/user-data"
 
 const (
-	// tokenKey and dataKey are what they hold.
+	// tokenKey and dataKey are their data keys.
 	tokenKey = "token"
 	dataKey  = "value"
-	// expiresAnnotation is when the token ends; deliveredAnnotation, when the data was fetched.
+	// expiresAnnotation is the expiry of the token, deliveredAnnotation the time of the delivery.
 	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
 	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
-	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It tells a stranger from a VM without a
-	// question to the API server; a token has 130 bits, so that it cannot be found by its hash.
+	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It distinguishes a stranger from a VM
+	// without a request to the API server. A token has 130 bits, so its hash does not reveal it.
 	tokenHashAnnotation = "infrastructure.cluster.x-k8s.io/user-data-token-sha256"
 )
 
@@ -58,7 +58,7 @@ var requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		"limited (too many at once), failed (the VM may ask again, as after limited).",
 }, []string{"result"})
 
-// Collectors are the metrics of this package.
+// Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{requestsTotal} }
 
 func init() {
@@ -67,12 +67,12 @@ func init() {
 	}
 }
 
-// secretKey is the Secret with the user data of a machine.
+// secretKey returns the key of the Secret with the user data of a machine.
 func secretKey(machine client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Name + "-user-data"}
 }
 
-// Server hands out user data.
+// Server delivers user data.
 type Server struct {
 	client    client.Client
 	writer    client.Client
@@ -88,20 +88,20 @@ type Server struct {
 
 // Options of a Server.
 type Options struct {
-	// Client reads Secrets from the API server, not from a cache. Its rate is one that others do not need.
+	// Client reads Secrets from the API server, not from a cache. It has a rate limit of its own.
 	Client client.Client
-	// Writer writes what controllers offer, and may refuse if this process does not lead. All replicas answer VMs, so
-	// answers use Client. The default is Client.
+	// Writer writes the data offered by controllers, and may refuse if this process is not the leader. All replicas
+	// answer VMs, so answers use Client. The default is Client.
 	Writer client.Client
-	// Metadata is a cache of the metadata of Secrets. Strangers are refused by it.
+	// Metadata is a cache of the metadata of Secrets, used to reject strangers.
 	Metadata client.Reader
 	// Recorder of events about machines.
 	Recorder events.EventRecorder
-	// URL at which VMs reach the server.
+	// URL of the server for VMs.
 	URL string
 	// Authority is the Secret with the server's authority.
 	Authority client.ObjectKey
-	// Lifetime of tokens, from when a VM may be made.
+	// Lifetime of tokens, from the earliest creation of the VM.
 	Lifetime time.Duration
 }
 
@@ -134,7 +134,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}, nil
 }
 
-// Runnable serves at a listener, on each replica: all know the same Secrets.
+// Runnable serves on a listener, on each replica, because all know the same Secrets.
 func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
 	below := strings.TrimSuffix(s.url.Path, "/")
@@ -163,8 +163,8 @@ func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	}
 }
 
-// Offer keeps the user data of a machine for its VM, and says where that finds it. The same data has the same pointer
-// until it was fetched.
+// Offer stores the user data of a machine for its VM, and returns a pointer to it. Equal data has the same pointer
+// until its delivery.
 func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data []byte) (bootstrap.Pointer, error) {
 	key := secretKey(client.ObjectKeyFromObject(machine))
 	var secret corev1.Secret
@@ -213,8 +213,8 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	return pointer, nil
 }
 
-// Renew gives the pointer of a machine its whole lifetime again, just before its VM is made: the run may have waited
-// for longer than a pointer is good. One that was used, or that was never offered, stays as it is.
+// Renew extends the pointer of a machine by its whole lifetime, just before the creation of its VM, because the run may
+// have waited longer. It does not change a used pointer, or one never offered.
 func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 	key := secretKey(machine)
 
@@ -239,13 +239,13 @@ func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 	return nil
 }
 
-// extend has a pointer end a lifetime from now.
+// extend sets the expiry of a pointer to one lifetime from now.
 func (s *Server) extend(secret *corev1.Secret) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation,
 		s.now().Add(s.lifetime).UTC().Format(time.RFC3339))
 }
 
-// pointer is where the VM of a machine finds something.
+// pointer returns a pointer for the VM of a machine.
 func (s *Server) pointer(what string, machine *infrav1.OLVMMachine, token string) bootstrap.Pointer {
 	return bootstrap.Pointer{
 		URL:   s.url.JoinPath("v1", what, machine.Namespace, machine.Name).String(),
@@ -254,10 +254,10 @@ func (s *Server) pointer(what string, machine *infrav1.OLVMMachine, token string
 	}
 }
 
-// errRefused is the answer to every refused request, whatever is wrong.
+// errRefused is the error of every rejected request, for any reason.
 var errRefused = errors.New("refused")
 
-// ServeHTTP answers a VM that asks for its user data.
+// ServeHTTP answers a VM's request for its user data.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	machine, token := asker(r)
 	s.serve(w, r, question{
@@ -275,29 +275,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// question is what a request asks.
+// question describes a request.
 type question struct {
-	// what it asks for, for the log.
+	// what is the requested thing, for the log.
 	what string
-	// secret has the token that it needs, and the annotation hash the hash of that.
+	// secret is the Secret with the required token, and hash the annotation with the token's hash.
 	secret client.ObjectKey
 	hash   string
-	// limited reports whether one with the token asks too often; nil for never.
+	// limited reports whether requests with the token are too frequent; nil for no limit.
 	limited func(known *metav1.PartialObjectMetadata) bool
-	// answer writes the answer. known is what the cache has of the Secret.
+	// answer writes the response. known is the cached metadata of the Secret.
 	answer func(log logr.Logger, known *metav1.PartialObjectMetadata) error
 }
 
-// serve answers a request with its token, and refuses another.
+// serve answers a request with the right token, and rejects others.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, q question) {
 	machine, token := asker(r)
 	known, err := s.recognize(r.Context(), q.secret, token, q.hash)
 
-	// a VM with its token never waits behind strangers, who may share its address
+	// a VM with its token never waits behind strangers, even with the same address
 	if err != nil && !s.limits.strangers.allow(remote(r), time.Now()) ||
 		err == nil && q.limited != nil && q.limited(known) {
 		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again, as other VMs do
+		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition and other VMs retry
 		return
 	}
 
@@ -326,16 +326,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, q question) {
 	}
 }
 
-// hashOf is the hash of a token as the annotation has it.
+// hashOf returns the hash of a token in the form of the annotation.
 func hashOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 
-// quiet keeps what strangers do to TLS out of the log.
+// quiet keeps TLS errors caused by strangers out of the log.
 var quiet = log.New(io.Discard, "", 0)
 
-// refuse is the reason of a refusal, for the log.
+// refuse returns an error with the reason for the log.
 func refuse(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 
-// asker is the machine that a request names, and the token that it has.
+// asker returns the machine named in a request, and the token.
 func asker(r *http.Request) (machine client.ObjectKey, token string) {
 	machine = client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -343,8 +343,8 @@ func asker(r *http.Request) (machine client.ObjectKey, token string) {
 	return machine, token
 }
 
-// recognize refuses a request without the token of a Secret whose hash an annotation has, and asks no API server. It
-// returns what the cache has of the Secret.
+// recognize rejects a request unless the hash of its token is in an annotation of the Secret. It sends no request to
+// the API server. It returns the cached metadata of the Secret.
 func (s *Server) recognize(
 	ctx context.Context, secret client.ObjectKey, token, annotation string,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -368,7 +368,7 @@ func (s *Server) recognize(
 	return metadata, nil
 }
 
-// checkToken refuses a token that is not the one of the Secret, was used or has expired.
+// checkToken rejects a wrong, used or expired token.
 func checkToken(secret *corev1.Secret, given string, now time.Time) error {
 	token := secret.Data[tokenKey]
 	if secret.Type != secretType || len(token) == 0 {
@@ -388,10 +388,10 @@ func checkToken(secret *corev1.Secret, given string, now time.Time) error {
 	return nil
 }
 
-// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get
-// it whole may use it again.
+// deliver removes the token before it responds, so only one of two holders gets the data. If the transfer fails, the VM
+// may use the token again.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
-	ctx := r.Context() // a VM that went away is not waited for
+	ctx := r.Context() // do not wait for a disconnected VM
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
 		return refuse("there is no user data for it")
@@ -404,7 +404,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 		return err
 	}
 
-	// From here on the token is used, and what becomes of it is written down whoever goes away.
+	// From here on, the token is used. The result is recorded even if the VM disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime+recordTime)
 	defer cancel()
 	delete(secret.Data, tokenKey)

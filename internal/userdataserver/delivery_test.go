@@ -33,7 +33,7 @@ import (
 
 var authorityKey = client.ObjectKey{Namespace: "capolvm-system", Name: "authority"}
 
-// site is a server that listens, with a machine.
+// site is a listening server, with a machine.
 type site struct {
 	*Server
 	t       *testing.T
@@ -90,14 +90,14 @@ func (s *site) offer(data string) bootstrap.Pointer {
 	return pointer
 }
 
-// fetch is what a VM does with a pointer.
+// fetch uses a pointer like a VM.
 func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 	s.t.Helper()
 
 	return s.request(p, http.Header{})
 }
 
-// request fetches with further headers.
+// request fetches with additional headers.
 func (s *site) request(p bootstrap.Pointer, headers http.Header) (int, string) {
 	s.t.Helper()
 	pool := x509.NewCertPool()
@@ -162,7 +162,7 @@ func TestAPointerIsGoodForOneVM(t *testing.T) {
 		t.Fatalf("the VM gets %d with %d bytes", code, len(body))
 	}
 
-	// The VM has its data before the server hears that it was sent.
+	// The VM has its data before the server knows the transfer is complete.
 	wait.For(t, "what was delivered is dropped", func() error {
 		if keys := len(s.secret().Data); keys > 0 {
 			return fmt.Errorf("%d keys are kept", keys)
@@ -196,7 +196,7 @@ func TestATokenExpires(t *testing.T) {
 		t.Errorf("an old token: %d", code)
 	}
 
-	if again := s.offer("data"); again.Token != p.Token { // its VM may be made only now
+	if again := s.offer("data"); again.Token != p.Token { // its VM may be created only now
 		t.Error("the token is another")
 	}
 
@@ -205,7 +205,7 @@ func TestATokenExpires(t *testing.T) {
 	}
 }
 
-// broken is a connection that fails while the answer is written.
+// broken is a connection failing while the response is written.
 type broken struct{ http.ResponseWriter }
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
@@ -288,8 +288,8 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 	}
 }
 
-// TestAHundredMachinesJoinHoweverLongTheyWait plays a queue of 100 copied VMs: each copy takes two minutes, and four
-// are made at once. All are offered their user data when their runs are submitted.
+// TestAHundredMachinesJoinHoweverLongTheyWait simulates a queue of 100 copied VMs: each copy takes two minutes, and
+// four are created at once. All get their pointers when their runs are submitted.
 func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 	const machines, atOnce, copying = 100, 4, 2 * time.Minute
 

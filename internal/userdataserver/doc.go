@@ -1,7 +1,6 @@
-// Package userdataserver hands user data to the VMs that it is for.
+// Package userdataserver delivers user data to its VMs.
 //
-// User data stands in clear in the engine's database, in Terraform's state and
-// where the engine shows VMs. With a pointer only a token stands there: the VM
-// fetches the data itself, over TLS, once. Until then it is in a Secret of the
-// machine; what has been fetched is removed from it.
+// User data is stored in clear in the engine's database and in Terraform's state, and the engine shows it with the VM.
+// With a pointer, these places contain only a token: the VM fetches the data itself, over TLS, once. Until then, the
+// data is in a Secret of the machine. After the delivery, it is removed.
 package userdataserver

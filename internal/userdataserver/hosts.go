@@ -14,21 +14,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
-// Hosts does what jump hosts ask for. A *jumphost.RefusedError is for the person who asked.
+// Hosts handles the requests of jump hosts. A *jumphost.RefusedError is an error for the user.
 type Hosts interface {
 	List(ctx context.Context, jumpHost client.ObjectKey) (string, error)
 	Reboot(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error)
 	Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error)
 }
 
-// Serve has the server answer jump hosts; without it their requests are refused. It is called before the server runs.
+// Serve enables requests of jump hosts; without it, the server rejects them. Call it before the server runs.
 func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
 
 // serveHosts answers the command host of a jump host.
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, _ := asker(r)
 	key := configurationSecret(machine)
-	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // the VM does not wait for them
+	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // users must not delay the VM's requests
 	s.serve(w, r, question{
 		what:    "a jump host",
 		secret:  key,
@@ -49,7 +49,7 @@ func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// askHosts does what a request of a jump host with its token asks for.
+// askHosts handles an authorized request of a jump host.
 func (s *Server) askHosts(r *http.Request, jumpHost client.ObjectKey) (string, error) {
 	if s.hosts == nil {
 		return "", refuse("this manager serves no jump hosts")

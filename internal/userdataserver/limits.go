@@ -10,31 +10,31 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may
-// ask. A VM with its token is recognized by what is cached, and is not counted.
+// Anybody with access to the port may send requests. These limits bound the resources for strangers: connections, and
+// requests per address. A VM with its token is recognized from the cache, and not limited by address.
 const (
-	// maxConnections are open at once, maxFrom of them from one address. VMs behind one router share an address, and
-	// each has its connection for some milliseconds.
+	// maxConnections limits all open connections, maxFrom those from one address. VMs behind one router share an
+	// address, and each connection lasts some milliseconds.
 	maxConnections, maxFrom = 512, 32
-	// perSecond and atOnce are how often one address may ask.
+	// perSecond and atOnce limit the requests from one address.
 	perSecond, atOnce = 10, 100
-	// vmPerSecond and vmAtOnce are how often one VM may ask what costs a look: the holder of a token is no friend.
+	// vmPerSecond and vmAtOnce limit the costly requests of one VM, because a token's holder may be hostile.
 	vmPerSecond, vmAtOnce = 0.5, 20
-	// reportPause is how often a VM is written down, which has a token and no more trust.
+	// reportPause limits the records of a VM's reports. Its token gives it no further trust.
 	reportPause = 5 * time.Second
-	// maxAddresses whose questions are counted, and VMs; the one that asked longest ago is forgotten.
+	// maxAddresses limits the tracked addresses, and VMs; the least recent is dropped.
 	maxAddresses = 4096
 
-	// headerTime bounds how long a request may take to arrive, idleTime how long a connection stays open without one.
+	// headerTime limits the arrival of a request, idleTime an idle connection.
 	headerTime, idleTime = 5 * time.Second, 5 * time.Second
-	// answerTime bounds how long an answer takes, with its way to the VM: user data has up to a MiB.
+	// answerTime limits a response, including its transfer to the VM: user data has up to a MiB.
 	answerTime = 30 * time.Second
-	// recordTime bounds a write of what became of a token. It does not end with the connection.
+	// recordTime limits the record of a token's use. It does not end with the connection.
 	recordTime = 10 * time.Second
 )
 
-// limits of a server: what strangers may ask, by their addresses; what one VM may have looked up for it, and how often
-// it is written down, by the key of its Secret.
+// limits of a server: requests of strangers by address, costly requests of VMs, and records of their reports by the key
+// of their Secret.
 type limits struct{ strangers, vms, reports *limiters }
 
 func newLimits() *limits {
@@ -45,20 +45,20 @@ func newLimits() *limits {
 	}
 }
 
-// limiters bound how often each of many may do something.
+// limiters limit the rate of many clients independently.
 type limiters struct {
 	perSecond rate.Limit
 	atOnce    int
 
 	mutex sync.Mutex
-	known *lru.Cache // *rate.Limiter by who it is
+	known *lru.Cache // *rate.Limiter by client
 }
 
 func newLimiters(perSecond rate.Limit, atOnce int) *limiters {
 	return &limiters{perSecond: perSecond, atOnce: atOnce, known: lru.New(maxAddresses)}
 }
 
-// allow reports whether somebody may do it once more now.
+// allow reports whether a client may act once more now.
 func (l *limiters) allow(who lru.Key, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -72,14 +72,14 @@ func (l *limiters) allow(who lru.Key, now time.Time) bool {
 	return limiter.(*rate.Limiter).AllowN(now, 1)
 }
 
-// remote is where a request comes from.
+// remote returns the origin of a request.
 func remote(r *http.Request) string { return origin(r.RemoteAddr) }
 
-// siteBits is the length of the prefix of IPv6 addresses that one host can have.
+// siteBits is the prefix length of the IPv6 addresses available to one host.
 const siteBits = 64
 
-// origin is who is counted for a remote address with a port: an IPv4 address, or the network of an IPv6 address, from
-// which a host can take as many addresses as it likes.
+// origin returns the counted part of a remote address with a port. This is an IPv4 address, or the network of an IPv6
+// address, because a host can use any address in it.
 func origin(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -59,7 +59,7 @@ func (l *fairListener) release(from string) {
 	}
 }
 
-// countedConn is a connection that counts until it is closed.
+// countedConn is a connection counted until it is closed.
 type countedConn struct {
 	net.Conn
 

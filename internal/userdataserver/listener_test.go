@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// dialFrom connects to the server of a site from an address of this machine.
+// dialFrom connects to a site's server from one of this machine's addresses.
 func dialFrom(t *testing.T, site *site, from string) net.Conn {
 	t.Helper()
 	at, err := url.Parse(site.offer("data").URL)
@@ -26,14 +26,14 @@ func dialFrom(t *testing.T, site *site, from string) net.Conn {
 	return connection
 }
 
-// closedByServer waits until the server has closed a connection on which nothing was said.
+// closedByServer waits until the server has closed a silent connection.
 func closedByServer(connection net.Conn) bool {
 	_, err := connection.Read(make([]byte, 1))
 	return errors.Is(err, io.EOF)
 }
 
-// TestOneAddressDoesNotKeepOthersOut opens more connections from one address than all that the server takes, and says
-// nothing. A VM at another address gets its user data.
+// TestOneAddressDoesNotKeepOthersOut opens more idle connections from one address than the server's total limit. A VM
+// at another address still gets its user data.
 func TestOneAddressDoesNotKeepOthersOut(t *testing.T) {
 	s := newSite(t)
 	pointer := s.offer("data")
@@ -51,7 +51,7 @@ func TestOneAddressDoesNotKeepOthersOut(t *testing.T) {
 	check.Equal(t, "its user data", content, "data")
 }
 
-// TestAClosedConnectionMakesRoom has an address at its bound, which closes one.
+// TestAClosedConnectionMakesRoom covers an address at its limit after closing a connection.
 func TestAClosedConnectionMakesRoom(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check.Error(t, err, "")
@@ -83,13 +83,13 @@ func TestAClosedConnectionMakesRoom(t *testing.T) {
 	check.Equal(t, "the second is closed", closedByServer(dial()), true)
 
 	check.Error(t, first.Close(), "")
-	_ = first.Close() // which counts once
+	_ = first.Close() // counts once
 	dial()
 	wait.Receive(t, "a connection after one was closed", accepted)
 	check.Equal(t, "it counts", fair.open, map[string]int{"127.0.0.1": 1})
 }
 
-// TestWhoIsCounted has the addresses that one host can have.
+// TestWhoIsCounted covers the addresses available to one host.
 func TestWhoIsCounted(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:4711":          "192.0.2.7",

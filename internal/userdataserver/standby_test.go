@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// refusing is the client of a process that does not lead: the fence refuses its writes.
+// refusing is the client of a process other than the leader: the fence rejects its writes.
 type refusing struct{ client.Client }
 
 var errNotLeading = errors.New("another process leads")
@@ -44,7 +44,7 @@ func TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing(t *testing.T) {
 	check.Error(t, err, errNotLeading.Error())
 }
 
-// TestAReplicaStartsBeforeThereIsALeader makes the authority while the fence refuses all writes.
+// TestAReplicaStartsBeforeThereIsALeader creates the authority while the fence rejects all writes.
 func TestAReplicaStartsBeforeThereIsALeader(t *testing.T) {
 	s := newSite(t)
 	_, err := New(t.Context(), Options{

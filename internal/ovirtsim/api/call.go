@@ -501,7 +501,7 @@ var collections = map[string]string{
 	"mediateddevices":         "vm_mediated_device",
 }
 
-// rootName is the name of the document that belongs into a request: an action, or the object of the collection.
+// rootName returns the root element of a request's body: an action, or the object of the collection.
 func (c *call) rootName() string {
 	if c.action != "" {
 		return "action"
