@@ -69,7 +69,7 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 // parts are the objects of a cluster.
 type parts struct {
 	cluster *clusterv1.Cluster
-	// olvmCluster has no name where there is none.
+	// olvmCluster has no name if it does not exist.
 	olvmCluster infrav1.OLVMCluster
 	// services is nil for a cluster without support services.
 	services      *infrav1alpha1.OLVMSupportServices
@@ -77,11 +77,11 @@ type parts struct {
 	deployments   clusterv1.MachineDeploymentList
 	machines      clusterv1.MachineList
 	olvmMachines  map[client.ObjectKey]*infrav1.OLVMMachine
-	// taken are the names of the machines that are in the tree already.
+	// taken names the machines already in the tree.
 	taken map[string]bool
 }
 
-// olvmCluster is the kind of our infrastructure; of others, there is what Cluster API knows of them.
+// olvmCluster is the kind of our infrastructure. For other kinds, the tree uses only Cluster API's objects.
 const olvmCluster = "OLVMCluster"
 
 // partsOf reads the objects of a cluster.
@@ -109,7 +109,7 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	for _, list := range lists {
 		err := reader.List(ctx, list, of...)
 		if list == &out.controlPlanes && apimeta.IsNoMatchError(err) {
-			continue // its control plane is of another provider
+			continue // its control plane is another provider's
 		}
 
 		if err != nil {
@@ -127,13 +127,13 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	return out, err
 }
 
-// olvmMachines reads those that the options select.
+// olvmMachines returns the OLVMMachines selected by the options.
 func olvmMachines(
 	ctx context.Context, reader client.Reader, of ...client.ListOption,
 ) (map[client.ObjectKey]*infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	if err := reader.List(ctx, &list, of...); apimeta.IsNoMatchError(err) {
-		return nil, err // callers ask what it is
+		return nil, err // callers check its type
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMMachines: %w", err)
 	}
@@ -146,8 +146,7 @@ func olvmMachines(
 	return out, nil
 }
 
-// take describes the machines that belong to an owner, and that no owner before has taken. version is that of the
-// owner; empty without one.
+// take describes the machines of an owner not yet taken by an earlier one. version is the owner's; "" without an owner.
 func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []Node {
 	var out []Node
 
@@ -165,11 +164,10 @@ func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []No
 	return out
 }
 
-// supportKind is the kind of the nodes of support services.
+// supportKind is the kind of support services in the tree.
 const supportKind = "SupportService"
 
-// supportServices describes the support services, and the object that asks for them where it has a problem that none of
-// them has.
+// supportServices describes the support services. It includes their OLVMSupportServices if only this has a problem.
 func (c *parts) supportServices() []Node {
 	if c.services == nil {
 		return nil
@@ -269,7 +267,7 @@ type replicas struct {
 	seen                         bool
 }
 
-// summary counts the machines that are ready, and during a rollout those that are up to date.
+// summary counts the ready machines, and during a rollout the up-to-date ones.
 func (r replicas) summary() string {
 	wanted, upToDate, all := ptr.Deref(r.wanted, 1), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
 	out := fmt.Sprintf("%d of %d ready", ptr.Deref(r.ready, 0), wanted)
@@ -281,7 +279,7 @@ func (r replicas) summary() string {
 	return out
 }
 
-// missing is what an owner of machines is still to get, and what its machines say of that; empty for nothing.
+// missing describes the difference to the desired machines of an owner, with its condition's message; "" for none.
 func (r replicas) missing(who string, owner conditions.Getter) string {
 	wanted := ptr.Deref(r.wanted, 1)
 	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
@@ -309,7 +307,7 @@ func (r replicas) missing(who string, owner conditions.Getter) string {
 	return out
 }
 
-// describeMachine is a machine of an owner of that version.
+// describeMachine describes a machine. version is the owner's.
 func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) Node {
 	trouble, stuck := machineTrouble(machine, infra, version)
 	out := Node{
@@ -361,7 +359,7 @@ func isGone(infra *infrav1.OLVMMachine) bool {
 	return running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason
 }
 
-// summary says what there is to say of a machine.
+// summary returns a summary of the machine.
 func (d *Machine) summary() string {
 	var words []string
 	if d.Phase != "" {

@@ -19,29 +19,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Overview is a Cluster in a list.
+// Overview is a list entry of a Cluster.
 type Overview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Phase     string `json:"phase"`
-	// Version of Kubernetes that the control plane has, or is to have as long as it has none; empty if nothing says so.
+	// Version of Kubernetes on the control plane, or its desired version until then; "" if unknown.
 	Version string `json:"version,omitempty"`
-	// DesiredVersion is the one that the control plane is to have.
+	// DesiredVersion is the desired version of the control plane.
 	DesiredVersion string `json:"desiredVersion,omitempty"`
-	// Endpoint of the API server; empty as long as it is not known.
+	// Endpoint of the API server; "" until known.
 	Endpoint     string   `json:"endpoint,omitempty"`
 	ControlPlane Replicas `json:"controlPlane"`
 	Workers      Replicas `json:"workers"`
 	Available    bool     `json:"available"`
-	// Updating reports that machines are replaced by those of another version or template.
+	// Updating reports that machines are being replaced by those of another version or template.
 	Updating bool `json:"updating"`
-	// Problem is why the Cluster is not available; empty if it is.
+	// Problem explains why the Cluster is not available; "" if it is.
 	Problem string            `json:"problem,omitempty"`
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"-"`
 }
 
-// Replicas are numbers of machines.
+// Replicas counts machines.
 type Replicas struct {
 	Ready   int32 `json:"ready"`
 	Desired int32 `json:"desired"`
@@ -49,7 +49,7 @@ type Replicas struct {
 
 func (r Replicas) String() string { return fmt.Sprintf("%d/%d", r.Ready, r.Desired) }
 
-// List reads the Clusters that the options select, by namespace and name.
+// List returns the Clusters selected by the options, by namespace and name.
 func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([]Overview, error) {
 	var clusters clusterv1.ClusterList
 	if err := reader.List(ctx, &clusters, of...); err != nil {
@@ -76,7 +76,7 @@ func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([
 	return out, nil
 }
 
-// controlPlanes are the KubeadmControlPlanes of Clusters; none if Cluster API has no such kind.
+// controlPlanes returns the KubeadmControlPlanes of Clusters, or none if Cluster API has no such kind.
 func controlPlanes(
 	ctx context.Context, reader client.Reader, clusters []clusterv1.Cluster,
 ) (map[client.ObjectKey]*controlplanev1.KubeadmControlPlane, error) {
@@ -89,7 +89,7 @@ func controlPlanes(
 		}
 	}
 
-	var where []client.ListOption // of all namespaces
+	var where []client.ListOption // nil means all namespaces
 	for namespace := range namespaces {
 		where = append(where, client.InNamespace(namespace))
 	}
@@ -115,7 +115,7 @@ func controlPlanes(
 	return out, nil
 }
 
-// overview of a Cluster; plane is nil if there is no KubeadmControlPlane of it.
+// overview returns the Overview of a Cluster; plane is nil without a KubeadmControlPlane.
 func overview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) Overview {
 	out := Overview{
 		Namespace:      c.Namespace,
@@ -157,7 +157,7 @@ func overview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) O
 	return out
 }
 
-// ListedMachine is a Machine in a list.
+// ListedMachine is a list entry of a Machine.
 type ListedMachine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -166,13 +166,13 @@ type ListedMachine struct {
 	Role string `json:"role"`
 	Machine
 	Ready bool `json:"ready"`
-	// Problem is why it is not ready; empty if it is.
+	// Problem explains why it is not ready; "" if it is.
 	Problem string            `json:"problem,omitempty"`
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"-"`
 }
 
-// ListMachines reads the Machines that the options select in a namespace, or in all for "", by namespace and name.
+// ListMachines returns the Machines selected by the options in a namespace, or in all for "", by namespace and name.
 func ListMachines(
 	ctx context.Context, reader client.Reader, namespace string, of ...client.ListOption,
 ) ([]ListedMachine, error) {
@@ -210,13 +210,13 @@ func ListMachines(
 	return out, nil
 }
 
-// Kinds of what is listed, as kubectl names it.
+// Kinds of list entries, as in kubectl.
 var (
 	ClusterKind = clusterv1.GroupVersion.WithKind("Cluster")
 	MachineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
 
-// ClusterTable is a list as a table for printers of kubectl; now is when ages end.
+// ClusterTable returns a list as a table for kubectl's printers. It computes ages at now.
 func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 	out := NewTable("Name", "Phase", "Available", "Control Plane", "Workers", "Version", "Age", "+Endpoint", "+Problem")
 
@@ -239,7 +239,7 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 	return out
 }
 
-// MachineTable is a list as a table for printers of kubectl; now is when ages end.
+// MachineTable returns a list as a table for kubectl's printers. It computes ages at now.
 func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 	out := NewTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host",
 		"+VM ID",
@@ -255,7 +255,7 @@ func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 	return out
 }
 
-// NewTable has columns of these names; those with a + are of -o wide alone.
+// NewTable returns a table with these columns; a leading + limits a column to -o wide.
 func NewTable(columns ...string) *metav1.Table {
 	out := &metav1.Table{}
 
@@ -291,5 +291,5 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-// oneLine is a text in a cell.
+// oneLine converts a text for a cell.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,5 +1,5 @@
-// Package clustertree shows a cluster as a tree: control plane and MachineDeployments with their machines, the VMs and
-// Terraform runs of these, and why what is not ready is not.
+// Package clustertree shows a cluster as a tree: the control plane and MachineDeployments with their machines, VMs and
+// Terraform runs. It explains why an object is not ready.
 package clustertree
 
 import (
@@ -14,44 +14,43 @@ import (
 type Node struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Summary for people.
+	// Summary for users.
 	Summary string `json:"summary"`
-	// Problem is why it is not ready; empty where it is.
+	// Problem explains why it is not ready; "" if it is.
 	Problem string `json:"problem,omitempty"`
-	// Machine is what there is to say of a machine.
+	// Machine holds the details of a machine.
 	Machine  *Machine `json:"machine,omitempty"`
 	Children []Node   `json:"children,omitempty"`
-	// Stuck reports that the problem stays until a person mends it.
+	// Stuck reports that the problem stays until a user corrects it.
 	Stuck bool `json:"stuck,omitempty"`
-	// Waiting is what an owner of machines is still to get; empty for nothing.
+	// Waiting describes the machines an owner still waits for; "" for none.
 	Waiting string `json:"waiting,omitempty"`
-	// Version of Kubernetes that an owner of machines is to have.
+	// Version of Kubernetes desired by an owner of machines.
 	Version string `json:"-"`
 	// Desired is how many machines their owner is to have.
 	Desired int32 `json:"-"`
 }
 
-// Machine is what a tree has of a machine beside its problem.
+// Machine holds a machine's details besides its problem.
 type Machine struct {
 	Phase string `json:"phase"`
-	// Deleting reports that the machine goes: that it is not ready is no problem then.
+	// Deleting reports that the machine is in deletion. Then it is no problem if it is not ready.
 	Deleting bool   `json:"deleting,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Node     string `json:"node,omitempty"`
 	VMID     string `json:"vmID,omitempty"`
 	VMStatus string `json:"vmStatus,omitempty"`
-	// Host that the VM runs on; empty where it runs on none.
+	// Host of the VM; "" if it has none.
 	Host string `json:"host,omitempty"`
-	// Outdated is why a VM that serves its node is not what its spec asks for; empty where it is.
+	// Outdated explains why a VM with a ready node does not match its spec; "" if it does.
 	Outdated string `json:"outdated,omitempty"`
-	// Inventory that the VM is of; empty for a VM that was made.
+	// Inventory of the VM; "" for a VM created by us.
 	Inventory string                   `json:"inventory,omitempty"`
 	Addresses []string                 `json:"addresses,omitempty"`
 	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 }
 
-// Trouble is what is wrong with a cluster that is not there yet: of the parts that others wait for, the first that is
-// not ready.
+// Trouble describes the main problem of an unfinished cluster: the first part not ready among those others wait for.
 func (n *Node) Trouble() string {
 	_, machine := n.Machines()
 	var others []string
@@ -76,15 +75,15 @@ func (n *Node) Trouble() string {
 	return n.Kind + " " + n.Name + ": " + gist(n.Problem)
 }
 
-// Machines of a cluster: how many there are, and what is wrong with the first that is not ready.
+// Machines returns the number of a cluster's machines, and the first machine's problem.
 func (n *Node) Machines() (count int, trouble string) {
 	for _, child := range n.Children {
 		if child.Kind == supportKind {
-			continue // its VMs are no nodes
+			continue // its VMs are not nodes
 		}
 
 		machines := child.Children
-		if child.Machine != nil { // it has no owner but the Cluster
+		if child.Machine != nil { // the Cluster is its only owner
 			machines = []Node{child}
 		}
 
@@ -99,8 +98,7 @@ func (n *Node) Machines() (count int, trouble string) {
 	return count, trouble
 }
 
-// StuckAt is what keeps the cluster, or what is below an object of it, from going on until a person mends it; empty for
-// nothing.
+// StuckAt returns the first problem below n that needs a user's correction, or "".
 func (n *Node) StuckAt() string {
 	if n.Stuck {
 		return n.Kind + " " + n.Name + ": " + gist(n.Problem)
@@ -115,11 +113,10 @@ func (n *Node) StuckAt() string {
 	return ""
 }
 
-// Print writes the tree for people.
+// Print writes the tree for users.
 func (n *Node) Print(out io.Writer) error { return n.printWith(out, painter{}) }
 
-// PrintColored writes the tree for people at a terminal with colors: what is wrong in red, what is waited for in
-// yellow.
+// PrintColored writes the tree for users at a terminal with colors: problems in red, waiting in yellow.
 func (n *Node) PrintColored(out io.Writer) error {
 	return n.printWith(out, painter{"!": "\x1b[31m", "…": "\x1b[33m"})
 }
@@ -132,7 +129,7 @@ func (n *Node) printWith(out io.Writer, paint painter) error {
 	return err
 }
 
-// painter has the colors of lines by the signs that they begin with; it is empty without colors.
+// painter maps the signs at the start of lines to colors; it is empty without colors.
 type painter map[string]string
 
 func (p painter) line(sign, text string) string {
@@ -143,7 +140,7 @@ func (p painter) line(sign, text string) string {
 	return sign + " " + text
 }
 
-// print writes an object, and what is below it. first and rest are the prefixes of its first and later lines.
+// print writes an object and its descendants. first and rest are the prefixes of its first and later lines.
 func (n *Node) print(out *strings.Builder, paint painter, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// printed is the tree of objects before.
+// printed is the expected tree of prod.
 const printed = `Cluster/prod  Provisioned
 │   ! NotAvailable: one node is missing
 ├─OLVMCluster/prod  https://engine.example.com/ovirt-engine
@@ -67,7 +67,7 @@ func meta(name string, labels map[string]string) metav1.ObjectMeta {
 	return out
 }
 
-// prod is a cluster that is half way there.
+// prod returns an unfinished cluster.
 func prod() (*clusterv1.Cluster, []client.Object) {
 	cluster := &clusterv1.Cluster{ObjectMeta: meta("prod", nil)}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: olvmCluster, Name: "prod"}
@@ -175,7 +175,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestAMachineThatCannotComeSaysWhy has what Cluster API and the OLVMMachine say of one machine.
+// TestAMachineThatCannotComeSaysWhy covers the conditions of Cluster API and the OLVMMachine for one machine.
 func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	refused := []metav1.Condition{
 		{
@@ -213,7 +213,7 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 		m.Status.Conditions = append(m.Status.Conditions,
 			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineNotUpToDateReason, "")...)
 	}
-	// As Cluster API reports a kubelet of another version.
+	// This is Cluster API's report of a kubelet with another version.
 	updating := func(m *clusterv1.Machine) {
 		m.Status.Conditions = append(m.Status.Conditions,
 			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineUpToDateUpdatingReason,
@@ -305,7 +305,7 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated verifies that it has no problem all the same.
+// TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated verifies that the machine still has no problem.
 func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
 	infra := &infrav1.OLVMMachine{ObjectMeta: meta("cp", nil)}
 	infra.Status.Conditions = slices.Concat(
@@ -319,7 +319,7 @@ func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
 		"not up to date: ReplaceRefused: the plan would replace ovirt_vm.this")
 }
 
-// TestARolloutIsSeen has a control plane that is ready, and of whose machines one is old.
+// TestARolloutIsSeen covers a ready control plane with one outdated machine.
 func TestARolloutIsSeen(t *testing.T) {
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
 	kcp.Spec.Version, kcp.Spec.Replicas = "v1.37.0", ptr.To[int32](1)
@@ -334,7 +334,7 @@ func TestARolloutIsSeen(t *testing.T) {
 		"    … KubeadmControlPlane cp has 0 of 1 machines up to date\n")
 }
 
-// TestAClusterOfAnotherInfrastructure has what Cluster API knows of it: its own kinds may not be served.
+// TestAClusterOfAnotherInfrastructure covers Cluster API's objects alone: our kinds may not be served.
 func TestAClusterOfAnotherInfrastructure(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod"}}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "OCICluster", Name: "prod"}

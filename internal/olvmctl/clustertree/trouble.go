@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// problem of an object by its condition; empty where it is true.
+// problem returns the problem of an object by its condition, or "" if it is true.
 func problem(object conditions.Getter, condition string) string {
 	found := conditions.Get(object, condition)
 	switch {
@@ -31,8 +31,8 @@ func problem(object conditions.Getter, condition string) string {
 	return strings.TrimRight(found.Reason+":"+between+found.Message, ": \n")
 }
 
-// causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that
-// explains it; empty for an object that is ready or new. stuck reports that it stays until a person mends it.
+// causeOf returns the cause for one of our objects not being ready: the condition explaining Ready. It returns "" for a
+// ready or a new object. stuck reports that the problem stays until a user corrects it.
 func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -48,8 +48,8 @@ func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	return "", false
 }
 
-// machineTrouble is what keeps a machine from being ready and up to date; empty for nothing. stuck reports that it
-// stays until a person mends it. version is that of the machine's owner.
+// machineTrouble returns the problem of a machine not ready or not up to date, or "". stuck reports that the problem
+// stays until a user corrects it. version is the owner's.
 func machineTrouble(
 	machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string,
 ) (trouble string, stuck bool) {
@@ -68,11 +68,11 @@ func machineTrouble(
 
 	cause, stuck := causeOf(infra)
 
-	return cmp.Or(cause, trouble), stuck && !replaced // whatever it needs
+	return cmp.Or(cause, trouble), stuck && !replaced // a replaced machine needs no correction
 }
 
-// outdated is why the VM of a machine that is ready is not what its spec asks for; empty where it is, or where the
-// machine has a problem anyway.
+// outdated explains why the VM of a ready machine does not match its spec. It returns "" if it does, or if the machine
+// has a problem anyway.
 func outdated(infra *infrav1.OLVMMachine) string {
 	if !conditions.IsTrue(infra, infrav1.ReadyCondition) || !conditions.IsFalse(infra, infrav1.UpToDateCondition) {
 		return ""
@@ -81,16 +81,16 @@ func outdated(infra *infrav1.OLVMMachine) string {
 	return problem(infra, infrav1.UpToDateCondition)
 }
 
-// isReplaced reports whether a rollout replaces the machine, for its owner asks for another one. A kubelet of another
-// version makes a machine not up to date, too, and has another reason.
+// isReplaced reports whether a rollout replaces the machine, because its owner requests another one. A kubelet of
+// another version also makes a machine not up to date, but with another reason.
 func isReplaced(machine *clusterv1.Machine) bool {
 	c := conditions.Get(machine, clusterv1.MachineUpToDateCondition)
 
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
-// otherKubelet says that the image of a machine has another kubelet than the machine asks for; empty where it has not,
-// or where a rollout replaces the machine for its version.
+// otherKubelet reports a kubelet in the machine's image with a version other than the machine's. It returns "" if there
+// is none, or if a rollout replaces the machine because of its version.
 func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) string {
 	node := machine.Status.NodeInfo
 	if node == nil || node.KubeletVersion == "" || node.KubeletVersion == machine.Spec.Version ||
@@ -112,7 +112,8 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 		"machine: name one with %s", node.KubeletVersion, version, image, version)
 }
 
-// gist of a message in one line: of a list of Cluster API, the first entry with all that it stands below.
+// gist returns the essence of a message in one line. For a list of Cluster API, this is the first entry with its
+// parents.
 func gist(message string) string {
 	var path []string
 
