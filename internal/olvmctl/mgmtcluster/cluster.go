@@ -1,5 +1,5 @@
-// Package mgmtcluster connects to management clusters: to those that there are, and to the local one, which runs as
-// processes of this machine.
+// Package mgmtcluster connects to management clusters: existing ones, and the local one running as processes of this
+// machine.
 package mgmtcluster
 
 import (
@@ -34,44 +34,44 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// Requests per second of a client: a tree of a large cluster is many objects.
+// Requests per second of a client, because the tree of a large cluster has many objects.
 const (
 	clientQPS   = 50
 	clientBurst = 100
 )
 
-// Options say which management cluster, and which namespace of it.
+// Options select a management cluster and a namespace.
 type Options struct {
-	// Kubeconfig is a file; empty means that of kubectl, or else that of the local management cluster.
+	// Kubeconfig is a file; "" means kubectl's, or otherwise the local management cluster's.
 	Kubeconfig string
-	// Context of the kubeconfig; empty means its current one.
+	// Context of the kubeconfig; "" means its current one.
 	Context string
-	// Namespace of the clusters; empty means that of the kubeconfig.
+	// Namespace of the clusters; "" means the kubeconfig's.
 	Namespace string
-	// read is what Read has read; nil before.
+	// read is the result of Read; nil before.
 	read *clientcmdapi.Config
 }
 
-// Cluster is a management cluster, or a workload cluster that may become one.
+// Cluster is a management cluster, or a workload cluster about to become one.
 type Cluster struct {
 	client.Client
-	// Kubeconfig is a file; empty means that of kubectl.
+	// Kubeconfig is a file; "" means kubectl's.
 	Kubeconfig string
-	// Context of it.
+	// Context of the kubeconfig.
 	Context string
-	// Namespace of the Clusters that the methods name.
+	// Namespace of the Clusters named in method calls.
 	Namespace string
 	config    *rest.Config
 	read      *clientcmdapi.Config
 	clock     *serverClock
 }
 
-// errNoKubeconfig reports that nothing says which management cluster is meant.
+// errNoKubeconfig reports that no management cluster is configured.
 var errNoKubeconfig = errors.New("there is no kubeconfig, and no local management cluster; give --kubeconfig FILE or " +
 	"set KUBECONFIG, or make a management cluster with olvmctl start -f FILE or olvmctl local start")
 
-// ConnectInstalled makes a client of a management cluster, and asks it for Cluster API and a provider, which commands
-// need that look after clusters.
+// ConnectInstalled returns a client of a management cluster, and checks that it has Cluster API and a provider.
+// Commands managing clusters need both.
 func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := Connect(o)
 	if err != nil {
@@ -81,7 +81,7 @@ func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
 	return c, c.CheckInstalled(ctx)
 }
 
-// Connect makes a client. Nothing is asked yet.
+// Connect returns a client. It sends no request yet.
 func Connect(o Options) (*Cluster, error) {
 	o, err := o.Read()
 	if err != nil {
@@ -129,8 +129,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// NewCache makes a cache that watches the objects of a namespace, or of all for "". failed is called when a watch ends.
-// Whoever reads from it does not change what is read.
+// NewCache returns a cache watching the objects of a namespace, or of all for "". It calls failed when a watch ends.
+// Callers must not modify objects read from it.
 func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandlerWithContext) (cache.Cache, error) {
 	options := cache.Options{
 		Scheme:                       c.Scheme(),
@@ -152,7 +152,7 @@ func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandler
 	return out, nil
 }
 
-// KubeconfigFile is the kubeconfig as a whole path, for programs of others, which take one file.
+// KubeconfigFile returns the absolute path of the kubeconfig, for external programs accepting only one file.
 func (c *Cluster) KubeconfigFile() (string, error) {
 	path := c.Kubeconfig
 	if path == "" {
@@ -184,7 +184,7 @@ func (c *Cluster) Server() string {
 	return c.config.Host
 }
 
-// orLocal means the local management cluster where kubectl would find none.
+// orLocal selects the local management cluster if kubectl would find none.
 func (o Options) orLocal() Options {
 	if local := LocalOfUser(); o.Kubeconfig == "" && o.kubectlFindsNothing() && local.Exists() {
 		o.Kubeconfig = local.Kubeconfig()
@@ -193,8 +193,8 @@ func (o Options) orLocal() Options {
 	return o
 }
 
-// Read reads the kubeconfig, once: who switches contexts while a command runs does not turn it to another cluster.
-// Without any kubeconfig nothing is kept: the command may run in a pod.
+// Read reads the kubeconfig once, so switching contexts during a command has no effect on it. Without a kubeconfig, it
+// records nothing, because the command may run in a pod.
 func (o Options) Read() (Options, error) {
 	if o.read != nil {
 		return o, nil
@@ -217,7 +217,7 @@ func (o Options) Read() (Options, error) {
 		config.CurrentContext = o.Context
 	}
 
-	if config.CurrentContext == "" { // there is none, or the error of a connection says so
+	if config.CurrentContext == "" { // there is none, or the connection will report the error
 		return o, nil
 	}
 
@@ -230,7 +230,7 @@ func (o Options) Read() (Options, error) {
 	return o, nil
 }
 
-// origin is where the kubeconfig comes from, as people say it.
+// origin describes the source of the kubeconfig to users.
 func (o Options) origin() string {
 	switch {
 	case o.Kubeconfig != "":
@@ -263,7 +263,7 @@ func (o Options) explain(err error) error {
 	return fmt.Errorf("%s: %w", o.origin(), err)
 }
 
-// Contexts are the names of those of the kubeconfig.
+// Contexts returns the names of the kubeconfig's contexts.
 func (o Options) Contexts() ([]string, error) {
 	all, err := Options{Kubeconfig: o.orLocal().Kubeconfig}.loader().RawConfig()
 	if err != nil {
@@ -273,7 +273,7 @@ func (o Options) Contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(all.Contexts)), nil
 }
 
-// loader of what was read, or of the file.
+// loader returns a loader of the result of Read, or of the file.
 func (o Options) loader() clientcmd.ClientConfig {
 	if o.read != nil {
 		return clientcmd.NewDefaultClientConfig(*o.read, nil)
@@ -286,7 +286,7 @@ func (o Options) loader() clientcmd.ClientConfig {
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
-// kubectlFindsNothing reports whether kubectl would find no cluster. If the user names a context, it need not be the
+// kubectlFindsNothing reports whether kubectl would find no cluster. A context named by the user need not be the
 // current one.
 func (o Options) kubectlFindsNothing() bool {
 	loader := Options{}.loader()
@@ -299,10 +299,10 @@ func (o Options) kubectlFindsNothing() bool {
 	return o.Context == "" || err == nil && len(config.Contexts) == 0
 }
 
-// ServerOf is the URL of the server in a kubeconfig file.
+// ServerOf returns the URL of the server in a kubeconfig file.
 func ServerOf(path string) (string, error) { return Options{Kubeconfig: path}.ServerURL() }
 
-// ServerURL is the URL of the server that is meant.
+// ServerURL returns the URL of the selected server.
 func (o Options) ServerURL() (string, error) {
 	config, err := o.loader().ClientConfig()
 	if err != nil {
@@ -312,15 +312,15 @@ func (o Options) ServerURL() (string, error) {
 	return config.Host, nil
 }
 
-// NotFoundError reports that there is no such object.
+// NotFoundError reports a missing object.
 type NotFoundError struct {
-	// Kind of the object; empty for a Cluster.
+	// Kind of the object; "" for a Cluster.
 	Kind, Name, Namespace string
-	// There are those of the kind, as namespace/name.
+	// There lists the existing objects of the kind, as namespace/name.
 	There []string
 }
 
-// shownAtMost bounds how many names an error has.
+// shownAtMost limits the names in an error.
 const shownAtMost = 10
 
 func (e *NotFoundError) Error() string {
@@ -345,8 +345,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)
 }
 
-// NotFound is the error for an object that is not there. It has those that are, of all namespaces or else of this one,
-// as far as they may be read.
+// NotFound returns the error for a missing object. It lists the readable existing ones, of all namespaces or otherwise
+// of this one.
 func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundError {
 	out := &NotFoundError{Kind: kind, Name: name, Namespace: c.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
@@ -369,7 +369,7 @@ func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundErro
 	return out
 }
 
-// GetCluster reads a Cluster. The error for one that is not there is a NotFoundError.
+// GetCluster reads a Cluster. For a missing one, the error is a NotFoundError.
 func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
@@ -381,7 +381,7 @@ func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Clust
 	return &cluster, nil
 }
 
-// Names are those of the objects of a list.
+// Names returns the names of the objects in a list.
 func (c *Cluster) Names(ctx context.Context, list client.ObjectList, of ...client.ListOption) ([]string, error) {
 	if err := c.List(ctx, list, of...); err != nil {
 		return nil, err
@@ -411,7 +411,7 @@ func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node,
 	return clustertree.Discover(ctx, c.Client, cluster)
 }
 
-// Others are the Clusters beside one, as namespace/name: all of them, or those that the options select.
+// Others returns all other Clusters as namespace/name, or those selected by the options.
 func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
 	var list clusterv1.ClusterList
 	if err := c.List(ctx, &list, in...); err != nil {
@@ -430,12 +430,12 @@ func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOpti
 	return out, nil
 }
 
-// Access is how clusterctl reaches it.
+// Access returns clusterctl's connection to the cluster.
 func (c *Cluster) Access() clusterctl.Management {
 	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client}
 }
 
-// ServerAt is the URL of the API server of a Cluster; empty where it has no endpoint yet.
+// ServerAt returns the URL of the API server of a Cluster, or "" if it has no endpoint yet.
 func ServerAt(cluster *clusterv1.Cluster) string {
 	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return ""

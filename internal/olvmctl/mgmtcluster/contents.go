@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// madeByKubernetes are objects of each namespace.
+// madeByKubernetes are objects in every namespace.
 var madeByKubernetes = []string{"ConfigMap/" + rootCAName, "ServiceAccount/default"}
 
-// Contents are the objects of a namespace, of whatever kind, less what Kubernetes makes itself. Events, and what cannot
-// be deleted, are none.
+// Contents returns the objects of a namespace, of any kind. It omits objects created by Kubernetes itself, events, and
+// objects not deletable.
 func (c *Cluster) Contents(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -55,14 +55,14 @@ func (c *Cluster) Contents(ctx context.Context, namespace string) ([]metav1.Part
 	return out, nil
 }
 
-// contentsOf are the objects of one kind.
+// contentsOf returns the objects of one kind.
 func (c *Cluster) contentsOf(
 	ctx context.Context, namespace string, kind schema.GroupVersionKind,
 ) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
 	if err := c.List(ctx, list, client.InNamespace(namespace)); apierrors.IsNotFound(err) {
-		return nil, nil // it is not served any more
+		return nil, nil // it is no longer served
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the %ss of namespace %s: %w", kind.Kind, namespace, err)
 	}
@@ -85,7 +85,7 @@ func (c *Cluster) IsNamespaced(owner *metav1.OwnerReference) bool {
 	return err == nil && mapping.Scope.Name() == "namespace"
 }
 
-// Where is the cluster for people.
+// Where describes the cluster to users.
 func (c *Cluster) Where() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
 		return "the local management cluster of this machine (" + c.Server() + ")"

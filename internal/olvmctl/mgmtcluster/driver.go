@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Drivers of management clusters: how commands that need one come to it.
+// Drivers select how a command finds or starts its management cluster.
 const (
 	DriverAuto     = "auto"
 	DriverExisting = "existing"
 	DriverProcess  = "process"
 )
 
-// Drivers are all of them.
+// Drivers lists all drivers.
 var Drivers = []string{DriverAuto, DriverExisting, DriverProcess}
 
-// IsLocal reports whether a driver means the local management cluster. An unknown driver is an error, and so is one
-// that contradicts the kubeconfig.
+// IsLocal reports whether a driver selects the local management cluster. It returns an error for an unknown driver, and
+// for one contradicting the kubeconfig.
 func (o Options) IsLocal(driver string) (bool, error) {
 	own := LocalOfUser().Kubeconfig()
 

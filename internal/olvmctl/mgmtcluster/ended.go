@@ -15,14 +15,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 )
 
-// This file tells how a local management cluster has ended: who finds it dead asks when and why.
+// This file reports when and why a local management cluster has ended by itself.
 
-// endFile says why its process has ended by itself.
+// endFile is the file with the reason for its process ending by itself.
 func (l Local) endFile() string { return filepath.Join(l.dir, "ended") }
 
-// End is the end of one that nobody has stopped.
+// End describes the end of a local management cluster that nobody stopped.
 type End struct {
-	// At is when its process was seen last.
+	// At is when its process was last seen.
 	At  time.Time
 	Why string
 }
@@ -32,7 +32,7 @@ func (e *End) String() string {
 		humanize.Time(e.At), e.Why)
 }
 
-// Died is when and why it has ended; nil if it runs, or was stopped.
+// Died returns when and why it has ended. It returns nil if it runs, or was stopped.
 func (l Local) Died() *End {
 	if !l.Exists() || l.PID() != 0 {
 		return nil
@@ -58,13 +58,13 @@ func (l Local) Died() *End {
 		pid, l.LogFile())}
 }
 
-// seen notes that the process runs.
+// seen records that the process runs.
 func (l Local) seen() {
 	now := time.Now()
 	_ = os.Chtimes(l.pidFile(), now, now)
 }
 
-// noteEnd notes why the process ends, or that it was stopped.
+// noteEnd records why the process ends, or that it was stopped.
 func (l Local) noteEnd(lock *os.File, why error) {
 	l.seen()
 
@@ -76,7 +76,7 @@ func (l Local) noteEnd(lock *os.File, why error) {
 	_ = errors.Join(lock.Truncate(0), lock.Sync())
 }
 
-// modified is when a file was written last; the zero time where it is not there.
+// modified returns the modification time of a file, or the zero time if it does not exist.
 func modified(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func modified(path string) time.Time {
 	return info.ModTime()
 }
 
-// bootTime is when this machine has started; the zero time where that is not known.
+// bootTime returns the start time of this machine, or the zero time if unknown.
 func bootTime() time.Time {
 	content, _ := os.ReadFile("/proc/stat")
 	for line := range strings.Lines(string(content)) {

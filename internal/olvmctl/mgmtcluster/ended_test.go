@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// localIn is one with data, in a folder of the test.
+// localIn returns a local management cluster with data, in a folder of the test.
 func localIn(t *testing.T) Local {
 	t.Helper()
 	l := Local{filepath.Join(t.TempDir(), "local")}
@@ -22,7 +22,7 @@ func localIn(t *testing.T) Local {
 	return l
 }
 
-// began has a process number in the file, as a process leaves it that was seen last a while ago.
+// began writes the process number to the file, like a process last seen a while ago.
 func (l Local) began(t *testing.T, content string, seen time.Time) {
 	t.Helper()
 	check.Error(t, os.WriteFile(l.pidFile(), []byte(content), 0o600), "")
@@ -75,12 +75,12 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 	}
 }
 
-// TestAStopIsNoDeath notes the end of a process that was told to stop.
+// TestAStopIsNoDeath records the end of a stopped process.
 func TestAStopIsNoDeath(t *testing.T) {
 	l := localIn(t)
 	file, err := l.lock()
 	check.Error(t, err, "")
-	check.Equal(t, "the process", l.PID(), 0) // it is no command that serves
+	check.Equal(t, "the process", l.PID(), 0) // its command is not olvmctl local serve
 	check.Set(t, "the end while nobody has noted one", l.Died() != nil)
 
 	l.noteEnd(file, nil)
@@ -88,7 +88,7 @@ func TestAStopIsNoDeath(t *testing.T) {
 	check.Equal(t, "whether it died", l.Died() != nil, false)
 }
 
-// TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext has files that a power cut has left.
+// TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext covers files left by a power cut.
 func TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext(t *testing.T) {
 	l := localIn(t)
 	check.Error(t, os.WriteFile(l.readyFile(), nil, 0o600), "")
@@ -117,8 +117,7 @@ func TestAReadyFileOfAnotherProcessIsNone(t *testing.T) {
 	}
 }
 
-// TestAProcessOfAnotherFolderIsNotOurs has the number of a process that was used again, by a local management cluster
-// of another user.
+// TestAProcessOfAnotherFolderIsNotOurs covers a process number reused by a local management cluster of another user.
 func TestAProcessOfAnotherFolderIsNotOurs(t *testing.T) {
 	l, other := localIn(t), localIn(t)
 	end := other.runs(t)
@@ -130,7 +129,7 @@ func TestAProcessOfAnotherFolderIsNotOurs(t *testing.T) {
 	check.Set(t, "the end", l.Died() != nil)
 }
 
-// TestARemovalThatWasInterruptedLeavesNothingToStart has one that was killed in the middle.
+// TestARemovalThatWasInterruptedLeavesNothingToStart covers a removal killed halfway.
 func TestARemovalThatWasInterruptedLeavesNothingToStart(t *testing.T) {
 	l := localIn(t)
 	check.Error(t, os.Rename(l.dir, l.removedDir()), "")

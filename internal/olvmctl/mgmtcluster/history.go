@@ -29,20 +29,20 @@ import (
 // longestLine of a manager's log, in bytes.
 const longestLine = 1 << 20
 
-// managerPods are those of our manager.
+// managerPods selects the pods of our manager.
 var managerPods = client.MatchingLabels{"control-plane": "capolvm-controller-manager"}
 
-// HistoryEntry is something that happened to a machine.
+// HistoryEntry is an event in the history of a machine.
 type HistoryEntry struct {
 	Time time.Time `json:"time"`
-	// Kind of the object that tells it: OLVMMachine, Machine, or manager for a line of the manager's log.
+	// Kind of the source: OLVMMachine, Machine, or manager for a line of the manager's log.
 	Kind    string `json:"kind"`
 	Type    string `json:"type,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-// String is a line for people.
+// String returns a line for users.
 func (e HistoryEntry) String() string {
 	words := []string{e.Time.Local().Format(time.DateTime), e.Kind}
 	if e.Type == corev1.EventTypeWarning {
@@ -56,7 +56,7 @@ func (e HistoryEntry) String() string {
 	return strings.Join(append(words, strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    ")), " ")
 }
 
-// Machine is the OLVMMachine of that name, or of the Machine of that name.
+// Machine returns the OLVMMachine with this name, or of the Machine with this name.
 func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachine, error) {
 	var machine clusterv1.Machine
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &machine)
@@ -75,7 +75,7 @@ func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachin
 	return &out, nil
 }
 
-// History is what the events of a machine tell, and its last run where that has no event any more.
+// History returns the events of a machine, and its last run if the run's event has expired.
 func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	var list eventsv1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
@@ -110,7 +110,7 @@ func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]
 	return out, nil
 }
 
-// TimeOf is when an event was seen last.
+// TimeOf returns when an event was last observed.
 func TimeOf(event *eventsv1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
@@ -122,7 +122,7 @@ func TimeOf(event *eventsv1.Event) time.Time {
 	return event.DeprecatedLastTimestamp.Time // of older recorders
 }
 
-// lastRun is the last run in a status.
+// lastRun returns the last run in a status.
 func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	run := t.LastRun
 
@@ -135,8 +135,8 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	}
 }
 
-// FullHistory is what happened to a machine, in its order; with manager also the lines of our manager about it, of a
-// pod those since a time alone. The zero time means all.
+// FullHistory returns the history of a machine in order. With manager, it includes our manager's log lines about it.
+// since limits the lines of pods; the zero time means all.
 func (c *Cluster) FullHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, manager bool, since time.Time,
 ) ([]HistoryEntry, error) {
@@ -173,7 +173,7 @@ func withoutEvents(lines, entries []HistoryEntry) []HistoryEntry {
 // errManagerIsLocal reports that our manager is a process of the local management cluster.
 var errManagerIsLocal = errors.New("the manager is a process")
 
-// managers are the pods of our manager, and a client for their logs.
+// managers returns the pods of our manager, and a client for their logs.
 func (c *Cluster) managers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -195,8 +195,8 @@ func (c *Cluster) managers(ctx context.Context) (*kubernetes.Clientset, []corev1
 	return nil, nil, errors.New("the management cluster has no pod of the manager")
 }
 
-// managerHistory is what the logs of our manager's pods tell about a machine. A pod that has not begun, or is gone by
-// now, has none.
+// managerHistory returns the lines about a machine in the logs of our manager's pods. It skips pods not started, or
+// already deleted.
 func (c *Cluster) managerHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, since time.Time,
 ) ([]HistoryEntry, error) {
@@ -239,8 +239,8 @@ func (c *Cluster) managerHistory(
 	return out, nil
 }
 
-// ManagerLogs are the last lines of the logs of our manager, by the names of its pods, or of the process that it is in
-// a local management cluster.
+// ManagerLogs returns the last lines of our manager's logs by pod name. In a local management cluster, it returns the
+// log of the manager's process.
 func (c *Cluster) ManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
 	clients, pods, err := c.managers(ctx)
 	if errors.Is(err, errManagerIsLocal) {
@@ -271,7 +271,7 @@ func (c *Cluster) ManagerLogs(ctx context.Context, lines int) (map[string][]byte
 	return out, errors.Join(problems...)
 }
 
-// lastLines are at most that many of a text.
+// lastLines returns the given number of last lines of a text.
 func lastLines(text []byte, lines int) []byte {
 	for at := len(text) - 1; at > 0; at-- {
 		if text[at-1] != '\n' {
@@ -286,8 +286,8 @@ func lastLines(text []byte, lines int) []byte {
 	return text
 }
 
-// managerHistory is what the log of the manager, which is a process of the local management cluster, tells about a
-// machine.
+// managerHistory returns the lines about a machine in the manager's log. In a local management cluster, the manager is
+// a process.
 func (l Local) managerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	log, err := os.Open(localplane.ManagerLog(l.dir))
 	if err != nil {
@@ -303,7 +303,7 @@ func (l Local) managerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, err
 	return lines, nil
 }
 
-// linesAbout are the lines of a log that name a machine. read divides a line into its time and the rest.
+// linesAbout returns the lines of a log about a machine. read splits a line into its time and the rest.
 func linesAbout(
 	log io.Reader, read func(line string) (at time.Time, rest string, err error), machine *infrav1.OLVMMachine,
 ) ([]HistoryEntry, error) {
@@ -325,7 +325,7 @@ func linesAbout(
 	return out, scanner.Err()
 }
 
-// podLine is a line of the log of a pod, with the time that the kubelet writes before it.
+// podLine splits a line of a pod's log into the kubelet's time stamp and the rest.
 func podLine(line string) (at time.Time, rest string, err error) {
 	stamp, rest, _ := strings.Cut(line, " ")
 	at, err = time.Parse(time.RFC3339Nano, stamp)
@@ -333,7 +333,7 @@ func podLine(line string) (at time.Time, rest string, err error) {
 	return at, rest, err
 }
 
-// klogLine is a line as klog writes it: its time has no year, and is local.
+// klogLine splits a line written by klog: its time has no year, and is local.
 func klogLine(line string) (at time.Time, rest string, err error) {
 	const layout = "0102 15:04:05.000000"
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// lastYearOf is the year of a line that klog has written in that month, read now: in December the next month is that of
-// this year which is over.
+// lastYearOf returns the year of a klog line of the given month, read now. In December, the next month belongs to the
+// year now ending.
 func lastYearOf(now, month time.Time) int {
 	if month.Month() < now.Month() {
 		return now.Year()

@@ -23,20 +23,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// This file tells clusters apart. URLs, names and contexts do not: a tunnel or an alias gives a cluster another URL,
-// and two sites have the same private addresses.
+// This file distinguishes clusters. URLs, names and contexts are not enough: a tunnel or an alias gives a cluster
+// another URL, and two sites may have the same private addresses.
 
 // IdentityAnnotation of a Cluster records the identity of its workload cluster.
 const IdentityAnnotation = "olvmctl.cluster.x-k8s.io/identity"
 
 const (
-	// identityLimit bounds how long a cluster is asked for its identity.
+	// identityLimit limits the request for a cluster's identity.
 	identityLimit = 10 * time.Second
 	// rootCAName is the ConfigMap of each namespace with the CA of the cluster.
 	rootCAName = "kube-root-ca.crt"
 )
 
-// Identity of a cluster is the UID of its namespace kube-system.
+// Identity returns the identity of a cluster: the UID of its namespace kube-system.
 func (c *Cluster) Identity(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identityLimit)
 	defer cancel()
@@ -54,7 +54,8 @@ func (c *Cluster) Identity(ctx context.Context) (types.UID, error) {
 	return system.UID, nil
 }
 
-// RecordIdentity records the identity of a workload cluster in its Cluster. Another one that is recorded is an error.
+// RecordIdentity records the identity of a workload cluster in its Cluster. It returns an error if another one is
+// recorded.
 func (c *Cluster) RecordIdentity(ctx context.Context, name string, of types.UID) error {
 	cluster, err := c.GetCluster(ctx, name)
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *Cluster) RecordIdentity(ctx context.Context, name string, of types.UID)
 	return nil
 }
 
-// otherClusterError reports that a kubeconfig leads to another cluster than the one that was made.
+// otherClusterError reports a kubeconfig leading to a cluster other than the created one.
 type otherClusterError struct{ Name, Recorded, Found string }
 
 func (e *otherClusterError) Error() string {
@@ -87,8 +88,8 @@ func (e *otherClusterError) Error() string {
 		"of its Cluster", e.Name, e.Found, e.Name, e.Recorded, e.Name, IdentityAnnotation)
 }
 
-// Is reports whether the management cluster is the workload cluster of a Cluster, which manages itself then. An answer
-// that nothing proves is an error.
+// Is reports whether the management cluster is the workload cluster of a Cluster, and so manages itself. It returns an
+// error if neither is proved.
 func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster.Annotations[IdentityAnnotation] == "" && !cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return false, nil // it has no API server yet
@@ -115,8 +116,7 @@ func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, err
 		return false, nil
 	}
 
-	// Its kubeconfig may come before its API server. A cluster of kubeadm that manages itself has the ConfigMap of its
-	// CA.
+	// The kubeconfig may exist before the API server. A self-managing kubeadm cluster has the ConfigMap with its CA.
 	isUnnamed := own != "" && cluster.Annotations[IdentityAnnotation] == ""
 	if err == nil && isYoung && isUnnamed && !c.hasRootCA(ctx, cluster) {
 		return false, nil
@@ -130,13 +130,14 @@ type noKubeconfigError struct{ error }
 
 func (e *noKubeconfigError) Unwrap() error { return e.error }
 
-// identityOf is the identity of the workload cluster of a Cluster: the recorded one, or else what its API server says.
+// identityOf returns the identity of a Cluster's workload cluster: the recorded one, or otherwise its API server's
+// answer.
 func (c *Cluster) identityOf(ctx context.Context, cluster *clusterv1.Cluster) (types.UID, error) {
 	if recorded := cluster.Annotations[IdentityAnnotation]; recorded != "" {
 		return types.UID(recorded), nil
 	}
 
-	// Tenants may write the Secret, and a kubeconfig can have programs run here.
+	// Tenants may write the Secret, and a kubeconfig can run programs on this machine.
 	guarded := workload.Secrets{Reader: c.Client, Clusters: c.Client}
 	content, err := kubeconfig.FromSecret(ctx, guarded, client.ObjectKeyFromObject(cluster))
 	if apierrors.IsNotFound(err) {
@@ -159,8 +160,8 @@ func (c *Cluster) identityOf(ctx context.Context, cluster *clusterv1.Cluster) (t
 	return (&Cluster{Client: asked, config: config}).Identity(ctx)
 }
 
-// hasOtherCA reports whether it is proved that the management cluster and the workload cluster of a Cluster have
-// different CAs. Equal ones prove nothing: users may give several clusters the same CA.
+// hasOtherCA reports whether the management cluster and the workload cluster of a Cluster provably have different CAs.
+// Equal CAs prove nothing, because users may give several clusters the same CA.
 func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	var own corev1.ConfigMap
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: rootCAName}, &own); err != nil {
@@ -186,15 +187,15 @@ func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (b
 	return !shareOne(cas, others), nil
 }
 
-// hasRootCA reports whether the management cluster publishes its CA in the namespace of a Cluster, as the controller
-// manager of Kubernetes does. Local management clusters do not.
+// hasRootCA reports whether the management cluster publishes its CA in the namespace of a Cluster, like the controller
+// manager of Kubernetes. Local management clusters do not.
 func (c *Cluster) hasRootCA(ctx context.Context, cluster *clusterv1.Cluster) bool {
 	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: rootCAName}, &corev1.ConfigMap{})
 
 	return !apierrors.IsNotFound(err)
 }
 
-// shareOne reports whether two bundles have a CA in common.
+// shareOne reports whether two bundles have a common CA.
 func shareOne(a, b []*x509.Certificate) bool {
 	for _, one := range a {
 		for _, other := range b {

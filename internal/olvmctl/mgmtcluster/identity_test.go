@@ -25,7 +25,7 @@ import (
 
 const ownUID = "11111111-2222-3333-4444-555555555555"
 
-// clusterAt is a management cluster with objects.
+// clusterAt returns a management cluster with objects.
 func clusterAt(t *testing.T, objects ...client.Object) *Cluster {
 	t.Helper()
 	scheme, err := newScheme()
@@ -37,7 +37,7 @@ func clusterAt(t *testing.T, objects ...client.Object) *Cluster {
 	return &Cluster{Client: c, Namespace: "prod", config: &rest.Config{Host: "https://127.0.0.1:1"}}
 }
 
-// prod is a Cluster whose control plane runs.
+// prod returns a Cluster with a running control plane.
 func prod(identity string) *clusterv1.Cluster {
 	out := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}}
 	out.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}
@@ -49,7 +49,7 @@ func prod(identity string) *clusterv1.Cluster {
 	return out
 }
 
-// authorityPEM is a new CA.
+// authorityPEM returns a new CA.
 func authorityPEM(t *testing.T) []byte {
 	t.Helper()
 	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
@@ -72,7 +72,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: rootCAName},
 		Data:       map[string]string{"ca.crt": string(own)},
 	}
-	first := prod("") // an interrupted command has applied its Cluster, and not its infrastructure
+	first := prod("") // an interrupted command has applied its Cluster, but not its infrastructure
 	first.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	young := prod("")
 	young.Status.Initialization.ControlPlaneInitialized = nil
@@ -109,7 +109,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 	}
 }
 
-// unanswered is the kubeconfig of prod, whose server is down.
+// unanswered returns the kubeconfig of prod, with an unreachable server.
 func unanswered(t *testing.T) client.Object {
 	t.Helper()
 
@@ -124,7 +124,7 @@ func unanswered(t *testing.T) client.Object {
 	return secretOf("kubeconfig", "value", content)
 }
 
-// TestTheKubeconfigOfATenantRunsNoPrograms has a tenant write the Secret that is read to ask a cluster who it is.
+// TestTheKubeconfigOfATenantRunsNoPrograms has a tenant write the Secret used to request a cluster's identity.
 func TestTheKubeconfigOfATenantRunsNoPrograms(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	config := clientcmdapi.NewConfig()
@@ -155,7 +155,7 @@ func TestAnotherIdentityThanTheRecordedOneIsRefused(t *testing.T) {
 	check.Error(t, c.RecordIdentity(t.Context(), "prod", types.UID("b")), "leads to another cluster")
 }
 
-// TestTheContextIsResolvedOnce switches the context of a kubeconfig while a command runs.
+// TestTheContextIsResolvedOnce switches the context of a kubeconfig during a command.
 func TestTheContextIsResolvedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	testenv.WriteKubeconfig(t, path, "https://first:6443")

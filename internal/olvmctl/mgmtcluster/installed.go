@@ -21,16 +21,16 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// reachLimit is how long a command waits for the first answer of an API server.
+// reachLimit limits a command's wait for the first response of an API server.
 const reachLimit = 20 * time.Second
 
-// infrastructures are the kinds of infrastructure that olvmctl makes clusters on.
+// infrastructures are the kinds of infrastructure supported by olvmctl.
 var infrastructures = []schema.GroupVersionKind{
 	infrav1.GroupVersion.WithKind("OLVMCluster"),
 	{Group: infrav1.GroupVersion.Group, Version: "v1beta2", Kind: "OCICluster"},
 }
 
-// unusableError reports that a management cluster cannot do what a command asks of it, and what to do.
+// unusableError reports that a management cluster does not support a command, with the remedy.
 type unusableError struct {
 	message string
 	err     error
@@ -40,13 +40,13 @@ func (e *unusableError) Error() string { return e.message }
 
 func (e *unusableError) Unwrap() error { return e.err }
 
-// unusable is the error for this management cluster: %s of the problem is what and where it is.
+// unusable returns an error about this management cluster. The %s in problem stands for the cluster's description.
 func (c *Cluster) unusable(err error, problem, remedy string) error {
 	return &unusableError{message: fmt.Sprintf(problem, c.Where()) + "; " + remedy, err: err}
 }
 
-// CheckInstalled asks the API server whether it serves Cluster API and an infrastructure that olvmctl knows. The error
-// is for people: what is missing, where, and the command that helps.
+// CheckInstalled checks that the API server serves Cluster API and an infrastructure known to olvmctl. The error tells
+// users the missing part, its cluster, and the command to install it.
 func (c *Cluster) CheckInstalled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
@@ -55,7 +55,7 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil // the request that follows says what may not be done
+		return nil // the next request reports missing rights
 	case err != nil:
 		return c.unreachable(err)
 	case len(capi) == 0:
@@ -79,7 +79,7 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 		"olvmctl start -f FILE installs it, and so does clusterctl init --infrastructure olvm")
 }
 
-// kindsOf are the kinds of a version of an API group; none if it is not served.
+// kindsOf returns the kinds of an API group's version, or none if it is not served.
 func (c *Cluster) kindsOf(ctx context.Context, version schema.GroupVersion) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Cluster) kindsOf(ctx context.Context, version schema.GroupVersion) ([]s
 	return out, nil
 }
 
-// unreachable is the error for an API server that does not answer as one.
+// unreachable returns the error for a server not responding like an API server.
 func (c *Cluster) unreachable(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -118,7 +118,7 @@ func (c *Cluster) unreachable(err error) error {
 	why := strings.TrimSpace(err.Error())
 
 	var request *url.Error
-	if errors.As(err, &request) { // without the request, which nobody has asked for
+	if errors.As(err, &request) { // without the request, unknown to the user
 		why = request.Err.Error()
 	}
 
@@ -142,7 +142,7 @@ func (c *Cluster) unreachable(err error) error {
 		"correct the server in the kubeconfig")
 }
 
-// escaped is a text in a format.
+// escaped escapes a text for a format.
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
 func (c *Cluster) reachRemedy() string {

@@ -30,49 +30,49 @@ import (
 )
 
 const (
-	// localStartLimit bounds how long the processes take until they serve. One that dies ends the wait at once.
+	// localStartLimit limits the start of the processes. The death of one ends the wait at once.
 	localStartLimit = 15 * time.Minute
-	// localStopLimit is longer than the manager takes to interrupt its runs.
+	// localStopLimit is longer than the manager needs to interrupt its runs.
 	localStopLimit = 2 * time.Minute
-	// localCheckInterval is how often the processes are looked at.
+	// localCheckInterval is the interval between checks of the processes.
 	localCheckInterval = 2 * time.Second
-	// filePollInterval is how often the files of another process are looked at.
+	// filePollInterval is the interval between checks of another process's files.
 	filePollInterval = 100 * time.Millisecond
 )
 
-// errEnded stands for the exit status of a process that another command began.
+// errEnded replaces the exit status of a process started by another command.
 var errEnded = errors.New("its exit status is not known")
 
-// ServeArguments have olvmctl call Serve. A process that runs a local management cluster is known by them.
+// ServeArguments make olvmctl call Serve. They identify a process running a local management cluster.
 var ServeArguments = []string{"local", "serve"}
 
-// Local is the management cluster that runs as processes of this machine, one for each user. What is in it outlives
-// them.
+// Local is the management cluster running as processes of this machine, one for each user. Its contents outlive them.
 type Local struct{ dir string }
 
-// LocalOfUser is the one of the user.
+// LocalOfUser returns the user's local management cluster.
 func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", "local")} }
 
-// Kubeconfig is the file for its administrator.
+// Kubeconfig returns the file for its administrator.
 func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
 func (l Local) data() string       { return filepath.Join(l.dir, "data") }
 
-// pidFile has the number of the process that runs it, and a lock of that. Its time is when the process was seen last.
+// pidFile contains the number of the process running it, and is locked by the process. Its modification time is when
+// the process was last seen.
 func (l Local) pidFile() string { return filepath.Join(l.dir, "pid") }
 
-// readyFile has the number of the process that serves.
+// readyFile contains the number of the serving process.
 func (l Local) readyFile() string { return filepath.Join(l.dir, "ready") }
 
-// removedDir is the folder while it is removed.
+// removedDir is the name of the folder during its removal.
 func (l Local) removedDir() string { return l.dir + ".removed" }
 
-// LogFile has what its process says.
+// LogFile returns the log file of its process.
 func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
 
-// othersDir has a file for each provider of others that runs in it.
+// othersDir contains a file for each third-party provider running in it.
 func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
 
-// Others are the providers of others that run in it.
+// Others returns the third-party providers running in it.
 func (l Local) Others() []string {
 	entries, err := os.ReadDir(l.othersDir())
 	if err != nil {
@@ -87,14 +87,14 @@ func (l Local) Others() []string {
 	return out
 }
 
-// Lacks reports whether it can run a provider of others, and does not.
+// Lacks reports whether it can run a third-party provider, but does not.
 func (l Local) Lacks(name string) bool {
 	_, can := localplane.Others[name]
 	return can && !slices.Contains(l.Others(), name)
 }
 
-// Add has it run a provider of others from the next Launch on; where it runs, it is stopped. Nothing changes where the
-// provider cannot be built. say is called with lines for people.
+// Add makes it run a third-party provider from the next Launch on. It stops a running one. If the provider cannot be
+// built, nothing changes. Add calls say with lines for users.
 func (l Local) Add(ctx context.Context, name string, say func(format string, args ...any)) error {
 	tools, err := toolchain.Embedded()
 	if err != nil {
@@ -120,16 +120,16 @@ func (l Local) Add(ctx context.Context, name string, say func(format string, arg
 // Exists reports whether there is one, running or not.
 func (l Local) Exists() bool { return exists(l.data()) }
 
-// Runs reports whether a process runs it and it serves. A file of a process that was killed does not count.
+// Runs reports whether a process runs and serves it. The file of a killed process does not count.
 func (l Local) Runs() bool {
 	pid := l.PID()
 	content, err := os.ReadFile(l.readyFile())
-	said := strings.TrimSpace(string(content)) // older versions of this program say nothing
+	said := strings.TrimSpace(string(content)) // older versions of this program leave it empty
 
 	return pid != 0 && err == nil && (said == "" || said == strconv.Itoa(pid))
 }
 
-// PID of the process that runs it; 0 for none.
+// PID returns the number of the process running it, or 0.
 func (l Local) PID() int {
 	content, err := os.ReadFile(l.pidFile())
 	if err != nil {
@@ -141,7 +141,7 @@ func (l Local) PID() int {
 		return 0
 	}
 
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the number may be another process's by now
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // another process may have reused the number
 	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) ||
 		!hasOpen(pid, l.pidFile()) { // that of another folder, or of another user
 		return 0
@@ -165,7 +165,7 @@ func hasOpen(pid int, path string) bool {
 	})
 }
 
-// checkRuns fails where the server is that of the local management cluster, and no process runs it.
+// checkRuns returns an error if the server is the local management cluster's, but no process runs it.
 func (l Local) checkRuns(server string) error {
 	if !l.Exists() || l.PID() != 0 {
 		return nil
@@ -182,7 +182,7 @@ func (l Local) checkRuns(server string) error {
 	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
 }
 
-// Build has the programs that it needs; say is called with lines for people.
+// Build builds its programs. It calls say with lines for users.
 func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
 	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (l Local) Build(ctx context.Context, say func(format string, args ...any)) 
 	return err
 }
 
-// Launch starts the process that runs it, unless there is one already, and waits until it serves.
+// Launch starts its process, unless there is one already, and waits until it serves.
 func (l Local) Launch(ctx context.Context) error {
 	ended := make(chan error, 1)
 	if l.PID() == 0 {
@@ -221,7 +221,7 @@ func (l Local) Launch(ctx context.Context) error {
 		}
 
 		go func() { ended <- command.Wait() }()
-	} else { // a command that was interrupted has begun it
+	} else { // an interrupted command has started it
 		go l.waitForEnd(ended)
 	}
 
@@ -230,7 +230,7 @@ func (l Local) Launch(ctx context.Context) error {
 	for !l.Runs() {
 		select {
 		case err := <-ended:
-			if l.PID() != 0 { // another command has begun it at the same time
+			if l.PID() != 0 { // another command has started it at the same time
 				go l.waitForEnd(ended)
 				continue
 			}
@@ -249,7 +249,7 @@ func (l Local) Launch(ctx context.Context) error {
 	return nil
 }
 
-// waitForEnd tells when the process that another command has begun is gone.
+// waitForEnd reports the end of a process started by another command.
 func (l Local) waitForEnd(ended chan<- error) {
 	for l.PID() != 0 {
 		time.Sleep(filePollInterval)
@@ -258,7 +258,7 @@ func (l Local) waitForEnd(ended chan<- error) {
 	ended <- nil
 }
 
-// begin starts the process that runs it.
+// begin starts its process.
 func (l Local) begin() (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -284,7 +284,7 @@ func (l Local) begin() (*exec.Cmd, error) {
 	return command, nil
 }
 
-// Stop ends its processes. What is in it stays.
+// Stop ends its processes, and keeps its contents.
 func (l Local) Stop(ctx context.Context) error {
 	pid := l.PID()
 	if pid == 0 {
@@ -309,13 +309,13 @@ func (l Local) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Remove ends its processes and removes what is in it.
+// Remove ends its processes and removes its contents.
 func (l Local) Remove(ctx context.Context) error {
 	if err := l.Stop(ctx); err != nil {
 		return err
 	}
 
-	// Half of the data is none that etcd starts with: if this is interrupted, there is nothing under the name.
+	// etcd cannot start with half of the data. So an interruption must leave nothing under the name.
 	err := l.removeRest()
 	if err == nil {
 		err = os.Rename(l.dir, l.removedDir())
@@ -328,7 +328,7 @@ func (l Local) Remove(ctx context.Context) error {
 	return l.removeRest()
 }
 
-// removeRest removes what an interrupted Remove has left.
+// removeRest removes the rest of an interrupted Remove.
 func (l Local) removeRest() error {
 	if err := os.RemoveAll(l.removedDir()); err != nil {
 		return fmt.Errorf("failed to remove the local management cluster: %w", err)
@@ -355,7 +355,7 @@ func (u Uses) String() string {
 	return out
 }
 
-// CountUses counts what it is needed for. Inventories have VMs of their own.
+// CountUses counts the objects in need of it. Inventories count because of their own VMs.
 func (l Local) CountUses(ctx context.Context) (Uses, error) {
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {
@@ -367,7 +367,7 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
-	// Those of ours whose Cluster was forced away still have machines.
+	// OLVMClusters left after forced removal of their Cluster still have machines.
 	var ours infrav1.OLVMClusterList
 	if err := c.List(ctx, &ours); err != nil && !meta.IsNoMatchError(err) {
 		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
@@ -381,8 +381,8 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 	return Uses{max(len(clusters.Items), len(ours.Items)), len(inventories.Items)}, nil
 }
 
-// Serve runs it until the context ends. managerArguments have this program run the manager; say is called with lines
-// for people.
+// Serve runs it until the context ends. managerArguments make this program run the manager. Serve calls say with lines
+// for users.
 func (l Local) Serve(
 	ctx context.Context, managerArguments []string, say func(format string, args ...any),
 ) (err error) {
@@ -436,7 +436,7 @@ func (l Local) Serve(
 	return l.watch(ctx, plane)
 }
 
-// watch looks at the processes until the context ends, or one of them.
+// watch checks the processes until the context ends, or one of them does.
 func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
 	for {
 		select {
@@ -453,7 +453,7 @@ func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
 	}
 }
 
-// startOthers starts the providers of others. The clusters of our own do not wait for one that fails.
+// startOthers starts the third-party providers. A failing one does not delay our own clusters.
 func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say func(format string, args ...any)) {
 	for _, name := range l.Others() {
 		other, known := localplane.Others[name]
@@ -470,7 +470,7 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 	}
 }
 
-// lock writes the file with the number of this process, and keeps other processes from running the same cluster until
+// lock writes the file with the number of this process. It keeps other processes from running the same cluster until
 // the file is closed.
 func (l Local) lock() (*os.File, error) {
 	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
@@ -485,7 +485,7 @@ func (l Local) lock() (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%w (set XDG_STATE_HOME)", err), file.Close())
 	}
 
-	// What an earlier process has said does not hold for this one.
+	// Files of an earlier process are invalid.
 	err = errors.Join(removeIfThere(l.readyFile()), removeIfThere(l.endFile()), l.removeRest())
 	if err == nil {
 		err = file.Truncate(0)
@@ -495,7 +495,7 @@ func (l Local) lock() (*os.File, error) {
 		_, err = fmt.Fprintln(file, os.Getpid())
 	}
 
-	if err == nil { // after a power cut, an empty file would mean that it was stopped
+	if err == nil { // after a power cut, an empty file would look like a stop
 		err = file.Sync()
 	}
 

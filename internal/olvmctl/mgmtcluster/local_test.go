@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// runs has a process that looks like the one that runs it.
+// runs starts a process that looks like the one running it.
 func (l Local) runs(t *testing.T) (end func()) {
 	t.Helper()
 	file, err := os.Create(l.pidFile())
@@ -24,7 +24,7 @@ func (l Local) runs(t *testing.T) (end func()) {
 
 	command := exec.CommandContext(t.Context(), "sh", "-c", "read line", "local", "serve")
 	command.ExtraFiles = []*os.File{file}
-	input, err := command.StdinPipe() // it reads for ever
+	input, err := command.StdinPipe() // it reads forever
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestALocalManagementClusterThatIsStopped(t *testing.T) {
 	end()
 }
 
-// TestALocalManagementClusterThatIsBegun has a second command wait for what the first has begun.
+// TestALocalManagementClusterThatIsBegun has a second command wait for the process started by the first.
 func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 	l := Local{filepath.Join(t.TempDir(), "local")}
 	if err := os.Mkdir(l.dir, 0o700); err != nil {
@@ -104,7 +104,8 @@ func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 				test.happens(end)
 				check.Error(t, <-launched, test.problem)
 
-				// The last goroutine of Launch looks once more. This takes no time: the clock is the bubble's.
+				// The last goroutine of Launch checks once more. This takes no real time, because the clock is the
+				// bubble's.
 				end()
 				time.Sleep(2 * filePollInterval)
 			})

@@ -17,13 +17,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// serverClock is how far the clock of an API server is ahead of that of this machine, as its answers say.
+// serverClock is the difference of an API server's clock to this machine's, according to its responses.
 type serverClock struct{ ahead atomic.Int64 }
 
-// through is the transport that looks at the answers of next.
+// through returns a transport to observe the responses of next.
 func (c *serverClock) through(next http.RoundTripper) http.RoundTripper { return &observer{c, next} }
 
-// observer is a transport that looks at the clock of each answer.
+// observer is a transport reading the clock from each response.
 type observer struct {
 	clock *serverClock
 	next  http.RoundTripper
@@ -47,9 +47,10 @@ func (c *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// ManagerTrouble says that no manager of this provider is alive, since when, and how to look at it: it is empty if one
-// is, and if nobody here may know. A manager is alive while its Lease of leader election is fresh. Managers of several
-// namespaces have a Lease each; that one of them is alive is enough, because a Lease does not name its namespaces.
+// ManagerTrouble reports that no manager of this provider is alive, since when, and how to inspect it. It returns "" if
+// one is alive, or if the Leases are not readable. A manager is alive while its Lease of leader election is fresh.
+// Managers of several namespaces have a Lease each. One live manager is enough, because a Lease does not name its
+// namespaces.
 func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 	var leases coordinationv1.LeaseList
 	if err := c.List(ctx, &leases); apierrors.IsForbidden(err) {
@@ -75,7 +76,7 @@ func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 	return trouble, nil
 }
 
-// managerTrouble is what the Leases of a management cluster say; local reports that it is the local one.
+// managerTrouble evaluates the Leases of a management cluster; local reports the local one.
 func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) string {
 	var newest *coordinationv1.Lease
 
@@ -119,7 +120,7 @@ func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) st
 		newest.Name, since, stands, remedy)
 }
 
-// isFresh reports whether somebody holds a Lease. Whoever lets it go leaves it without a holder.
+// isFresh reports whether a Lease is held. A released Lease has no holder.
 func isFresh(lease *coordinationv1.Lease, now time.Time) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
 		return false

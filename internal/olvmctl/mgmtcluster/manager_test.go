@@ -62,7 +62,7 @@ func TestAManagerIsAliveWhileItsLeaseIsFresh(t *testing.T) {
 	}
 }
 
-// TestTheClockOfTheServerCounts has a server whose clock is an hour behind.
+// TestTheClockOfTheServerCounts covers a server with a clock an hour behind.
 func TestTheClockOfTheServerCounts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))

@@ -143,7 +143,7 @@ func (s *LocalStatus) Text(now time.Time) string {
 	}, "\n  ")
 }
 
-// versions are those of this program, of the API server, and of the providers.
+// versions returns the versions of this program, the API server, and the providers.
 func (c *Cluster) versions(ctx context.Context) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *Cluster) versions(ctx context.Context) ([]string, error) {
 	return append(out, others...), nil
 }
 
-// sizeOf is the size of the files of a folder whose names end so.
+// sizeOf returns the size of the files in a folder with this ending.
 func sizeOf(folder, ending string) (uint64, error) {
 	var out uint64
 
