@@ -152,7 +152,7 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectHealed(s.OLVM)
 
-	// Cluster API has given it the first cluster's endpoint. Its nodes would join there.
+	// Cluster API has given it the first cluster's endpoint. Its nodes would take over that address.
 	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)

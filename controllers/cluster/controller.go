@@ -52,8 +52,7 @@ import (
 )
 
 const (
-	// engineCheck is the interval between checks of a reachable engine. engineRetry is the retry interval after other
-	// failures.
+	// engineCheck is the interval between checks of the engine. engineRetry is the retry interval after other failures.
 	engineCheck = time.Minute
 	engineRetry = 10 * time.Second
 	// hostCheck is the interval between checks of the hosts used by affinity groups or failure domains.
@@ -90,7 +89,7 @@ type Reconciler struct {
 	Engines   *enginepool.Pool
 	// Runs is shared by all controllers.
 	Runs *workspace.RunQueue
-	// Addresses is shared by all controllers with static addresses.
+	// Addresses is shared by all controllers that allocate addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
@@ -292,8 +291,8 @@ type clusterScope struct {
 	unowned []string
 	// claims are the Clusters naming the OLVMCluster.
 	claims holder.Claims
-	// endpointErr reports that the Cluster names another endpoint, or that another object uses a virtual address of the
-	// cluster. reconcileEndpoint and reconcileVirtualAddresses set it.
+	// endpointErr reports that the Cluster names another endpoint, or names another object using a virtual address of
+	// the cluster. reconcileEndpoint and reconcileVirtualAddresses set it.
 	endpointErr error
 	// addressesChecked reports that this pass checked the virtual addresses against other objects.
 	addressesChecked bool
@@ -480,8 +479,8 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 	return time.Since(known.LastTransitionTime.Time)
 }
 
-// nextTry returns the delay before the next request to an unavailable engine. The delay grows from 5 seconds to a
-// minute.
+// nextTry returns the delay before the next request to an unavailable engine: half of the downtime, between 5 seconds
+// and a minute.
 func nextTry(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
 	return min(max(down/2, soonest), latest)

@@ -65,7 +65,7 @@ func setKubeconfig(scope *clusterScope) {
 
 	var refused *workload.RefusedError
 	switch known := scope.kubeconfig; {
-	case known == nil: // no new knowledge: keep the condition
+	case known == nil: // nothing new is known: keep the condition
 	case errors.As(known.err, &refused):
 		conditions.Set(c, metav1.Condition{
 			Type:   infrav1.KubeconfigAcceptedCondition,
@@ -93,7 +93,7 @@ var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason,
 func setFailureDomains(scope *clusterScope) {
 	c := scope.olvmCluster
 	if scope.engineErr != nil || scope.domainsErr != nil || scope.session == nil {
-		return // no new knowledge: keep the condition
+		return // nothing new is known: keep the condition
 	}
 
 	c.Status.FailureDomains = scope.domains
@@ -120,7 +120,7 @@ func setFailureDomains(scope *clusterScope) {
 func setAffinity(scope *clusterScope) {
 	c, ws := scope.olvmCluster, scope.workspace
 	if scope.engineErr != nil || scope.session == nil {
-		return // no new knowledge: keep the condition
+		return // nothing new is known: keep the condition
 	}
 
 	if scope.groupsErr == nil && ws.StateErr == nil {

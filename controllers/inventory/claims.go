@@ -352,7 +352,7 @@ func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	s.failed = s.failed || err != nil
 }
 
-// mark marks a claim in the engine. If another claimant was faster, the claim ends, unless the machine already has the
+// mark writes a claim to the engine. If another claimant was faster, the claim ends, unless the machine already has the
 // VM.
 func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef

@@ -61,13 +61,14 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets,verbs=get
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 
-// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory, and passes never overlap.
+// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory. Passes over the same inventory
+// never overlap.
 type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Addresses is shared by all controllers with static addresses.
+	// Addresses is shared by all controllers that allocate addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string

@@ -8,7 +8,7 @@ import (
 )
 
 // movedFor is how long an inventory counts as moving after the paused Cluster of its namespace is deleted. clusterctl
-// move deletes moved objects one by one, and may delete an inventory long after the Cluster.
+// move deletes moved objects one by one, and an inventory at any time after the Cluster.
 const movedFor = time.Minute
 
 // moves remembers the Clusters paused by clusterctl move, by inventory.

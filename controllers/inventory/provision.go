@@ -122,7 +122,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 const madeAtOnce = 50
 
 // youth is the minimum age of an inventory before it creates VMs. clusterctl move creates it at the same moment as the
-// Clusters, and only their spec.paused reveals the move.
+// Clusters, and their spec.paused reveals the move.
 const youth = 3 * time.Second
 
 // maybeMoving reports whether a move to or from another management cluster may be under way in the namespace.

@@ -44,7 +44,7 @@ func setUpToDateCondition(scope *machineScope, found verdict) {
 
 	switch {
 	case judged && found.status == metav1.ConditionUnknown:
-		return // no new knowledge: keep the condition of this spec
+		return // nothing new is known: keep the condition of this spec
 	case judged && known.Status == metav1.ConditionTrue && scope.specProblem() != nil:
 		// The spec has been applied. A name lost in the engine since then does not change the VM.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UpToDateReason

@@ -101,7 +101,7 @@ type Options struct {
 	URL string
 	// Authority is the Secret with the server's authority.
 	Authority client.ObjectKey
-	// Lifetime of tokens, from the earliest creation of the VM.
+	// Lifetime of tokens, starting when the VM may be created.
 	Lifetime time.Duration
 }
 

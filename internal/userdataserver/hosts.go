@@ -28,7 +28,7 @@ func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, _ := asker(r)
 	key := configurationSecret(machine)
-	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // users must not delay the VM's requests
+	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // users must not delay the VM
 	s.serve(w, r, question{
 		what:    "a jump host",
 		secret:  key,

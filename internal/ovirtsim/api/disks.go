@@ -176,7 +176,8 @@ func getDisk(c *call) (*wire.Element, error) {
 	return diskDocument(c, d), nil
 }
 
-// domainFor returns the storage domain named in a disk's document, or otherwise the first of the data center.
+// domainFor returns the storage domain named in a disk's document. It returns an error if none is named, or if it does
+// not exist.
 func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain, error) {
 	named := append(in.List("storage_domains", "storage_domain"), in.List("storage_domain")...)
 	if len(named) == 0 {

@@ -227,7 +227,7 @@ func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool
 	request.Header = r.headers.Clone()
 	response, err := from.Do(request)
 	if untrusted := (&tls.CertificateVerificationError{}); errors.As(err, &untrusted) {
-		return nil, false, err // Ignition would repeat it forever
+		return nil, false, err // Ignition, too, would retry forever without success
 	}
 
 	if err != nil {
