@@ -98,7 +98,7 @@ func (m Mark) valid() bool {
 
 func (m Mark) text() string {
 	content, err := json.Marshal(m)
-	if err != nil { // impossible: all fields are strings
+	if err != nil { // impossible: it contains only texts
 		return ""
 	}
 

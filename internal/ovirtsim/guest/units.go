@@ -50,7 +50,7 @@ func (u unit) commands(sys *system) []string {
 	return u.start(sys, true)
 }
 
-// start returns the commands of the unit. At boot, only units with an [Install] section start.
+// start returns the commands of the unit. At boot, only units of the image and units with an [Install] section start.
 func (u unit) start(sys *system, boot bool) []string {
 	if path.Ext(u.name) != ".service" {
 		return nil
