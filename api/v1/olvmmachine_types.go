@@ -21,8 +21,8 @@ const (
 	// HostLabel of a Node of a workload cluster is the name of the host that its VM runs on.
 	HostLabel = "infrastructure.cluster.x-k8s.io/olvm-host"
 
-	// NodeFencedAnnotation of such a Node has the provider ID of the failed VM for which the manager has given the Node the
-	// taint out-of-service.
+	// NodeFencedAnnotation of a Node has the provider ID of its failed VM. The manager has added the taint
+	// out-of-service for this VM.
 	NodeFencedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-fenced"
 
 	// NodeLabelsAnnotation of such a Node names the labels that the manager has given to it, with commas between them.

@@ -192,6 +192,7 @@ func (m *managed) text(name string) string {
 // proposed is what Terraform proposes of a configuration: what only the provider can know stays as it is.
 func (m *managed) proposed(config, prior tftypes.Value) tftypes.Value {
 	out, before := attributes(config), attributes(prior)
+
 	for _, attribute := range m.schema().Block.Attributes {
 		name := attribute.Name
 

@@ -82,6 +82,7 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 		r.keepAsked(ctx, unanswered(err, asked && lost), req.Plan, resp)
 		resp.Diagnostics.AddError("The watchdog was not added",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+
 		return
 	}
 

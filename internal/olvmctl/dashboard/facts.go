@@ -101,7 +101,7 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	}
 
 	f.add("Host", seen.HostName)
-	f.add("VM template", cmp.Or(olvm.VMTemplateName, string(m.Spec.VMTemplateName)))
+	f.add("VM template", cmp.Or(olvm.VMTemplateName, m.Spec.VMTemplateName))
 	f.add("Size", sizeOf(m))
 	f.add("Disks", disksOf(vm, m.Spec.FromInventory != nil))
 	f.add("Network", strings.Trim(olvm.NetworkName+" "+olvm.IPAddress, " "))
@@ -109,7 +109,7 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	f.add("Failure domain", m.Status.FailureDomain)
 
 	if from := m.Spec.FromInventory; from != nil {
-		f.add("Pool", string(from.InventoryName))
+		f.add("Pool", from.InventoryName)
 	}
 
 	if t := m.Status.Terraform; t != nil && t.Runs > 0 {
@@ -129,7 +129,7 @@ func sizeOf(m *infrav1.OLVMMachine) string {
 
 	switch {
 	case vm.InstanceType != "":
-		return "instance type " + string(vm.InstanceType)
+		return "instance type " + vm.InstanceType
 	case m.Spec.FromInventory != nil && vm.Memory == "":
 		return "as its pool has it"
 	}

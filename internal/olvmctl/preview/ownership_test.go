@@ -22,6 +22,7 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 
 	fields := func(items ...string) string {
 		tree := `".":{}`
+
 		for _, item := range items {
 			key, _ := json.Marshal(item)
 			tree += "," + string(key) + `:{".":{},"f:name":{},"f:value":{}}`
@@ -32,6 +33,7 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 	}
 	list := func(pairs ...string) []any {
 		var out []any
+
 		for _, pair := range pairs {
 			name, value, _ := strings.Cut(pair, "=")
 			out = append(out, map[string]any{"name": name, "value": value})

@@ -17,8 +17,8 @@ type route struct {
 func routes() []route {
 	return slices.Concat(
 		rootRoutes, catalogRoutes, permissionRoutes, givenRoutes(), jobRoutes, dataCenterRoutes, clusterRoutes,
-		hostRoutes, hostLifeRoutes, networkRoutes, vnicProfileRoutes, storageDomainRoutes, instanceTypeRoutes, diskRoutes,
-		diskAttachmentRoutes, transferRoutes, templateRoutes, vmRoutes, lifeRoutes, nicRoutes, snapshotRoutes,
+		hostRoutes, hostLifeRoutes, networkRoutes, vnicProfileRoutes, storageDomainRoutes, instanceTypeRoutes,
+		diskRoutes, diskAttachmentRoutes, transferRoutes, templateRoutes, vmRoutes, lifeRoutes, nicRoutes, snapshotRoutes,
 		consoleRoutes, deviceRoutes, watchdogRoutes, tagRoutes, affinityGroupRoutes, affinityLabelRoutes,
 	)
 }
