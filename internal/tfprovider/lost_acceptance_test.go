@@ -155,6 +155,7 @@ func textOf(of set, name string) string {
 // lostCases has a case for each resource.
 func lostCases() map[string]lostCase {
 	out := map[string]lostCase{}
+
 	for _, some := range []map[string]lostCase{
 		lostCasesOfVMs(), lostCasesOfDisks(), lostCasesOfGroups(), lostCasesOfDevices(),
 	} {

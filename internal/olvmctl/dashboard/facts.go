@@ -139,7 +139,7 @@ func sizeOf(m *infrav1.OLVMMachine) string {
 	out := fmt.Sprintf("%d CPUs (sockets %d, cores %d, threads %d)", sockets*cores*threads, sockets, cores, threads)
 
 	if vm.Memory != "" {
-		out += ", " + string(vm.Memory) + " of memory"
+		out += ", " + vm.Memory + " of memory"
 	}
 
 	return out
@@ -151,7 +151,7 @@ func disksOf(vm *infrav1.VirtualMachine, pooled bool) string {
 
 	switch {
 	case vm.RootDisk != nil && vm.RootDisk.Size != "":
-		root = "root " + string(vm.RootDisk.Size) + onDomain(vm.RootDisk.StorageDomainName)
+		root = "root " + vm.RootDisk.Size + onDomain(vm.RootDisk.StorageDomainName)
 	case vm.RootDisk != nil && vm.RootDisk.StorageDomainName != "":
 		root += onDomain(vm.RootDisk.StorageDomainName)
 	case pooled:
@@ -161,7 +161,7 @@ func disksOf(vm *infrav1.VirtualMachine, pooled bool) string {
 	out := []string{root}
 
 	for _, disk := range vm.DataDisks {
-		out = append(out, string(disk.Name)+" "+string(disk.Size)+onDomain(disk.StorageDomainName))
+		out = append(out, disk.Name+" "+disk.Size+onDomain(disk.StorageDomainName))
 	}
 
 	return strings.Join(out, ", ")
