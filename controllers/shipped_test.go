@@ -27,6 +27,7 @@ import (
 // addresses.
 var ofTheSimulator = map[string]string{
 	"CLUSTER_DOMAIN": "dns.example.com", "CLUSTER_NAME": "shipped", "NAMESPACE": "shipped",
+	"INGRESS_VIRTUAL_IP": "127.20.1.6",
 	"KUBERNETES_VERSION": "v1.36.1", "CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1",
 	"CONTROL_PLANE_ENDPOINT_HOST": "127.20.1.5", "CONTROL_PLANE_ENDPOINT_IPV6": "fd00:1::5",
 	"OLVM_SERVER_URL": "https://127.0.0.90:8443/ovirt-engine", "OLVM_VM_TEMPLATE": "ol9-k8s",

@@ -463,7 +463,7 @@ func TestImagesOfBadInput(t *testing.T) {
 			server...), `"none"`},
 		"a disk that is none": {append([]string{"image", "template", "--disk", "none", "--name", "x", "--cluster",
 			"Default"}, server...), `0 disks named "none"`},
-		"an unknown output": {append([]string{"image", "list", "-o", "xml"}, server...), "write table, json or yaml"},
+		"an unknown output": {append([]string{"image", "list", "-o", "xml"}, server...), "write table, wide, name, json or yaml"},
 	} {
 		if code, _, problems := s.run("", test.args...); code != 1 || !strings.Contains(problems, test.want) {
 			t.Errorf("%s: exit code %d: %s", name, code, problems)

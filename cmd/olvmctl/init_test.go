@@ -798,7 +798,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	b := newBench(t)
 	other := strings.Repeat("AB:", 31) + "AB"
 	code, _, problems := b.run("init", "--answers", b.file("caFingerprint", other))
-	b.refused("the file has another fingerprint", code, problems, "answers.yaml:1: caFingerprint: ",
+	b.refused("the file has another fingerprint", code, problems, "answers.yaml:2: caFingerprint: ",
 		b.answers["caFingerprint"], other)
 	code, _, problems = b.run("init", "--answers", b.file("caFingerprint", ""))
 	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: it is missing",
@@ -925,7 +925,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	}{
 		"a key that is none": {
 			[]string{"datacenter", "Default"},
-			[]string{"answers.yaml:7: datacenter: there is no such key; did you mean dataCenter?"},
+			[]string{"answers.yaml:8: datacenter: there is no such key; did you mean dataCenter?"},
 		},
 		"a value that is no text": {[]string{"name", "[a]"}, []string{"answers.yaml: ", "cannot unmarshal"}},
 		"no engine": {
