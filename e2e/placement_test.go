@@ -36,6 +36,11 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 
 			value, _ := v["value"].(map[string]any)
 			switch v["name"] {
+			case "userData":
+				value["ssh"] = map[string]any{
+					"user":           "olvm",
+					"authorizedKeys": []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8 e2e"},
+				}
 			case "controlPlaneMachines":
 				value["rootDisk"] = map[string]any{"storageDomainName": "olvm-data-2"}
 				value["dataDisks"] = []any{map[string]any{"name": "etcd", "size": "2GB", "format": "raw"}}
@@ -71,15 +76,6 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 					"ipAddresses": []any{fmt.Sprintf("127.20.%d.100-127.20.%d.119", subnet, subnet)},
 				},
 			}}},
-			map[string]any{
-				"name": "userData",
-				"value": map[string]any{
-					"ssh": map[string]any{
-						"user":           "olvm",
-						"authorizedKeys": []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8 e2e"},
-					},
-				},
-			},
 			map[string]any{
 				"name":  "affinityGroups",
 				"value": []any{map[string]any{"name": "together", "positive": true, "priority": int64(3)}},
