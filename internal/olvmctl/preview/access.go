@@ -17,9 +17,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// state is what Terraform knows of a machine that runs; nil if neither the management cluster nor, without one, the
-// manifests have it. A state of the management cluster is not refreshed at an engine whose login is that of manifests:
-// they may be a stranger's, whose engine would see it.
+// state returns Terraform's state of a running machine. It is nil if neither the management cluster nor, without one,
+// the manifests have it. A management cluster's state is withheld if the engine's login comes from the manifests. They
+// may be a stranger's, and refreshing the state would show it to the stranger's engine.
 func (m *Manifests) state(machine Machine, credentials Credentials) (*tfstate.State, error) {
 	if !machine.live || m.Connected && credentials.Username == "" && !m.hasLiveLogin(machine.engine()) {
 		return nil, nil
@@ -40,7 +40,7 @@ func (m *Manifests) state(machine Machine, credentials Credentials) (*tfstate.St
 	return tfstate.Decode(secret)
 }
 
-// hasLiveLogin reports whether the login for an engine is that of the management cluster.
+// hasLiveLogin reports whether the login for an engine comes from the management cluster.
 func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
 	identity := m.Running.Identities[types.NamespacedName{Name: connection.IdentityOf(of)}]
 	key, ok := connection.CredentialsKey(of, identity)
@@ -48,10 +48,10 @@ func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
 	return ok && m.Running.Secrets[key] != nil
 }
 
-// objects are what decides the connection to the engine of a cluster. Everything that goes with a Secret of the
-// management cluster is of the management cluster, too: the identity that permits it, and the CA that proves the
-// engine. What the manifests have counts for their own Secrets alone. An identity of theirs counts only if no
-// management cluster is read.
+// objects returns the Secret, CA, identity and namespace for connecting to an engine. A Secret of the management
+// cluster comes only with other objects of the management cluster: the identity permitting it, and the CA proving the
+// engine. Objects of the manifests apply only to Secrets of the manifests. An identity of the manifests counts only if
+// no management cluster is read.
 func (m *Manifests) objects(of connection.Engine) (connection.Objects, error) {
 	from := m.Written
 	if m.Connected && connection.IdentityOf(of) != "" {
@@ -85,16 +85,16 @@ func (m *Manifests) objects(of connection.Engine) (connection.Objects, error) {
 	return out, nil
 }
 
-// encryptedError is that of a Secret that only a tool can read. Its text would count as a wrong password at the engine,
-// which locks the user after a few of them.
+// encryptedError returns the error for a Secret encrypted by a tool. Sending its text to the engine would count as a
+// wrong password, and a few of those lock the user.
 func encryptedError(key types.NamespacedName, tool string) error {
 	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
 		"Secret %s is encrypted by %s; decrypt it, compare with a management cluster that has it (--kubeconfig), or "+
 			"set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL", key, tool)
 }
 
-// checkVerified refuses to send a Secret of the management cluster to an engine whose certificate the manifests leave
-// unverified. If the management cluster's own OLVMCluster does so for the same engine, nothing new is risked.
+// checkVerified refuses to send a Secret of the management cluster to an engine if the manifests skip verifying its
+// certificate. It adds no risk if the management cluster's own OLVMCluster skips this for the same engine.
 func (m *Manifests) checkVerified(of connection.Engine) error {
 	server := of.Server
 	if !server.InsecureSkipTLSVerify {
@@ -115,8 +115,8 @@ func unverifiedError(what string) error {
 		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
 }
 
-// checkWritten refuses a login of the manifests that somebody has still to fill in. One of the management cluster is in
-// use, however weak it is.
+// checkWritten refuses a login of the manifests with placeholders. A login of the management cluster is in use, however
+// weak it is.
 func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) error {
 	if secret == nil || m.Running.Secrets[client.ObjectKeyFromObject(secret)] == secret {
 		return nil
@@ -131,7 +131,8 @@ func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) er
 	return nil
 }
 
-// engineConfig takes what the caller gave, else what the management cluster has, else what the manifests have.
+// engineConfig returns the configuration of an engine. The caller's values come first, then the management cluster's,
+// then the manifests'.
 func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) (engine.Config, error) {
 	objects, err := m.objects(of)
 	given := credentials.Username != "" || credentials.Password != ""

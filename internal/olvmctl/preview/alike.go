@@ -15,12 +15,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// alike are new machines of one owner that are rendered alike but for their names and addresses: Terraform plans the
-// first of them, and its plan is that of the others with their own names and addresses in it.
+// alike are new machines of one owner whose renderings differ only in names and addresses. Terraform plans the first
+// one. Its plan serves the others with their own names and addresses.
 type alike []Rendered
 
-// groupAlike groups machines that are rendered alike, in their order. Machines that have a state, or whose VMs exist
-// and would be imported, are in groups of their own.
+// groupAlike groups machines with like renderings, in their order. A machine with a state, or with an existing VM to
+// import, gets a group of its own.
 func groupAlike(machines []Rendered) []alike {
 	var out []alike
 	first := map[string][]int{} // groups by the owners of their machines
@@ -43,7 +43,7 @@ func groupAlike(machines []Rendered) []alike {
 	return out
 }
 
-// areAlike reports whether new machines are rendered alike but for their names and addresses.
+// areAlike reports whether the renderings of two new machines differ only in names and addresses.
 func areAlike(one, other Rendered) bool {
 	named := func(m Rendered) bool {
 		return m.State == nil && m.Replaced == "" && m.Destroyed == "" && m.VM == "" && standsIn(m.Machine)
@@ -64,18 +64,18 @@ func areAlike(one, other Rendered) bool {
 	return true
 }
 
-// standsIn reports whether the name of a machine is one that was made up for it from its owner's, so that it is nothing
-// else in a plan.
+// standsIn reports whether the name of a machine was invented from its owner's. Such a name means nothing else in a
+// plan.
 func standsIn(m Machine) bool {
 	_, owner, _ := strings.Cut(m.From, "/")
 
 	return owner != "" && strings.HasPrefix(m.Name, owner+"-")
 }
 
-// wholeAddress is what an address is all of: one that begins another address is not replaced in that.
+// wholeAddress matches whole addresses, so an address is not replaced inside a longer one.
 var wholeAddress = regexp.MustCompile(`[0-9A-Fa-f.:]+`)
 
-// replacer replaces name and addresses of a machine by those of another.
+// replacer returns a function replacing a machine's name and addresses by another machine's.
 func replacer(one, other Machine) func(string) string {
 	addresses := map[string]string{}
 	for i, address := range one.Addresses {
@@ -95,7 +95,8 @@ func replacer(one, other Machine) func(string) string {
 	}
 }
 
-// resultAs is the plan for a machine that is rendered as the planned one is. encoded is the plan in Terraform's format.
+// resultAs converts the plan of one machine for another with a like rendering. encoded is the plan in Terraform's
+// format.
 func resultAs(
 	r *planreport.Result, machine Rendered, replace func(string) string, encoded string,
 ) (*planreport.Result, error) {
@@ -115,7 +116,7 @@ func resultAs(
 	return out, nil
 }
 
-// String says which machines these are, for people.
+// String names the machines for users.
 func (g alike) String() string {
 	name := g[0].Namespace + "/" + g[0].Name
 	if len(g) == 1 {
@@ -125,7 +126,7 @@ func (g alike) String() string {
 	return fmt.Sprintf("%s and %s that are alike", name, english.Plural(len(g)-1, "other", ""))
 }
 
-// plan is what would become of each of the machines.
+// plan returns the result for each machine.
 func (g alike) plan(ctx context.Context, local *localroot.Runner) []*planreport.Result {
 	first, err := Plan(ctx, local.Executor, g[0], local.Dir)
 

@@ -11,17 +11,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Needs are what a VM takes of the engine's cluster that it is made in.
+// Needs are the resources of a VM in its engine's cluster.
 type Needs struct {
-	// ClusterID and ClusterName are those of the engine's cluster.
+	// ClusterID and ClusterName identify the engine's cluster.
 	ClusterID   engine.ID
 	ClusterName string
-	// CPUs counts processor threads, and Memory is in bytes. Both are 0 where only the engine knows them, by an
-	// instance type or by pinning.
+	// CPUs counts processor threads; Memory is in bytes. Both are 0 if only the engine knows them, because of an
+	// instance type or pinning.
 	CPUs, Memory int64
 }
 
-// needsOf are those of a machine.
+// needsOf returns the needs of a machine.
 func needsOf(machine render.Machine, clusterName string) Needs {
 	return Needs{
 		ClusterID:   engine.ID(machine.ClusterID),
@@ -31,8 +31,8 @@ func needsOf(machine render.Machine, clusterName string) Needs {
 	}
 }
 
-// Capacities compares what machines ask for with what their engines have. An engine that does not list its hosts is in
-// the error, and the others are compared all the same.
+// Capacities compares the needs of machines with the resources of their engines. The error names engines unable to list
+// their hosts; the others are compared anyway.
 func Capacities(
 	ctx context.Context, m *Manifests, machines []Rendered, credentials Credentials, sessions *engine.Sessions,
 ) ([]planreport.Capacity, error) {
@@ -79,7 +79,7 @@ func Capacities(
 	return found, errors.Join(errs...)
 }
 
-// addNeeds adds a VM.
+// addNeeds adds the needs of a VM.
 func addNeeds(c *planreport.Capacity, needs Needs) {
 	c.VMs++
 	c.CPUs += needs.CPUs
@@ -91,7 +91,7 @@ func addNeeds(c *planreport.Capacity, needs Needs) {
 	}
 }
 
-// addHosts adds the hosts of a cluster that are up.
+// addHosts adds the running hosts of a cluster.
 func addHosts(
 	ctx context.Context, c *planreport.Capacity, session *engine.Client, clusterID engine.ID,
 ) error {

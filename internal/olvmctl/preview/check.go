@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// CheckEngine looks whether the engine has everything that manifests name, and whether the addresses of their machines
-// are free. It asks for one machine of each owner, and returns all that is wrong.
+// CheckEngine checks that the engine has everything named by the manifests, and that the machines' addresses are free.
+// It checks one machine of each owner, and returns all errors.
 func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials) []error {
 	input, err := planinput.LoadObjects(objects)
 	if err != nil {
@@ -35,8 +35,8 @@ func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, cred
 	return Taken(ctx, manifests, machines, credentials, sessions)
 }
 
-// CheckNames looks whether the engine has everything that machines are made of. It returns one error for each owner of
-// machines: those of one owner are made of the same.
+// CheckNames checks that the engine has everything needed by the machines. It returns at most one error for each owner,
+// because an owner's machines all need the same.
 func CheckNames(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) []error {
@@ -50,7 +50,7 @@ func CheckNames(
 
 		one := []Machine{machine}
 		_, refused, err := m.renderAll(ctx, one, nil, m.held(one), credentials, sessions)
-		if err != nil { // it holds for all machines
+		if err != nil { // the error affects all machines
 			return append(errs, err)
 		}
 

@@ -17,17 +17,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// claim is the VM that a machine has of an inventory, or would take.
+// claim is an inventory VM claimed by a machine, or chosen for it.
 type claim struct {
 	vm engine.VM
 	// entry is the name of its OLVMInventoryVM.
 	entry string
-	// addresses that the VM is configured with.
+	// addresses configured in the VM.
 	addresses []string
 }
 
-// claims finds the VMs of the machines that take theirs from an inventory: those that they have, as the engine's marks
-// say, and those that the inventory would give to the others now. Machines for which there are not enough are refused.
+// claims finds the VMs of machines using an inventory. The engine's marks tell existing claims. Other machines get the
+// VMs the inventory would choose now. If there are too few, the remaining machines are refused.
 func (m *Manifests) claims(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions, refused refusals,
 ) (map[types.NamespacedName]claim, error) {
@@ -70,7 +70,7 @@ func (m *Manifests) claims(
 	return out, nil
 }
 
-// assign decides for one inventory.
+// assign assigns the VMs of one inventory.
 func assign(
 	pool *infrav1alpha1.OLVMInventory,
 	there *inventory.Pool,
@@ -124,7 +124,7 @@ func assign(
 	}
 }
 
-// newClaim is a VM for a machine. A network configuration that the machine has takes the place of the VM's.
+// newClaim returns a claim on a VM for a machine. The machine's network configuration, if any, replaces the VM's.
 func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	out := claim{vm: vm.VM, entry: entry}
 	if machine.spec.VirtualMachine.Network.Configured() {
@@ -138,7 +138,8 @@ func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	return out
 }
 
-// claimOf is the claim of one of the machines on a VM, as the engine's marks say; nil where none of them has it.
+// claimOf returns the claim of one of the machines on a VM, according to the engine's marks; nil if none of them holds
+// it.
 func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.InventoryClaim {
 	mark, tagged := inventory.MarkOn(vm)
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
@@ -162,7 +163,7 @@ func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.Inventory
 	return nil
 }
 
-// reservationOf is the claim on a VM that is kept for machines such as these; nil where it is kept for others.
+// reservationOf returns the claim on a VM reserved for machines like these; nil if it is reserved for others.
 func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.InventoryClaim {
 	for _, machine := range machines {
 		if mark.Machine == "" && mark.Namespace == machine.Namespace && mark.Cluster == machine.Cluster &&
@@ -177,7 +178,7 @@ func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.Inven
 	return nil
 }
 
-// groupsOf are the machines by the object that makes them.
+// groupsOf groups machines by the object creating them.
 func groupsOf(machines []Machine) []inventory.Group {
 	var out []inventory.Group
 
@@ -190,7 +191,7 @@ func groupsOf(machines []Machine) []inventory.Group {
 			want := machine.spec.FromInventory
 			selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
 			if err != nil {
-				continue // the machine is refused: nothing is found for it
+				continue // the machine is refused because no VM matches
 			}
 
 			out = append(out, inventory.Group{

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// checkTopologies refuses what the topology controller makes machines of, if it changes: no plan of manifests can say
-// what becomes of them.
+// checkTopologies returns an error if an input of the topology controller changes. A plan of manifests cannot tell the
+// effect on the machines.
 func (m *Manifests) checkTopologies() error {
 	for _, cluster := range m.Clusters {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
@@ -36,7 +36,7 @@ func (m *Manifests) checkTopologies() error {
 	return nil
 }
 
-// changeOfPart is what changes of a ClusterClass, or of a template of one; empty for nothing.
+// changeOfPart describes the change of a ClusterClass, or of one of its templates; "" means no change.
 func changeOfPart(part planinput.ClassPart) string {
 	if part.Live == nil {
 		return "you may not read it in the management cluster, so that it may change"

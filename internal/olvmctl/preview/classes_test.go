@@ -49,7 +49,7 @@ spec: {template: {spec: {olvmDatacenterName: Default, olvmOvirtAPIServer: {serve
 `
 )
 
-// unreadable is a management cluster of which a user may not read a kind.
+// unreadable is a management cluster with a kind unreadable for the user.
 type unreadable struct {
 	client.Client
 	kind string
@@ -63,8 +63,8 @@ func (u unreadable) Get(ctx context.Context, key client.ObjectKey, object client
 	return u.Client.Get(ctx, key, object, options...)
 }
 
-// TestAPullRequestHidesNothingBehindAClusterClass changes what the topology controller makes a running cluster of. No
-// Cluster is in the pull request.
+// TestAPullRequestHidesNothingBehindAClusterClass changes the topology controller's inputs of a running cluster. The
+// pull request has no Cluster.
 func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 	all := strings.ReplaceAll(aClass+aWorkersTemplate+anInfraTemplate, "ENGINE", fixture.EngineURL)
 	with := func(pairs ...string) string {

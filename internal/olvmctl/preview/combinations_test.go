@@ -19,17 +19,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// fleet is a management cluster with clusters of all sorts, a change of their manifests, and what becomes of it.
+// fleet is a management cluster with clusters of all sorts, a change of their manifests, and the expected result.
 type fleet struct {
 	random    *rand.Rand
 	live      []client.Object
 	manifests []string
 	want      planreport.Summary
-	// asked is how many machines there are to be, and has how many there are.
+	// asked is the wanted number of machines, and has the present one.
 	asked, has int64
-	// drifted are the owners whose machines somebody has changed in the engine.
+	// drifted are the owners of machines changed in the engine.
 	drifted map[string]bool
-	// prune has deletions looked at, and paused and onDelete count the notes.
+	// prune includes deletions. paused and onDelete count the notes.
 	prune            bool
 	paused, onDelete int
 }
@@ -74,7 +74,7 @@ func newFleet(seed uint64) *fleet {
 	return f
 }
 
-// addCluster adds a cluster. Its control plane has its name, or another one, or is somebody else's.
+// addCluster adds a cluster. Its control plane has the same name, another one, or is managed elsewhere.
 func (f *fleet) addCluster(name string) {
 	controlPlane, ref := "", ""
 	if !f.maybe() {
@@ -97,7 +97,7 @@ func (f *fleet) addCluster(name string) {
 	}
 
 	switch {
-	case pruned: // its objects are not in the folder any more
+	case pruned: // its objects have left the folder
 	case !f.prune && f.maybe(): // it is in another folder, with its machines
 		if _, paused := cluster["spec"].(map[string]any)["paused"]; paused {
 			f.paused--
@@ -168,7 +168,7 @@ func (f *fleet) addOwner(kind, name, cluster string, pruned bool) {
 	f.expect(kind, name, cluster, machines, replicas, rollsOut, onDelete, goes)
 }
 
-// change changes an owner: its number of machines, and what rolls them out.
+// change changes the number of an owner's machines, and causes of rollouts.
 func (f *fleet) change(owner map[string]any, kind string, machines int64) (replicas int64, rollsOut, onDelete bool) {
 	replicas = machines
 
@@ -212,7 +212,7 @@ func (f *fleet) change(owner map[string]any, kind string, machines int64) (repli
 	return replicas, true, false
 }
 
-// expect adds the machines of an owner, and what becomes of them.
+// expect adds the machines of an owner, and their expected fate.
 func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rollsOut, onDelete, goes bool) {
 	outdated, deleting, remediated, unhealthy := int64(0), int64(0), int64(0), int64(0)
 	drifted := f.maybe()
@@ -266,7 +266,7 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 	if kind == "MachineDeployment" {
 		own = fmt.Sprintf("%s-set-%c", name, 'v'+rune(i))
 		if f.random.IntN(8) == 0 {
-			own = fmt.Sprintf("%s-%d", name, i) // as a plan names new machines
+			own = fmt.Sprintf("%s-%d", name, i) // like a plan naming new machines
 		}
 	}
 
@@ -310,7 +310,7 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 	return node == own
 }
 
-// drift has the machines that stay differ in the engine, as a plan with Terraform would find.
+// drift makes the remaining machines differ in the engine, like findings of a Terraform plan.
 func (f *fleet) drift(results []*planreport.Result) {
 	for _, r := range results {
 		if !r.IsNew && r.Destroyed == "" && r.Replaced == "" && f.drifted[ownerOf(f.live, r.Name)] {
@@ -319,7 +319,7 @@ func (f *fleet) drift(results []*planreport.Result) {
 	}
 }
 
-// ownerOf is the owner of a Machine, as kind and name.
+// ownerOf returns the owner of a Machine, as kind and name.
 func ownerOf(live []client.Object, machine string) string {
 	for _, object := range live {
 		if object.GetName() == machine && object.GetObjectKind().GroupVersionKind().Kind == "Machine" {
@@ -330,7 +330,7 @@ func ownerOf(live []client.Object, machine string) string {
 	return ""
 }
 
-// report is the plan of the fleet.
+// report plans the fleet.
 func (f *fleet) report(t *testing.T) planreport.Report {
 	t.Helper()
 
@@ -350,10 +350,10 @@ func (f *fleet) report(t *testing.T) planreport.Report {
 	return report
 }
 
-// TestThePlanAddsUpInEveryCombination has clusters with changes of many kinds at once: other numbers of machines,
-// rollouts by versions, templates, times and removed fields, machines that are being deleted, are unhealthy or have
-// drifted, control planes of others, clusters in other folders, and what is pruned. What is counted is what the machines
-// that are listed say, and the three outputs say the same.
+// TestThePlanAddsUpInEveryCombination has clusters with changes of many kinds at once. These are other numbers of
+// machines, and rollouts by versions, templates, times and removed fields. Machines are being deleted, unhealthy or
+// drifted. There are foreign control planes, clusters in other folders, and pruned objects. The counts must match the
+// listed machines, and the three outputs must agree.
 func TestThePlanAddsUpInEveryCombination(t *testing.T) {
 	seeds := uint64(400)
 	if testing.Short() {

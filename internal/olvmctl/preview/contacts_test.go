@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// contacted is a server to which nobody should send a request.
+// contacted is a server expecting no request.
 func contacted(t *testing.T, start func(http.Handler) *httptest.Server) (server *httptest.Server, requests func() []string) {
 	t.Helper()
 
@@ -47,8 +47,8 @@ func contacted(t *testing.T, start func(http.Handler) *httptest.Server) (server 
 	}
 }
 
-// TestAnEngineThatRedirectsLeadsCredentialsNowhere has the engine of the credentials lead to a server with a certificate
-// that the plan trusts. It does so in place of the login, or with the session that follows.
+// TestAnEngineThatRedirectsLeadsCredentialsNowhere has the credentials' engine redirect to a server with a certificate
+// trusted by the plan. It redirects the login, or the session afterwards.
 func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 	for _, encrypted := range []bool{true, false} {
 		start := httptest.NewServer
@@ -105,8 +105,8 @@ func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 	}
 }
 
-// TestAKustomizationPatchesNoCredentialsAway has a kustomization of a pull request over manifests of a cluster that runs,
-// whose engine is another one.
+// TestAKustomizationPatchesNoCredentialsAway has a pull request's kustomization of a running cluster's manifests, with
+// another engine.
 func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 	const real = "https://engine.example.com/ovirt-engine"
 
@@ -153,10 +153,10 @@ func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 	}
 }
 
-// proxied is set in the process that makes a plan through a proxy: http reads the proxy once in a process.
+// proxied is set in the process planning through a proxy, because http reads the proxy only once in a process.
 const proxied = "PREVIEW_TEST_OF_PROXIES"
 
-// TestAProxyGetsNoCredentials has proxies of the environment that want to see what goes through them.
+// TestAProxyGetsNoCredentials sets eavesdropping proxies in the environment.
 func TestAProxyGetsNoCredentials(t *testing.T) {
 	if os.Getenv(proxied) != "" {
 		manifests := fixture.Sample(t, "ENGINE_URL", fixture.EngineURL, "    caConfigMap:\n      name: demo-ovirt-ca\n", "")
@@ -216,7 +216,7 @@ func TestAProxyGetsNoCredentials(t *testing.T) {
 	}
 }
 
-// serveProxy answers one CONNECT, or takes the place of the engine behind it.
+// serveProxy answers one CONNECT, or impersonates the engine behind it.
 func serveProxy(connection net.Conn, as *thief, answer string, seen chan<- string) {
 	defer connection.Close()
 

@@ -14,21 +14,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Credentials that stand in for those of the manifests; empty fields do not.
+// Credentials override those of the manifests; empty fields are ignored.
 type Credentials struct {
 	Username, Password string
-	// ServerURLs are the engines to which the user name and the password may be sent.
+	// ServerURLs lists the engines allowed to receive the user name and password.
 	ServerURLs []string
-	// Anywhere has them sent to the engine that a file names, if ServerURLs is empty: for who wrote that file.
+	// Anywhere allows any engine of the file if ServerURLs is empty. It is for the author of the file.
 	Anywhere bool
 	// CA in PEM.
 	CA []byte
-	// Places are where the user corrects all of it.
+	// Places tell the user where to correct all of it.
 	Places blocker.Places
 }
 
-// check refuses to send the credentials to an engine that whoever gave them has not named. Manifests may be those of a
-// stranger: they choose the engine, and whether its certificate is verified.
+// check refuses to send the credentials to an engine unless their owner named it. Manifests may be a stranger's: they
+// choose the engine, and whether its certificate is verified.
 func (c Credentials) check(of connection.Engine) error {
 	server := of.Server
 	if c.Username == "" && c.Password == "" || c.Anywhere && len(c.ServerURLs) == 0 {
@@ -42,12 +42,12 @@ func (c Credentials) check(of connection.Engine) error {
 	return unverifiedError(c.from() + " are")
 }
 
-// from is where the credentials come from.
+// from describes the source of the credentials.
 func (c Credentials) from() string {
 	return cmp.Or(c.Places.Credentials, "OLVM_USERNAME and OLVM_PASSWORD")
 }
 
-// CheckServer refuses an engine that is none of ServerURLs.
+// CheckServer refuses any engine outside ServerURLs.
 func (c Credentials) CheckServer(url string) error {
 	field := cmp.Or(c.Places.URL, "spec.olvmOvirtAPIServer.serverURL")
 
@@ -68,8 +68,7 @@ func (c Credentials) CheckServer(url string) error {
 	return nil
 }
 
-// over puts what a user gives in the place of what a cluster names. A user with credentials of their own needs no
-// identity.
+// over overrides the cluster's settings with the user's. A user with own credentials needs no identity.
 func (c Credentials) over(
 	of connection.Engine, objects connection.Objects,
 ) (connection.Engine, connection.Objects) {

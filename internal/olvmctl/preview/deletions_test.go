@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// without are the documents of the sample but those of some kinds and names.
+// without returns the documents of the sample except some kinds and names.
 func without(t *testing.T, text string, objects ...string) string {
 	t.Helper()
 
@@ -29,7 +29,7 @@ func without(t *testing.T, text string, objects ...string) string {
 	}), "---\n")
 }
 
-// change lets a management cluster have its objects changed.
+// change changes objects of a management cluster.
 func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured.Unstructured)) {
 	t.Helper()
 
@@ -49,10 +49,10 @@ func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured
 	}
 }
 
-// applied are the kinds that a GitOps tool applies.
+// applied lists the kinds applied by a GitOps tool.
 var applied = []string{"Cluster", "MachineDeployment", "KubeadmControlPlane", "OLVMCluster", "OLVMMachineTemplate"}
 
-// byFlux has everything that is applied carry the labels of a Kustomization.
+// byFlux gives all applied objects the labels of a Kustomization.
 func byFlux(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 	change(t, c, applied, func(o *unstructured.Unstructured) {
@@ -63,7 +63,7 @@ func byFlux(t *testing.T, c client.Client) client.Client {
 	return c
 }
 
-// reported is the report of manifests beside a management cluster, without an engine.
+// reported returns the report of manifests beside a management cluster, without an engine.
 func reported(t *testing.T, manifests string, live client.Reader, prune *bool) planreport.Report {
 	t.Helper()
 
@@ -84,7 +84,7 @@ func reported(t *testing.T, manifests string, live client.Reader, prune *bool) p
 	return report
 }
 
-// outputs are the three of a report.
+// outputs returns the three outputs of a report.
 func outputs(t *testing.T, report planreport.Report) map[string]string {
 	t.Helper()
 
@@ -174,7 +174,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 	}
 }
 
-// TestTheSummaryAddsUp has two workers and a control plane, and what is asked for instead.
+// TestTheSummaryAddsUp has two workers and a control plane, and various requests instead.
 func TestTheSummaryAddsUp(t *testing.T) {
 	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n")
 	workers := func(pairs ...string) string {
@@ -185,7 +185,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		manifests string
 		want      planreport.Summary
-		// named are those that are known to go, and candidates those of which some do.
+		// named counts the machines certain to go; candidates counts those of an open choice.
 		named, candidates int
 		live              func(*unstructured.Unstructured)
 	}{

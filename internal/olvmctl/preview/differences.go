@@ -14,20 +14,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// maxValue is how long a value may be that is shown as it is, and maxDifferences how many differences are shown.
+// maxValue is the longest value shown in full. maxDifferences limits the differences shown.
 const (
 	maxValue       = 60
 	maxDifferences = 40
 )
 
-// comparison lists differences in the words of who wrote the manifests.
+// comparison lists differences in the words of the manifests' author.
 type comparison struct {
-	// asked leaves out what the wanted value does not say: an API server has filled it in.
+	// asked ignores fields missing from the wanted value, because an API server fills them in.
 	asked bool
 	out   []string
 }
 
-// rolloutDifferences are those between what machines were made of and what is asked for.
+// rolloutDifferences returns the differences between the machines' original settings and the wanted ones.
 func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec infrav1.OLVMMachineSpec) []string {
 	c := &comparison{}
 
@@ -53,7 +53,7 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	return c.out
 }
 
-// kubeadmConfig compares what control planes give to kubeadm.
+// kubeadmConfig compares the kubeadm settings of control planes.
 func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured) {
 	const path = "spec.kubeadmConfigSpec"
 
@@ -73,7 +73,7 @@ func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured) {
 	c.values(lists.without(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))
 }
 
-// madeOf is the template of a machine, or its OLVMMachine if the template is gone.
+// madeOf returns the spec of a machine's template, or of its OLVMMachine if the template is gone.
 func (m *Manifests) madeOf(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
 	_, ref := planinput.MachineRefs(machine)
 
@@ -131,7 +131,7 @@ func (c *comparison) fields(before, after map[string]any, path string) {
 	}
 }
 
-// value is the line of a value that is no map.
+// value adds the line of a value other than a map.
 func (c *comparison) value(before, after any, path string) {
 	old, wanted := shownValue(before), shownValue(after)
 
@@ -147,7 +147,7 @@ func (c *comparison) value(before, after any, path string) {
 	}
 }
 
-// isNamed reports whether a value is a list of maps that each have a name.
+// isNamed reports whether a value is a list of maps, each with a name.
 func isNamed(value any) bool {
 	list, _ := value.([]any)
 
@@ -189,7 +189,7 @@ func byName(value any) map[string]map[string]any {
 	return out
 }
 
-// shownItem is an item with its name first, and then its values.
+// shownItem returns an item as its name followed by its values.
 func shownItem(name string, fields map[string]any) string {
 	words := []string{name}
 
@@ -206,7 +206,8 @@ func shownItem(name string, fields map[string]any) string {
 	return strings.Join(words, " ")
 }
 
-// shownValue is a value in a line; "..." for one that is too long, or has several lines: it may be a file.
+// shownValue returns a value in one line. It returns "..." for a long value, or one of several lines, because it may be
+// a file.
 func shownValue(value any) string {
 	text := ""
 

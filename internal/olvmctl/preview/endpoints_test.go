@@ -27,8 +27,8 @@ func liveObject(kind, namespace string, annotations map[string]string, content m
 	return out
 }
 
-// TestAPlanRefusesAnEndpointThatAnotherHas has a new cluster, and what a management cluster has in its namespace and in
-// another one.
+// TestAPlanRefusesAnEndpointThatAnotherHas has a new cluster, and objects of a management cluster in its namespace and
+// in another one.
 func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 	cluster := func(namespace, url, host string) client.Object {
 		return liveObject("OLVMCluster", namespace, nil, map[string]any{
@@ -94,7 +94,7 @@ func offline(t *testing.T, m *Manifests) []*planreport.Result {
 	return Offline(m, machines)
 }
 
-// TestAPlanNamesTwoEndpoints has a Cluster that names another endpoint than its OLVMCluster.
+// TestAPlanNamesTwoEndpoints has a Cluster and an OLVMCluster with different endpoints.
 func TestAPlanNamesTwoEndpoints(t *testing.T) {
 	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "  infrastructureRef:\n    apiGroup: infra",
 		"  controlPlaneEndpoint:\n    host: 127.20.30.8\n    port: 6443\n  infrastructureRef:\n    apiGroup: infra")))

@@ -9,18 +9,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Use is a cluster of manifests, and the engine that it uses.
+// Use is a cluster of the manifests and its engine.
 type Use struct {
 	Cluster *infrav1.OLVMCluster
 	// Host and port of the engine.
 	Host string
-	// Session is nil where the engine cannot be used, and Err says why.
+	// Session is nil if the engine is unusable; Err says why.
 	Session *engine.Client
 	Config  engine.Config
 	Err     error
 }
 
-// Uses are the engines of the machines, each with one of the clusters that use it.
+// Uses returns the engines of the machines, each with one of its clusters.
 func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *engine.Sessions) []Use {
 	var out []Use
 
@@ -36,7 +36,7 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 	return out
 }
 
-// UseOf is the cluster of a machine, and the engine that it uses.
+// UseOf returns the cluster of a machine and its engine.
 func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
 	use := Use{Cluster: machine.olvmCluster, Host: machine.engine().ID().Host}
 	use.Session, use.Config, use.Err = m.session(machine.engine(), credentials, sessions)
@@ -44,7 +44,7 @@ func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *e
 	return use
 }
 
-// engine is the one that has the VM of the machine, as the manifests name it.
+// engine returns the engine of the machine's VM, as named by the manifests.
 func (machine *Machine) engine() connection.Engine {
 	if machine.pool != nil {
 		return connection.InventoryEngine(machine.pool)
@@ -53,11 +53,11 @@ func (machine *Machine) engine() connection.Engine {
 	return connection.ClusterEngine(machine.olvmCluster)
 }
 
-// Spec is what the manifests say of the machine.
+// Spec returns the machine's spec in the manifests.
 func (machine *Machine) Spec() infrav1.OLVMMachineSpec { return machine.spec }
 
-// TemplateReports reports whether the guest of any VM of a template tells its addresses to the engine; known is false
-// where none of them runs.
+// TemplateReports reports whether any VM of a template has a guest agent telling its addresses to the engine. known is
+// false if none of these VMs runs.
 func TemplateReports(ctx context.Context, use Use, templateID engine.ID) (reports, known bool, err error) {
 	guests, err := guestsOf(ctx, use.Session)
 	if err != nil {

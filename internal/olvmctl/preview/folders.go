@@ -15,15 +15,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// backendFile says where the state of a folder is.
+// backendFile configures the place of a folder's state.
 const backendFile = "backend.tf"
 
 // gitignore keeps secrets and Terraform's own files out of git.
 const gitignore = "terraform.tfvars.json\n.terraform/\n*.tfstate*\n*.tfplan\n"
 
-// WriteFolder writes the configuration of a machine to dir/NAMESPACE/NAME, and returns that folder. Nothing is written
-// outside dir, whatever the names are, or the links in it. A folder in which Terraform has run is an error: its state
-// would be that of another configuration.
+// WriteFolder writes the configuration of a machine to dir/NAMESPACE/NAME, and returns this folder. It never writes
+// outside dir, whatever the names or the links in dir. It returns an error if Terraform has run in the folder, because
+// the existing state would belong to another configuration.
 func (r Rendered) WriteFolder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("failed to make the folder: %w", err)
@@ -61,7 +61,7 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 		}
 	}
 
-	// What an earlier folder had of these would decide where the state of this one is.
+	// Leftovers of an earlier folder would change the place of this one's state.
 	for _, name := range []string{backendFile, render.ImportsFile} {
 		if files[name] != nil {
 			continue
@@ -75,14 +75,14 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	return folder, nil
 }
 
-// backend has Terraform go on with the state that the management cluster has of the machine: its kubernetes backend
-// reads the same Secret. It is nil if there is no such state; what exists is imported then.
+// backend returns a configuration for continuing the management cluster's state of the machine: Terraform's kubernetes
+// backend reads the same Secret. It is nil if there is no such state; existing objects are imported then.
 func (r Rendered) backend() []byte {
 	if r.State == nil || r.Kubeconfig == "" {
 		return nil
 	}
 
-	suffix, _ := tfstate.BackendSuffix(r.infraName) // DropUnreadableStates has left out the others
+	suffix, _ := tfstate.BackendSuffix(r.infraName) // DropUnreadableStates has dropped the others
 	file := hclwrite.NewEmptyFile()
 	body := file.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"kubernetes"}).Body()
 	body.SetAttributeValue("secret_suffix", cty.StringVal(suffix))

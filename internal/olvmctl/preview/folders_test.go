@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks what is written. Terraform's own backend reads it in
+// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks the written files. Terraform's own backend reads them in
 // TestARunningClusterIsTakenOverAndGivenBack of e2e.
 func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 	for name, test := range map[string]struct {

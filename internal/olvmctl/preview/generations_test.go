@@ -16,10 +16,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// generation is the ending of the names of templates that follow others.
+// generation matches the suffix of later generations of templates.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
-// ofFile is the report of a cluster file that asks for these manifests.
+// ofFile returns the report of a cluster file with these manifests.
 func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Report, *Manifests) {
 	t.Helper()
 
@@ -82,7 +82,7 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	check.Equal(t, "back to the memory before", back.Summary, planreport.Summary{Replace: 2})
 }
 
-// TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them as the API server lets it.
+// TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them within the API server's rules.
 func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	names := func(manifests string) (out, refs []string) {
 		objects, err := planinput.FollowGenerations(t.Context(), must(manifest.Read([]byte(manifests))), fixture.Management(t))

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// goners are the machines that Cluster API deletes first if an owner is to have fewer: those that are annotated for it,
-// then unhealthy ones, then those that its policy says. If that leaves the choice open, out has fewer than count, and
-// the rest is of candidates.
+// goners returns the machines deleted first by Cluster API if an owner scales down: annotated ones, then unhealthy
+// ones, then those chosen by its policy. If this leaves the choice open, out has fewer than count, and the rest come
+// from candidates.
 func goners(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
 ) (out, candidates []string) {
@@ -64,7 +64,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 	return out
 }
 
-// unhealthyOf are the machines that go before others because they are unhealthy. A control plane does not look at that.
+// unhealthyOf returns the machines deleted early because they are unhealthy. A control plane ignores health here.
 func unhealthyOf(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured,
 ) []*unstructured.Unstructured {
@@ -75,11 +75,10 @@ func unhealthyOf(
 	return slices.DeleteFunc(slices.Clone(machines), func(m *unstructured.Unstructured) bool { return !isUnhealthy(m) })
 }
 
-// next is the machine that the policy of an owner chooses among those that there are, sorted by age; nil if it may be
-// any.
+// next returns the machine chosen by the owner's policy among the existing ones, sorted by age; nil if any may go.
 func next(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
 	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
-		return nil // that of manifests, which do not say
+		return nil // a machine of manifests has no age
 	}
 
 	if owner.GetKind() == "KubeadmControlPlane" {
@@ -100,7 +99,7 @@ func next(owner *unstructured.Unstructured, machines []*unstructured.Unstructure
 	return nil
 }
 
-// oldestOfFullest is the oldest machine of the failure domain that has most, as a control plane chooses it.
+// oldestOfFullest returns the oldest machine of the failure domain with most machines, like a control plane does.
 func oldestOfFullest(machines []*unstructured.Unstructured) *unstructured.Unstructured {
 	domain := func(m *unstructured.Unstructured) string {
 		name, _, _ := unstructured.NestedString(m.Object, "spec", "failureDomain")

@@ -15,16 +15,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// notMade stands in for the UUID of an affinity group that is made with the cluster.
+// notMade stands in for the UUID of an affinity group created with the cluster.
 const notMade = "(made with the cluster)"
 
-// groupsKey is a cluster of an engine.
+// groupsKey identifies a cluster of an engine.
 type groupsKey struct {
 	session *engine.Client
 	cluster engine.ID
 }
 
-// affinityGroups are the UUIDs of the machine's groups by their names, as far as the engine has them.
+// affinityGroups returns the UUIDs of the machine's groups by name, as far as the engine has them.
 func (m *Manifests) affinityGroups(
 	ctx context.Context, session *engine.Client, machine Machine, self placement.Member,
 ) (map[string]string, error) {
@@ -60,8 +60,8 @@ func (m *Manifests) affinityGroups(
 	return ids, nil
 }
 
-// checkGroups returns the machines that cannot be placed: their names do not fit the engine, or their group keeps apart
-// more machines, always, than there are hosts. err is of an engine that cannot be used.
+// checkGroups returns the machines without a possible place. Either their names do not fit the engine, or an enforced
+// group keeps apart more machines than there are hosts. err comes from an unusable engine.
 func (m *Manifests) checkGroups(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (refused refusals, err error) {
@@ -71,7 +71,7 @@ func (m *Manifests) checkGroups(
 
 	for _, machine := range machines {
 		if machine.spec.FromInventory != nil {
-			continue // it is where its VM is
+			continue // an inventory VM keeps its place
 		}
 
 		c := machine.olvmCluster
@@ -110,7 +110,7 @@ func (m *Manifests) checkGroups(
 	return refused, nil
 }
 
-// checkHosts adds the machines of a cluster to refused for which there are too few hosts.
+// checkHosts adds the machines of a cluster without enough hosts to refused.
 func checkHosts(
 	ctx context.Context,
 	session *engine.Client,

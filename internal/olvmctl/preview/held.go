@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// heldAddresses says who has which address on each engine.
+// heldAddresses lists the holders of addresses on each engine.
 type heldAddresses []*engineAddresses
 
 type engineAddresses struct {
@@ -60,16 +60,16 @@ func (m *Manifests) engineOfCluster(cluster *infrav1.OLVMCluster) connection.Eng
 	return m.identified(connection.ClusterEngine(m.withRecord(cluster)))
 }
 
-// identified returns what an engine is known by. What the engine said now is more than what a status recorded.
+// identified returns the identity of an engine. The engine's own answer takes precedence over a recorded status.
 func (m *Manifests) identified(of connection.Engine) connection.EngineID {
 	return of.ID().WithInstallation(m.installations[of.ID().Host])
 }
 
-// notCreated is the creation of objects that the API server has still to create.
+// notCreated is the creation time of objects not yet created by the API server.
 var notCreated = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// withRecord returns a cluster of the manifests with what the management cluster has recorded for it. One that the
-// management cluster does not have is younger than all others.
+// withRecord returns a cluster of the manifests with the management cluster's status and age. A cluster missing there
+// is younger than all others.
 func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluster {
 	live := m.LiveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
 	out := *cluster // it is only read
@@ -84,7 +84,7 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 	return &out
 }
 
-// recordOf is withRecord for the support services of a cluster.
+// recordOf is like withRecord for the support services of a cluster.
 func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alpha1.OLVMSupportServices {
 	live := m.LiveServices[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
 	out := *of // it is only read
@@ -99,7 +99,7 @@ func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alph
 	return &out
 }
 
-// servicesOfCluster are the support services of a cluster of the manifests or of another namespace; nil for none.
+// servicesOfCluster returns the support services of a cluster of the manifests or of another namespace; nil for none.
 func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
 	for key, of := range m.Services {
 		if found, err := m.olvmClusterOf(key.Namespace, key.Name); err == nil && found == c {
@@ -116,8 +116,8 @@ func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLV
 	return nil
 }
 
-// identifyEngines asks every engine which installation it is. The error is of an engine that is another one than the
-// machines of a cluster are on. An engine that cannot be asked is left to what uses it.
+// identifyEngines asks every engine for its installation ID. It returns an error if an engine is not the one running a
+// cluster's machines. It skips engines without an answer; their later use reports the problem.
 func (m *Manifests) identifyEngines(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) error {
@@ -155,7 +155,7 @@ func (m *Manifests) identifyEngines(
 	return nil
 }
 
-// held lists by engine who has which address.
+// held lists the holders of addresses by engine.
 func (m *Manifests) held(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
@@ -179,7 +179,7 @@ func (m *Manifests) held(machines []Machine) *heldAddresses {
 	return out
 }
 
-// holdElsewhere adds what other namespaces of the management cluster have.
+// holdElsewhere adds the addresses of other namespaces of the management cluster.
 func (m *Manifests) holdElsewhere(out *heldAddresses) {
 	for i := range m.Elsewhere.Clusters {
 		cluster := &m.Elsewhere.Clusters[i]
@@ -191,7 +191,7 @@ func (m *Manifests) holdElsewhere(out *heldAddresses) {
 	})
 }
 
-// eachElsewhere calls do with each machine of other namespaces whose engine is known.
+// eachElsewhere calls do with each machine of other namespaces with a known engine.
 func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMachine)) {
 	engines := map[types.NamespacedName]connection.EngineID{}
 
@@ -208,8 +208,8 @@ func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMach
 	}
 }
 
-// checkEndpoints returns why the machines of clusters cannot be made: their endpoint is not that of the Cluster, or
-// another object has it.
+// checkEndpoints returns the reasons preventing clusters' machines. Either the endpoint differs from the Cluster's, or
+// another object holds it.
 func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]error {
 	out := map[*infrav1.OLVMCluster]error{}
 
@@ -243,8 +243,8 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 	return out
 }
 
-// checkSupportAddresses returns why the load balancers of a machine's cluster cannot have their addresses: another
-// object has one.
+// checkSupportAddresses returns an error if another object holds an address of the load balancers of a machine's
+// cluster.
 func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) error {
 	c, of := machine.olvmCluster, machine.services
 	wanted := addressing.SupportAddresses(c.Spec, of)
@@ -267,7 +267,7 @@ func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) e
 	return nil
 }
 
-// endpointOfCluster returns the endpoint that the Cluster of a machine names.
+// endpointOfCluster returns the endpoint named by a machine's Cluster.
 func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 	for _, cluster := range m.Clusters {
 		if cluster.GetName() != machine.Cluster || cluster.GetNamespace() != machine.Namespace {
@@ -283,8 +283,8 @@ func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 	return clusterv1.APIEndpoint{}
 }
 
-// heldBeside returns who has which address on the engine of a cluster, beside the cluster and its machines. own is the
-// object that asks: the cluster, or its OLVMSupportServices.
+// heldBeside returns the holders of addresses on the engine of a cluster, except the cluster and its machines. own is
+// the asking object: the cluster or its OLVMSupportServices.
 func (m *Manifests) heldBeside(
 	c *infrav1.OLVMCluster, own client.Object, machines []Machine,
 ) addressing.Held {
@@ -342,7 +342,7 @@ func (m *Manifests) heldBeside(
 	return out
 }
 
-// networksOf returns the networks of the machines of a cluster; "" is any.
+// networksOf returns the networks of a cluster's machines; "" means any.
 func networksOf(machines []Machine, c *infrav1.OLVMCluster) []string {
 	var out []string
 

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAPullRequestHidesNoDestroyedMachine scales the workers to none, and adds something by which they would not be those
-// of their MachineDeployment any more, or those of this provider.
+// TestAPullRequestHidesNoDestroyedMachine scales the workers to zero. It also adds something to disguise them as no
+// longer belonging to their MachineDeployment, or to this provider.
 func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 	machine := func(name, metadata string) string {
 		return "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: " + name + ", namespace: default" + metadata +

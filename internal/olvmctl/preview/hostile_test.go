@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// thief is a server that a stranger names as the engine, and that keeps the credentials it is sent.
+// thief is a server named as the engine by a stranger; it keeps the received credentials.
 type thief struct {
 	*httptest.Server
 	got []string
@@ -60,7 +60,7 @@ func (s *thief) ca() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// caMap is the manifest of a ConfigMap with it.
+// caMap returns the manifest of a ConfigMap with the certificate.
 func (s *thief) caMap(t *testing.T, namespace, name string) string {
 	t.Helper()
 
@@ -71,7 +71,7 @@ func (s *thief) caMap(t *testing.T, namespace, name string) string {
 		"}\ndata: {ca.crt: " + string(encoded) + "}\n"
 }
 
-// plan renders manifests beside what a management cluster has, nil for none, and returns the error.
+// plan renders manifests beside a management cluster, nil for none, and returns the error.
 func plan(t *testing.T, manifests string, live client.Reader, credentials Credentials) error {
 	t.Helper()
 
@@ -90,7 +90,7 @@ func plan(t *testing.T, manifests string, live client.Reader, credentials Creden
 	return err
 }
 
-// liveWith is a management cluster without machines that has these objects.
+// liveWith returns a management cluster with these objects and no machines.
 func liveWith(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 
@@ -114,9 +114,9 @@ func liveWith(t *testing.T, objects ...client.Object) client.Client {
 
 func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		// urls are what OLVM_URL has; THIEF stands for the server of the manifests.
+		// urls is the value of OLVM_URL; THIEF stands for the server of the manifests.
 		urls []string
-		// server is what the manifests have.
+		// server is the URL in the manifests.
 		server, want string
 		sent         bool
 	}{
@@ -146,14 +146,14 @@ func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 	}
 }
 
-// secretOf is a live Secret that may be sent to some engines.
+// secretOf returns a live Secret allowed for some engines.
 func secretOf(namespace, name, urls string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{
 		"username": []byte("admin@internal"), "password": []byte("canary"), infrav1.AllowedServerURLsKey: []byte(urls),
 	}}
 }
 
-// identityIn is an OLVMClusterIdentity of a pull request, for all namespaces and the server of a stranger.
+// identityIn returns an OLVMClusterIdentity of a pull request, for all namespaces and a stranger's server.
 func identityIn(s *thief) string {
 	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
 		"spec:\n  credentialsSecret: {namespace: prod, name: credentials}\n" +
@@ -326,7 +326,8 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAWeakPasswordThatIsInUseIsUsed plans with one of the management cluster, and with one that the user gives.
+// TestAWeakPasswordThatIsInUseIsUsed plans with a weak password of the management cluster, and with one given by the
+// user.
 func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
 	named := newThief(t)
 	secret := secretOf("default", "demo-ovirt-credentials", named.engine())
@@ -381,7 +382,7 @@ func TestAFolderIsWrittenNowhereElse(t *testing.T) {
 	check.Length(t, "what is written outside", entries, 0)
 }
 
-// TestAKindThatNoServerHasIsNoKindOfAnother has kinds that a plan would pass over, and an API server refuse.
+// TestAKindThatNoServerHasIsNoKindOfAnother has kinds ignored by a careless plan and refused by an API server.
 func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n", "write apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
@@ -398,7 +399,7 @@ func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 	}
 }
 
-// TestManifestsAskForNoMillionMachines has a hundred owners that are each within the bound.
+// TestManifestsAskForNoMillionMachines has a hundred owners, each within the limit.
 func TestManifestsAskForNoMillionMachines(t *testing.T) {
 	text := fixture.Sample(t)
 	_, md, _ := strings.Cut(text, "kind: MachineDeployment\n")

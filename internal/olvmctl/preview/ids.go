@@ -2,7 +2,7 @@ package preview
 
 import "github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 
-// nameIDs are the names of what a machine is made of, by the UUIDs that a plan has for them.
+// nameIDs maps the UUIDs in a machine's plan to names.
 func nameIDs(built *desired.Built) map[string]string {
 	out := map[string]string{}
 	if names := built.Names; names != nil {
@@ -20,7 +20,7 @@ func nameIDs(built *desired.Built) map[string]string {
 	return out
 }
 
-// nameOf is the name of what has a UUID in the plan of a machine; empty if it is not known.
+// nameOf returns the name for a UUID in the plan of a machine; "" if unknown.
 func (r Rendered) nameOf(id string) string {
 	if name := r.names[id]; name != "" || r.knownName == nil {
 		return name

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// judge turns changes that the controllers would not make into what they do instead.
+// judge replaces changes refused by the controllers with the controllers' actual behavior.
 func judge(r *planreport.Result, machine Machine) {
 	if machine.provisioned && r.AddsVM() {
 		r.Changes, r.Text, r.Gone = []terraform.Change{}, planreport.Gone+".", true

@@ -9,21 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// itemPrefix is what the names of list items begin with in managedFields.
+// itemPrefix precedes the names of list items in managedFields.
 const itemPrefix = "k:"
 
-// keyedLists are lists of a live object whose items have keys: a server-side apply merges their items as it merges
-// fields.
+// keyedLists are lists of a live object whose items have keys. A server-side apply merges their items like fields.
 type keyedLists struct {
-	// keys are the names of the fields that identify an item; nil for no such list.
+	// keys names the fields identifying an item; nil for another kind of list.
 	keys []string
-	// below are the lists in fields, and each is those in all items.
+	// below has the lists in fields, and each the lists in all items.
 	below map[string]*keyedLists
 	each  *keyedLists
 }
 
-// keyedListsOf finds these lists below a path, by what managedFields have. Who applies manifests without the server
-// replaces lists as a whole, so that there are none then.
+// keyedListsOf finds keyed lists below a path by managedFields. It returns nil if somebody applies manifests
+// client-side, because this replaces lists as a whole.
 func keyedListsOf(live *unstructured.Unstructured, applied []appliedFields, path string) *keyedLists {
 	if len(applied) == 0 || slices.ContainsFunc(applied, func(a appliedFields) bool { return !a.serverSide }) {
 		return nil
@@ -79,8 +78,8 @@ func (k *keyedLists) add(tree map[string]any) {
 	}
 }
 
-// itemName is an item in a path: its keys with their values, in a form that no two items share. It is empty if a key is
-// missing.
+// itemName returns the item as part of a path: its keys and their values, in a form unique to the item. It is empty if
+// a key is missing.
 func itemName(item any, keys []string) string {
 	fields, _ := item.(map[string]any)
 
@@ -98,7 +97,7 @@ func itemName(item any, keys []string) string {
 	return "[" + strings.Join(words, ",") + "]"
 }
 
-// itemNames are those of a list in its order. It is nil if an item has none, or the same as another.
+// itemNames returns the names of a list's items in order. It is nil if an item has no name, or two share one.
 func (k *keyedLists) itemNames(list []any) []string {
 	var out []string
 
@@ -114,8 +113,8 @@ func (k *keyedLists) itemNames(list []any) []string {
 	return out
 }
 
-// split returns two values with maps in place of lists, by the names of the items, if both values allow it. Items that
-// both have must be in one order.
+// split returns two values with maps by item name in place of lists, if both values allow it. Shared items must have
+// the same order.
 func (k *keyedLists) split(asked, there any) (splitAsked, splitThere any) {
 	if k == nil {
 		return asked, there
@@ -144,7 +143,7 @@ func (k *keyedLists) split(asked, there any) (splitAsked, splitThere any) {
 	return k.splitFields(askedFields, liveFields, func(name string) *keyedLists { return k.below[name] })
 }
 
-// splitFields splits the values of two maps. A map that is nil stays nil.
+// splitFields splits the values of two maps. A nil map stays nil.
 func (k *keyedLists) splitFields(
 	asked, there map[string]any, below func(name string) *keyedLists,
 ) (splitAsked, splitThere any) {
@@ -202,7 +201,7 @@ func (k *keyedLists) without(value any, path string, items []string) any {
 	return value
 }
 
-// asMap has items by their names; nil for no list.
+// asMap returns items by name; nil for a nil list.
 func asMap(names []string, list []any) map[string]any {
 	if list == nil {
 		return nil
@@ -216,7 +215,7 @@ func asMap(names []string, list []any) map[string]any {
 	return out
 }
 
-// inOneOrder reports whether what two lists share has the same order in both.
+// inOneOrder reports whether the shared names of two lists have the same order in both.
 func inOneOrder(one, other []string) bool {
 	shared := func(list, with []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !slices.Contains(with, name) })

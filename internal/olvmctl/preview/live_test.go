@@ -53,7 +53,7 @@ func TestWhatRunsIsNotRolledOut(t *testing.T) {
 }
 
 func TestARolloutIsShownAsOne(t *testing.T) {
-	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n") // it and what follows
+	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n") // it and its successors
 	template := ""
 
 	for _, document := range strings.Split(fixture.Sample(t), "---\n") {

@@ -1,6 +1,5 @@
-// Package preview computes which machines manifests ask for, each with the
-// Terraform plan that the controllers would run. Names become UUIDs, configurations
-// are rendered and plans are made by the same code that the controllers use.
+// Package preview computes the machines requested by manifests, each with the Terraform plan of the controllers. The
+// controllers' own code resolves names to UUIDs, renders configurations and makes plans.
 package preview
 
 import (
@@ -22,65 +21,66 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// Machine is one machine that the manifests ask for.
+// Machine is one machine requested by the manifests.
 type Machine struct {
-	// Cluster, and the object that asks for the machine, as Kind/name.
+	// Cluster, and the requesting object as Kind/name.
 	Cluster, From string
-	// Namespace and Name; the name of a machine that Cluster API would make is only a stand-in: the owner's name and a
-	// number, where Cluster API takes random letters.
+	// Namespace and Name of the machine. The name of a machine still to be made by Cluster API is a stand-in: the
+	// owner's name and a number, while Cluster API appends random letters.
 	Namespace, Name string
-	// Addresses that it would get, as far as they can be known without a management cluster.
+	// Addresses of the machine, as far as they are predictable without a management cluster.
 	Addresses []string
-	// VM is the OLVMInventoryVM that it has or would take; empty for a machine whose VM is made.
+	// VM is its OLVMInventoryVM, claimed or chosen; empty if a VM is created for the machine.
 	VM string
 
-	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for
+	// Replaced says why a rollout replaces the machine; Replaces names the machine replaced by this one. Empty for
 	// none.
 	Replaced, Replaces string
-	// Destroyed says why the machine is deleted, and nothing takes its place; MayGo that it may be, because Cluster API
-	// chooses among several. Empty for neither.
+	// Destroyed says why the machine is deleted without a replacement. MayGo says why it might be: Cluster API chooses
+	// among several. Empty for neither.
 	Destroyed, MayGo string
 
 	infraName string    // of the OLVMMachine
-	template  string    // name of the OLVMMachineTemplate of a machine that is still to be made
-	uid       types.UID // of the OLVMMachine; empty where none is there yet
-	// role and failureDomain as the Machine would have them.
+	template  string    // name of the OLVMMachineTemplate of a machine still to be made
+	uid       types.UID // of the OLVMMachine; empty before it exists
+	// role and failureDomain of the Machine.
 	role    infrav1.MachineRole
 	service string // of support; empty for a node
 	// services are the support services of the cluster; nil for none.
 	services      *infrav1alpha1.OLVMSupportServices
 	failureDomain string
 	version       string // of Kubernetes
-	// format that its bootstrap data will have; empty where the manifests do not say.
+	// format of its bootstrap data; empty if the manifests do not say.
 	format   bootstrap.Format
 	spec     infrav1.OLVMMachineSpec
 	recorded addressing.Addresses
 	live     bool // it exists
-	// deleting reports that its Machine is being deleted, and provisioned that it has had a VM.
+	// deleting reports whether its Machine is being deleted, and provisioned whether it has had a VM.
 	deleting, provisioned bool
-	// undoes reports that what is asked for takes back a change that was not applied to its end.
+	// undoes reports whether the request reverts an unfinished change.
 	undoes bool
-	// pool is the inventory that makes the VM; nil for a machine of a cluster. Such a VM is of no cluster: olvmCluster
-	// has its data center alone.
+	// pool is the inventory making the VM; nil for a machine of a cluster. A VM of a pool has no cluster: olvmCluster
+	// has only its data center.
 	pool *infrav1alpha1.OLVMInventory
-	// newTag reports that the tag of its pool is made before it.
+	// newTag reports whether the tag of its pool must be created first.
 	newTag      bool
 	olvmCluster *infrav1.OLVMCluster
 }
 
-// AskForMachines reports whether anything in the manifests, or beside them in the management cluster, makes machines.
+// AskForMachines reports whether anything in the manifests, or beside them in the management cluster, requests
+// machines.
 func (m *Manifests) AskForMachines() bool {
 	return len(m.Owners) > 0 || len(m.provisioning()) > 0 || len(m.Services) > 0
 }
 
-// Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
-// count towards the replicas of what made them.
+// Machines lists the machines requested by the manifests, in their order. Machines in a dump of a running cluster count
+// towards their owners' replicas.
 func (m *Manifests) Machines() ([]Machine, error) {
 	machines, _, err := m.Expand()
 	return machines, err
 }
 
-// Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
+// Expand lists the machines requested by the manifests, and the fate of the management cluster's machines.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	if err := m.checkTopologies(); err != nil {
 		return nil, nil, err
@@ -127,8 +127,8 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	return m.markDestroyed(out, changes), changes, err
 }
 
-// giveNames gives machines that are still to be made other names than those that machines have: a control plane and a
-// MachineDeployment may have the same name, and a Machine that of another owner and a number.
+// giveNames gives future machines names unlike those of existing ones. A control plane and a MachineDeployment may
+// share a name, and a Machine may be named like another owner plus a number.
 func giveNames(machines []Machine) {
 	used := map[types.NamespacedName]bool{}
 
@@ -154,9 +154,9 @@ func giveNames(machines []Machine) {
 }
 
 const (
-	// maxReplicas bounds what one slip of a finger makes of a preview.
+	// maxReplicas limits the damage of a typing error.
 	maxReplicas = 10_000
-	// maxMachines bounds what many owners make of it together.
+	// maxMachines limits the machines of all owners together.
 	maxMachines = 20_000
 )
 
@@ -164,7 +164,7 @@ func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
 	if owner.GetKind() == "MachineSet" && controlled(owner, m.Owners) {
-		return nil, nil, nil // its MachineDeployment is here too and asks for the machines
+		return nil, nil, nil // its MachineDeployment is here too and requests the machines
 	}
 
 	clusterName, ref := planinput.MachineRefs(owner)
@@ -173,7 +173,7 @@ func (m *Manifests) machinesOf(
 	}
 
 	if owner.GetKind() != "Machine" && m.isPruned(owner, clusterName) {
-		return nil, nil, nil // its machines go, and it makes none
+		return nil, nil, nil // its machines are deleted, and it makes none
 	}
 
 	if clusterName == "" {
@@ -210,7 +210,7 @@ func (m *Manifests) machinesOf(
 	return nil, nil, nil // another provider's
 }
 
-// liveMachine is the machine of a Machine; key names its OLVMMachine.
+// liveMachine returns the machine of a Machine; key names its OLVMMachine.
 func (m *Manifests) liveMachine(
 	owner *unstructured.Unstructured, machine Machine, key types.NamespacedName,
 ) (Machine, error) {
@@ -237,8 +237,8 @@ func (m *Manifests) liveMachine(
 	return machine, nil
 }
 
-// replicasOf are the machines that a control plane, MachineDeployment or MachineSet is still to make, and what becomes
-// of those that it has made. key names its OLVMMachineTemplate.
+// replicasOf returns the machines still to be made by a control plane, MachineDeployment or MachineSet, and the fate of
+// its existing ones. key names its OLVMMachineTemplate.
 func (m *Manifests) replicasOf(
 	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
@@ -279,20 +279,20 @@ func (m *Manifests) replicasOf(
 	}
 
 	if m.LiveOf(owner) == nil {
-		return out, nil, nil // it is made with all its machines
+		return out, nil, nil // it is new, like all its machines
 	}
 
 	return out, change, nil
 }
 
-// replicas is how many machines an owner is to have.
+// replicas returns the wanted number of an owner's machines.
 func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
 	if err != nil {
 		return 0, fmt.Errorf("spec.replicas: %w", err)
 	}
 
-	if live := m.LiveOf(owner); !found && live != nil { // another controller or a person scales it
+	if live := m.LiveOf(owner); !found && live != nil { // another controller or a user scales it
 		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
 
@@ -307,7 +307,7 @@ func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 	return replicas, nil
 }
 
-// domains are the failure domains over which the machines of a control plane are spread.
+// domains returns the failure domains for spreading the machines of a control plane.
 func (machine *Machine) domains() []string {
 	if machine.role != infrav1.ControlPlaneRole {
 		return nil
@@ -324,7 +324,7 @@ func (machine *Machine) domains() []string {
 	return out
 }
 
-// ownerChange is what becomes of the machines that an owner has made.
+// ownerChange returns the fate of an owner's existing machines.
 func (m *Manifests) ownerChange(
 	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
 ) *planreport.OwnerChange {
@@ -336,7 +336,7 @@ func (m *Manifests) ownerChange(
 
 	for _, machine := range m.machinesMadeBy(owner) {
 		if machine.GetDeletionTimestamp() != nil {
-			continue // another one takes its place already
+			continue // another one already takes its place
 		}
 
 		out.Machines++
@@ -362,8 +362,8 @@ func (m *Manifests) ownerChange(
 	return out
 }
 
-// chooseDestroyed says which machines go without another in their place: of those that a rollout replaces the ones that
-// are too many, and of the others those that Cluster API chooses.
+// chooseDestroyed chooses the machines deleted without a replacement: surplus machines of a rollout first, then Cluster
+// API's choice among the others.
 func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured, kept []*unstructured.Unstructured) {
 	c.Kept = int64(len(kept))
 
@@ -375,7 +375,7 @@ func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured
 	c.Destroyed, c.Candidates = append(c.Destroyed, chosen...), candidates
 }
 
-// controlled reports whether another object of the manifests makes this one, as in a dump of a running cluster.
+// controlled reports whether another object of the manifests owns this one, as in a dump of a running cluster.
 func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
 		for _, other := range owners {
@@ -389,7 +389,7 @@ func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstru
 	return false
 }
 
-// machinesMadeBy are the Machines of the manifests that the object has made.
+// machinesMadeBy returns the Machines of the manifests made by the object.
 func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 
@@ -409,8 +409,8 @@ func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstruct
 	return out
 }
 
-// formatOf is the format of the bootstrap data of an owner's machines; empty where another bootstrap provider makes it,
-// or the manifests do not have the KubeadmConfig.
+// formatOf returns the format of the bootstrap data of an owner's machines. It is empty for another bootstrap provider,
+// or if the manifests lack the KubeadmConfig.
 func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format {
 	object, path := owner, []string{"spec", "kubeadmConfigSpec", "format"}
 
@@ -446,8 +446,8 @@ func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) stri
 	return ""
 }
 
-// checkProvider refuses a cluster that runs on this provider, and is of another one in its manifest: its machines would
-// be in no plan.
+// checkProvider refuses a manifest moving a running cluster from this provider to another one: its machines would be in
+// no plan.
 func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 	live := m.LiveOf(cluster)
 	if live == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// endings are what Cluster API adds to the name of an owner to name a machine.
+// endings match the suffixes added by Cluster API to an owner's name to name a machine.
 var endings = map[string]*regexp.Regexp{
 	"KubeadmControlPlane": regexp.MustCompile(`^-[a-z0-9]{5}$`),
 	"MachineDeployment":   regexp.MustCompile(`^-[a-z0-9]+-[a-z0-9]{5}$`),
 }
 
-// Made are the owners of the VMs that engines have of the machines that manifests ask for. Where a management cluster
-// does not know these machines, another one has made them.
+// Made returns the owners of existing VMs of the machines requested by manifests. Machines unknown to a management
+// cluster belong to another one.
 func Made(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials,
 ) ([]ownermark.Owner, error) {
@@ -77,7 +77,7 @@ func Made(
 	return out, nil
 }
 
-// isMachineOf reports whether Cluster API names machines of an owner, as Kind/name, like that.
+// isMachineOf reports whether Cluster API gives such a name to machines of an owner, given as Kind/name.
 func isMachineOf(name, from string) bool {
 	kind, owner, _ := strings.Cut(from, "/")
 	ending, ok := strings.CutPrefix(name, owner)

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
-// checkNeeded returns why the controllers cannot make a new machine: something that it needs would be deleted, because
-// the manifests do not have it any more. Machines that are there have it already.
+// checkNeeded returns an error if the controllers cannot make a new machine because the manifests drop an object it
+// needs. Existing machines no longer need these objects.
 func (m *Manifests) checkNeeded(machine Machine) error {
 	if machine.live {
 		return nil
@@ -28,7 +28,7 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 	return nil
 }
 
-// needed are the objects without which a machine is not made, by their kinds.
+// needed returns the objects necessary for making a machine, by kind.
 func (m *Manifests) needed(machine Machine) map[string]types.NamespacedName {
 	named := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: machine.Namespace, Name: name}

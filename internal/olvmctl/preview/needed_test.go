@@ -11,13 +11,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// fluxLabels are those of all that a Flux Kustomization has applied.
+// fluxLabels are the labels of objects applied by a Flux Kustomization.
 var fluxLabels = map[string]any{
 	"kustomize.toolkit.fluxcd.io/name": "clusters", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
 }
 
-// TestANewMachineThatNeedsWhatIsPrunedIsRefused scales workers up, and removes from the manifests what the new one
-// needs: the controllers could not make it.
+// TestANewMachineThatNeedsWhatIsPrunedIsRefused scales workers up, and removes an object needed by the new one from the
+// manifests. The controllers could not make the machine.
 func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 	core := func(kind, name string) client.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind,
@@ -53,7 +53,7 @@ func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 			}
 
 			manifests := fixture.Sample(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
-			if test.changes != nil { // the template of a pool is a new one
+			if test.changes != nil { // the template of a pool is new
 				manifests = strings.ReplaceAll(manifests, "name: demo-md-0\n", "name: demo-md-1\n")
 			}
 

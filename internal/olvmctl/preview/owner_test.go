@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// TestAPlanAcceptsTheMarksThatTheControllerAccepts has a VM with the mark of the machine's name, and of an object that
-// is its own or an earlier one.
+// TestAPlanAcceptsTheMarksThatTheControllerAccepts has a VM marked with the machine's name, and with the UID of its own
+// object or an earlier one.
 func TestAPlanAcceptsTheMarksThatTheControllerAccepts(t *testing.T) {
 	withVM, err := tfstate.Parse([]byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed",` +
 		`"type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":"vm"}}]}]}`))

@@ -14,18 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// appliedFields are fields of a live object that a manifest has set.
+// appliedFields are fields of a live object set by a manifest.
 type appliedFields struct {
 	tree map[string]any
-	// serverSide reports that the API server has recorded them: its names have a prefix, and a field without others
-	// below it is whole.
+	// serverSide reports whether the API server recorded them. Its names have a prefix, and a field with no fields
+	// below it is owned as a whole.
 	serverSide bool
 }
 
-// fieldPrefix is what the names of fields begin with in managedFields.
+// fieldPrefix precedes the names of fields in managedFields.
 const fieldPrefix = "f:"
 
-// child has the fields below one of them. owned is false if no manifest has set that.
+// child returns the fields below a field. owned is false if no manifest has set it.
 func (a appliedFields) child(name string) (below appliedFields, owned bool) {
 	if a.serverSide && len(a.tree) == 0 {
 		return a, true
@@ -42,7 +42,7 @@ func (a appliedFields) child(name string) (below appliedFields, owned bool) {
 	return below, owned
 }
 
-// managedName is what managedFields call a field, or an item as itemName calls it.
+// managedName returns the name in managedFields of a field, or of an item named by itemName.
 func (a appliedFields) managedName(name string) string {
 	if !strings.HasPrefix(name, "[") {
 		return fieldPrefix + name
@@ -61,7 +61,7 @@ func (a appliedFields) managedName(name string) string {
 	return ""
 }
 
-// at has the fields below a path.
+// at returns the fields below a path.
 func (a appliedFields) at(path ...string) (below appliedFields, owned bool) {
 	for _, name := range path {
 		if a, owned = a.child(name); !owned {
@@ -72,7 +72,7 @@ func (a appliedFields) at(path ...string) (below appliedFields, owned bool) {
 	return a, true
 }
 
-// refersToTemplate reports whether they are those of a whole manifest. Policies apply single fields.
+// refersToTemplate reports whether the fields are those of a whole manifest. Policies apply single fields.
 func (a appliedFields) refersToTemplate() bool {
 	for _, path := range []string{
 		"spec.template.spec.infrastructureRef", "spec.machineTemplate.spec.infrastructureRef",
@@ -86,12 +86,12 @@ func (a appliedFields) refersToTemplate() bool {
 	return false
 }
 
-// appliedTo are the fields that whole manifests have set in an owner of machines. There are none if nothing tells.
+// appliedTo returns the fields set by whole manifests in an owner of machines. It is empty if nothing tells.
 func appliedTo(live *unstructured.Unstructured) []appliedFields {
 	return slices.DeleteFunc(allAppliedTo(live), func(a appliedFields) bool { return !a.refersToTemplate() })
 }
 
-// allAppliedTo are the fields that somebody has applied, server-side or by kubectl.
+// allAppliedTo returns all applied fields, server-side or by kubectl.
 func allAppliedTo(live *unstructured.Unstructured) []appliedFields {
 	var out []appliedFields
 	add := func(text string, serverSide bool) {
@@ -113,8 +113,9 @@ func allAppliedTo(live *unstructured.Unstructured) []appliedFields {
 	return out
 }
 
-// removableFields are the fields at a path of a live object without those that stay if a manifest lacks them: others
-// have set them. foreign are the paths of these. If nothing tells who has set what, each field is removable.
+// removableFields returns the fields at a path of a live object, except those set by others: they stay even if the
+// manifest lacks them. foreign lists the paths of these exceptions. If nothing tells the owners of fields, every field
+// is removable.
 func removableFields(
 	applied []appliedFields, asked, there any, path string,
 ) (removable any, foreign []string) {
@@ -135,7 +136,7 @@ func removableFields(
 	return removable, foreign
 }
 
-// withoutForeign is a live value without the fields that the manifest lacks and none has set.
+// withoutForeign returns a live value without the fields missing from the manifest and never set by one.
 func withoutForeign(asked, there any, path string, by []appliedFields, foreign *[]string) any {
 	isAsked := asked != nil && fmt.Sprint(asked) != ""
 	fields, isMap := there.(map[string]any)

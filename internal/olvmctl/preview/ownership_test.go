@@ -44,11 +44,11 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		asked, there []any
-		// applied are the items of who applies the manifest, and added those of somebody else.
+		// applied are the items of the manifest's author, and added those of somebody else.
 		applied, added []string
 		lastApplied    bool
 		want, note     string
-		// removed reports that max-pods goes.
+		// removed reports whether max-pods goes.
 		removed bool
 	}{
 		"nothing":                    {asked: list("v=2"), there: list("v=2"), applied: []string{v2}},

@@ -29,7 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// userData stands in for the bootstrap data, which the bootstrap provider makes in the management cluster.
+// userData stands in for the bootstrap data, because the bootstrap provider makes it in the management cluster.
 const userData = "#cloud-config\n# The bootstrap provider makes the real data.\n"
 
 // Rendered is a machine with its configuration.
@@ -37,31 +37,30 @@ type Rendered struct {
 	Machine
 	render.Configuration
 	Secrets []string
-	// Needs are what its VM takes of the engine.
+	// Needs are the resources of its VM.
 	Needs Needs
-	// names of what its VM is made of, by UUID, and of what the engine has beside that.
+	// names maps UUIDs to the names of the VM's parts. knownName returns other names known to the engine.
 	names     map[string]string
 	knownName func(id string) string
-	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
-	// imported.
+	// State of Terraform, as kept by the management cluster; nil if unavailable. Existing objects are imported then.
 	State []byte
-	// Kubeconfig of the management cluster, for a folder that goes on with the state; empty for none.
+	// Kubeconfig of the management cluster, for a folder continuing the state; empty for none.
 	Kubeconfig string
-	// Context of it; empty for its current one.
+	// Context of the kubeconfig; empty for its current one.
 	Context string
 }
 
-// Refused is a machine that cannot be made as it is asked for.
+// Refused is a machine impossible as requested.
 type Refused struct {
 	Machine
 	Err error
 }
 
-// refusals are why machines cannot be made.
+// refusals are the reasons for refusing machines.
 type refusals map[types.NamespacedName]error
 
-// Render resolves every machine against its engine and renders it. A machine that the engine cannot make is refused,
-// and the others are rendered. Sessions are shared by machines of one engine. err is of an engine that cannot be used.
+// Render resolves every machine against its engine and renders it. It refuses machines impossible on the engine, and
+// renders the others. Machines of one engine share sessions. err comes from an unusable engine.
 func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
@@ -80,7 +79,7 @@ func Render(
 	return out, append(wrong, refused...), err
 }
 
-// renderAll renders machines, and the VMs that inventories would make.
+// renderAll renders machines, and the VMs made by inventories.
 func (m *Manifests) renderAll(
 	ctx context.Context,
 	machines, pooled []Machine,
@@ -111,7 +110,7 @@ func (m *Manifests) renderAll(
 	endpoints := m.checkEndpoints(machines)
 
 	for _, machine := range slices.Concat(machines, pooled) {
-		if machine.Replaced != "" { // whether it could be made again does not matter
+		if machine.Replaced != "" { // remaking it need not be possible
 			machine.VM = claims[machine.key()].entry
 			out = append(out, Rendered{Machine: machine.asRecorded()})
 
@@ -148,7 +147,7 @@ func (m *Manifests) renderAll(
 	return out, refused, nil
 }
 
-// asRecorded is the machine with the addresses that it has.
+// asRecorded returns the machine with its recorded addresses.
 func (machine Machine) asRecorded() Machine {
 	machine.Addresses = nil
 	for _, name := range slices.Sorted(maps.Keys(machine.recorded)) {
@@ -160,7 +159,7 @@ func (machine Machine) asRecorded() Machine {
 	return machine
 }
 
-// key of the machine among all of the manifests.
+// key identifies the machine among all of the manifests.
 func (machine *Machine) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: machine.Name}
 }
@@ -175,8 +174,7 @@ func (machine *Machine) explain(err error, at blocker.Places) error {
 	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err, at))
 }
 
-// allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM
-// providers.
+// allocate gives a machine the static addresses chosen by the controller. It claims nothing from IPAM providers.
 func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (map[string][]ipam.Address, error) {
 	allocation := addressing.Allocation{
 		NICs:     nics,
@@ -199,7 +197,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 			machine.Addresses = append(machine.Addresses, address.String())
 		}
 
-		if nic.Guest.Own { // those that its VM is configured with
+		if nic.Guest.Own { // addresses configured in its VM
 			continue
 		}
 
@@ -243,7 +241,7 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	// A plan for machines that run shows what would change, not a second VM.
+	// A plan for a running machine shows changes, not a second VM.
 	existing, err := machine.existing(ctx, session)
 	if err != nil {
 		return Rendered{}, err
@@ -273,7 +271,7 @@ func (m *Manifests) render(
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
 	out.knownName = func(id string) string { return session.KnownName(context.WithoutCancel(ctx), engine.ID(id)) }
 
-	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool takes nothing more
+	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool needs nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 
@@ -290,7 +288,7 @@ func (m *Manifests) render(
 	return out, err
 }
 
-// standIn puts in what only a management cluster has: the tag that is made with a pool, and user data.
+// standIn adds stand-ins for things known only to a management cluster: the tag created with a pool, and user data.
 func (m Machine) standIn(built *desired.Built) {
 	if m.newTag {
 		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
@@ -301,7 +299,7 @@ func (m Machine) standIn(built *desired.Built) {
 	}
 }
 
-// undoes reports whether a machine goes back to what it was before a change that did not end.
+// undoes reports whether a machine returns to its settings before an unfinished change.
 func undoes(state *tfstate.State, built *desired.Built) (bool, error) {
 	digest, err := render.MachineDigest(built.Machine)
 	if err != nil {
@@ -311,7 +309,7 @@ func undoes(state *tfstate.State, built *desired.Built) (bool, error) {
 	return state.Undoes(digest), nil
 }
 
-// besides is what the engine may have beside a state: after a change that was interrupted.
+// besides returns objects in the engine missing from the state, after an interrupted change.
 func besides(state *tfstate.State, existing *desired.Existing) *desired.Existing {
 	if state.Complete() {
 		return nil
@@ -320,8 +318,8 @@ func besides(state *tfstate.State, existing *desired.Existing) *desired.Existing
 	return existing.Beside(state)
 }
 
-// existing is the VM of a machine that the engine has already; nil where there is none, and for a machine that takes
-// its VM from an inventory.
+// existing returns the machine's VM already in the engine; nil if there is none, and for a machine with an inventory
+// VM.
 func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*desired.Existing, error) {
 	if machine.spec.FromInventory != nil {
 		return nil, nil
@@ -330,7 +328,7 @@ func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*
 	return desired.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
 }
 
-// input is what decides the machine, as far as no engine is asked.
+// input returns the input of the machine's configuration, without asking an engine.
 func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 	nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 	if err != nil {
@@ -340,7 +338,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 	addresses, err := machine.allocate(nics, held)
 
 	announced := machine.format
-	if machine.live { // what it was made with is not asked for again
+	if machine.live { // its original format is not requested again
 		announced = ""
 	}
 
@@ -362,7 +360,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 	}, err
 }
 
-// session is that of the engine of a cluster.
+// session returns a session at the engine of a cluster.
 func (m *Manifests) session(
 	of connection.Engine, credentials Credentials, sessions *engine.Sessions,
 ) (*engine.Client, engine.Config, error) {
@@ -376,9 +374,9 @@ func (m *Manifests) session(
 	return session, config, err
 }
 
-// owner is the mark of the machine's VM. The one that exists keeps its UID, which the manifests may not have; a VM of
-// the same name that is another's, or that has the mark of an earlier object of the same name, is an error, unless the
-// state knows better which one is the machine's.
+// owner returns the owner mark of the machine's VM. An existing VM keeps its UID, because the manifests may lack it. A
+// VM of the same name is an error if it belongs to another object, or to an earlier object of the same name. The state
+// overrides this if it knows the machine's VM.
 func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) (ownermark.Owner, error) {
 	owner := ownermark.Owner{
 		Namespace: machine.Namespace,
@@ -425,7 +423,7 @@ func resultOf(machine Machine) *planreport.Result {
 	return out
 }
 
-// disksOf are the disks that go with the VM of a machine. A VM of an inventory stays, with its disks.
+// disksOf returns the disks deleted with the VM of a machine. A VM of an inventory stays, with its disks.
 func disksOf(machine Machine) []string {
 	if machine.spec.FromInventory != nil {
 		return nil
@@ -443,7 +441,7 @@ func disksOf(machine Machine) []string {
 	return out
 }
 
-// Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
+// Offline describes machines as far as possible without an engine: their sizes, names and addresses.
 func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 	held := m.held(machines)
 	pooled, refused := m.provisionedOffline(held)
@@ -500,7 +498,7 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 	return out
 }
 
-// going is the result of a machine that is deleted, or replaced.
+// going returns the result of a deleted or replaced machine.
 func going(machine Machine) *planreport.Result {
 	out := resultOf(machine)
 	out.Text = "It is replaced: " + machine.Replaced + "."
@@ -512,7 +510,7 @@ func going(machine Machine) *planreport.Result {
 	return out
 }
 
-// Result is the plan of a machine that is refused.
+// Result returns the plan of a refused machine.
 func (r Refused) Result() *planreport.Result {
 	out := resultOf(r.Machine)
 	out.Refused = r.Err.Error()
@@ -520,9 +518,9 @@ func (r Refused) Result() *planreport.Result {
 	return out
 }
 
-// PlanAll renders machines, and runs a real Terraform plan for each of them that is not refused, and compares what new
-// VMs ask for with what their engines have. progress gets a line for each. The error is of an engine that cannot be
-// used, of an executor that is missing, or of a context that has ended.
+// PlanAll renders machines, and runs a real Terraform plan for each machine unless it is refused. It also compares the
+// needs of new VMs with the resources of their engines. progress gets a line for each plan. The error means an unusable
+// engine, a missing executor or an ended context.
 func PlanAll(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
 ) ([]*planreport.Result, []planreport.Capacity, error) {
@@ -568,15 +566,14 @@ func PlanAll(
 	return out, capacities, nil
 }
 
-// planGroups plans one machine of each group, as many at once as there are processors, and returns the results of all
-// machines.
+// planGroups plans one machine of each group, using all processors, and returns the results of all machines.
 func planGroups(
 	ctx context.Context, local *localroot.Runner, groups []alike, progress io.Writer,
 ) (map[types.NamespacedName]*planreport.Result, error) {
 	out := map[types.NamespacedName]*planreport.Result{}
 	begun := 0
 
-	var mu sync.Mutex // for all of these
+	var mu sync.Mutex // for out, begun and progress
 	running, inner := errgroup.WithContext(ctx)
 	running.SetLimit(runtime.GOMAXPROCS(0))
 
@@ -607,7 +604,7 @@ func planGroups(
 	return out, nil
 }
 
-// Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
+// Plan runs a real Terraform plan for a machine, in a folder below scratch. It removes the folder afterwards.
 func Plan(
 	ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string,
 ) (*planreport.Result, error) {
@@ -615,7 +612,7 @@ func Plan(
 		return going(machine.Machine), nil
 	}
 
-	// Its name is no part of the path: who writes manifests must not decide which folder is removed.
+	// The path omits the machine's name, so the author of the manifests cannot choose the folder to remove.
 	dir, err := os.MkdirTemp(scratch, "machine-")
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
@@ -639,8 +636,8 @@ func Plan(
 	result.Text, result.Plan, result.Outside = planreport.Readable(plan.Text, machine.nameOf), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
-		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
-		// known to a state alone, so an imported start differs in nothing that the engine has.
+		// Without a state, existing objects are imported into the plan's own, discarded state. Only a state records the
+		// way to stop a VM, so an imported start is the same in the engine.
 		imported := machine.State == nil &&
 			(change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")
 		if !imported {

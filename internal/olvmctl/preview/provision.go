@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// newTag stands in for the UUID of a tag that is made with the pool; the provider takes UUIDs only.
+// newTag stands in for the UUID of a tag created with the pool; the provider accepts only UUIDs.
 const newTag = "00000000-0000-0000-0000-000000000000"
 
-// provisioned are the VMs that inventories would make: those that they lack. What cannot be made is refused.
+// provisioned returns the VMs missing from inventories. It refuses impossible ones.
 func (m *Manifests) provisioned(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
 	for _, pool := range m.provisioning() {
-		if reason := m.whyPruned(pool); reason != "" { // it makes none, and its engine is not asked
+		if reason := m.whyPruned(pool); reason != "" { // it makes no VMs, and its engine is not asked
 			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
 			continue
 		}
@@ -50,7 +50,7 @@ func (m *Manifests) provisioned(
 			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
 		}
 
-		for _, vm := range there.VMs { // without a management cluster, the engine alone knows which are made
+		for _, vm := range there.VMs { // without a management cluster, only the engine knows the existing VMs
 			made = slices.DeleteFunc(made, func(machine Machine) bool {
 				return machine.Destroyed == "" && machine.Name == vm.Name
 			})
@@ -62,7 +62,7 @@ func (m *Manifests) provisioned(
 	return out, refused, nil
 }
 
-// expectTag notes on VMs that the tag of their pool is made before them, where the engine does not have it.
+// expectTag marks VMs if the engine lacks the tag of their pool: the tag is created before them.
 func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, made []Machine) error {
 	name := pool.Spec.VirtualMachines.Tag
 	tags, err := session.TagsNamed(ctx, name)
@@ -79,7 +79,7 @@ func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.
 	return nil
 }
 
-// provisionedOffline is provisioned as far as no engine is asked: hosts are those that templates name.
+// provisionedOffline is like provisioned without asking an engine: hosts are the ones named by templates.
 func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refused []Refused) {
 	for _, pool := range m.provisioning() {
 		if reason := m.whyPruned(pool); reason != "" {
@@ -96,7 +96,7 @@ func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refu
 	return out, refused
 }
 
-// provisioning are the inventories that make VMs, or have made some, by their names.
+// provisioning returns the inventories making VMs now or earlier, sorted by name.
 func (m *Manifests) provisioning() []*infrav1alpha1.OLVMInventory {
 	var out []*infrav1alpha1.OLVMInventory
 
@@ -117,8 +117,8 @@ func keyOf(pool *infrav1alpha1.OLVMInventory) types.NamespacedName {
 	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 }
 
-// provision are the VMs that one inventory lacks, and those that it has made and is not to have any more. inUse are the
-// names of those that somebody has; nil if no engine was asked.
+// provision returns the VMs missing from one inventory, and its surplus VMs. inUse has the names of claimed VMs; nil if
+// no engine was asked.
 func (m *Manifests) provision(
 	pool *infrav1alpha1.OLVMInventory,
 	held *heldAddresses,
@@ -180,8 +180,8 @@ func (m *Manifests) provision(
 	return out, refused
 }
 
-// inventoryVMsOf are the OLVMInventoryVMs that an inventory has, the names of all of the namespace, and the MAC
-// addresses that were given to them.
+// inventoryVMsOf returns the OLVMInventoryVMs of an inventory, all names in the namespace, and the MAC addresses
+// already given.
 func (m *Manifests) inventoryVMsOf(
 	pool *infrav1alpha1.OLVMInventory,
 ) (there []infrav1alpha1.OLVMInventoryVM, taken, macs map[string]bool) {
@@ -209,7 +209,7 @@ func (m *Manifests) inventoryVMsOf(
 	return there, taken, macs
 }
 
-// whyPruned says why an inventory is deleted; "" if it stays.
+// whyPruned returns the reason for deleting an inventory; "" if it stays.
 func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
 	for _, object := range m.Pruned() {
 		if object.Kind == "OLVMInventory" && object.Namespace == pool.Namespace && object.Name == pool.Name {
@@ -220,7 +220,7 @@ func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
 	return ""
 }
 
-// inUse are the names of the OLVMInventoryVMs of an inventory whose VMs somebody has, as the engine says.
+// inUse returns the names of an inventory's OLVMInventoryVMs in use according to the engine.
 func (m *Manifests) inUse(
 	pool *infrav1alpha1.OLVMInventory, vms map[engine.ID]engine.DescribedVM,
 ) map[string]bool {
@@ -236,8 +236,8 @@ func (m *Manifests) inUse(
 	return out
 }
 
-// goingPoolVMs are VMs that an inventory has made, as machines that are destroyed for a reason: those of some names, or
-// all. One that a machine has claimed goes after that machine.
+// goingPoolVMs returns VMs made by an inventory as machines destroyed for a reason: those with the names, or all for
+// nil. A claimed VM goes after its machine.
 func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []string, reason string) []Machine {
 	var out []Machine
 

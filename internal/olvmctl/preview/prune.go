@@ -12,16 +12,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// pruned is a deleted object in a report.
+// pruned converts a deleted object for a report.
 func pruned(p planinput.Pruned) planreport.Pruned {
 	return planreport.Pruned{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, By: p.By}
 }
 
-// reasonOf says why what depends on a pruned object goes, too.
+// reasonOf returns the reason for deleting dependents of a pruned object.
 func reasonOf(p planinput.Pruned) string { return pruned(p).Reason() }
 
-// goes says why a machine would be deleted with an object that is pruned; "" if it stays. owner is the Machine, or nil
-// for the VM of a support service.
+// goes returns the reason for deleting a machine with a pruned object; "" if it stays.
 func (m *Manifests) goes(machine Machine) string {
 	for _, object := range m.Pruned() {
 		if object.Namespace != machine.Namespace {
@@ -36,7 +35,7 @@ func (m *Manifests) goes(machine Machine) string {
 				return reason
 			}
 		case "OLVMInventory", "OLVMInventoryVM", "Secret", "ConfigMap", "OLVMClusterIdentity":
-			continue // see goingPoolVMs; nothing is made of the others
+			continue // see goingPoolVMs; the others make nothing
 		case "Machine":
 			if object.Name == machine.Name && machine.From == "Machine/"+machine.Name {
 				return reason
@@ -57,7 +56,7 @@ func (m *Manifests) goes(machine Machine) string {
 	return ""
 }
 
-// isPruned reports whether an owner of machines, or its cluster, would be deleted: it makes no machines.
+// isPruned reports whether an owner of machines, or its cluster, would be deleted. It makes no machines then.
 func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) bool {
 	return slices.ContainsFunc(m.Pruned(), func(p planinput.Pruned) bool {
 		return p.Namespace == owner.GetNamespace() && (p.Kind == "Cluster" && p.Name == cluster ||
@@ -65,8 +64,8 @@ func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) b
 	})
 }
 
-// markDestroyed says of machines that they are deleted, and why. It leaves out what else is in namespaces that are read
-// for that alone.
+// markDestroyed marks deleted machines with the reason. It drops all other machines of namespaces read only for
+// deletions.
 func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.OwnerChange) []Machine {
 	why, mayGo := map[types.NamespacedName]string{}, map[types.NamespacedName]string{}
 
@@ -90,7 +89,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 		}
 
 		switch reason := m.goes(*machine); {
-		case machine.Destroyed != "": // it is known already
+		case machine.Destroyed != "": // already known
 		case reason != "":
 			machine.Destroyed = reason
 		case machine.deleting:
@@ -108,7 +107,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 
 	return slices.DeleteFunc(machines, func(machine Machine) bool {
 		if !machine.live && m.goes(machine) != "" {
-			return true // it is not made any more
+			return true // it is no longer made
 		}
 
 		return machine.Destroyed == "" && m.IsReadForDeletions(machine.Namespace)

@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// pool is an inventory that makes two VMs.
+// pool is an inventory making two VMs.
 const pool = `
 apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
 kind: OLVMInventory
@@ -31,7 +31,7 @@ spec:
   provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]
 `
 
-// withPool adds the inventory with its VMs, the second of which a machine has claimed.
+// withPool adds the inventory with its VMs. A machine has claimed the second one.
 func withPool(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 
@@ -216,7 +216,7 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 	}
 }
 
-// TestAnEmptyFolderPrunesEverything has a repository whose last manifest was deleted.
+// TestAnEmptyFolderPrunesEverything has a repository after the deletion of its last manifest.
 func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	for name, change := range map[string]bool{"an error": false, "asked for": true} {
 		m, err := loadWith([]string{t.TempDir()}, nil, source.Options{MayBeEmpty: change})
@@ -245,7 +245,7 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	check.Error(t, err, "git keeps no folder without files")
 }
 
-// TestAPlanAgreesWithTheControllers has changes of a machine that runs.
+// TestAPlanAgreesWithTheControllers has changes of a running machine.
 func TestAPlanAgreesWithTheControllers(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, action string

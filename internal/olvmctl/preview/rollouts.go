@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
-// has can be: Cluster API compares the same.
+// outdated returns the reasons for replacing machines of an owner, by name. Only machines of the management cluster can
+// be outdated: Cluster API compares the same.
 func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
 	live := m.LiveOf(owner)
 	if live == nil {
@@ -52,13 +52,13 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 	return out
 }
 
-// rolloutPaths are those of the fields whose change rolls all machines of an owner out.
+// rolloutPaths lists the fields of an owner rolling out all its machines on a change.
 var rolloutPaths = []string{
 	"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
 }
 
-// changeForAll is what differs for all machines of an owner; empty for nothing. A field that the manifest lacks is
-// removed only if a manifest has set it before.
+// changeForAll returns the difference affecting all machines of an owner; empty for none. A field missing from the
+// manifest is removed only if a manifest has set it before.
 func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
 	if owner.GetAPIVersion() != live.GetAPIVersion() {
 		return ""
@@ -88,11 +88,11 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 	return ""
 }
 
-// shownPath has items of lists in brackets alone.
+// shownPath shows list items in brackets, without the dot.
 func shownPath(path string) string { return strings.ReplaceAll(path, ".[", "[") }
 
-// rolloutFields are the fields whose change rolls machines out, by their paths, without what Cluster API fills in or
-// changes in place.
+// rolloutFields returns the fields causing rollouts, by path. It omits fields filled in or changed in place by Cluster
+// API.
 func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	spec := owner.DeepCopy()
 	for _, field := range []string{"dns", "controlPlaneEndpoint"} {
@@ -121,14 +121,14 @@ func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// removeDefault removes a field that has its default.
+// removeDefault removes a field equal to its default.
 func removeDefault(object *unstructured.Unstructured, value string, path ...string) {
 	if has, _, _ := unstructured.NestedString(object.Object, path...); has == value {
 		unstructured.RemoveNestedField(object.Object, path...)
 	}
 }
 
-// changeFor is what differs for one machine of an owner; empty for nothing.
+// changeFor returns the difference for one machine of an owner; empty for none.
 func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string {
 	has, version := versionOf(machine), versionOf(owner)
 	if version != "" && has != "" && has != version {
@@ -155,7 +155,7 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 	return fmt.Sprintf("template %s becomes %s", from, template.Name)
 }
 
-// scheduled says that a machine is older than the time after which all machines are rolled out; empty if it is not.
+// scheduled returns a reason if a machine is older than its owner's rollout time; empty if not.
 func scheduled(owner, machine *unstructured.Unstructured) string {
 	after, made := rolloutAfter(owner), machine.GetCreationTimestamp()
 	if after.IsZero() || after.After(time.Now()) || made.IsZero() || !made.Time.Before(after) {
@@ -165,7 +165,7 @@ func scheduled(owner, machine *unstructured.Unstructured) string {
 	return "spec.rollout.after " + after.UTC().Format(time.RFC3339) + " has passed"
 }
 
-// rolloutAfter is the time after which an owner replaces all machines that are older; zero for none.
+// rolloutAfter returns the time of an owner for replacing all older machines; zero for none.
 func rolloutAfter(owner *unstructured.Unstructured) time.Time {
 	for _, path := range [][]string{{"spec", "rollout", "after"}, {"spec", "rolloutAfter"}} {
 		text, _, _ := unstructured.NestedString(owner.Object, path...)
@@ -177,7 +177,7 @@ func rolloutAfter(owner *unstructured.Unstructured) time.Time {
 	return time.Time{}
 }
 
-// isOnDelete reports whether an owner replaces outdated machines only when a person deletes them.
+// isOnDelete reports whether an owner replaces outdated machines only after a user deletes them.
 func isOnDelete(owner *unstructured.Unstructured) bool {
 	for _, path := range [][]string{{"spec", "rollout", "strategy", "type"}, {"spec", "strategy", "type"}} {
 		if kind, _, _ := unstructured.NestedString(owner.Object, path...); kind == "OnDelete" {
@@ -188,13 +188,13 @@ func isOnDelete(owner *unstructured.Unstructured) bool {
 	return false
 }
 
-// leastForRemediation is how many machines a control plane needs for one of them to be replaced as unhealthy: etcd
-// keeps its quorum without it.
+// leastForRemediation is the smallest number of control plane machines allowing the replacement of an unhealthy one:
+// etcd keeps its quorum.
 const leastForRemediation = 3
 
-// isRemediated reports whether a MachineHealthCheck has the owner of a machine replace it. It notes a machine that is
-// unhealthy and not replaced now: Cluster API refuses to remediate a control plane that is too small or has more
-// machines without health, and a MachineHealthCheck with a template has another controller remediate the machine first.
+// isRemediated reports whether a MachineHealthCheck makes the owner replace a machine. It notes an unhealthy machine
+// not replaced now, for one of two reasons. Cluster API does not remediate a control plane with too few machines, or
+// with several unhealthy ones. A MachineHealthCheck with a template first leaves the remediation to another controller.
 func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all []*unstructured.Unstructured) bool {
 	if machine.GetDeletionTimestamp() != nil ||
 		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) != "False" {
@@ -240,8 +240,8 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 	return false
 }
 
-// isUnhealthy reports whether Cluster API counts a machine as unhealthy when it chooses one to delete. Of a machine
-// without a status nothing is known.
+// isUnhealthy reports whether Cluster API treats a machine as unhealthy when choosing one to delete. Without a status,
+// it returns false.
 func isUnhealthy(machine *unstructured.Unstructured) bool {
 	status, found, _ := unstructured.NestedMap(machine.Object, "status")
 	if !found || len(status) == 0 {
@@ -254,7 +254,7 @@ func isUnhealthy(machine *unstructured.Unstructured) bool {
 		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == "False"
 }
 
-// conditionOf is the status of a condition; empty if there is none.
+// conditionOf returns the status of a condition; empty if there is none.
 func conditionOf(object *unstructured.Unstructured, kind string) string {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, condition := range conditions {
@@ -270,11 +270,10 @@ func ownerName(owner *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", owner.GetKind(), owner.GetNamespace(), owner.GetName())
 }
 
-// note remembers a line that every output has.
+// note adds a line to every output.
 func (m *Manifests) note(line string) { m.notes = append(m.notes, line) }
 
-// noteWaiting remembers what the controllers do not do now: nothing becomes of objects that are paused, and a rollout
-// may be for later.
+// noteWaiting notes work not done now by the controllers: paused objects do not change, and a rollout may be for later.
 func (m *Manifests) noteWaiting() {
 	for _, cluster := range m.Clusters {
 		if m.isPaused(cluster) {
@@ -298,7 +297,7 @@ func (m *Manifests) noteWaiting() {
 	}
 }
 
-// isPaused reports whether an object is paused: by its manifest, else by what the management cluster has.
+// isPaused reports whether an object is paused: according to its manifest, or else to the management cluster.
 func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 	for _, one := range []*unstructured.Unstructured{object, m.LiveOf(object)} {
 		if one == nil {
@@ -320,7 +319,7 @@ func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 func versionOf(owner *unstructured.Unstructured) string {
 	for _, path := range [][]string{{"spec", "template", "spec", "version"}, {"spec", "version"}} {
 		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
-			return "v" + strings.TrimPrefix(version, "v") // as Cluster API fills it in
+			return "v" + strings.TrimPrefix(version, "v") // like Cluster API
 		}
 	}
 

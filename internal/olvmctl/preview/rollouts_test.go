@@ -13,8 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAPlanSeesWhatElseRollsMachinesOut has changes that name no other version and no other template. Every output says
-// them.
+// TestAPlanSeesWhatElseRollsMachinesOut has changes without another version or template. Every output shows them.
 func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	const rollout, workers = "\n  rollout:\n", "spec:\n  clusterName: demo\n  replicas: 2\n"
 
@@ -71,7 +70,7 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	}
 }
 
-// TestUnhealthyMachinesGoFirst has three workers of which one is to stay.
+// TestUnhealthyMachinesGoFirst scales three workers to one.
 func TestUnhealthyMachinesGoFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		unhealthy string
@@ -109,7 +108,7 @@ func TestUnhealthyMachinesGoFirst(t *testing.T) {
 	}
 }
 
-// TestMachinesToComeHaveNamesOfTheirOwn has a control plane and workers of one name.
+// TestMachinesToComeHaveNamesOfTheirOwn has a control plane and workers of the same name.
 func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 	text := strings.NewReplacer("name: demo-control-plane", "name: same", "name: demo-md-0\n  namespace: default\nspec:\n  clusterName",
 		"name: same\n  namespace: default\nspec:\n  clusterName").Replace(fixture.Sample(t))
@@ -127,8 +126,7 @@ func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestAReplacedMachineIsNotRefused has a rollout that is the remedy: the template of the machines that run has no
-// addresses any more.
+// TestAReplacedMachineIsNotRefused has a rollout as the remedy: the running machines' template no longer has addresses.
 func TestAReplacedMachineIsNotRefused(t *testing.T) {
 	c := fixture.Management(t)
 	change(t, c, []string{"OLVMMachine"}, func(o *unstructured.Unstructured) {
@@ -139,14 +137,14 @@ func TestAReplacedMachineIsNotRefused(t *testing.T) {
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: 3})
 }
 
-// TestATemplateThatLosesAFieldIsRefused as one that changes a field.
+// TestATemplateThatLosesAFieldIsRefused refuses a removed field like a changed one.
 func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
 	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
 	check.Error(t, err, "")
 	check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "templates cannot be changed")
 }
 
-// TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane that its manifest lacks.
+// TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane missing from its manifest.
 func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 	const (
 		ref    = `"f:machineTemplate":{"f:spec":{"f:infrastructureRef":{"f:name":{}}}}`
@@ -203,7 +201,7 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatClusterAPIRemediatesIsReplaced: it leaves a control plane that would lose its etcd.
+// TestOnlyWhatClusterAPIRemediatesIsReplaced: Cluster API does not remediate a control plane about to lose its etcd.
 func TestOnlyWhatClusterAPIRemediatesIsReplaced(t *testing.T) {
 	const refused, rebooted = "is unhealthy, and may not be replaced", "remediated by a template first"
 

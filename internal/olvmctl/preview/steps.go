@@ -9,25 +9,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// Manifests are what was read, and what the plan of it has learned.
+// Manifests are the input, and the findings of its plan.
 type Manifests struct {
 	*planinput.Input
-	// notes are lines that every output has.
+	// notes are lines of every output.
 	notes []string
-	// installations are the IDs that engines said of themselves, by host.
+	// installations has the engines' own IDs, by host.
 	installations map[string]string
-	// groupsThere are the affinity groups of the engines, each asked once.
+	// groupsThere has the affinity groups of the engines, so each engine is asked once.
 	groupsThere map[groupsKey][]engine.AffinityGroup
 }
 
-// Of is the plan of what was read.
+// Of returns an empty plan of the input.
 func Of(input *planinput.Input) *Manifests {
 	return &Manifests{
 		Input: input, installations: map[string]string{}, groupsThere: map[groupsKey][]engine.AffinityGroup{},
 	}
 }
 
-// Request says how machines are planned.
+// Request configures the planning of machines.
 type Request struct {
 	// Offline asks no engine, and runs no Terraform.
 	Offline     bool
@@ -36,7 +36,7 @@ type Request struct {
 	Progress io.Writer
 }
 
-// ReportOn plans what the manifests ask for, and reports it.
+// ReportOn plans the requests of the manifests, and reports the plan.
 func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Report, error) {
 	machines, owners, err := m.Expand()
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Repor
 	return m.reportOf(results, owners, capacity, how.Offline), nil
 }
 
-// reportOf reports what was planned.
+// reportOf builds the report of the plan.
 func (m *Manifests) reportOf(
 	results []*planreport.Result, owners []planreport.OwnerChange, capacity []planreport.Capacity, offline bool,
 ) planreport.Report {

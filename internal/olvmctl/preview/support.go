@@ -17,13 +17,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// supportMachines are the VMs of support services, of clusters in their order.
+// supportMachines returns the VMs of support services, in the order of the clusters.
 func (m *Manifests) supportMachines() ([]Machine, error) {
 	var out []Machine
 
 	for _, key := range slices.SortedFunc(maps.Keys(m.Services), byKey) {
 		of := m.Services[key]
-		if m.LiveServices[key] == nil && !m.hasCluster(key) { // one that there is says so in its status
+		if m.LiveServices[key] == nil && !m.hasCluster(key) { // an existing one reports it in its status
 			return nil, fmt.Errorf("%s %s: spec.clusterName: Cluster %s is neither in the manifests nor "+
 				"in the management cluster; add it, or correct the name", support.Kind, key, of.Spec.ClusterName)
 		}
@@ -59,7 +59,7 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 
 func byKey(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
-// hasCluster reports whether there is a Cluster of that name.
+// hasCluster reports whether a Cluster of this name exists.
 func (m *Manifests) hasCluster(key types.NamespacedName) bool {
 	for _, cluster := range m.Clusters {
 		if cluster.GetNamespace() == key.Namespace && cluster.GetName() == key.Name {
@@ -70,7 +70,7 @@ func (m *Manifests) hasCluster(key types.NamespacedName) bool {
 	return false
 }
 
-// supportMachinesOf are the VMs of the support services of one cluster.
+// supportMachinesOf returns the VMs of the support services of one cluster.
 func (m *Manifests) supportMachinesOf(
 	of *infrav1alpha1.OLVMSupportServices, infra *infrav1.OLVMCluster,
 ) ([]Machine, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Taken looks for guests of other VMs that report an address of a cluster: its endpoint, or one that its machines may
-// get. Guests without an agent report none. The machines of the cluster itself may have them.
+// Taken finds guests of other VMs reporting an address wanted by a cluster: its endpoint, or an address of its
+// machines' ranges. Guests without an agent report none. The cluster's own machines may have these addresses.
 func Taken(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) []error {
@@ -43,13 +43,13 @@ func Taken(
 	return errs
 }
 
-// guest is what a VM reports of itself.
+// guest is a VM with its reported addresses.
 type guest struct {
 	vm        engine.VM
 	addresses []netip.Addr
 }
 
-// guestsOf are all of an engine; those without an agent report no addresses.
+// guestsOf returns all guests of an engine; those without an agent report no addresses.
 func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 	reported, err := session.AllGuestInterfaces(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 	return out, nil
 }
 
-// taken are those of one machine; guests are what engines said already.
+// taken returns the errors of one machine; guests caches the answers of engines.
 func (m *Manifests) taken(
 	ctx context.Context,
 	machine Machine,
@@ -128,14 +128,14 @@ func (m *Manifests) taken(
 	return found, nil
 }
 
-// isOf reports whether a VM is one of the cluster for which a machine is asked.
+// isOf reports whether a VM belongs to the machine's cluster.
 func (m *Machine) isOf(vm *engine.VM) bool {
 	owner, ok := ownermark.OwnerOf(vm.CommentText())
 	return ok && owner.Namespace == m.Namespace && (strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-") ||
 		m.Cluster != "" && strings.HasPrefix(owner.Name, m.Cluster+"-"))
 }
 
-// wanting are the fields that ask for an address.
+// wanting returns the fields requesting an address.
 func wanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
 	var out []string
 

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// unaskedSupport are the VMs of support services that the management cluster has and that no service asks for any more.
-// asked are those that are.
+// unaskedSupport returns the management cluster's VMs of support services no longer requested by a service. asked are
+// the requested ones.
 func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
 	var out []Machine
 
@@ -28,7 +28,7 @@ func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
 
 		infra, err := m.olvmClusterOf(key.Namespace, cluster)
 		if err != nil || infra == nil {
-			infra = &infrav1.OLVMCluster{} // it is deleted, and nothing is asked of its engine
+			infra = &infrav1.OLVMCluster{} // it is deleted, and its engine is not asked
 		}
 
 		out = append(out, Machine{
