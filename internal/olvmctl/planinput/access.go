@@ -19,18 +19,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// Access is what decides how engines are reached, and who may reach them.
+// Access has the objects deciding how to reach engines, and the permission to reach them.
 type Access struct {
 	Secrets    map[types.NamespacedName]*corev1.Secret
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
-	// Identities and namespaces belong to no namespace: their keys have a name alone.
+	// Identities and namespaces are cluster-scoped: their keys have only a name.
 	Identities map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity
 	Spaces     map[types.NamespacedName]*corev1.Namespace
-	// Encrypted are the Secrets of manifests that a tool has to decrypt before they are applied, with that tool.
+	// Encrypted lists Secrets of manifests with the tool for decrypting them before they are applied.
 	Encrypted map[types.NamespacedName]string
 }
 
-// NewAccess is an empty one.
+// NewAccess returns an empty Access.
 func NewAccess() Access {
 	return Access{
 		Secrets:    map[types.NamespacedName]*corev1.Secret{},
@@ -41,8 +41,8 @@ func NewAccess() Access {
 	}
 }
 
-// add reads an object of the core API, not strictly: a Secret may be encrypted, or carry fields of the tool that made
-// it. One that cannot be read is passed over; the check of what needs it reports that it is missing.
+// add reads an object of the core API leniently: a Secret may be encrypted, or carry fields of the tool creating it. It
+// skips an unreadable object; a later check reports it as missing.
 func (a *Access) add(object *unstructured.Unstructured, key types.NamespacedName) {
 	switch object.GetKind() {
 	case "Namespace":
@@ -69,7 +69,7 @@ func (a *Access) add(object *unstructured.Unstructured, key types.NamespacedName
 	}
 }
 
-// addCore adds an object, and returns it; nil if it is not of its type.
+// addCore adds an object, and returns it; nil if it does not match its type.
 func addCore[T any](
 	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
 ) *T {
@@ -100,7 +100,7 @@ func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 			return err
 		}
 
-		// else OLVM_USERNAME may be set
+		// otherwise OLVM_USERNAME may be set
 		if key, ok := connection.CredentialsKey(of, identity); ok {
 			if err := addReadable(ctx, c, key, m.Running.Secrets, &corev1.Secret{}); err != nil {
 				return err
@@ -117,8 +117,8 @@ func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace by whose labels it may choose it; nil if
-// there is none. One that does not permit the namespace is as none: the Secret that it names is not read.
+// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace with the labels for its selector. It
+// returns nil if there is none, or if it does not permit the namespace: its Secret is not read then.
 func (m *Input) addIdentity(
 	ctx context.Context, c client.Reader, of connection.Engine,
 ) (*infrav1alpha1.OLVMClusterIdentity, error) {
@@ -146,7 +146,7 @@ func (m *Input) addIdentity(
 	return identity, nil
 }
 
-// addReadable reads an object into a map. One that is missing, or that the user may not read, is none.
+// addReadable reads an object into a map. It skips a missing object, or one unreadable for the user.
 func addReadable[T client.Object](
 	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
 ) error {
@@ -162,8 +162,8 @@ func addReadable[T client.Object](
 	return nil
 }
 
-// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read
-// beside these and those with credentials.
+// AddStates reads the Terraform states of running machines, for plans starting from them. It reads no Secrets except
+// these and the ones with credentials.
 func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
 	for _, machine := range m.OLVMMachines {
 		if err := addReadable(ctx, c, StateKey(machine), m.Running.Secrets, &corev1.Secret{}); err != nil {
@@ -174,8 +174,8 @@ func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// DropUnreadableStates drops the states of machines whose names Terraform's kubernetes backend does not take, and names
-// these machines: what exists is imported then.
+// DropUnreadableStates drops states of machines with names unsupported by Terraform's kubernetes backend. It returns
+// these machines: their existing objects are imported instead.
 func (m *Input) DropUnreadableStates() []string {
 	var out []string
 
@@ -191,7 +191,7 @@ func (m *Input) DropUnreadableStates() []string {
 	return out
 }
 
-// Unpaused names the Clusters whose controllers work on the states of their machines.
+// Unpaused returns the Clusters with controllers working on the states of their machines.
 func (m *Input) Unpaused() []string {
 	var out []string
 
@@ -206,7 +206,7 @@ func (m *Input) Unpaused() []string {
 	return out
 }
 
-// StateKey is the name of the Secret with the Terraform state of a machine.
+// StateKey returns the name of the Secret with a machine's Terraform state.
 func StateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
 }

@@ -14,22 +14,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClassPart is a ClusterClass of the manifests, or a template of one, of which a running Cluster is made.
+// ClassPart is a ClusterClass of the manifests, or one of its templates, in use by a running Cluster.
 type ClassPart struct {
 	Written *unstructured.Unstructured
 	// Live is nil if the user may not read it.
 	Live *unstructured.Unstructured
-	// Cluster is made of it.
+	// Cluster uses it.
 	Cluster string
 }
 
-// classKinds are the kinds that a topology is made of, and that can be changed in place.
+// classKinds are the kinds used by a topology and changeable in place.
 var classKinds = []string{"ClusterClass", "KubeadmConfigTemplate", "KubeadmControlPlaneTemplate", "OLVMClusterTemplate"}
 
-// ClassParts are the parts of ClusterClasses by which manifests may change running Clusters.
+// ClassParts returns the parts of ClusterClasses through which manifests may change running Clusters.
 func (m *Input) ClassParts() []ClassPart { return m.classes }
 
-// addClasses finds the parts of ClusterClasses that running Clusters are made of.
+// addClasses finds the parts of ClusterClasses used by running Clusters.
 func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 	if len(m.classParts) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 
 		live, err := readPart(ctx, c, class)
 		if apierrors.IsNotFound(err) {
-			live = class // nothing is referred to
+			live = class // there are no references
 		} else if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 
 			running, err := readPart(ctx, c, part)
 			if apierrors.IsNotFound(err) {
-				continue // it is new, so that the class has to change before it counts
+				continue // it is new, so it has no effect unless the class changes
 			} else if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// topologies are the running Clusters with a topology, of all namespaces if the user may list them.
+// topologies returns the running Clusters with a topology. It covers all namespaces if the user may list them.
 func (m *Input) topologies(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
@@ -94,7 +94,7 @@ func (m *Input) topologies(ctx context.Context, c client.Reader) ([]unstructured
 	}), nil
 }
 
-// classOf names the ClusterClass of a Cluster; without a name for none.
+// classOf returns a reference to the ClusterClass of a Cluster; without a name for none.
 func classOf(cluster *unstructured.Unstructured) *unstructured.Unstructured {
 	topology, _, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 	name, _, _ := unstructured.NestedString(topology, "classRef", "name")
@@ -108,7 +108,7 @@ func classOf(cluster *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// readPart reads what the management cluster has in the place of an object; nil if the user may not read it.
+// readPart returns the management cluster's version of an object; nil if the user may not read it.
 func readPart(
 	ctx context.Context, c client.Reader, part *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -125,7 +125,7 @@ func readPart(
 	return out, nil
 }
 
-// isPartOf reports whether an object is a ClusterClass, or may be a template of it. live is nil if nobody may read it.
+// isPartOf reports whether an object is a ClusterClass, or may be a template of it. live is nil if unreadable.
 func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 	isClass := func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == class.GetKind() && o.GetName() == class.GetName() &&
@@ -146,7 +146,7 @@ func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 	})
 }
 
-// refersTo reports whether a value has a reference to an object, however deep.
+// refersTo reports whether a value contains a reference to an object at any depth.
 func refersTo(value any, object *unstructured.Unstructured) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -166,5 +166,5 @@ func refersTo(value any, object *unstructured.Unstructured) bool {
 	return false
 }
 
-// isClassPart reports whether running Clusters may be made of objects of a kind.
+// isClassPart reports whether running Clusters may use objects of a kind.
 func isClassPart(kind schema.GroupVersionKind) bool { return slices.Contains(classKinds, kind.Kind) }

@@ -16,17 +16,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 )
 
-// generation is what olvmctl upgrade ends the names of templates with, whose first names a cluster file gives.
+// generation matches the suffix appended by olvmctl upgrade to template names. A cluster file gives the first names.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
 func family(template string) string { return generation.ReplaceAllString(template, "") }
 
-// followGenerations gives the templates of a cluster file the names that olvmctl upgrade has given them, or would give
-// them: a cluster file has no names of its own for templates that follow.
+// followGenerations gives the templates of a cluster file their present or next names by olvmctl upgrade. A cluster
+// file has no names for later templates.
 func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
 	kind := infrav1.GroupVersion.WithKind("OLVMMachineTemplate")
 
-	var first []types.NamespacedName // names that owners of machines have given up
+	var first []types.NamespacedName // names abandoned by owners of machines
 
 	for _, namespace := range namespaces {
 		list := &unstructured.UnstructuredList{}
@@ -55,7 +55,7 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 		})
 	}
 
-	for _, key := range first { // what has that name is the management cluster's
+	for _, key := range first { // any object of this name is the management cluster's
 		if !used(key) {
 			delete(m.Templates, key)
 		}
@@ -64,8 +64,8 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 	return nil
 }
 
-// FollowGenerations returns the objects of a cluster file as olvmctl upgrade would apply them to a management cluster:
-// a template that differs from the one that runs has the next name, because templates cannot be changed.
+// FollowGenerations returns the objects of a cluster file as applied by olvmctl upgrade to a management cluster. A
+// template unlike the running one gets the next name, because templates cannot be changed.
 func FollowGenerations(
 	ctx context.Context, objects []*unstructured.Unstructured, c client.Reader,
 ) ([]*unstructured.Unstructured, error) {
@@ -104,8 +104,8 @@ func FollowGenerations(
 	return out, nil
 }
 
-// generationsOf are a template under the names by which owners of machines refer to it now; before has the names by
-// which they did. One that no owner has given up stays.
+// generationsOf returns a template under each name now used by owners of machines; before has their former names. A
+// template not abandoned by any owner stays.
 func (m *Input) generationsOf(
 	template *unstructured.Unstructured, before map[*unstructured.Unstructured]string,
 ) []*unstructured.Unstructured {
@@ -135,7 +135,7 @@ func (m *Input) generationsOf(
 	return out
 }
 
-// followGeneration renames the template of one owner of machines, if there are templates of its name already.
+// followGeneration renames the template of one owner of machines, if templates of its name exist.
 func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
 	_, ref := MachineRefs(owner)
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
@@ -180,7 +180,7 @@ func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstr
 	return m.renameTemplate(owner, key, name)
 }
 
-// defaultedSpec is the specification of a template as an API server has it.
+// defaultedSpec returns the spec of a template with the API server's defaults.
 func defaultedSpec(spec map[string]any) (map[string]any, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))
@@ -195,8 +195,8 @@ func defaultedSpec(spec map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// nextGeneration is the name that olvmctl upgrade gives to a template of that specification, if the API server has the
-// defaults of this release.
+// nextGeneration returns the name given by olvmctl upgrade to a template with this spec. It assumes that the API server
+// has this release's defaults.
 func nextGeneration(name string, spec map[string]any) (string, error) {
 	machine, _, _ := unstructured.NestedMap(spec, "template", "spec")
 

@@ -1,6 +1,5 @@
-// Package planinput reads what a plan depends on: manifests of files, folders and
-// kustomizations, and the objects of a management cluster. It refuses what an API
-// server would refuse, and asks no engine.
+// Package planinput reads the input of a plan: manifests of files, folders and kustomizations, and the objects of a
+// management cluster. It rejects input like an API server, and asks no engine.
 package planinput
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Input is all that a plan depends on, except engines: manifests, and what a management cluster has.
+// Input is all input of a plan except engines: the manifests, and the objects of a management cluster.
 type Input struct {
 	OLVMClusters map[types.NamespacedName]*infrav1.OLVMCluster
 	Templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
@@ -31,8 +30,8 @@ type Input struct {
 	Inventories  map[types.NamespacedName]*infrav1alpha1.OLVMInventory
 	InventoryVMs map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM
 	Services     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// Written is what the manifests say of access to engines, and Running what the management cluster has. They never
-	// mix: who writes manifests must not decide where a Secret of the management cluster is sent.
+	// Written is the engine access in the manifests, and Running the management cluster's. They never mix: the author
+	// of manifests must not decide the destination of a Secret of the management cluster.
 	Written, Running Access
 	// KubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
 	KubeadmConfigs map[KubeadmConfigKey]*unstructured.Unstructured
@@ -42,39 +41,39 @@ type Input struct {
 	// LiveClusters are the OLVMClusters of the management cluster, and LiveServices the OLVMSupportServices.
 	LiveClusters map[types.NamespacedName]*infrav1.OLVMCluster
 	LiveServices map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// Elsewhere is what the management cluster has in other namespaces, as far as addresses are concerned.
+	// Elsewhere has the management cluster's objects in other namespaces, as far as they affect addresses.
 	Elsewhere struct {
 		Clusters []infrav1.OLVMCluster
 		Machines []infrav1.OLVMMachine
 		Services []infrav1alpha1.OLVMSupportServices
 	}
-	// CheckedBy says who has checked the manifests.
+	// CheckedBy names the checker of the manifests.
 	CheckedBy string
-	// Connected reports that a management cluster was read.
+	// Connected reports whether a management cluster was read.
 	Connected bool
 
-	// live are the objects of a management cluster, as LiveOf finds them.
+	// live has the objects of a management cluster for LiveOf.
 	live map[string]*unstructured.Unstructured
 	// sources are the objects of the manifests with their files.
 	sources []source.Object
-	// ofClusterFile reports that the templates of machines have the names of a cluster file.
+	// ofClusterFile reports whether the machine templates have names from a cluster file.
 	ofClusterFile bool
-	// classParts are ClusterClasses and their templates, and classes those of them that running Clusters are made of.
+	// classParts are ClusterClasses and their templates. classes are the parts used by running Clusters.
 	classParts []*unstructured.Unstructured
 	classes    []ClassPart
-	// pruning is what would be deleted of the management cluster.
+	// pruning has the management cluster's objects to delete.
 	pruning pruning
-	// count of the objects that were read, of all kinds.
+	// count of the objects read, of all kinds.
 	count int
 }
 
-// Load reads manifests as LoadWith does, with no options.
+// Load is LoadWith without options.
 func Load(paths []string, stdin io.Reader) (*Input, error) {
 	return LoadWith(paths, stdin, source.Options{})
 }
 
-// LoadWith reads manifests: files, folders, or "-" for stdin, as the options say. Kinds that decide nothing about VMs
-// are passed over; a field that an OLVM kind does not have is an error, and so are paths without any object.
+// LoadWith reads manifests: files, folders, or "-" for stdin, according to the options. It skips kinds irrelevant for
+// VMs. An unknown field of an OLVM kind is an error, and so are paths without any object.
 func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, error) {
 	m := newInput()
 
@@ -109,8 +108,8 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 	return m, nil
 }
 
-// checkOnce refuses an object that is there twice: only one of them would be applied, and its machines would be counted
-// with both. The objects are no Lists.
+// checkOnce refuses a duplicate object: only one copy would be applied, but both would count their machines. objects
+// has no Lists.
 func checkOnce(objects []source.Object) error {
 	type id struct{ group, kind, namespace, name string }
 
@@ -131,7 +130,7 @@ func checkOnce(objects []source.Object) error {
 	return errors.Join(problems...)
 }
 
-// LoadObjects is Load for objects that were read already.
+// LoadObjects is Load for objects in memory.
 func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 	m := newInput()
 	for _, object := range objects {
@@ -143,8 +142,8 @@ func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 	return m, nil
 }
 
-// LoadClusterFile is LoadObjects for those of a cluster file. Beside a management cluster their templates of machines
-// have the names that olvmctl upgrade gives them.
+// LoadClusterFile is LoadObjects for the objects of a cluster file. With a management cluster, their machine templates
+// get the names chosen by olvmctl upgrade.
 func LoadClusterFile(objects []*unstructured.Unstructured) (*Input, error) {
 	m, err := LoadObjects(objects)
 	if err == nil {
@@ -235,7 +234,7 @@ func (m *Input) addOwn(object *unstructured.Unstructured, key types.NamespacedNa
 	}
 }
 
-// decode reads an object strictly: a field that the type does not have is a mistake that the API server would drop.
+// decode reads an object strictly: an unknown field is a mistake, and the API server would drop it.
 func decode[T any](
 	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
 ) error {
@@ -254,13 +253,13 @@ func decode[T any](
 	return nil
 }
 
-// KubeadmConfigKey is a KubeadmConfig or a KubeadmConfigTemplate.
+// KubeadmConfigKey identifies a KubeadmConfig or a KubeadmConfigTemplate.
 type KubeadmConfigKey struct{ Kind, Namespace, Name string }
 
 // Reference names an object in the namespace of another.
 type Reference struct{ Kind, Name string }
 
-// MachineRefs reads cluster and infrastructure reference where v1beta2 and v1beta1 have them.
+// MachineRefs reads the cluster name and infrastructure reference from their places in v1beta2 and v1beta1.
 func MachineRefs(owner *unstructured.Unstructured) (clusterName string, ref Reference) {
 	clusterName, _, _ = unstructured.NestedString(owner.Object, "spec", "clusterName")
 	for _, path := range [][]string{

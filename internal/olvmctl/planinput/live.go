@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// LiveKinds are what is read of a management cluster.
+// LiveKinds lists the kinds read from a management cluster.
 var LiveKinds = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind(
 		"Cluster",
@@ -39,8 +39,9 @@ var LiveKinds = []schema.GroupVersionKind{
 	infrav1alpha1.GroupVersion.WithKind(support.Kind),
 }
 
-// Compare reads a management cluster: what it has beside the manifests, what its API server says of them, and the
-// Terraform states of its machines, unless the plan is offline. An empty namespace is those of the manifests, or all.
+// Compare reads a management cluster: the objects beside the manifests and its API server's verdict on the manifests.
+// Unless the plan is offline, it also reads the Terraform states of its machines. An empty namespace means the
+// manifests' namespaces, or all.
 func (m *Input) Compare(ctx context.Context, live client.Client, namespace string, offline bool) error {
 	if err := m.AddLive(ctx, live, namespace); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (m *Input) Compare(ctx context.Context, live client.Client, namespace strin
 	return m.AddStates(ctx, live)
 }
 
-// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
-// given, else of the namespaces that the manifests are in, or of all where there are none.
+// AddLive adds the objects of a management cluster. Manifests take precedence. It reads the given namespace, else the
+// manifests' namespaces, else all.
 func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) error {
 	m.Connected = true
 	namespaces := []string{namespace}
@@ -90,7 +91,7 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 	return m.addClasses(ctx, c)
 }
 
-// addNamespaces reads what namespaces have.
+// addNamespaces reads the objects of namespaces.
 func (m *Input) addNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
 	for _, kind := range LiveKinds {
 		for _, namespace := range namespaces {
@@ -111,7 +112,7 @@ func (m *Input) addNamespaces(ctx context.Context, c client.Reader, namespaces [
 	return nil
 }
 
-// addElsewhere adds what has addresses in namespaces that were not read, if the user may list it.
+// addElsewhere adds holders of addresses in unread namespaces, if the user may list them.
 func (m *Input) addElsewhere(ctx context.Context, c client.Reader, read []string) (err error) {
 	if slices.Contains(read, "") {
 		return nil
@@ -132,7 +133,7 @@ func (m *Input) addElsewhere(ctx context.Context, c client.Reader, read []string
 	return err
 }
 
-// listBeyond lists the objects of a kind that are in none of some namespaces. A user who may not list them sees none.
+// listBeyond lists the objects of a kind outside some namespaces. It returns none if the user may not list them.
 func listBeyond[T any](
 	ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespaces []string,
 ) ([]T, error) {
@@ -164,7 +165,7 @@ func listBeyond[T any](
 	return out, nil
 }
 
-// namespaces of the manifests; one without a name, which means all, where there are none.
+// namespaces returns the namespaces of the manifests. Without manifests, it returns "", meaning all.
 func (m *Input) namespaces() []string {
 	var out []string
 	note := func(namespace string) {
@@ -200,7 +201,7 @@ func (m *Input) namespaces() []string {
 	return out
 }
 
-// LiveOf is the object that the management cluster has in the place of one; nil for none.
+// LiveOf returns the management cluster's version of an object; nil for none.
 func (m *Input) LiveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return m.live[liveKey(object)]
 }
@@ -232,7 +233,7 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 		m.OLVMClusters[key] != nil && object.GetKind() == "OLVMCluster",
 		m.OLVMMachines[key] != nil && object.GetKind() == "OLVMMachine":
 		m.pruning.written = append(m.pruning.written, object)
-		return nil // the manifest's
+		return nil // the manifest takes precedence
 	case m.Templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
 		m.pruning.written = append(m.pruning.written, object)
 
@@ -242,13 +243,13 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 	m.pruning.others = append(m.pruning.others, object)
 	count := m.count
 	err := m.add(object)
-	m.count = count // of the manifests
+	m.count = count // the count covers only the manifests
 
 	return err
 }
 
-// keepRecord has the manifest of a machine that runs keep what controllers have recorded of it: whose it is, its age
-// and its state. Whoever writes a manifest cannot change that by it, and could hide what is destroyed.
+// keepRecord copies the controllers' records of a running machine to its manifest: its owner, age and state. The author
+// of a manifest cannot change these, and could otherwise hide a destruction.
 func (m *Input) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
 	for _, written := range m.Owners {
 		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
@@ -271,7 +272,7 @@ func (m *Input) keepRecord(live *unstructured.Unstructured, key types.Namespaced
 	}
 }
 
-// recordedMetadata are the metadata of a live object, with the labels and annotations that its manifest adds.
+// recordedMetadata returns the metadata of a live object, with the labels and annotations added by its manifest.
 func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	out := live.DeepCopy()
 	labels, annotations := written.GetLabels(), written.GetAnnotations()
@@ -293,7 +294,7 @@ func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	return metadata
 }
 
-// checkTemplate refuses a template of the manifests that is another one than that of the management cluster.
+// checkTemplate refuses a template of the manifests unlike the management cluster's.
 func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
 	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
 	if err := decode(live, key, into); err != nil {
@@ -318,7 +319,7 @@ func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.Namespa
 	return nil
 }
 
-// addRecord keeps an object of the management cluster whose status or age decides who has an address.
+// addRecord keeps an object of the management cluster if its status or age decides the holder of an address.
 func (m *Input) addRecord(object *unstructured.Unstructured, key types.NamespacedName) error {
 	var into any
 

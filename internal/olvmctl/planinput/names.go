@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// checkNames refuses an object whose name or namespace the API server would refuse. Names become names of VMs and parts
-// of reports, and manifests may be those of a stranger. Objects that are read by nobody may have none.
+// checkNames refuses an object with a name or namespace invalid for the API server. Names become names of VMs and parts
+// of reports, and manifests may be a stranger's. Objects ignored by plans may lack a name.
 func checkNames(object *unstructured.Unstructured) error {
 	if object.GetNamespace() == "" {
 		object.SetNamespace("default")
@@ -39,8 +39,8 @@ func isRead(object *unstructured.Unstructured) bool {
 	return group == "" || strings.HasSuffix(group, "cluster.x-k8s.io")
 }
 
-// nameProblems are why the API server refuses a name. Only kinds of RBAC, of which nothing is read, take more than the
-// name of a subdomain.
+// nameProblems returns the API server's objections to a name. Only RBAC kinds, ignored by plans, allow more than a
+// subdomain name.
 func nameProblems(object *unstructured.Unstructured, name string) []string {
 	switch {
 	case name == "":

@@ -12,35 +12,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
+// Pruned is an object of the management cluster missing from the manifests. It would be deleted.
 type Pruned struct {
 	Kind, Namespace, Name string
-	// By is the GitOps tool that has applied it; empty if it is not known.
+	// By is the GitOps tool managing it; empty if unknown.
 	By string
-	// Object is nil for what gives access to an engine.
+	// Object is nil for objects giving access to an engine.
 	Object *unstructured.Unstructured
 }
 
-// pruning is what a plan knows of deletions.
+// pruning is the knowledge of a plan about deletions.
 type pruning struct {
-	// asked is whether deletions are to be looked at; nil leaves it to the labels of what runs.
+	// asked tells whether to look for deletions; nil leaves it to the labels of running objects.
 	asked *bool
-	// written are the live objects that the manifests have, too, and others those that they do not have.
+	// written are the live objects also in the manifests, and others the remaining ones.
 	written, others []*unstructured.Unstructured
-	// objects that would go, and the line that says whether deletions were looked at.
+	// objects to delete, and the line telling whether deletions were considered.
 	objects []Pruned
 	line    string
-	// alone are namespaces of which nothing matters but what goes.
+	// alone are namespaces read only for deletions.
 	alone []string
-	// tools are those of which everything that they have applied is in scope; none if all of the namespaces is.
+	// tools are GitOps tools: all their objects are in scope. If there are none, all objects of the namespaces are.
 	tools []string
 	marks instanceMarks
 }
 
-// Prune has deletions looked at, or not. Without a call they are if a GitOps tool has applied what the manifests have.
+// Prune turns the search for deletions on or off. By default, it is on if a GitOps tool has applied the manifests'
+// objects.
 func (m *Input) Prune(asked bool) { m.pruning.asked = &asked }
 
-// Deletions says in a line whether deletions were looked at.
+// Deletions returns a line telling whether deletions were considered.
 func (m *Input) Deletions() string {
 	if !m.Connected {
 		return "Deletions were not looked at: that needs a management cluster (--kubeconfig)"
@@ -49,15 +50,15 @@ func (m *Input) Deletions() string {
 	return m.pruning.line
 }
 
-// Pruned are the objects that would be deleted.
+// Pruned returns the objects to delete.
 func (m *Input) Pruned() []Pruned { return m.pruning.objects }
 
-// IsReadForDeletions reports whether a namespace was read only for what is deleted there.
+// IsReadForDeletions reports whether a namespace was read only for its deletions.
 func (m *Input) IsReadForDeletions(namespace string) bool {
 	return slices.Contains(m.pruning.alone, namespace)
 }
 
-// isApplied reports whether a person or a tool may have applied an object, and no controller has made it.
+// isApplied reports whether a user or a tool may have applied an object, instead of a controller creating it.
 func isApplied(object *unstructured.Unstructured) bool {
 	marks := []string{clusterv1.ClusterTopologyOwnedLabel}
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
@@ -80,7 +81,7 @@ func isApplied(object *unstructured.Unstructured) bool {
 	})
 }
 
-// findPruned decides what would be deleted of the objects that are not in the manifests.
+// findPruned chooses the objects to delete among those missing from the manifests.
 func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []string) error {
 	p := &m.pruning
 
@@ -140,7 +141,7 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	return nil
 }
 
-// addOtherNamespaces reads the namespaces in which the same tool has applied something that the manifests do not have.
+// addOtherNamespaces reads other namespaces with objects of the same tool missing from the manifests.
 func (m *Input) addOtherNamespaces(
 	ctx context.Context, c client.Reader, tools, namespaces []string,
 ) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// TestTheRoleOfAPlanReadsAllThatAPlanReads compares the roles that are shipped with the kinds that are read.
+// TestTheRoleOfAPlanReadsAllThatAPlanReads compares the shipped roles with the kinds read by a plan.
 func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "config", "rbac", "plan_role.yaml"))
 	check.Error(t, err, "")

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
-// checkKinds refuses kinds that no API server has: those that a plan would pass over because they are written in
-// another case, or have a version that Cluster API does not serve.
+// checkKinds refuses kinds unknown to any API server. A plan would otherwise skip a kind in the wrong case, or of a
+// version not served by Cluster API.
 func checkKinds(objects []source.Object) error {
 	var errs []error
 
@@ -45,7 +45,7 @@ func checkKinds(objects []source.Object) error {
 	return errors.Join(errs...)
 }
 
-// checkFields refuses fields that kinds do not have.
+// checkFields refuses unknown fields.
 func checkFields(objects []source.Object) error {
 	var errs []error
 
@@ -58,7 +58,7 @@ func checkFields(objects []source.Object) error {
 	return errors.Join(errs...)
 }
 
-// problemOf names file and line of a problem.
+// problemOf adds file and line to a problem.
 func problemOf(object source.Object, problem schema.Problem) error {
 	where := object.Where()
 	if problem.Line > 0 {
@@ -76,9 +76,9 @@ const (
 	noDryRun  = "; a dry run by the API server needs the right to write them"
 )
 
-// CheckServed says what an API server would refuse of the manifests: the one of the management cluster in a dry run, if
-// the user may write there, else its CRDs, else the CRDs of this release. c is nil for no management cluster. It
-// remembers a line that says which.
+// CheckServed returns the objections of an API server to the manifests. It asks the management cluster in a dry run if
+// the user may write there. Otherwise it uses the management cluster's CRDs, or else this release's. c is nil for no
+// management cluster. It records the method for CheckedBy.
 func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 	if len(m.sources) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 			switch err := serverSays(ctx, c, object); {
 			case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "FieldValueForbidden"):
 				dryRun = false
-			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind is still to come
+			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind does not exist yet
 			case err != nil:
 				problem := schema.Problem{Message: "the API server refuses it: " + err.Error()}
 				errs = append(errs, problemOf(object, problem))
@@ -132,7 +132,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// checkedBy is the line that says who has checked the manifests.
+// checkedBy returns a line naming the checker of the manifests.
 func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	switch {
 	case dryRun:
@@ -146,8 +146,8 @@ func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	return byRelease
 }
 
-// readCRDs reads the CRDs of the kinds of the manifests. Of those that the management cluster does not have, or that
-// the user may not read, there are none.
+// readCRDs reads the CRDs of the manifests' kinds. It skips CRDs missing from the management cluster or unreadable for
+// the user.
 func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
 	out, seen := schema.CRDs{}, map[string]bool{}
 
@@ -189,7 +189,7 @@ func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, err
 	return out, nil
 }
 
-// serverSays applies an object in a dry run: nothing is written.
+// serverSays applies an object in a dry run, without writing anything.
 func serverSays(ctx context.Context, c client.Client, object source.Object) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll,
 		client.ForceOwnership, client.FieldOwner("olvmctl-plan"))

@@ -72,12 +72,12 @@ func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
 	}
 }
 
-// server refuses what is applied in a dry run with an error.
+// server refuses dry runs with an error.
 type server struct {
 	client.Client
 	err   error
 	asked int
-	// crds are what it serves, by name; a user who may read none gets errors.
+	// crds are its served CRDs by name; a user without the right to read them gets errors.
 	crds map[string]string
 }
 
@@ -137,8 +137,8 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 	}
 }
 
-// TestTheCRDsOfTheManagementClusterCheckManifests has a user who may not write there: the kinds of Cluster API have rules,
-// too, and those of this release do not count for a kind that is served otherwise.
+// TestTheCRDsOfTheManagementClusterCheckManifests has a user without the right to write. The kinds of Cluster API have
+// rules, too. This release's CRDs do not apply to a kind served with others.
 func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 	crd := func(group, version, kind, properties, rules string) string {
 		return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: " + group +

@@ -14,22 +14,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// instanceLabel is the label by which Argo CD finds what it has applied, if its tracking is by label. Charts of Helm
-// set it, too, and so do people: it says nothing by itself.
+// instanceLabel is Argo CD's label for finding its objects, if it tracks by label. Helm charts and users set it too, so
+// it proves nothing by itself.
 const instanceLabel = "app.kubernetes.io/instance"
 
-// instanceMarks says what the label of instances means.
+// instanceMarks tells the meaning of the instance label.
 type instanceMarks struct {
 	// applications are the Argo CD Applications of the management cluster.
 	applications []string
-	// written are the values that the manifests themselves have: what is applied from there has them, too.
+	// written are the values in the manifests themselves: objects applied from them have these values, too.
 	written []string
-	// note says why the label was not taken for a tool's; empty if no live object has it, or if it was.
+	// note explains why the label is not a tool's mark. It is empty if it is one, or if no live object has the label.
 	note string
 }
 
-// readInstanceMarks learns what the label of instances means, if a live object has it. A user who may not list
-// Applications, and a management cluster without Argo CD, have none.
+// readInstanceMarks finds the meaning of the instance label, if a live object has it. It finds no Applications if the
+// user may not list them, or if there is no Argo CD.
 func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	marks := &m.pruning.marks
 
@@ -63,7 +63,7 @@ func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// gitOps finds the GitOps tool that has applied an object, as its labels or annotations say; "" for none.
+// gitOps returns the GitOps tool managing an object, according to its labels or annotations; "" for none.
 func (i instanceMarks) gitOps(object client.Object) string {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if name := labels["kustomize.toolkit.fluxcd.io/name"]; name != "" {
@@ -107,8 +107,8 @@ func (i instanceMarks) gitOps(object client.Object) string {
 	return ""
 }
 
-// trackedBy is the Application in an object's tracking ID; "" for none. An ID is of one object: a copy of another's
-// annotations, as controllers make them, has none of its own, and Argo CD does not prune it.
+// trackedBy returns the Application in an object's tracking ID; "" for none. An ID is valid for one object. Controllers
+// copy annotations of other objects: a copied ID does not count, and Argo CD does not prune the copy.
 func trackedBy(object client.Object) string {
 	application, tracked, found := strings.Cut(object.GetAnnotations()["argocd.argoproj.io/tracking-id"], ":")
 
@@ -123,8 +123,8 @@ func trackedBy(object client.Object) string {
 	return application
 }
 
-// keeps reports whether an object tells its GitOps tool not to prune it. Delete=false of Argo CD does not: it is for
-// the deletion of the Application.
+// keeps reports whether an object tells its GitOps tool not to prune it. Argo CD's Delete=false does not, because it is
+// about deleting the Application.
 func keeps(object client.Object) bool {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 
@@ -145,9 +145,8 @@ func keeps(object client.Object) bool {
 		annotations["client.lifecycle.config.k8s.io/deletion"] == "detach"
 }
 
-// findPrunedAccess adds what a tool has applied of the access to engines, and the manifests do not have: a cluster that
-// stays without its Secret cannot be changed or deleted any more. People make such objects by hand, too, so that those
-// of no tool are left out.
+// findPrunedAccess adds a tool's objects for engine access missing from the manifests. A cluster surviving its Secret
+// can no longer be changed or deleted. Objects without a tool are left out, because users also create them by hand.
 func (m *Input) findPrunedAccess() {
 	p := &m.pruning
 	consider := func(kind string, object client.Object, written bool) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// AsMap is an object as JSON has it.
+// AsMap returns an object in its JSON form.
 func AsMap(from any) map[string]any {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -22,8 +22,8 @@ func AsMap(from any) map[string]any {
 	return out
 }
 
-// FirstDifference returns the first path of asked without an equal value in there, or an empty text. Further values in
-// there are defaults.
+// FirstDifference returns the first path of asked without an equal value in there, or "". Additional values in there
+// are defaults.
 func FirstDifference(asked, there any, path string) string {
 	switch asked := asked.(type) {
 	case map[string]any:
