@@ -7,28 +7,27 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Capacity is what new VMs ask for in a cluster of an engine, against what its hosts have.
+// Capacity compares the needs of new VMs in an engine's cluster with the resources of its hosts.
 type Capacity struct {
 	Engine        string `json:"engine"`
 	EngineCluster string `json:"engineCluster"`
-	// VMs that would be made, their CPUs (threads) and memory in bytes. Unsized are those of them whose size only the
-	// engine knows.
+	// VMs to create, their CPUs (threads) and memory in bytes. Unsized counts the VMs whose size only the engine knows.
 	VMs     int   `json:"vms"`
 	Unsized int   `json:"unsized,omitempty"`
 	CPUs    int64 `json:"cpus"`
 	Memory  int64 `json:"memory"`
-	// LargestVM is the largest memory of one of them, in bytes.
+	// LargestVM is the memory of the largest one, in bytes.
 	LargestVM int64 `json:"largestVM"`
-	// Hosts that are up, their CPU threads, and the memory in bytes that they can give to more VMs: of all, and of the
-	// one that has most.
+	// Hosts that are up, their CPU threads, and the free memory for VMs in bytes: of all hosts, and of the host with
+	// most.
 	Hosts       int   `json:"hosts"`
 	HostCPUs    int64 `json:"hostCPUs"`
 	FreeMemory  int64 `json:"freeMemory"`
 	LargestFree int64 `json:"largestFree"`
 }
 
-// Lacks says what surely does not fit; empty where it may. CPUs are shared by VMs, and which host a VM may run on, and
-// how they fill hosts, is the engine's to say.
+// Lacks describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides on the host of a
+// VM, and on the filling of hosts.
 func (c Capacity) Lacks() string {
 	switch {
 	case c.Hosts == 0:
@@ -42,7 +41,7 @@ func (c Capacity) Lacks() string {
 	}
 }
 
-// String is a line for people.
+// String returns a line for users.
 func (c Capacity) String() string {
 	text := fmt.Sprintf("Cluster %s of %s: %s with %s and %s; %s up with %s and %s free", c.EngineCluster, c.Engine,
 		english.Plural(c.VMs, "new VM", ""), english.Plural(int(c.CPUs), "CPU", ""), size(c.Memory),

@@ -44,7 +44,7 @@ func TestAStrangerForgesNothingInAComment(t *testing.T) {
 	check.Lacks(t, "the text", out.String(), "\u202e")
 }
 
-// TestSensitiveValuesOfAPlanAreMasked has a script in each place where Terraform tells one.
+// TestSensitiveValuesOfAPlanAreMasked has a script in each place where Terraform may reveal one.
 func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	const canary = "#cloud-config canary"
 
@@ -91,7 +91,8 @@ func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	Mask(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
 }
 
-// TestACellMentionsNobody has what GitHub and GitLab look for in the text that Markdown has become.
+// TestACellMentionsNobody has the marks of mentions and references for GitHub and GitLab, found after Markdown is
+// rendered.
 func TestACellMentionsNobody(t *testing.T) {
 	for _, text := range []string{"@admin", "@org/team", "#12", "org/repo#12", "!34", "~label", "$5", "%6"} {
 		shown := html.UnescapeString(escapeCell(text))

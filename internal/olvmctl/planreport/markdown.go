@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxMarkdown is how many bytes WriteMarkdown writes at most: a comment of GitHub holds 65,536 characters.
+	// maxMarkdown limits the bytes written by WriteMarkdown: a comment of GitHub holds 65,536 characters.
 	maxMarkdown = 60_000
-	// maxTable is how many of them lists may have, so that there is room for plans.
+	// maxTable limits the bytes of lists, to leave room for plans.
 	maxTable = maxMarkdown / 2
-	// maxLast is the room for the lines that say what is left out.
+	// maxLast is the room for the lines about omissions.
 	maxLast = 1000
 )
 
-// WriteMarkdown writes the report for a comment on a pull request: a table, and the plans folded away. Plans that are
-// equal but for names and addresses are written once. What a comment has no room for is left out and counted; link is
-// where all of it is, empty for nowhere.
+// WriteMarkdown writes the report for a comment on a pull request: a table, and collapsed plans. It writes plans only
+// once if they differ only in names and addresses. It omits and counts the parts without room. link is the URL of the
+// full report, or empty.
 func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
 	c.add(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
@@ -61,13 +61,13 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	return err
 }
 
-// comment is a text of limited length, with the names of what was left out.
+// comment is a text of limited length, with the names of omitted parts.
 type comment struct {
 	text strings.Builder
 	left []string
 }
 
-// add writes a part if the text does not grow beyond most with it, and reports whether it did.
+// add appends a part if the text stays within most bytes, and reports whether it did.
 func (c *comment) add(most int, part string) bool {
 	if c.text.Len()+len(part) > most {
 		return false
@@ -78,14 +78,14 @@ func (c *comment) add(most int, part string) bool {
 	return true
 }
 
-// leave records how many of something are left out.
+// leave records a number of omitted parts.
 func (c *comment) leave(count int, singular, plural string) {
 	if count > 0 {
 		c.left = append(c.left, english.Plural(count, singular, plural))
 	}
 }
 
-// pruned names the objects that would be deleted.
+// pruned names the objects to delete.
 func (c *comment) pruned(objects []Pruned) {
 	left := 0
 
@@ -123,7 +123,7 @@ func (c *comment) owners(owners []OwnerChange) {
 	}
 }
 
-// table has a row for the machines of which the same becomes: first those that are refused, then those that change.
+// table writes one row for machines with the same fate: refused machines first, then changing ones.
 func (c *comment) table(machines []*Result) {
 	rank := func(m *Result) int {
 		switch {
@@ -159,7 +159,7 @@ func (c *comment) table(machines []*Result) {
 	c.leave(left, "row of the table", "rows of the table")
 }
 
-// plans has one plan for all machines that change in the same way.
+// plans writes one plan for all machines with the same changes.
 func (c *comment) plans(machines []*Result) {
 	left := 0
 
@@ -190,7 +190,7 @@ func (c *comment) plans(machines []*Result) {
 	c.leave(left, "plan", "plans")
 }
 
-// last says what was left out.
+// last lists the omissions.
 func (c *comment) last(link string) {
 	if len(c.left) == 0 {
 		return
@@ -205,8 +205,8 @@ func (c *comment) last(link string) {
 	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
 }
 
-// impersonal is the plan with its owner, without names and addresses of the machine. Spaces that align columns depend
-// on them.
+// impersonal returns the owner and the plan, without the machine's name and addresses. It joins spaces, because their
+// number in aligned columns depends on the names.
 func (r *Result) impersonal() string {
 	pairs := []string{r.Name, "NAME"}
 	for _, address := range r.Addresses {
@@ -216,7 +216,7 @@ func (r *Result) impersonal() string {
 	return r.From + "\n" + strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
 }
 
-// markdownSummary is the summary in a cell of the table.
+// markdownSummary returns the summary for a table cell.
 func (r *Result) markdownSummary() string {
 	what, why := "", r.summary()
 
@@ -238,13 +238,13 @@ func (r *Result) markdownSummary() string {
 	return what + escapeCell(why)
 }
 
-// escapeCell keeps a text inside of its cell, and has Markdown and HTML in it shown as they are written. Names,
-// versions and errors may be those of a stranger, who would forge the rest of the comment, or mention people. Entities
-// mean the same in Markdown and in HTML. Mentions and references are looked for in what Markdown has become: behind the
-// character that begins one is a space of no width.
+// escapeCell keeps a text inside its cell, and shows Markdown and HTML literally. Names, versions and errors may be a
+// stranger's, who could forge the rest of the comment, or mention people. Entities mean the same in Markdown and in
+// HTML. GitHub and GitLab look for mentions and references in the rendered text. A zero-width space after their first
+// character prevents them.
 func escapeCell(text string) string { return entities.Replace(plaintext.OneLine(text)) }
 
-// entities are what stands for characters that begin something.
+// entities replaces special characters.
 var entities = func() *strings.Replacer {
 	pairs := []string{"://", "&#58;//", "www.", "www&#46;"}
 	for _, c := range "&<>|`*_[]~!#@\\$" {

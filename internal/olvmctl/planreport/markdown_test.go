@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// planned is a machine that would be made, with a plan of about 3 KB.
+// planned is a machine to create, with a plan of about 3 KB.
 func planned(owner string, i int, detail string) *Result {
 	name, address := fmt.Sprintf("%s-%d", owner, i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)
 	out := &Result{
@@ -90,7 +90,7 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 	check.Equal(t, "61 equal machines", strings.Count(markdown(t, "", alike[:61]...), "<details>"), 1)
 }
 
-// TestAMachineThatStaysIsOneLine has a machine that changes between two that do not.
+// TestAMachineThatStaysIsOneLine has a changing machine between two unchanged ones.
 func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	machines := []*Result{planned("a", 1, ""), planned("a", 2, ""), planned("a", 3, "")}
 	for _, i := range []int{0, 2} {
@@ -104,7 +104,7 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	check.Contains(t, "the report", out.String(), "\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
 }
 
-// TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes has new machines, and others that go, for two reasons.
+// TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes has new machines, and deleted ones for two reasons.
 func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	var machines []*Result
 	for i := range 1000 {
@@ -130,14 +130,14 @@ func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	out := markdown(t, "", machines...)
 	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
 
-	for i := range 12 { // each that is lost is named
+	for i := range 12 { // each lost machine is named
 		name := fmt.Sprintf("default/b-%d", i)
 		check.Contains(t, "text", text.String(), name)
 		check.Contains(t, "Markdown", out, name)
 	}
 }
 
-// TestARolloutNamesEachPairOnce has two new machines in a row: each has the machine that it replaces beside it.
+// TestARolloutNamesEachPairOnce has two new machines in a row, each shown with the machine it replaces.
 func TestARolloutNamesEachPairOnce(t *testing.T) {
 	one, two, last := planned("a", 1, ""), planned("a", 2, ""), planned("b", 1, "")
 	one.Replaces, two.Replaces, last.Changes, last.Destroyed = "old-x", "old-y", nil, "it goes"

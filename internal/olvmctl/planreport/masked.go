@@ -6,12 +6,11 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// maskedValue stands for a value that Terraform marks as sensitive, as it shows it to people.
+// maskedValue replaces a sensitive value, like in Terraform's own output.
 const maskedValue = "(sensitive value)"
 
-// Mask replaces all that Terraform marks as sensitive in a plan: what is planned, what the state has, and what differs
-// from it in the engine. A mark on the value before a change, or after it, counts for both, and for the same resource
-// in the state.
+// Mask replaces all sensitive values of a plan: planned ones, those of the state, and differences in the engine. A mark
+// on the value before or after a change counts for both, and for the same resource in the state.
 func Mask(plan *tfjson.Plan) {
 	if plan == nil {
 		return
@@ -90,7 +89,7 @@ func maskModule(module *tfjson.StateModule, marks map[string][]any) {
 	}
 }
 
-// maskVariables masks the variables that the configuration does not say to be no secrets.
+// maskVariables masks all variables except those declared as not sensitive.
 func maskVariables(plan *tfjson.Plan) {
 	for name, variable := range plan.Variables {
 		if plan.Config == nil || plan.Config.RootModule == nil || plan.Config.RootModule.Variables[name] == nil ||
@@ -100,7 +99,7 @@ func maskVariables(plan *tfjson.Plan) {
 	}
 }
 
-// masked returns a value without what is marked: all of it, or what has a mark at the same place.
+// masked returns a value without the marked parts: all of it, or parts with a mark at the same place.
 func masked(value, mark any) any {
 	switch mark := mark.(type) {
 	case bool:

@@ -7,31 +7,32 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// OwnerChange is what would become of the machines of a control plane or a MachineDeployment.
+// OwnerChange describes the fate of the machines of a control plane or a MachineDeployment.
 type OwnerChange struct {
 	// From is Kind/name.
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
 	From      string `json:"from"`
-	// Machines that there are, and Replicas that are asked for.
+	// Machines is the present number, and Replicas the wanted one.
 	Machines int64 `json:"machines"`
 	Replicas int64 `json:"replicas"`
-	// Replaced are the machines that a rollout replaces; Reasons say why.
+	// Replaced are the machines replaced by a rollout; Reasons say why.
 	Replaced []string `json:"replaced,omitempty"`
 	Reasons  []string `json:"reasons,omitempty"`
-	// Differences between the templates, and what else is the reason, in the words of who wrote them.
+	// Differences between the templates, and other reasons, in the words of their author.
 	Differences []string `json:"differences,omitempty"`
-	// Deleted is how many machines a smaller number of replicas deletes, without others in their places. Destroyed are
-	// those of them that are known.
+	// Deleted is the number of machines deleted by lower replicas, without replacements. Destroyed lists them as far as
+	// known.
 	Deleted   int64    `json:"deleted,omitempty"`
 	Destroyed []string `json:"destroyed,omitempty"`
 
-	// Candidates are the machines of which Cluster API chooses the rest, and Kept is how many no rollout replaces.
+	// Candidates are the machines among which Cluster API chooses the rest. Kept is the number of machines unaffected
+	// by a rollout.
 	Candidates []string `json:"-"`
 	Kept       int64    `json:"-"`
 }
 
-// String is a line for people.
+// String returns a line for users.
 func (c OwnerChange) String() string {
 	var words []string
 	if c.Kept < c.Machines {

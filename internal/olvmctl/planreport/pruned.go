@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Pruned is an object of the management cluster that is not in the manifests, and would be deleted.
+// Pruned is an object of the management cluster missing from the manifests. It would be deleted.
 type Pruned struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// By is the GitOps tool that has applied it; empty if it is not known.
+	// By is the GitOps tool managing it; empty if unknown.
 	By string `json:"by,omitempty"`
 }
 
-// Reason says why what depends on the object goes, too.
+// Reason says why dependents of the object are deleted, too.
 func (p Pruned) Reason() string {
 	out := fmt.Sprintf("%s is not in the manifests any more", p)
 	if p.By != "" {

@@ -1,5 +1,5 @@
-// Package planreport is what a plan says: one model, and its text, Markdown and
-// JSON. It asks nobody, and nothing of a stranger can forge a line of it.
+// Package planreport is the model of a plan's output, with its text, Markdown and JSON. It asks nobody, and strangers'
+// input cannot forge a line of it.
 package planreport
 
 import (
@@ -14,32 +14,32 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Report is what manifests would change.
+// Report lists the changes caused by manifests.
 type Report struct {
 	Summary Summary `json:"summary"`
-	// ComparedWith says what the manifests were compared with, and Deletions whether deletions were looked at.
+	// ComparedWith names the basis of the comparison. Deletions tells whether deletions were considered.
 	ComparedWith string `json:"comparedWith,omitempty"`
 	Deletions    string `json:"deletions,omitempty"`
-	// CheckedBy says who has checked the manifests.
+	// CheckedBy names the checker of the manifests.
 	CheckedBy string `json:"checkedBy,omitempty"`
-	// Notes say what the controllers do later, or not at all.
+	// Notes list work done later by the controllers, or not at all.
 	Notes []string `json:"notes,omitempty"`
-	// Pruned are the objects that would be deleted, because they are not in the manifests.
+	// Pruned are the objects to delete, because the manifests lack them.
 	Pruned   []Pruned      `json:"pruned,omitempty"`
 	Machines []*Result     `json:"machines"`
 	Owners   []OwnerChange `json:"owners"`
-	// Capacity is what new VMs ask for against what engines have.
+	// Capacity compares the needs of new VMs with the resources of engines.
 	Capacity []Capacity `json:"capacity"`
-	// Changed is how many machines would be created, updated, replaced or destroyed, together.
+	// Changed is the total number of machines to create, update, replace or destroy.
 	Changed int64 `json:"changed"`
-	// Refused is how many cannot be made as they are asked for.
+	// Refused is the number of machines impossible as requested.
 	Refused int `json:"refused"`
 
-	// Color has what is destroyed written in red.
+	// Color shows destroyed machines in red.
 	Color bool `json:"-"`
 }
 
-// Findings are what a plan has found.
+// Findings are the results of a plan.
 type Findings struct {
 	Machines []*Result
 	Owners   []OwnerChange
@@ -48,14 +48,14 @@ type Findings struct {
 	// Deletions, CheckedBy and Notes are those of the report.
 	Deletions, CheckedBy string
 	Notes                []string
-	// Connected reports that a management cluster was read, and Offline that no engine was asked.
+	// Connected reports whether a management cluster was read, and Offline whether no engine was asked.
 	Connected, Offline bool
 }
 
-// New counts what would change.
+// New counts the changes.
 func New(found Findings) Report {
 	out := Report{
-		Machines:     append([]*Result{}, found.Machines...), // a list in JSON, also where it is empty
+		Machines:     append([]*Result{}, found.Machines...), // a list in JSON, even if empty
 		Owners:       append([]OwnerChange{}, found.Owners...),
 		Capacity:     append([]Capacity{}, found.Capacity...),
 		Pruned:       found.Pruned,
@@ -75,7 +75,7 @@ func New(found Findings) Report {
 	return out
 }
 
-// comparedWith says what the manifests were compared with.
+// comparedWith names the basis of the comparison.
 func (f *Findings) comparedWith() string {
 	switch {
 	case f.Connected && f.Offline:
@@ -89,10 +89,10 @@ func (f *Findings) comparedWith() string {
 	return "Compared with the VMs of the engine alone; no rollout is seen without a management cluster (--kubeconfig)"
 }
 
-// HasChanges reports whether something would change.
+// HasChanges reports whether anything would change.
 func (r Report) HasChanges() bool { return r.Changed > 0 || len(r.Pruned) > 0 }
 
-// WithoutIdlePlans returns the report for programs: the plans of machines that nothing becomes of are left out.
+// WithoutIdlePlans returns the report for programs, without the plans of unchanged machines.
 func (r Report) WithoutIdlePlans() Report {
 	machines := r.Machines
 	r.Machines = make([]*Result, 0, len(machines))
@@ -109,8 +109,8 @@ func (r Report) WithoutIdlePlans() Report {
 	return r
 }
 
-// Refusals is an error with the reason of the first refused machine of each owner: the machines of one owner are mostly
-// refused for the same. It is nil where none is refused.
+// Refusals returns an error with the reason of the first refused machine of each owner, because an owner's machines
+// mostly share the reason. It is nil if no machine is refused.
 func (r Report) Refusals() error {
 	if r.Refused == 0 {
 		return nil
@@ -137,10 +137,10 @@ type paper struct {
 	color bool
 }
 
-// line adds a line, and what manifests have in it can do nothing to the terminal.
+// line adds a line, and removes characters controlling the terminal from it.
 func (p *paper) line(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
 
-// alarm adds a line that nobody should read over.
+// alarm adds a line in red.
 func (p *paper) alarm(text string) {
 	if p.color {
 		p.text.WriteString("\x1b[31m" + plaintext.Printable(text) + "\x1b[0m\n")
@@ -150,7 +150,7 @@ func (p *paper) alarm(text string) {
 	p.line(text)
 }
 
-// preface are the lines before the machines.
+// preface returns the lines before the machines.
 func (r Report) preface() []string {
 	lines := append([]string{r.ComparedWith, r.Deletions, r.CheckedBy}, r.Notes...)
 
@@ -199,7 +199,7 @@ func (r Report) WriteText(out io.Writer) error {
 	return err
 }
 
-// outside is a line about what was changed in the engine; empty where nothing was.
+// outside returns a line about changes made in the engine; empty for none.
 func (r *Result) outside() string {
 	if len(r.Outside) == 0 {
 		return ""
@@ -213,7 +213,7 @@ func (r *Result) outside() string {
 	return "Changed in the engine since it was applied: " + strings.Join(words, "; ") + "\n"
 }
 
-// summary is what would become of the machine, in words.
+// summary describes the fate of the machine.
 func (r *Result) summary() string {
 	switch {
 	case r.Refused != "":
@@ -227,7 +227,7 @@ func (r *Result) summary() string {
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
-		return "new, in place of another" // its name is beside that of the machine
+		return "new, in place of another" // its name is next to the machine's
 	case len(r.Changes) == 0 && r.Plan == nil:
 		return r.Text // offline
 	case len(r.Changes) == 0:

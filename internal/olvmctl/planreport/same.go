@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxNamed is how many machines of a group are named, and maxLost how many if they are destroyed.
+	// maxNamed limits the names of a group of machines, and maxLost those of destroyed ones.
 	maxNamed = 10
 	maxLost  = 100
 )
 
-// same are machines of which the same becomes, but for their names and addresses. There is at least one.
+// same are machines with the same fate, except for names and addresses. There is at least one.
 type same []*Result
 
 // groupSame groups machines, in their order.
@@ -40,7 +40,7 @@ func groupSame(machines []*Result) []same {
 	return out
 }
 
-// group is all that is shown of a machine, without what is its own.
+// group returns everything shown of a machine without its own names.
 func (r *Result) group() string {
 	pairs := []string{}
 
@@ -56,7 +56,7 @@ func (r *Result) group() string {
 		r.Plan == nil, impersonal, r.impersonal())
 }
 
-// named is how many of the machines are named: all that are destroyed, unless they are very many.
+// named returns the number of machines to name: all destroyed ones, unless they exceed maxLost.
 func (g same) named() int {
 	if g[0].Destroyed != "" || g[0].MayGo != "" || g[0].Gone {
 		return min(len(g), maxLost)
@@ -65,7 +65,7 @@ func (g same) named() int {
 	return min(len(g), maxNamed)
 }
 
-// list joins what is each machine's own, and counts the machines that are not named.
+// list joins the machines' own texts, and counts the machines without one for lack of room.
 func (g same) list(separator string, own func(*Result) string) string {
 	var out []string
 
@@ -83,7 +83,7 @@ func (g same) list(separator string, own func(*Result) string) string {
 	return text
 }
 
-// names are those of the machines, each with what it takes the place of.
+// names returns the names of the machines, each with the machine it replaces.
 func (g same) names() string {
 	return g.list(", ", func(m *Result) string {
 		name := m.Namespace + "/" + m.Name
@@ -99,7 +99,7 @@ func (g same) names() string {
 	})
 }
 
-// addresses of the machines; a text that all of them share is there once.
+// addresses returns the addresses of the machines; a shared text appears once.
 func (g same) addresses() string {
 	shared := strings.Join(g[0].Addresses, ", ")
 	if !slices.ContainsFunc(g, func(m *Result) bool { return strings.Join(m.Addresses, ", ") != shared }) {
@@ -126,7 +126,7 @@ func (g same) title() string {
 	return plaintext.OneLine(title)
 }
 
-// write writes the machines, with the plan of one.
+// write writes the machines, with the plan of the first one.
 func (g same) write(p *paper) {
 	title, first := g.title(), g[0]
 
@@ -155,13 +155,14 @@ func (g same) write(p *paper) {
 }
 
 var (
-	// quotedID is a UUID in the text of a plan, and byteSize an attribute that is a number of bytes there.
+	// quotedID matches a UUID in the text of a plan. byteSize matches an attribute in bytes.
 	quotedID = regexp.MustCompile(`"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"`)
 	byteSize = regexp.MustCompile(`(?m)^[ +~-]*\b(?:memory|maximum_memory|guaranteed_memory|size) += .*$`)
 	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
 )
 
-// Readable has names in the text of a plan instead of UUIDs, and sizes with units. Plans for programs keep both.
+// Readable replaces UUIDs in the text of a plan by names, and adds units to sizes. Plans for programs keep the
+// originals.
 func Readable(text string, nameOf func(id string) string) string {
 	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
 		if name := nameOf(strings.Trim(quoted, `"`)); name != "" {
@@ -183,7 +184,7 @@ func Readable(text string, nameOf func(id string) string) string {
 	})
 }
 
-// exactSize is a number of bytes with the largest unit of which it is a whole number.
+// exactSize returns a number of bytes in the largest unit giving a whole number.
 func exactSize(bytes uint64) string {
 	for _, unit := range []struct {
 		name string

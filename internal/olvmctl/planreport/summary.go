@@ -9,22 +9,22 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Summary counts machines by what would become of them. A machine that a rollout replaces is one, although a new one is
-// made and the old one is deleted.
+// Summary counts machines by their fate. A machine replaced by a rollout counts once, although a new one is created and
+// the old one deleted.
 type Summary struct {
 	Create  int64 `json:"create"`
 	Update  int64 `json:"update"`
 	Replace int64 `json:"replace"`
 	Destroy int64 `json:"destroy"`
-	// Refused are those that cannot be made as they are asked for.
+	// Refused counts machines impossible as requested.
 	Refused int64 `json:"refused"`
-	// Objects are those of the management cluster that would be deleted, because the manifests do not have them.
+	// Objects counts the management cluster's objects to delete, because the manifests lack them.
 	Objects int64 `json:"objects,omitempty"`
-	// Unknown are those of which nothing is known, because neither an engine nor a management cluster was asked.
+	// Unknown counts machines of unknown fate, because neither an engine nor a management cluster was asked.
 	Unknown int64 `json:"unknown,omitempty"`
 }
 
-// String is the line that every output has.
+// String returns the line common to all outputs.
 func (s Summary) String() string {
 	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
 		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
@@ -44,10 +44,10 @@ func (s Summary) String() string {
 	return text
 }
 
-// Changes is how many machines something would become of.
+// Changes returns the number of changing machines.
 func (s Summary) Changes() int64 { return s.Create + s.Update + s.Replace + s.Destroy }
 
-// summarize counts machines. Those of which Cluster API chooses some are counted with their owners.
+// summarize counts machines. Candidates for deletion count with their owners.
 func summarize(machines []*Result, owners []OwnerChange) Summary {
 	var out Summary
 
@@ -75,8 +75,8 @@ func summarize(machines []*Result, owners []OwnerChange) Summary {
 	return out
 }
 
-// countedTwice is how many machines of an owner count as updated, although they are among those of which some are
-// destroyed, and at most the others can be updated.
+// countedTwice returns the number of an owner's machines counted as both updated and destroyed. Cluster API destroys
+// some of the candidates, so at most the remaining ones can be updated.
 func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 {
 	updated, stay := int64(0), -destroyed
 
@@ -88,7 +88,7 @@ func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 
 		switch m.verdict() {
 		case toUpdate:
 			updated, stay = updated+1, stay+1
-		case isRefused: // it is counted already
+		case isRefused: // already counted
 		default:
 			stay++
 		}
@@ -97,7 +97,7 @@ func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 
 	return max(0, updated-max(0, stay))
 }
 
-// verdict is what would become of a machine.
+// verdict is the fate of a machine.
 type verdict string
 
 const (
@@ -109,7 +109,7 @@ const (
 	isRefused verdict = "refused"
 )
 
-// verdict says what would become of the machine. One that takes the place of another is counted with that one.
+// verdict returns the fate of the machine. A replacement counts with the replaced machine.
 func (r *Result) verdict() verdict {
 	switch {
 	case r.Refused != "":
@@ -129,11 +129,11 @@ func (r *Result) verdict() verdict {
 	return stays
 }
 
-// Gone is the text for a machine whose VM somebody has deleted: the controllers make none in its place.
+// Gone is the text for a machine with a deleted VM: the controllers create no other one.
 const Gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
 	"Machine, or let a MachineHealthCheck replace it"
 
-// LostDisks says which disks go with the VM of a machine that is deleted.
+// LostDisks lists the disks deleted with the machine's VM.
 func (r *Result) LostDisks() string {
 	if len(r.Disks) == 0 {
 		return ""
