@@ -16,20 +16,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// helm is the protocol of catalogs that are repositories of charts.
+// helm is the protocol of chart repositories.
 const helm = "helm"
 
-// Chart is an application that can be installed: a chart of a repository, and its release.
+// Chart is an installable application: a chart of a repository, and its release.
 type Chart struct {
-	// Name of the chart in the Repository, whose URL it is. Empty Version means the newest.
+	// Name of the chart in the repository at URL Repository. Empty Version means the newest.
 	Name, Repository, Version string
-	// Release and Namespace are what it becomes.
+	// Release and Namespace to install it as.
 	Release, Namespace string
 	Values             map[string]any
 }
 
-// Charts are the applications whose catalog is a repository of charts, in their order. The others are warnings of
-// Problems.
+// Charts returns the applications from chart repositories, in their order. Problems has warnings about the others.
 func (s *Source) Charts() ([]Chart, error) {
 	var out []Chart
 
@@ -58,7 +57,7 @@ func (s *Source) Charts() ([]Chart, error) {
 	return out, nil
 }
 
-// repository is where the chart of an application is, or why it cannot be had.
+// repository returns the URL of an application's chart, or the problem of finding it.
 func (s *Source) repository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
@@ -74,7 +73,7 @@ func (s *Source) repository(a *Application) (url, problem string) {
 	return "", fmt.Sprintf("its catalog %q is not one of catalogs", a.Catalog)
 }
 
-// values are those of an application's chart, with numbers as Helm reads them.
+// values returns the values of an application's chart, with numbers in Helm's types.
 func (s *Source) values(a *Application) (map[string]any, error) {
 	var text []byte
 	var err error
@@ -104,10 +103,10 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 	return out, nil
 }
 
-// maxRelease is how long Helm lets the name of a release be.
+// maxRelease is Helm's limit for the length of a release name.
 const maxRelease = 53
 
-// CheckUser refuses a URL of charts with a user where Helm takes none.
+// CheckUser refuses a user in an oci URL of charts, because Helm does not accept one.
 func CheckUser(of *url.URL) error {
 	if of.Scheme == "oci" && of.User != nil {
 		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
@@ -116,7 +115,7 @@ func CheckUser(of *url.URL) error {
 	return nil
 }
 
-// checkCatalogs names those that no application could be had from. A URL is not repeated, for it may have a password.
+// checkCatalogs notes unusable catalogs. It never repeats a URL, because it may contain a password.
 func (s *Source) checkCatalogs() {
 	seen := map[string]bool{}
 
@@ -131,7 +130,7 @@ func (s *Source) checkCatalogs() {
 
 		seen[c.Name] = true
 		if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
-			continue // said where an application wants it
+			continue // checkApplications reports it if an application needs it
 		}
 
 		switch uri, err := url.Parse(c.URI); {
@@ -148,7 +147,7 @@ func (s *Source) checkCatalogs() {
 	}
 }
 
-// checkApplications names those that cannot be installed.
+// checkApplications notes applications impossible to install.
 func (s *Source) checkApplications() {
 	s.checkCatalogs()
 	releases := map[string]string{}
@@ -180,18 +179,18 @@ func (s *Source) checkApplications() {
 	}
 }
 
-// NetworkPlugins are those that olvmctl start knows by their names, and NoNetworkPlugin is none.
+// NetworkPlugins are the plugins known to olvmctl start by name.
 var NetworkPlugins = []string{"calico", "flannel"}
 
-// NoNetworkPlugin is what a cluster file has for a cluster whose network plugin comes from elsewhere, and
-// DefaultNetworkPlugin is installed where nobody says which.
+// NoNetworkPlugin is the value in a cluster file for a network plugin from elsewhere. DefaultNetworkPlugin is installed
+// unless the file names another one.
 const (
 	NoNetworkPlugin      = "none"
 	DefaultNetworkPlugin = "flannel"
 )
 
-// NetworkPlugin is the one that a cluster file asks for; empty where it says nothing, and NoNetworkPlugin for one that
-// is not known.
+// NetworkPlugin returns the requested network plugin. It is empty if the file names none, and NoNetworkPlugin if the
+// plugin is unknown.
 func (f *File) NetworkPlugin() string {
 	name, _, _ := strings.Cut(f.CNI, "@")
 	if name != "" && !slices.Contains(NetworkPlugins, name) {
@@ -201,10 +200,10 @@ func (f *File) NetworkPlugin() string {
 	return f.CNI
 }
 
-// PodNetworks are those of the pods, as CIDRs.
+// PodNetworks returns the networks of the pods, as CIDRs.
 func (f *File) PodNetworks() []string { return split(f.PodSubnet) }
 
-// checkRelease checks what an application becomes; releases are those of the ones before it, with their applications.
+// checkRelease checks the release of an application; releases maps earlier releases to their applications.
 func (s *Source) checkRelease(i int, releases map[string]string) {
 	a := &s.Applications[i]
 	release, namespace := cmp.Or(a.Release, a.Name), cmp.Or(a.Namespace, "default")

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// read reads a file of testdata after a change of its text.
+// read reads a file of testdata after changing its text.
 func read(t *testing.T, name string, changes ...string) *Source {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name))
@@ -72,7 +72,7 @@ func texts(problems []Problem) string {
 	return strings.Join(out, "\n")
 }
 
-// ingress and domain are changes of a file that add a key.
+// ingress and domain are changes adding a key to a file.
 func ingress(text string) []string { return added("ingressVirtualIp: " + text) }
 func domain(text string) []string  { return added("baseDomain: " + text) }
 
@@ -119,7 +119,7 @@ func TestTheManifestsOfAClusterFile(t *testing.T) {
 	}
 }
 
-// The sample that Oracle's developer release documents is accepted as it is. Only the CA certificate is supplied.
+// The sample documented by Oracle's developer release is accepted unchanged, except for adding the CA certificate.
 func TestTheDocumentedSampleIsAcceptedAsItIs(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -150,7 +150,7 @@ func TestTheDocumentedSampleIsAcceptedAsItIs(t *testing.T) {
 	check.Equal(t, "endpoint", cluster.Spec.ControlPlaneEndpoint.Host, "100.101.70.160")
 }
 
-// decoded is an object as the API server would see it.
+// decoded returns an object in the API server's view.
 func decoded[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
@@ -252,7 +252,7 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 }
 
-// TestDNSServersOfAClusterFile has those of the file for the machines that they are given for, and no others.
+// TestDNSServersOfAClusterFile expects the file's servers in their own machines, and no others.
 func TestDNSServersOfAClusterFile(t *testing.T) {
 	for _, flavor := range []string{"default", "dns", "ipam", "ock"} {
 		for servers, want := range map[string][]string{"": nil, "10.20.30.53, 10.20.30.54": {"10.20.30.53", "10.20.30.54"}} {
@@ -273,7 +273,7 @@ func TestDNSServersOfAClusterFile(t *testing.T) {
 	}
 }
 
-// TestKeysOfOraclesCommandThatMeanNothingHere has them all: each is one warning that says what to do instead.
+// TestKeysOfOraclesCommandThatMeanNothingHere has all such keys: each yields one warning with advice.
 func TestKeysOfOraclesCommandThatMeanNothingHere(t *testing.T) {
 	const more = `name: demo
 quiet: true
@@ -586,7 +586,7 @@ func TestIsClusterFile(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfAClusterFile has files of which not all could be read, and some that only look so.
+// TestDocumentsOfAClusterFile has partly unreadable files, and some that only look so.
 func TestDocumentsOfAClusterFile(t *testing.T) {
 	for name, test := range map[string]struct{ content, want string }{
 		"a second document is not ignored": {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second " +
@@ -723,7 +723,7 @@ applications:
 	}
 }
 
-// TestCatalogsAndReleases has what would fail, or be taken for something else, once the cluster runs.
+// TestCatalogsAndReleases has mistakes causing failures or misunderstandings in the running cluster.
 func TestCatalogsAndReleases(t *testing.T) {
 	const catalog = "catalogs:\n- {name: mine, protocol: helm, uri: https://charts.example.com}\n"
 	for name, test := range map[string]struct{ content, want string }{

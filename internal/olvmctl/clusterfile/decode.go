@@ -20,15 +20,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Problem is something that is wrong in a cluster file.
+// Problem is an error or a warning about a cluster file.
 type Problem struct {
-	// File and Line of it; Line is zero for what is missing.
+	// File and Line of the problem; Line is zero for missing keys.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
 	// Path of the key, such as providers.olvm.olvmDatacenterName.
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Warning reports that it does not stop anything.
+	// Warning reports whether the problem is harmless enough to continue.
 	Warning bool `json:"warning,omitempty"`
 }
 
@@ -46,14 +46,14 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: %s", where, p.Path, p.Message)
 }
 
-// Source is a cluster file that was read, with where its keys stand.
+// Source is a cluster file with the positions of its keys.
 type Source struct {
 	File
-	// dir is the folder that paths in the file start from.
+	// dir is the base of relative paths in the file.
 	dir string
 	// documents are the file, then the defaults.
 	documents []document
-	// older reports that the settings of the provider have the older format.
+	// older reports whether the provider's settings have the older format.
 	older    bool
 	problems []Problem
 }
@@ -77,7 +77,7 @@ func readText(path string) ([]byte, error) {
 	return content, nil
 }
 
-// IsClusterFile reports whether the first YAML document looks like a cluster file, and not like a manifest.
+// IsClusterFile reports whether the first YAML document looks like a cluster file instead of a manifest.
 func IsClusterFile(content []byte) bool {
 	var node yaml.Node
 	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {
@@ -89,7 +89,8 @@ func IsClusterFile(content []byte) bool {
 	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
 
-// DefaultsPath is the file with defaults of a user: what OCNE_DEFAULTS names, else ~/.ocne/defaults.yaml where that is.
+// DefaultsPath returns the user's file with defaults: the value of OCNE_DEFAULTS, or else ~/.ocne/defaults.yaml if it
+// exists.
 func DefaultsPath() string {
 	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
 		return path
@@ -108,8 +109,8 @@ func DefaultsPath() string {
 	return path
 }
 
-// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a
-// Problem where there are no keys to read; what else is wrong is in Validate.
+// Read reads a cluster file and a file of defaults, which is empty for none. It returns errors of the file system, and
+// a Problem if there are no readable keys. Validate reports everything else.
 func Read(path, defaults string) (*Source, error) {
 	content, err := readText(path)
 	if err != nil {
@@ -119,7 +120,7 @@ func Read(path, defaults string) (*Source, error) {
 	return Parse(path, content, defaults)
 }
 
-// Parse is Read for a cluster file that is not written yet; path is where it is to be.
+// Parse is like Read for a cluster file not yet written; path is its future place.
 func Parse(path string, content []byte, defaults string) (*Source, error) {
 	s := &Source{dir: filepath.Dir(path)}
 	if err := s.parse(path, content); err != nil {
@@ -129,7 +130,7 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	return s, s.addDefaults(defaults)
 }
 
-// addDefaults adds the document of a file of defaults, which is empty for none, and decodes all.
+// addDefaults adds the document of a file of defaults, "" for none, and decodes all documents.
 func (s *Source) addDefaults(defaults string) error {
 	if defaults != "" {
 		content, err := readText(defaults)
@@ -145,7 +146,7 @@ func (s *Source) addDefaults(defaults string) error {
 	return s.decode()
 }
 
-// parse adds a document. Keys that are there twice are problems, of which the first is kept.
+// parse adds a document. Duplicate keys are problems; the first one is kept.
 func (s *Source) parse(name string, content []byte) error {
 	var root *yaml.Node
 
@@ -195,7 +196,7 @@ func (s *Source) parse(name string, content []byte) error {
 
 var inLine = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
 
-// syntax is an error of YAML as a problem.
+// syntax converts a YAML error to a problem.
 func syntax(name string, err error) Problem {
 	p := Problem{
 		File:    name,
@@ -213,7 +214,7 @@ func syntax(name string, err error) Problem {
 	return p
 }
 
-// twice are the keys that a mapping, or one in it, has more than once; it takes out all but the first.
+// twice returns duplicate keys of a mapping and its nested mappings. It removes all but the first.
 func twice(file string, node *yaml.Node, path string) []Problem {
 	var out []Problem
 	if node.Kind == yaml.SequenceNode {
@@ -252,7 +253,7 @@ func twice(file string, node *yaml.Node, path string) []Problem {
 	return out
 }
 
-// decode reads the documents, the first of which goes before the others.
+// decode reads the documents. The first one takes precedence over the others.
 func (s *Source) decode() error {
 	merged := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -288,10 +289,10 @@ func (s *Source) decode() error {
 	return nil
 }
 
-// wrongTypeOf is the message of the library for a value of another type than its key has.
+// wrongTypeOf matches the library's message about a value of the wrong type.
 var wrongTypeOf = regexp.MustCompile("^line ([0-9]+): cannot unmarshal !!([a-z]+)(?: `(.*)`)? into (.+)$")
 
-// typesOf are the words for types of Go.
+// typesOf describes Go types to users.
 var typesOf = []struct{ prefix, words string }{
 	{"int", "a whole number"},
 	{"bool", "true or false"},
@@ -303,10 +304,10 @@ var typesOf = []struct{ prefix, words string }{
 	{"struct", "a mapping of keys"},
 }
 
-// shapesOf are the words for tags of YAML.
+// shapesOf describes YAML tags to users.
 var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
 
-// wrongType is a value of another type than its key has, with the key.
+// wrongType returns a problem about a value of the wrong type, with its key.
 func (s *Source) wrongType(text string) Problem {
 	match := wrongTypeOf.FindStringSubmatch(text)
 	if match == nil {
@@ -343,7 +344,7 @@ func (s *Source) wrongType(text string) Problem {
 	return out
 }
 
-// keyAt is the path of the key whose value is in a line, is of a tag, and begins with a text; empty for none.
+// keyAt returns the path of the key with a value at a line, with a tag, and beginning with a text; empty for none.
 func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	isWhole := node.Kind == yaml.ScalarNode || tag == "map" && node.Kind == yaml.MappingNode ||
 		tag == "seq" && node.Kind == yaml.SequenceNode
@@ -370,7 +371,7 @@ func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	return ""
 }
 
-// fractions are the numbers with a fraction of keys that have whole numbers: the library cuts them off.
+// fractions returns problems about fractions in keys of whole numbers, because the library truncates them.
 func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
 		t = t.Elem()
@@ -398,7 +399,7 @@ func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Prob
 	return out
 }
 
-// passedOver are keys of Oracle's command that mean nothing here, with what to do instead. Files that have them work.
+// passedOver lists keys of Oracle's command without meaning here, with advice. Files may contain them.
 var passedOver = map[string]string{
 	"autoStartUI": "it is not used: no user interface is installed; leave it out",
 	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image " +
@@ -417,7 +418,7 @@ var passedOver = map[string]string{
 	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
 }
 
-// Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
+// Unknown returns problems about keys of a YAML mapping missing from a type, each with the nearest known key.
 func Unknown[T any](file string, mapping *yaml.Node) []Problem {
 	return unknown(file, mapping, reflect.TypeFor[T](), "")
 }
@@ -466,12 +467,12 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	return out
 }
 
-// nearest is the key that was meant, as far as one can guess.
+// nearest suggests the intended key.
 func nearest(key string, known map[string]reflect.Type) string {
 	return DidYouMean(key, slices.Collect(maps.Keys(known)))
 }
 
-// DidYouMean ends a sentence about a name that there is not: with the nearest of those that there are, or with all.
+// DidYouMean ends a sentence about an unknown name, with the nearest known name or with all.
 func DidYouMean(key string, names []string) string {
 	names = slices.Sorted(slices.Values(names))
 
@@ -489,7 +490,7 @@ func DidYouMean(key string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// at is the value at a path; a node without a kind where there is none.
+// at returns the value at a path; a node without a kind if there is none.
 func at(node *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		next := &yaml.Node{}
@@ -507,8 +508,8 @@ func at(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// merge adds what a mapping lacks, also in the mappings in it, and puts the entries of lists before those that are
-// there.
+// merge adds missing keys to a mapping, including nested mappings. It inserts the entries of lists before the existing
+// ones.
 func merge(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
@@ -516,7 +517,7 @@ func merge(into, from *yaml.Node) {
 		there := at(into, key.Value)
 		switch {
 		case there.Kind == 0:
-			switch value.Kind { // its own, for others merge into it
+			switch value.Kind { // a copy, because others merge into it
 			case yaml.MappingNode:
 				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
 				merge(own, value)
@@ -534,7 +535,7 @@ func merge(into, from *yaml.Node) {
 	}
 }
 
-// with is a document with other settings of the provider.
+// with returns a document with other settings of the provider.
 func with(root, olvm *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -560,13 +561,13 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the
-// path is the one that the user wrote.
+// note adds a problem of a key, once, because both kinds of machines may share it. For settings in the older format,
+// the path is the one written by the user.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	s.add(s.problemAt(warning, path, format, args...))
 }
 
-// problemAt is a problem of a key.
+// problemAt returns a problem of a key.
 func (s *Source) problemAt(warning bool, path, format string, args ...any) Problem {
 	if s.older {
 		path = olderPath(path)
@@ -583,7 +584,7 @@ func (s *Source) problemAt(warning bool, path, format string, args ...any) Probl
 	return p
 }
 
-// noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.
+// noteEntry adds a problem of a list entry, at its field if present; an empty field means the entry.
 func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
 	p := Problem{
 		File:    s.documents[0].name,
@@ -591,7 +592,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 		Message: fmt.Sprintf(format, args...),
 		Warning: warning,
 	}
-	for _, d := range slices.Backward(s.documents) { // as merge puts them
+	for _, d := range slices.Backward(s.documents) { // in merge's order
 		entries := at(d.root, strings.Split(list, ".")...).Content
 		if i >= len(entries) {
 			i -= len(entries)
@@ -609,7 +610,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 	s.add(p)
 }
 
-// add adds a problem that is not there yet.
+// add adds a problem unless it exists.
 func (s *Source) add(p Problem) {
 	if !slices.Contains(s.problems, p) {
 		s.problems = append(s.problems, p)

@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
-// RootDisk says how the bootable disk of the VM template becomes that of a VM. It is not Oracle's.
+// RootDisk configures the copy of the VM template's bootable disk in a VM. It is not part of Oracle's format.
 type RootDisk struct {
-	// Size to which the disk is grown, such as 100GB; empty leaves it.
+	// Size to grow the disk to, such as 100GB; empty keeps its size.
 	Size              string `yaml:"size"`
 	StorageDomainName string `yaml:"storageDomainName"`
 	// Format is cow or raw; empty means the template's.
@@ -20,7 +20,7 @@ type RootDisk struct {
 	Clone  *bool  `yaml:"clone"`
 }
 
-// DataDisk is a disk beside those of the VM template. It is not Oracle's.
+// DataDisk is a disk in addition to the VM template's. It is not part of Oracle's format.
 type DataDisk struct {
 	Name              string `yaml:"name"`
 	Size              string `yaml:"size"`
@@ -35,11 +35,11 @@ type DataDisk struct {
 var (
 	diskFormats    = []string{"cow", "raw"}
 	diskInterfaces = []string{"virtio_scsi", "virtio", "sata"}
-	// diskName is what the CRD takes.
+	// diskName matches the names allowed by the CRD.
 	diskName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`)
 )
 
-// disks are those that the settings of machines ask for.
+// disks returns the disks requested by the settings of machines.
 func (vm *VirtualMachine) disks() (*infrav1.RootDisk, []infrav1.DataDisk) {
 	var root *infrav1.RootDisk
 
@@ -61,7 +61,7 @@ func (vm *VirtualMachine) disks() (*infrav1.RootDisk, []infrav1.DataDisk) {
 	return root, data
 }
 
-// checkDisks has the rules of disks that the API server has.
+// checkDisks applies the API server's rules for disks.
 func (s *Source) checkDisks(kind machineKind) {
 	vm := kind.machine.VirtualMachine
 	s.checkRootDisk(kind.prefix+"virtualMachine.rootDisk.", vm.RootDisk)
@@ -118,7 +118,7 @@ func (s *Source) checkRootDisk(path string, d RootDisk) {
 	}
 }
 
-// ofDisk is an error about a size, of a disk: nothing boots from less is said of memory.
+// ofDisk adapts an error about a size for disks: its remark about booting applies only to memory.
 func ofDisk(err error) string {
 	return strings.Replace(err.Error(), ", with which no node boots", "", 1)
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// The networks of a cluster that has IPv6 alone, where the file names none.
+// The default networks of an IPv6-only cluster.
 const (
 	defaultPodSubnet6     = "fd01::/48"
 	defaultServiceSubnet6 = "fd02::/112"
 )
 
-// family is what machines have of the family of addresses that a cluster is reached by.
+// family has the machines' settings in the address family of the cluster's endpoint.
 type family struct {
 	// field below network of the machine.
 	field string
-	// subnet, gateway and addresses as the file has them.
+	// subnet, gateway and addresses as written in the file.
 	subnet, gateway, addresses string
 	pool                       func(subnet, gateway string, ranges []string) (*ipam.Pool, error)
 }
 
-// isIPv6Only reports whether the cluster has IPv6 alone: its endpoint is an address of IPv6, and dual stack has one of
-// IPv4.
+// isIPv6Only reports whether the cluster has only IPv6: its endpoint is an IPv6 address. Dual stack has an IPv4 one.
 func (f *File) isIPv6Only() bool {
 	vip, err := netip.ParseAddr(f.VirtualIP)
 
 	return err == nil && vip.Is6() && !vip.Is4In6()
 }
 
-// family is that of the addresses by which the machines of a network reach each other.
+// family returns the address family used among the machines of a network.
 func (f *File) family(n GuestNetwork) family {
 	if f.isIPv6Only() {
 		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
@@ -39,12 +38,12 @@ func (f *File) family(n GuestNetwork) family {
 	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
 }
 
-// read makes the pool of the addresses.
+// read creates the pool of the addresses.
 func (a family) read(ranges ...string) (*ipam.Pool, error) {
 	return a.pool(a.subnet, a.gateway, ranges)
 }
 
-// addresses of a network, as an OLVMMachine asks for them.
+// addresses returns the addresses of a network in the form of an OLVMMachine.
 func (n *GuestNetwork) addresses() (v4 *infrav1.IPv4Network, v6 *infrav1.IPv6Network) {
 	if n.IPv4.Subnet != "" || n.IPv4.IPAddresses != "" {
 		v4 = &infrav1.IPv4Network{Subnet: n.IPv4.Subnet, IPAddresses: split(n.IPv4.IPAddresses)}

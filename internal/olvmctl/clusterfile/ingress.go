@@ -19,13 +19,13 @@ const (
 	baseDomain       = "providers.olvm.baseDomain"
 )
 
-// maxDomain is how long the domain of a cluster may be, as the CRD has it.
+// maxDomain is the CRD's limit for the length of a cluster's domain.
 const maxDomain = 200
 
-// topLevel is a name that ends with no letter, such as an address.
+// topLevel matches a name ending in digits, such as an address.
 var topLevel = regexp.MustCompile(`[.][0-9]+$`)
 
-// Domain is that of the cluster: its name before the base domain. It is empty if there is no base domain.
+// Domain returns the cluster's domain: its name followed by the base domain. It is empty without a base domain.
 func (s *Source) Domain() string {
 	if s.Providers.OLVM.BaseDomain == "" {
 		return ""
@@ -45,8 +45,8 @@ func (s *Source) addNames(services *infrav1.ControlPlaneServices) {
 	}
 }
 
-// onlyNames are the services of which a flavor without Ignition has its own values, but for what the file alone knows;
-// nil if it says nothing.
+// onlyNames returns the services known only to the file. A flavor without Ignition has its own values for the rest. It
+// returns nil if the file has none.
 func onlyNames(services object) object {
 	out := object{}
 
@@ -63,7 +63,7 @@ func onlyNames(services object) object {
 	return out
 }
 
-// names are those of the API servers in their certificates: what the flavor has, and the names of the cluster.
+// names returns the names in the API servers' certificates: the flavor's, and the cluster's.
 func (s *Source) names(objects []*unstructured.Unstructured) []any {
 	domain := s.Domain()
 	if domain == "" {
@@ -105,7 +105,8 @@ func (s *Source) checkDomain() {
 	}
 }
 
-// ingressAddress is the ingress address; the zero value if there is none that can be read, which is noted.
+// ingressAddress returns the ingress address. It returns the zero value for a missing address, and for an invalid one
+// after noting it.
 func (s *Source) ingressAddress() netip.Addr {
 	text := s.Providers.OLVM.IngressVirtualIP
 	if text == "" {
@@ -127,7 +128,7 @@ func (s *Source) ingressAddress() netip.Addr {
 	return address
 }
 
-// checkIngress checks that the ingress address is one that nodes of a kind can hold.
+// checkIngress checks that nodes of a kind can hold the ingress address.
 func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.Addr) {
 	s.checkVirtualIP(kind, pool, address, ingressVirtualIP)
 
@@ -138,7 +139,7 @@ func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.A
 	}
 }
 
-// checkIngressSubnet warns of an ingress address that is not in the subnet of a kind of machines.
+// checkIngressSubnet warns of an ingress address outside the subnet of a kind of machines.
 func (s *Source) checkIngressSubnet(kind machineKind, address netip.Addr) {
 	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
 	if err == nil && address.IsValid() && address.Is4() == subnet.Addr().Is4() && !subnet.Contains(address) {

@@ -14,17 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Loaded is a cluster file with the manifests that it asks for.
+// Loaded is a cluster file with its manifests.
 type Loaded struct {
 	*Source
 	// Path of the file, and Flavor of the manifests.
 	Path, Flavor string
-	// Objects are the manifests; none where the file is not valid, or where they depend on what only the cloud knows.
+	// Objects are the manifests. There are none if the file is invalid, or if they depend on facts known only to the
+	// cloud.
 	Objects []*unstructured.Unstructured
 }
 
-// Load reads a cluster file, checks it, and makes its manifests in the shape of a flavor. defaults is a file of
-// defaults; empty for none. Variables of the flavor that the file does not set come from the environment.
+// Load reads a cluster file, checks it, and renders its manifests from a flavor's template. defaults is a file of
+// defaults; empty for none. Variables of the flavor missing from the file come from the environment.
 func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	source, err := Read(path, defaults)
 	if err != nil {
@@ -34,8 +35,8 @@ func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	return load(source, path, flavor)
 }
 
-// LoadDefaults is Load for a cluster of which no file says more than its provider: all else is in the defaults. Paths
-// in these start from the folder of their file.
+// LoadDefaults is like Load for a cluster without a file: all settings except the provider come from the defaults.
+// Relative paths in the defaults start from their folder.
 func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) {
 	path := defaults
 	if path == "" {
@@ -61,7 +62,7 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 	return out, problems, err
 }
 
-// load checks what was read, and makes the manifests.
+// load checks the file, and renders the manifests.
 func load(source *Source, path, flavor string) (Loaded, []Problem, error) {
 	var err error
 
@@ -82,12 +83,12 @@ func load(source *Source, path, flavor string) (Loaded, []Problem, error) {
 	return out, problems, err
 }
 
-// olvmManifests are the manifests of a flavor, with variables of the environment.
+// olvmManifests renders the manifests of a flavor, with variables of the environment.
 func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, error) {
 	return s.Manifests(flavor, os.LookupEnv)
 }
 
-// definition are the manifests that the file has in place of those that it asks for; nil for none.
+// definition returns manifests written in the file instead of rendered ones; nil for none.
 func (s *Source) definition() ([]*unstructured.Unstructured, error) {
 	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
 
@@ -122,7 +123,7 @@ func (s *Source) definition() ([]*unstructured.Unstructured, error) {
 		s.Namespace(), "name", s.NamespaceKey())
 }
 
-// inline is a value that is written as text or as YAML.
+// inline returns a value written as text or as YAML.
 func inline(node yaml.Node) ([]byte, error) {
 	if node.IsZero() {
 		return nil, nil
@@ -141,7 +142,7 @@ func inline(node yaml.Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// EngineURL is the URL of the engine as it is used; as it is written if it cannot be used, which Validate notes.
+// EngineURL returns the normalized URL of the engine. It returns an invalid URL unchanged; Validate notes it.
 func (s *Source) EngineURL() string {
 	written := s.Providers.OLVM.OvirtAPIServer.ServerURL
 	if base, err := engine.BaseURL(written); err == nil {
@@ -151,7 +152,7 @@ func (s *Source) EngineURL() string {
 	return written
 }
 
-// CompleteEngine sets what a configuration of the engine leaves empty: the URL, and the CA unless nothing is verified.
+// CompleteEngine sets empty fields of an engine's configuration: the URL, and the CA unless verification is off.
 func (s *Source) CompleteEngine(config *engine.Config) error {
 	server := s.Providers.OLVM.OvirtAPIServer
 	if config.URL == "" {

@@ -19,7 +19,8 @@ func (s *Source) WantsLoadBalancers() bool {
 	return s.Providers.OLVM.ServiceLoadBalancers.IPAddresses != ""
 }
 
-// LoadBalancers are the manifests of what gives Services of type LoadBalancer their addresses, for the cluster itself.
+// LoadBalancers returns manifests for giving addresses to Services of type LoadBalancer, to apply in the cluster
+// itself.
 func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	var ranges []string
 
@@ -35,7 +36,7 @@ func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("load-balancers", map[string]string{"SERVICE_ADDRESSES": strings.Join(ranges, ",")})
 }
 
-// addressRange reads what the ranges of machines may be, too.
+// addressRange parses a range in the format of the machines' ranges.
 func addressRange(text string) (netipx.IPRange, error) {
 	out, err := ipam.ParseRange(text)
 	if err != nil {
@@ -45,8 +46,8 @@ func addressRange(text string) (netipx.IPRange, error) {
 	return out, nil
 }
 
-// checkLoadBalancers checks that the addresses of Services are in the subnet of machines, which announce them, and that
-// nobody else has them.
+// checkLoadBalancers checks the addresses of Services. They must be in the subnet of the machines, which announce them,
+// and nobody else may hold them.
 func (s *Source) checkLoadBalancers() {
 	for _, text := range split(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
 		wanted, err := addressRange(text)
@@ -70,8 +71,8 @@ func (s *Source) checkLoadBalancers() {
 	}
 }
 
-// checkReachable checks that machines can announce addresses: any node may hold one, so that it is in the subnets of
-// all. Of dual stack, a file need not have the subnet of IPv6.
+// checkReachable checks that machines can announce addresses. Any node may hold one, so it must be in the subnets of
+// all. A dual-stack file may omit the IPv6 subnet.
 func (s *Source) checkReachable(wanted netipx.IPRange) {
 	for _, kind := range s.machineKinds() {
 		text := kind.machine.VirtualMachine.Network.IPv6.Subnet
@@ -91,7 +92,7 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 	}
 }
 
-// checkOthersAddresses checks that addresses are no others of the cluster.
+// checkOthersAddresses checks that the cluster does not use the addresses otherwise.
 func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	if vip, err := netip.ParseAddr(s.VirtualIP); err == nil && wanted.Contains(vip) {
 		s.note(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
@@ -114,8 +115,7 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	}
 }
 
-// checkGateways checks that addresses are no routers of a network. The one of IPv4 has the first address where none is
-// written.
+// checkGateways checks that no address is a router of a network. The IPv4 gateway defaults to the first address.
 func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
 	var gateways []netip.Addr
 

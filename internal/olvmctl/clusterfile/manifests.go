@@ -21,17 +21,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// user is who logs in to a node.
+// user is the login on nodes.
 const user = "ocne"
 
-// DefaultFlavor is the template that cluster files are for: images with Ignition, keepalived and nginx.
+// DefaultFlavor is the intended template of cluster files: images with Ignition, keepalived and nginx.
 const DefaultFlavor = "ock"
 
-// Flavors are the names of the templates; the one without a name is default.
+// Flavors returns the names of the templates; the nameless one is "default".
 func Flavors() []string {
 	files, err := fs.Glob(templates.Files, "cluster-template*.yaml")
 	if err != nil {
-		panic(err) // a pattern of ours
+		panic(err) // our own pattern
 	}
 
 	var out []string
@@ -52,8 +52,8 @@ func Flavors() []string {
 	return out
 }
 
-// Manifests are the objects that a valid cluster file asks for, by a flavor's template. lookup has the values of
-// variables that the file says nothing about, as clusterctl takes them from the environment.
+// Manifests renders the objects of a valid cluster file from a flavor's template. lookup returns values of variables
+// missing from the file, like clusterctl reading the environment.
 func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Flavors(), flavor) {
 		return nil, fmt.Errorf("there is no flavor %q; there are %s", flavor, strings.Join(Flavors(), ", "))
@@ -100,7 +100,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
 }
 
-// fill replaces the variables of a template as clusterctl does. The cluster file overrides lookup.
+// fill replaces the variables of a template like clusterctl. The cluster file overrides lookup.
 func (s *Source) fill(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
 	processor := yamlprocessor.NewSimpleProcessor()
 
@@ -137,7 +137,7 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 	})
 }
 
-// applyPatches applies patches by kind and by what the name has after the cluster's.
+// applyPatches applies patches by kind and by the part of the name after the cluster's.
 func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[string]object) error {
 	for _, object := range objects {
 		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
@@ -150,18 +150,18 @@ func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[
 	return nil
 }
 
-// only has one field of an object.
+// only returns an object with a single field of value.
 func only(value any, field string) object {
 	from, _ := value.(object)
 	return object{field: from[field]}
 }
 
-// omitted is the value of a variable that the cluster file does not set. Its field is dropped. Empty text cannot stand
-// for it, because templates have fields that are empty on purpose.
+// omitted is the value of a variable not set by the cluster file. Its field is dropped. It cannot be empty text,
+// because templates have intentionally empty fields.
 const omitted = "<omitted>"
 
-// dropOmitted drops the fields whose variables are omitted, alone or as the only entry of a list. It drops what then
-// has no field any more, and reports whether that is the value itself.
+// dropOmitted drops fields with omitted variables, alone or as the only entry of a list. It also drops objects left
+// empty, and reports whether the value itself is left empty.
 func dropOmitted(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -186,7 +186,7 @@ func dropOmitted(value any) bool {
 	return false
 }
 
-// variables of templates that the file has.
+// variables returns the template variables set by the file.
 func (s *Source) variables() map[string]string {
 	o := s.Providers.OLVM
 	control, worker := o.ControlPlaneMachine, o.WorkerMachine
@@ -238,7 +238,7 @@ func (s *Source) variables() map[string]string {
 	return out
 }
 
-// first is the first entry of a list with commas between; empty where there is none.
+// first returns the first entry of a comma-separated list; "" for an empty list.
 func first(list string) string {
 	entries := split(list)
 	if len(entries) == 0 {
@@ -248,11 +248,11 @@ func first(list string) string {
 	return entries[0]
 }
 
-// object is one of JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are
-// merged into the objects (RFC 7386).
+// patches returns the settings of the file beyond variables, by kind and by the part of the name after the cluster's.
+// They are merged into the objects (RFC 7386).
 func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
 	cluster, err := s.clusterPatch(objects, ignition)
 	if err != nil {
@@ -269,7 +269,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		return nil, err
 	}
 
-	for _, spec := range []object{control, worker} { // that of the template may be the other machines'
+	for _, spec := range []object{control, worker} { // the template's may be the other machines'
 		network := spec["virtualMachine"].(object)["network"].(object)
 		for _, field := range []string{"dnsServers", "ipv4"} {
 			if _, ok := network[field]; !ok {
@@ -278,7 +278,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		}
 	}
 
-	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere
+	for _, o := range objects { // a flavor with machine addresses from elsewhere
 		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
 		if found && network["ipv4"] == nil && network["ipv6"] == nil {
 			for _, spec := range []object{control, worker} {
@@ -301,7 +301,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm(objects)}},
 	}
 
-	for _, o := range objects { // dual stack has its own networks where the file has one
+	for _, o := range objects { // dual stack has its own networks if the file has only one
 		blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks")
 		if len(blocks) > len(split(s.PodSubnet)) {
 			delete(out, "Cluster/")
@@ -311,7 +311,7 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 	return out, nil
 }
 
-// clusterPatch is the spec of the OLVMCluster. What the flavor adds to user data stays before what the file adds.
+// clusterPatch returns the spec of the OLVMCluster. The flavor's additions to user data stay before the file's.
 func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition bool) (object, error) {
 	cluster, err := asObject(s.clusterSpec())
 	if err != nil {
@@ -351,7 +351,7 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 	return cluster, nil
 }
 
-// kubeadm is the configuration of the control plane.
+// kubeadm returns the configuration of the control plane.
 func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
 	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
 	cluster := object{}
@@ -387,8 +387,8 @@ func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
 	return control
 }
 
-// extra are configurations for all machines: the user, where the operating system is updated from, and what the user
-// adds.
+// extra returns configurations for all machines: the user, the source of operating system updates, and the user's
+// additions.
 func (s *Source) extra(ignition bool) ([]any, error) {
 	keys, err := s.sshKeys()
 	if err != nil {
@@ -427,7 +427,7 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 	return out, nil
 }
 
-// ignitionExtra is what all machines with Ignition get, in the words of Butane; nil for nothing.
+// ignitionExtra returns the Butane configuration of all machines with Ignition; nil for nothing.
 func (s *Source) ignitionExtra(keys []string) object {
 	out := object{"variant": "fcos", "version": "1.0.0"}
 	if s.OSTransport != "" {
@@ -457,7 +457,7 @@ func (s *Source) ignitionExtra(keys []string) object {
 	return out
 }
 
-// cloudConfigExtra is what all machines with cloud-init get; nil for nothing.
+// cloudConfigExtra returns the configuration of all machines with cloud-init; nil for nothing.
 func (s *Source) cloudConfigExtra(keys []string) object {
 	if s.Password == "" && len(keys) == 0 {
 		return nil
@@ -479,7 +479,7 @@ func butaneFile(path string, mode int, content string) object {
 	return object{"path": path, "mode": mode, "overwrite": true, "contents": object{"inline": content}}
 }
 
-// osTag is the version of the operating system: that of Kubernetes without its patch, unless it is written.
+// osTag returns the version of the operating system: the file's, or else the Kubernetes version without its patch.
 func (s *Source) osTag() string {
 	if s.OSTag != "" {
 		return s.OSTag
@@ -488,7 +488,7 @@ func (s *Source) osTag() string {
 	return minor.FindStringSubmatch(s.Version())[1]
 }
 
-// caConfigMap has the certificates of the engine's authorities; nil for none.
+// caConfigMap returns a ConfigMap with the engine's CA certificates; nil for none.
 func (s *Source) caConfigMap() (*unstructured.Unstructured, error) {
 	certificates, err := s.CA()
 	if err != nil || len(certificates) == 0 {

@@ -17,7 +17,7 @@ const (
 	worker  = "providers.olvm.workerMachine."
 )
 
-// TestAMistakeIsSaidByItsKey has a mistake in each line, and all that is said of it.
+// TestAMistakeIsSaidByItsKey has a mistake in each line, and all messages about it.
 func TestAMistakeIsSaidByItsKey(t *testing.T) {
 	const ranges = "ipAddresses: 10.20.30.210-10.20.30.220"
 
@@ -136,7 +136,7 @@ func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
 	}
 }
 
-// TestWhatTheEngineRefusesIsSaidByItsKey has errors as plans of machines have them.
+// TestWhatTheEngineRefusesIsSaidByItsKey has errors like those in plans of machines.
 func TestWhatTheEngineRefusesIsSaidByItsKey(t *testing.T) {
 	s := read(t, "current.yaml")
 	check.Equal(t, "failed", Failed(s.Validate()), false)

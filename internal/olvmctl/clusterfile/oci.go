@@ -26,18 +26,18 @@ const (
 	defaultProfile      = "DEFAULT"
 )
 
-// maxOCIName is the most characters that Cluster API Provider OCI lets the name of a cluster have.
+// maxOCIName is the longest cluster name allowed by Cluster API Provider OCI, in characters.
 const maxOCIName = 44
 
 // Principals of OCI.
 const (
 	// UserPrincipal is a user with a key.
 	UserPrincipal = "User"
-	// InstancePrincipal is the instance that asks.
+	// InstancePrincipal is the calling instance.
 	InstancePrincipal = "Instance"
 )
 
-// setOCIDefaults fills in what the settings of oci leave out.
+// setOCIDefaults sets the missing settings of oci.
 func (f *File) setOCIDefaults() {
 	o := &f.Providers.OCI
 	setText(&o.Profile, defaultProfile)
@@ -51,13 +51,13 @@ func (f *File) setOCIDefaults() {
 	setText(&o.WorkerShape.BootVolumeSizeInGBs, defaultBootVolume)
 }
 
-// OCICredentialsOf is the name of the Secret with the key for OCI of a cluster.
+// OCICredentialsOf returns the name of the Secret with a cluster's OCI key.
 func OCICredentialsOf(cluster string) string { return cluster + "-oci-credentials" }
 
-// OCIKubernetes is the version that the tags of images have: without a v.
+// OCIKubernetes returns the version as in image tags: without a v.
 func (f *File) OCIKubernetes() string { return strings.TrimPrefix(f.Version(), "v") }
 
-// imageOCID is what OCIDs of images look like.
+// imageOCID matches OCIDs of images.
 var imageOCID = regexp.MustCompile(`^ocid1\.image\.`)
 
 // checkOCI checks the settings of oci.
@@ -108,7 +108,7 @@ func (s *Source) checkShape(path string, shape OCIShape) {
 	}
 }
 
-// endpoints are those of the settings of oci, by their keys.
+// endpoints returns the endpoints of oci by key.
 func (o OCIEndpoints) endpoints() map[string]string {
 	return map[string]string{
 		"compute": o.Compute, "network": o.Network, "networkLoadBalancer": o.NetworkLoadBalancer,
@@ -125,7 +125,7 @@ func (s *Source) checkEndpoints() {
 	}
 }
 
-// checkUnusedByOCI names what means nothing on OCI.
+// checkUnusedByOCI notes settings without effect on OCI.
 func (s *Source) checkUnusedByOCI() {
 	for path, used := range map[string]bool{
 		"extraIgnition":       s.ExtraIgnition != "",
@@ -151,7 +151,7 @@ func (s *Source) checkUnusedByOCI() {
 	}
 }
 
-// OCIFacts are what only the cloud knows of a cluster.
+// OCIFacts are facts of a cluster known only to the cloud.
 type OCIFacts struct {
 	// Compartment is its OCID.
 	Compartment string
@@ -162,7 +162,7 @@ type OCIFacts struct {
 //go:embed oci.yaml
 var ociTemplate []byte
 
-// OCIManifests are the objects that a valid cluster file asks for on OCI.
+// OCIManifests renders the objects of a valid cluster file on OCI.
 func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, error) {
 	variables := map[string]string{
 		"CLUSTER_NAME":                s.Name,
@@ -199,7 +199,8 @@ func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, err
 	return objects, s.applyPatches(objects, patches)
 }
 
-// ociPatches say what the file asks for beyond variables, by kind and by what the name has after the cluster's.
+// ociPatches returns the settings of the file beyond variables, by kind and by the part of the name after the
+// cluster's.
 func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	o := s.Providers.OCI
 	keys, err := s.sshKeys()
@@ -220,7 +221,7 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
 	control := s.ociKubeadm(keys)
 	control["clusterConfiguration"] = s.ociClusterConfiguration()
-	if s.KubeAPIServerBindPort != defaultPort { // Cluster API tells the load balancer alone
+	if s.KubeAPIServerBindPort != defaultPort { // Cluster API only tells the load balancer
 		endpoint := object{"localAPIEndpoint": object{"bindPort": s.KubeAPIServerBindPort}}
 		control["initConfiguration"] = endpoint
 		control["joinConfiguration"] = object{"controlPlane": endpoint}
@@ -241,7 +242,7 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	}, nil
 }
 
-// machineOfOCI is the template of machines of a size.
+// machineOfOCI returns the template of machines of a size.
 func machineOfOCI(facts OCIFacts, image string, shape OCIShape, keys []string) object {
 	config := object{"ocpus": shape.OCPUs}
 	if shape.MemoryInGBs != "" {
@@ -263,7 +264,7 @@ func machineOfOCI(facts OCIFacts, image string, shape OCIShape, keys []string) o
 	return object{"spec": object{"template": object{"spec": spec}}}
 }
 
-// ociKubeadm is what all machines have: a user, and the proxy.
+// ociKubeadm returns the configuration of all machines: a user, and the proxy.
 func (s *Source) ociKubeadm(keys []string) object {
 	out := object{}
 	if s.Password != "" || len(keys) > 0 {
@@ -304,10 +305,10 @@ func (s *Source) ociKubeadm(keys []string) object {
 	return out
 }
 
-// instanceMetadata is the address at which instances ask about themselves.
+// instanceMetadata is the address of the instance metadata service.
 const instanceMetadata = "169.254.169.254"
 
-// proxyUnit is a drop-in for services that fetch images.
+// proxyUnit returns a systemd drop-in for services pulling images.
 func (s *Source) proxyUnit() string {
 	without := append(split(s.Proxy.NoProxy), "localhost", "127.0.0.1", instanceMetadata, vcnNetwork)
 	without = append(append(without, split(s.PodSubnet)...), split(s.ServiceSubnet)...)
@@ -317,7 +318,7 @@ func (s *Source) proxyUnit() string {
 		strings.Join(without, ","))
 }
 
-// ociClusterConfiguration is what kubeadm is told of the whole cluster.
+// ociClusterConfiguration returns kubeadm's configuration of the whole cluster.
 func (s *Source) ociClusterConfiguration() object {
 	out, server := object{}, object{"certSANs": []any{"localhost", "127.0.0.1"}}
 	if at(s.documents[0].root, "registry").Kind != 0 {
@@ -337,7 +338,7 @@ func (s *Source) ociClusterConfiguration() object {
 	return out
 }
 
-// overrides are the endpoints as Cluster API Provider OCI takes them.
+// overrides returns the endpoints in the format of Cluster API Provider OCI.
 func (o OCIEndpoints) overrides() object {
 	out := object{}
 

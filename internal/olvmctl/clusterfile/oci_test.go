@@ -61,12 +61,12 @@ func TestWhatIsWrongInAClusterFileForOCI(t *testing.T) {
 	}
 }
 
-// TestManifestsOfOCI has what the file asks for beside what e2e/oci compares as a whole.
+// TestManifestsOfOCI covers settings not already compared by e2e/oci.
 func TestManifestsOfOCI(t *testing.T) {
 	t.Parallel()
 	s := ociFile(t, "    principal: Instance\n    workerShape: {memoryInGBs: 32}",
 		"sshPublicKey: ssh-ed25519 AAAA me\npassword: $6$x\ncipherSuites: TLS_A\nregistry: registry.example.com")
-	check.Equal(t, "problems", Failed(s.Validate()), true) // the key is no key
+	check.Equal(t, "problems", Failed(s.Validate()), true) // the SSH key is invalid
 
 	objects, err := s.OCIManifests(OCIFacts{Compartment: "ocid1.compartment.x", ControlPlaneImage: "c", WorkerImage: "w"})
 	if err != nil {

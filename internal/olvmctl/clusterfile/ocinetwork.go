@@ -18,10 +18,10 @@ const (
 	udp  = "17"
 )
 
-// ociRule lets traffic between machines and a network pass.
+// ociRule permits traffic between machines and a network.
 type ociRule struct {
 	description, network, protocol string
-	// from and to are ports; 0 for protocols without.
+	// from and to are ports; 0 for protocols without ports.
 	from, to int
 }
 
@@ -29,8 +29,8 @@ func port(description, network, protocol string, number int) ociRule {
 	return ociRule{description, network, protocol, number, number}
 }
 
-// networkOfOCI is the network of a cluster of its own: subnets for the endpoint, Services, the control plane and
-// workers, and what may pass between them.
+// networkOfOCI returns the cluster's own network: subnets for the endpoint, Services, the control plane and workers,
+// and the traffic permitted between them.
 func networkOfOCI(apiServer int32) object {
 	subnet := func(role, kind, network string) object {
 		return object{"name": role, "role": role, "type": kind, "cidr": network}
@@ -95,7 +95,7 @@ func serviceRules() []ociRule {
 	}
 }
 
-// nodeRules are those of all nodes: the networks of pods of Calico and flannel, and SSH.
+// nodeRules are the rules of all nodes: the pod networks of Calico and flannel, and SSH.
 func nodeRules() []ociRule {
 	out := []ociRule{{"Path discovery", vcnNetwork, icmp, 3, 4}, port("SSH", anywhere, tcp, 22)}
 
@@ -113,7 +113,7 @@ func nodeRules() []ociRule {
 	return out
 }
 
-// group is a network security group of a role.
+// group returns the network security group of a role.
 func group(role string, ingress, egress []ociRule) object {
 	var in, out []any
 	for _, rule := range ingress {
@@ -127,7 +127,7 @@ func group(role string, ingress, egress []ociRule) object {
 	return object{"name": role, "role": role, "ingressRules": in, "egressRules": out}
 }
 
-// object is a rule as Cluster API Provider OCI has it; end is source or destination.
+// object returns a rule in the format of Cluster API Provider OCI; end is source or destination.
 func (r ociRule) object(end string) object {
 	out := object{
 		"description": r.description, end: r.network, end + "Type": "CIDR_BLOCK", "protocol": r.protocol,

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// olderOLVM are the settings in the format of the developer releases of ocne: addresses are an IP profile of the
-// cluster, which begins at an address and goes to the end of its subnet.
+// olderOLVM are the settings in the format of ocne's developer releases. Addresses come from an IP profile of the
+// cluster: it starts at an address and ends with its subnet.
 type olderOLVM struct {
 	NetworkInterface    string       `yaml:"networkInterface"`
 	Namespace           string       `yaml:"namespace"`
@@ -64,7 +64,7 @@ func isOlder(olvm *yaml.Node) bool {
 		at(olvm, "workerMachine", "ovirtClusterName").Kind != 0
 }
 
-// convert writes settings of the older format in the current one.
+// convert converts settings from the older format to the current one.
 func convert(olvm *yaml.Node) (*yaml.Node, error) {
 	var older olderOLVM
 	if err := olvm.Decode(&older); err != nil {
@@ -112,7 +112,7 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 	return &node, nil
 }
 
-// convert writes the machines of one role in the current format. name is the key that they come from.
+// convert converts the machines of one role to the current format. name is their key.
 func (from olderMachine) convert(name string, older olderOLVM, to *Machine) error {
 	profile := older.Cluster.IPProfile
 	if from.IPProfileName != "" && from.IPProfileName != profile.Name {
@@ -132,7 +132,7 @@ func (from olderMachine) convert(name string, older olderOLVM, to *Machine) erro
 	network.InterfaceType = from.Network.InterfaceType
 	network.Interface = cmp.Or(profile.Device, older.NetworkInterface)
 	if profile.StartingIPAddress == "" && profile.Netmask == "" {
-		return nil // the validation names what is missing
+		return nil // the validation names the missing keys
 	}
 
 	start, err := netip.ParseAddr(profile.StartingIPAddress)
@@ -154,7 +154,7 @@ func (from olderMachine) convert(name string, older olderOLVM, to *Machine) erro
 	return nil
 }
 
-// prune takes out what was not written, so that defaults can.
+// prune removes empty settings, so defaults can apply.
 func prune(node *yaml.Node) {
 	var kept []*yaml.Node
 
@@ -175,7 +175,7 @@ func prune(node *yaml.Node) {
 	node.Content = kept
 }
 
-// olderPaths are where the older format has what the current one has elsewhere; the longest that fits counts.
+// olderPaths maps current paths to those of the older format. The longest match counts.
 var olderPaths = []struct{ now, then string }{
 	{"providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},
 	{"providers.olvm.workerMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},

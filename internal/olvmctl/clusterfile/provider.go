@@ -15,23 +15,23 @@ const (
 	OCIProvider  = "oci"
 )
 
-// provider is what a provider of cluster files has of its own.
+// provider has the specifics of a provider of cluster files.
 type provider struct {
-	// path of its settings, of which every provider has these.
+	// path of its settings. Every provider has the fields below.
 	path        string
 	namespace   *string
 	selfManaged *bool
 	proxy       *Proxy
-	// setDefaults fills in what its settings leave out, and check says what is wrong with them.
+	// setDefaults sets its missing settings, and check finds errors in them.
 	setDefaults func()
 	check       func(*Source)
-	// networks are those of its machines, by their paths.
+	// networks returns its machines' networks by path.
 	networks func() map[string]string
-	// manifests are the objects of a cluster; nil where they depend on what only the cloud knows.
+	// manifests returns the objects of a cluster; nil if they depend on facts known only to the cloud.
 	manifests func(s *Source, flavor string) ([]*unstructured.Unstructured, error)
 }
 
-// providers by their names.
+// providers returns the providers by name.
 func (f *File) providers() map[string]provider {
 	o, c := &f.Providers.OLVM, &f.Providers.OCI
 
@@ -58,7 +58,7 @@ func (f *File) providers() map[string]provider {
 	}
 }
 
-// provider of the file; that of olvm where it names none that there is.
+// provider returns the provider of the file; olvm if it names no known one.
 func (f *File) provider() provider {
 	all := f.providers()
 	if found, ok := all[f.Provider]; ok {
@@ -68,25 +68,25 @@ func (f *File) provider() provider {
 	return all[OLVMProvider]
 }
 
-// ProviderNames are all that there are, sorted.
+// ProviderNames returns the names of all providers, sorted.
 func ProviderNames() []string { return slices.Sorted(maps.Keys((&File{}).providers())) }
 
-// providerNames are all that there are, for people.
+// providerNames lists the names of all providers for users.
 func (f *File) providerNames() string {
 	return strings.Join(ProviderNames(), " or ")
 }
 
-// ProviderName is the provider that makes the cluster.
+// ProviderName returns the name of the cluster's provider.
 func (f *File) ProviderName() string { return cmp.Or(f.Provider, OLVMProvider) }
 
-// ByTerraform reports that Terraform makes the machines, so that their plans can be shown.
+// ByTerraform reports whether Terraform makes the machines. If so, their plans can be shown.
 func (f *File) ByTerraform() bool { return f.provider().manifests != nil }
 
 // Namespace of all objects in the management cluster.
 func (f *File) Namespace() string { return cmp.Or(*f.provider().namespace, defaultNamespace) }
 
-// NamespaceKey is where the file says it.
+// NamespaceKey returns the namespace's key in the file.
 func (f *File) NamespaceKey() string { return f.provider().path + "namespace" }
 
-// SelfManaged reports that the cluster is to manage itself.
+// SelfManaged reports whether the cluster is to manage itself.
 func (f *File) SelfManaged() bool { return *f.provider().selfManaged }

@@ -24,14 +24,14 @@ const defaultCSIDriver = "csi.ovirt.org"
 // csiCA is the file of the engine's CA in the pods of the storage driver.
 const csiCA = "/etc/ovirt-ca/ca.crt"
 
-// WantsStorageDriver reports whether the oVirt CSI driver is to be installed; asked, that the file says so, and not a
-// default.
+// WantsStorageDriver reports whether to install the oVirt CSI driver. asked reports whether the file says so, instead
+// of a default.
 func (s *Source) WantsStorageDriver() (wanted, asked bool) {
 	install := s.Providers.OLVM.CSIDriver.Install
 	return ptr.Deref(install, true), install != nil
 }
 
-// StorageDriverSecret is where the credentials of the storage driver are in the cluster.
+// StorageDriverSecret returns the key of the storage driver's Secret in the cluster.
 func (s *Source) StorageDriverSecret() client.ObjectKey {
 	driver := s.Providers.OLVM.CSIDriver
 
@@ -41,8 +41,8 @@ func (s *Source) StorageDriverSecret() client.ObjectKey {
 	}
 }
 
-// StorageDriver are the manifests of the oVirt CSI driver, for the cluster itself. With credentials of the engine they
-// have their Secret, with the keys that Oracle's CLI gives it, and the driver's configuration.
+// StorageDriver returns the manifests of the oVirt CSI driver, to apply in the cluster itself. With credentials of the
+// engine, they include a Secret with the keys used by Oracle's CLI, and the driver's configuration.
 func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstructured, error) {
 	objects, err := s.driverManifests()
 	if err != nil {
@@ -86,12 +86,12 @@ func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstr
 	return objects, nil
 }
 
-// driverCA is the name of the ConfigMap with the engine's CA.
+// driverCA returns the name of the ConfigMap with the engine's CA.
 func (s *Source) driverCA() string {
 	return cmp.Or(s.Providers.OLVM.CSIDriver.CAConfigMapName, "ovirt-csi-ca.crt")
 }
 
-// driverManifests are the manifests of the driver itself, with its names filled in.
+// driverManifests returns the manifests of the driver itself, with its names filled in.
 func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 	driver, key := s.Providers.OLVM.CSIDriver, s.StorageDriverSecret()
 	variables := map[string]string{
@@ -107,7 +107,7 @@ func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("ovirt-csi-driver", variables)
 }
 
-// addOnManifests are those of an add-on of ours, with its variables filled in.
+// addOnManifests returns the manifests of one of our add-ons, with its variables filled in.
 func addOnManifests(name string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	content, err := config.Files.ReadFile("addons/" + name + ".yaml")
 	if err != nil {
@@ -128,8 +128,8 @@ func addOnManifests(name string, variables map[string]string) ([]*unstructured.U
 	return objects, nil
 }
 
-// driverSecret is the Secret with the driver's credentials and configuration; withCA has it verify the engine with the
-// CA of the cluster file.
+// driverSecret returns the Secret with the driver's credentials and configuration. With withCA, the driver verifies the
+// engine with the CA of the cluster file.
 func (s *Source) driverSecret(username, password string, withCA bool) (*corev1.Secret, error) {
 	server, key := s.Providers.OLVM.OvirtAPIServer, s.StorageDriverSecret()
 	settings := map[string]any{

@@ -12,20 +12,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// storageClasses is the key of the classes, and defaultClass the annotation of the class of claims that name none.
+// storageClasses is the key of the classes. defaultClass is the annotation of the class for claims without one.
 const (
 	storageClasses = "providers.olvm.ovirtCsiDriver.storageClasses"
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
 )
 
-// fileSystems are those that nodes can make.
+// fileSystems are the file systems supported by nodes.
 var fileSystems = []string{"ext4", "xfs"}
 
-// name of the class in the cluster.
+// name returns the name of the class in the cluster.
 func (c StorageClass) name() string { return cmp.Or(c.Name, c.StorageDomainName) }
 
-// storageClassObjects are the classes that the file asks for, with the parameters of the oVirt CSI driver. The driver
-// knows neither snapshots nor topology: all hosts of a data center reach its storage domains.
+// storageClassObjects returns the classes of the file, with the parameters of the oVirt CSI driver. The driver supports
+// neither snapshots nor topology: all hosts of a data center reach its storage domains.
 func (s *Source) storageClassObjects() []runtime.Object {
 	driver := s.Providers.OLVM.CSIDriver
 

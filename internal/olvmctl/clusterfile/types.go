@@ -1,10 +1,8 @@
-// Package clusterfile reads cluster files: one YAML document that describes a
-// cluster in the format of Oracle's ocne command, the current one and the one
-// before it. What it means is rendered as Cluster API manifests.
+// Package clusterfile reads cluster files: one YAML document describing a cluster in the format of Oracle's ocne
+// command, the current one or the one before it. It renders them as Cluster API manifests.
 //
-// Unknown keys are errors that name the nearest known one. Every rule that can
-// be checked without the engine is checked here, and all that is wrong is said
-// at once.
+// An error about an unknown key names the nearest known one. All rules checkable without the engine are checked here,
+// and all errors are reported at once.
 package clusterfile
 
 import "go.yaml.in/yaml/v3"
@@ -15,44 +13,44 @@ type File struct {
 	Name string `yaml:"name"`
 	// Provider is olvm or oci. Empty means olvm.
 	Provider string `yaml:"provider"`
-	// ControlPlaneNodes, which is odd, and WorkerNodes. Zero means 1.
+	// ControlPlaneNodes (an odd number) and WorkerNodes. Zero means 1.
 	ControlPlaneNodes int `yaml:"controlPlaneNodes"`
 	WorkerNodes       int `yaml:"workerNodes"`
 	// VirtualIP of the control plane endpoint.
 	VirtualIP string `yaml:"virtualIp"`
 	// KubernetesVersion with or without the patch.
 	KubernetesVersion string `yaml:"kubernetesVersion"`
-	// PodSubnet and ServiceSubnet are CIDRs, one or two with a comma between them.
+	// PodSubnet and ServiceSubnet are CIDRs: one, or two separated by a comma.
 	PodSubnet     string `yaml:"podSubnet"`
 	ServiceSubnet string `yaml:"serviceSubnet"`
-	// KubeAPIServerBindPort is the endpoint's port; the API servers behind the load balancer have the other one.
+	// KubeAPIServerBindPort is the endpoint's port; the API servers behind the load balancer use the other one.
 	KubeAPIServerBindPort    int32 `yaml:"kubeApiServerBindPort"`
 	KubeAPIServerBindPortAlt int32 `yaml:"kubeApiServerBindPortAlt"`
-	// Password is the hash of the password of the user ocne, SSHPublicKey its key, SSHPublicKeyPath a file with it.
+	// Password is the password hash of the user ocne. SSHPublicKey is its key, and SSHPublicKeyPath a file with it.
 	Password         string `yaml:"password"`
 	SSHPublicKey     string `yaml:"sshPublicKey"`
 	SSHPublicKeyPath string `yaml:"sshPublicKeyPath"`
-	// CipherSuites of the control plane's servers, with commas between them.
+	// CipherSuites of the control plane's servers, separated by commas.
 	CipherSuites string `yaml:"cipherSuites"`
 	// Proxy of the nodes.
 	Proxy Proxy `yaml:"proxy"`
-	// ExtraIgnition is a file with Ignition or Butane; ExtraIgnitionInline is it itself, as text or as a mapping.
+	// ExtraIgnition is a file with Ignition or Butane. ExtraIgnitionInline is its content, as text or as a mapping.
 	ExtraIgnition       string    `yaml:"extraIgnition"`
 	ExtraIgnitionInline yaml.Node `yaml:"extraIgnitionInline"`
-	// Registry of the container images of Kubernetes; OSRegistry, without a tag, and OSTag of the operating system.
+	// Registry of the Kubernetes container images. OSRegistry (without a tag) and OSTag are for the operating system.
 	Registry   string `yaml:"registry"`
 	OSRegistry string `yaml:"osRegistry"`
 	OSTag      string `yaml:"osTag"`
-	// OSTransport is how a node that updates itself trusts the image of its operating system, such as
-	// ostree-image-signed:registry or ostree-unverified-registry. Empty leaves that to the image of the nodes, which
-	// are replaced and not updated here.
+	// OSTransport tells a self-updating node how to trust the image of its operating system, such as
+	// ostree-image-signed:registry or ostree-unverified-registry. Empty leaves this to the image of the nodes. Nodes
+	// are replaced, not updated, here.
 	OSTransport string `yaml:"osTransport"`
-	// CNI, Headless, Applications and Catalogs say what is installed in the cluster once it is there.
+	// CNI, Headless, Applications and Catalogs configure software installed in the running cluster.
 	CNI          string        `yaml:"cni"`
 	Headless     bool          `yaml:"headless"`
 	Applications []Application `yaml:"applications"`
 	Catalogs     []Catalog     `yaml:"catalogs"`
-	// ClusterDefinition and ClusterDefinitionInline are manifests in place of those that are rendered.
+	// ClusterDefinition and ClusterDefinitionInline are manifests replacing the rendered ones.
 	ClusterDefinition       string    `yaml:"clusterDefinition"`
 	ClusterDefinitionInline yaml.Node `yaml:"clusterDefinitionInline"`
 	// LoadBalancer is not used with this provider.
@@ -72,7 +70,7 @@ type Application struct {
 	ConfigFrom string    `yaml:"configFrom"`
 }
 
-// Catalog is a repository of charts where its protocol is helm.
+// Catalog is a chart repository if its protocol is helm.
 type Catalog struct {
 	Name      string `yaml:"name"`
 	Protocol  string `yaml:"protocol"`
@@ -80,7 +78,7 @@ type Catalog struct {
 	Namespace string `yaml:"namespace"`
 }
 
-// Providers are the settings of each provider; those of others than olvm and oci are passed over.
+// Providers are the settings of each provider; only olvm and oci are used.
 type Providers struct {
 	OLVM    OLVM      `yaml:"olvm"`
 	BYO     yaml.Node `yaml:"byo"`
@@ -89,7 +87,7 @@ type Providers struct {
 	None    yaml.Node `yaml:"none"`
 }
 
-// Proxy for HTTP; NoProxy has commas between its entries.
+// Proxy for HTTP; commas separate the entries of NoProxy.
 type Proxy struct {
 	HTTPProxy  string `yaml:"httpProxy"`
 	HTTPSProxy string `yaml:"httpsProxy"`
@@ -108,19 +106,19 @@ type OLVM struct {
 	WorkerMachine       Machine          `yaml:"workerMachine"`
 	// Proxy of the controllers.
 	Proxy Proxy `yaml:"proxy"`
-	// SelfManaged reports that the cluster is to manage itself.
+	// SelfManaged reports whether the cluster is to manage itself.
 	SelfManaged bool `yaml:"selfManaged"`
 	// CSIDriver is the storage driver of the cluster.
 	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
 	// ServiceLoadBalancers give Services of type LoadBalancer addresses.
 	ServiceLoadBalancers struct {
-		// IPAddresses are ranges as those of machines; empty means that nothing gives Services addresses.
+		// IPAddresses are ranges in the format of the machines'; empty means no addresses for Services.
 		IPAddresses string `yaml:"ipAddresses"`
 	} `yaml:"serviceLoadBalancers"`
-	// IngressVirtualIP is an address of a node on which ingress answers; empty means none.
+	// IngressVirtualIP is an address held by a node for ingress; empty means none.
 	IngressVirtualIP string `yaml:"ingressVirtualIp"`
-	// BaseDomain has the domain of the cluster below it, with the cluster's name; empty means that its nodes answer for
-	// no names.
+	// BaseDomain is the parent of the cluster's domain, whose first label is the cluster's name. Empty means that its
+	// nodes answer for no names.
 	BaseDomain string `yaml:"baseDomain"`
 }
 
@@ -132,24 +130,24 @@ type OCI struct {
 	Compartment string `yaml:"compartment"`
 	// Profile of the configuration of Oracle's command. Empty means DEFAULT.
 	Profile string `yaml:"profile"`
-	// Principal is User, whose key the profile has, or Instance: that of the machines that ask. Empty means User.
+	// Principal is User, with a key in the profile, or Instance, the calling machine. Empty means User.
 	Principal string `yaml:"principal"`
-	// ImageBucket is where images are uploaded to. Empty means ocne-images.
+	// ImageBucket receives uploaded images. Empty means ocne-images.
 	ImageBucket string `yaml:"imageBucket"`
-	// Images are OCIDs in place of the newest images of the compartment.
+	// Images are OCIDs replacing the newest images of the compartment.
 	Images OCIImages `yaml:"images"`
 	// ControlPlaneShape and WorkerShape are the sizes of machines.
 	ControlPlaneShape OCIShape `yaml:"controlPlaneShape"`
 	WorkerShape       OCIShape `yaml:"workerShape"`
-	// VCN is the OCID of a network that is there; empty means one of the cluster's own. LoadBalancer has the subnets of
-	// Services in it.
+	// VCN is the OCID of an existing network; empty means a network of the cluster's own. LoadBalancer has the subnets
+	// of Services in it.
 	VCN          string          `yaml:"vcn"`
 	LoadBalancer OCILoadBalancer `yaml:"loadBalancer"`
 	// Proxy of the controllers.
 	Proxy Proxy `yaml:"proxy"`
-	// SelfManaged reports that the cluster is to manage itself.
+	// SelfManaged reports whether the cluster is to manage itself.
 	SelfManaged bool `yaml:"selfManaged"`
-	// Endpoints are URLs of services in place of those of the region.
+	// Endpoints are URLs of services replacing the region's.
 	Endpoints OCIEndpoints `yaml:"endpoints"`
 }
 
@@ -189,7 +187,7 @@ type OCIEndpoints struct {
 type APIServer struct {
 	// ServerURL without /api.
 	ServerURL string `yaml:"serverURL"`
-	// ServerCA in PEM, or ServerCAPath: files with commas between them.
+	// ServerCA in PEM, or ServerCAPath: file names separated by commas.
 	ServerCA              string    `yaml:"serverCA"`
 	ServerCAPath          string    `yaml:"serverCAPath"`
 	InsecureSkipTLSVerify bool      `yaml:"insecureSkipTLSVerify"`
@@ -210,7 +208,7 @@ type OCK struct {
 	DiskSize          string `yaml:"diskSize"`
 }
 
-// LocalAPIEndpoint is where API servers listen.
+// LocalAPIEndpoint is the listening address of API servers.
 type LocalAPIEndpoint struct {
 	BindPort         int32  `yaml:"bindPort"`
 	AdvertiseAddress string `yaml:"advertiseAddress"`
@@ -247,7 +245,7 @@ type VirtualMachine struct {
 	DataDisks []DataDisk   `yaml:"dataDisks"`
 }
 
-// GuestNetwork is what the guest of a virtual machine has of its network.
+// GuestNetwork configures the network in the guest of a virtual machine.
 type GuestNetwork struct {
 	// Gateway of IPv4.
 	Gateway       string `yaml:"gateway"`
@@ -261,7 +259,7 @@ type GuestNetwork struct {
 	IPv6 struct {
 		AutoConf    bool   `yaml:"autoConf"`
 		IPAddresses string `yaml:"ipAddresses"`
-		// Subnet and Gateway are not Oracle's; without them routers announce themselves.
+		// Subnet and Gateway are not part of Oracle's format; without them, routers announce themselves.
 		Subnet  string `yaml:"subnet"`
 		Gateway string `yaml:"gateway"`
 	} `yaml:"ipv6"`
@@ -269,16 +267,16 @@ type GuestNetwork struct {
 
 // Credentials of the storage driver.
 const (
-	// DriverOwn are those of a user of the engine that only the driver uses.
+	// DriverOwn are the credentials of an engine user reserved for the driver.
 	DriverOwn = "Own"
-	// DriverMachines are those with which the machines are made.
+	// DriverMachines are the credentials used for making machines.
 	DriverMachines = "Machines"
 )
 
 // CSIDriver is the oVirt CSI driver in the cluster.
 type CSIDriver struct {
 	Install *bool `yaml:"install"`
-	// Credentials is DriverOwn, or DriverMachines. Empty means DriverOwn: they are on every node.
+	// Credentials is DriverOwn or DriverMachines. Empty means DriverOwn, because every node holds them.
 	Credentials          string `yaml:"credentials"`
 	Namespace            string `yaml:"namespace"`
 	CredsSecretName      string `yaml:"credsSecretName"`
@@ -286,18 +284,18 @@ type CSIDriver struct {
 	CSIDriverName        string `yaml:"csiDriverName"`
 	ControllerPluginName string `yaml:"controllerPluginName"`
 	NodePluginName       string `yaml:"nodePluginName"`
-	// StorageClasses are made with the driver.
+	// StorageClasses are created with the driver.
 	StorageClasses []StorageClass `yaml:"storageClasses"`
 }
 
-// StorageClass is one of the cluster, for the volumes of one storage domain.
+// StorageClass is a class of the cluster for the volumes of one storage domain.
 type StorageClass struct {
-	// Name of the class. Empty means that of the storage domain.
+	// Name of the class. Empty means the storage domain's name.
 	Name              string `yaml:"name"`
 	StorageDomainName string `yaml:"storageDomainName"`
-	// Default reports that claims without a class have this one.
+	// Default reports whether claims without a class use this one.
 	Default bool `yaml:"default"`
-	// Thick reports that a volume takes all of its space at once.
+	// Thick reports whether a volume allocates all of its space at once.
 	Thick bool `yaml:"thick"`
 	// FSType is the file system of volumes. Empty means xfs.
 	FSType string `yaml:"fsType"`

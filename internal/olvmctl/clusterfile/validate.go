@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// The defaults of keys that are not there.
+// The defaults of missing keys.
 const (
 	defaultName          = "ocne"
 	defaultNamespace     = "ocne"
@@ -41,7 +41,7 @@ const (
 	defaultInterface     = "enp1s0"
 )
 
-// patches are the versions that stand for those without a patch: the newest of each that Oracle's images have.
+// patches maps versions without a patch to the newest patch among Oracle's images.
 var patches = map[string]string{
 	"1.26": "1.26.6",
 	"1.27": "1.27.12",
@@ -53,7 +53,7 @@ var patches = map[string]string{
 	"1.33": "1.33.5",
 }
 
-// setDefaults fills in what is not there.
+// setDefaults sets missing keys.
 func (f *File) setDefaults() {
 	setText(&f.Name, defaultName)
 	setText(&f.KubernetesVersion, defaultVersion)
@@ -72,12 +72,12 @@ func (f *File) setDefaults() {
 	f.provider().setDefaults()
 }
 
-// setText and setNumber set a field that is empty.
+// setText and setNumber set an empty field.
 func setText(field *string, value string) { *field = cmp.Or(*field, value) }
 
 func setNumber(field *int32, value int32) { *field = cmp.Or(*field, value) }
 
-// setOLVMDefaults fills in what the settings of olvm leave out.
+// setOLVMDefaults sets the missing settings of olvm.
 func (f *File) setOLVMDefaults() {
 	o := &f.Providers.OLVM
 	setNumber(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
@@ -96,8 +96,7 @@ func (f *File) setOLVMDefaults() {
 	}
 }
 
-// Validate says what is wrong, as far as it can be seen without the engine, in the order of the file. Defaults are
-// filled in.
+// Validate fills in defaults, and returns all problems detectable without the engine, in the order of the file.
 func (s *Source) Validate() []Problem {
 	for path, count := range map[string]int{"controlPlaneNodes": s.ControlPlaneNodes, "workerNodes": s.WorkerNodes} {
 		if count < 0 {
@@ -145,7 +144,7 @@ func (s *Source) checkOLVM() {
 	}
 }
 
-// transports are the ways to an image of the operating system.
+// transports matches transports of an operating system image.
 var transports = regexp.MustCompile(`^ostree-[a-z-]+(:[a-z-]+)?$`)
 
 func (s *Source) checkTransport() {
@@ -170,7 +169,7 @@ func (s *Source) checkStorageDriver() {
 	}
 }
 
-// order puts problems without a line last.
+// order sorts problems without a line last.
 func order(p Problem) int {
 	if p.Line == 0 {
 		return 1 << 30
@@ -179,7 +178,7 @@ func order(p Problem) int {
 	return p.Line
 }
 
-// Failed reports whether there are problems that are not warnings.
+// Failed reports whether any problem is more than a warning.
 func Failed(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
@@ -212,15 +211,15 @@ func (s *Source) required() {
 	}
 }
 
-// isNoted reports whether there is an error about a key or about one of its parents. If a key has the wrong type, no
-// other error about it helps.
+// isNoted reports whether there is an error about a key or one of its parents. After an error about a key's type,
+// further errors do not help.
 func (s *Source) isNoted(path string) bool {
 	return slices.ContainsFunc(s.problems, func(p Problem) bool {
 		return !p.Warning && (p.Path == path || strings.HasPrefix(path, p.Path+"."))
 	})
 }
 
-// checkDNSServers refuses what are no addresses, and warns of machines without any.
+// checkDNSServers refuses invalid addresses, and warns of machines without any.
 func (s *Source) checkDNSServers() {
 	for name, m := range s.machines() {
 		path := name + "virtualMachine.network.dnsServers"
@@ -237,7 +236,7 @@ func (s *Source) checkDNSServers() {
 	}
 }
 
-// writesDNS reports whether the user data of the file seems to write DNS servers itself.
+// writesDNS reports whether the user data of the file seems to configure DNS servers.
 func (s *Source) writesDNS() bool {
 	extra, err := s.extraIgnition()
 	text := strings.ToLower(string(extra))
@@ -246,7 +245,7 @@ func (s *Source) writesDNS() bool {
 		strings.Contains(text, "dns"))
 }
 
-// machines by the path of their settings.
+// machines returns the machines by the path of their settings.
 func (f *File) machines() map[string]*Machine {
 	return map[string]*Machine{
 		"providers.olvm.controlPlaneMachine.": &f.Providers.OLVM.ControlPlaneMachine,
@@ -256,7 +255,7 @@ func (f *File) machines() map[string]*Machine {
 
 var minor = regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9]+([-+].*)?)?$`)
 
-// Version of Kubernetes with its patch, such as v1.33.5; empty where it is none.
+// Version returns the Kubernetes version with its patch, such as v1.33.5; empty if it is invalid.
 func (f *File) Version() string {
 	match := minor.FindStringSubmatch(f.KubernetesVersion)
 	switch {
@@ -271,11 +270,11 @@ func (f *File) Version() string {
 	return ""
 }
 
-// CredentialsOf is the name of the Secret with the engine's credentials of a cluster whose file names none.
+// CredentialsOf returns the default name of the Secret with a cluster's engine credentials.
 func CredentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
 
-// BootImage is the container image with the disk that nodes start from, and its tag: that of OCK for the file's version
-// of Kubernetes. What the file does not say has its default.
+// BootImage returns the container image with the boot disk of nodes, and its tag: OCK's image for the file's Kubernetes
+// version. Missing keys have their defaults.
 func (f *File) BootImage() (image, tag string, err error) {
 	wanted := cmp.Or(f.KubernetesVersion, defaultVersion)
 	match := minor.FindStringSubmatch(wanted)
@@ -286,13 +285,13 @@ func (f *File) BootImage() (image, tag string, err error) {
 	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
-// labelHelp is what a name has that is a label of DNS.
+// labelHelp describes a DNS label.
 const labelHelp = "write up to 63 lower case letters, digits and hyphens, with a letter or a digit first and last"
 
-// oldestMinor is the oldest minor version of Kubernetes that Cluster API makes clusters of.
+// oldestMinor is the oldest minor version of Kubernetes supported by Cluster API.
 const oldestMinor = 31
 
-// checkAge warns of versions that Cluster API does not support any more.
+// checkAge warns of versions no longer supported by Cluster API.
 func (s *Source) checkAge() {
 	parsed, err := utilversion.ParseGeneric(s.Version())
 	if err == nil && parsed.Major() == 1 && parsed.Minor() < oldestMinor {
@@ -365,7 +364,7 @@ func (s *Source) checkProxies() {
 	}
 }
 
-// split reads texts with commas between them.
+// split reads comma-separated texts.
 func split(list string) []string {
 	var out []string
 
@@ -378,7 +377,7 @@ func split(list string) []string {
 	return out
 }
 
-// checkNetworks compares the networks of the cluster with each other and with those of its machines.
+// checkNetworks compares the networks of the cluster with each other and with its machines' networks.
 func (s *Source) checkNetworks() {
 	type network struct {
 		path   string
@@ -487,8 +486,8 @@ func (s *Source) checkServer() {
 	}
 }
 
-// CA are the certificates of the engine's authorities, in PEM; none where the system's are used, or nothing is
-// verified.
+// CA returns the certificates of the engine's authorities, in PEM. It returns none if the system's are used, or
+// verification is off.
 func (s *Source) CA() ([][]byte, error) {
 	server := s.Providers.OLVM.OvirtAPIServer
 	if server.InsecureSkipTLSVerify {
@@ -523,7 +522,7 @@ func (s *Source) CA() ([][]byte, error) {
 	return out, nil
 }
 
-// path of a file, which starts at the folder of the cluster file; ~ is the user's home.
+// path resolves a file name relative to the folder of the cluster file; ~ is the user's home.
 func (s *Source) path(name string) string {
 	name = hostos.ExpandHome(name)
 	if filepath.IsAbs(name) {
@@ -601,7 +600,7 @@ func (s *Source) sshKeys() ([]string, error) {
 	return out, nil
 }
 
-// extraIgnition is Ignition or Butane of the user.
+// extraIgnition returns the user's Ignition or Butane.
 func (s *Source) extraIgnition() ([]byte, error) {
 	if s.ExtraIgnition != "" {
 		return manifest.ReadNamed(s.path(s.ExtraIgnition))
@@ -610,7 +609,7 @@ func (s *Source) extraIgnition() ([]byte, error) {
 	return inline(s.ExtraIgnitionInline)
 }
 
-// checkUnused names what is there and not used, so that the reader does not rely on it.
+// checkUnused notes unused settings, so nobody relies on them.
 func (s *Source) checkUnused() {
 	if s.ClusterDefinition != "" && !s.ClusterDefinitionInline.IsZero() {
 		s.note(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
@@ -623,7 +622,7 @@ func (s *Source) checkUnused() {
 	s.checkApplications()
 }
 
-// clusterSpec is the OLVMCluster that the file asks for.
+// clusterSpec returns the spec of the file's OLVMCluster.
 func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 	o := s.Providers.OLVM
 	out := infrav1.OLVMClusterSpec{
@@ -659,7 +658,7 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 	return out
 }
 
-// machineSpec is the OLVMMachine that the settings ask for.
+// machineSpec returns the spec of an OLVMMachine with the settings.
 func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 	vm := m.VirtualMachine
 	out := infrav1.OLVMMachineSpec{

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// machineKind is the machines of one role in a cluster file.
+// machineKind are the machines of one role in a cluster file.
 type machineKind struct {
 	// prefix of the paths of its keys.
 	prefix  string
@@ -36,7 +36,7 @@ func (s *Source) machineKinds() []machineKind {
 	}
 }
 
-// checkMachines has the rules of machines and endpoints checked where the controller has them.
+// checkMachines applies the controller's own rules to machines and endpoints.
 func (s *Source) checkMachines() {
 	s.checkDomain()
 	ingress := s.ingressAddress()
@@ -86,7 +86,7 @@ func (s *Source) checkSize(kind machineKind) {
 	}
 }
 
-// checkNetwork checks the network of a kind of machines, and returns their addresses; nil where there are none.
+// checkNetwork checks the network of a kind of machines, and returns their addresses; nil if there are none.
 func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
 	network := kind.machine.VirtualMachine.Network
 	own := s.family(network)
@@ -96,7 +96,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 			"clients reach it only if a router sends that address to the network of the nodes", vip, subnet.Masked())
 	}
 
-	// A key that is missing was noted before.
+	// A missing key was noted before.
 	switch {
 	case own.subnet == "":
 		return nil
@@ -117,13 +117,13 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 
 	pool, err := own.read(split(own.addresses)...)
 	if err != nil {
-		return nil // NICs said so
+		return nil // reported by NICs
 	}
 
 	return pool
 }
 
-// checkVirtualIP checks that the virtual IP address of a key is one that a node can hold.
+// checkVirtualIP checks that a node can hold the virtual IP address of a key.
 func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr, key string) {
 	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
 	if err != nil || !vip.IsValid() {
@@ -153,10 +153,10 @@ func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 	}
 }
 
-// versionInName is a version of Kubernetes in the name of a VM template, such as ock-1.33 and ol9-k8s-v1.36.1.
+// versionInName matches a Kubernetes version in the name of a VM template, such as ock-1.33 and ol9-k8s-v1.36.1.
 var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[2-9][0-9])(?:\.[0-9]+)?(?:[^0-9]|$)`)
 
-// checkTemplate compares the version with that in the name of the VM template: its image has that kubelet.
+// checkTemplate compares the version with the one in the VM template's name, because its image contains the kubelet.
 func (s *Source) checkTemplate(kind machineKind) {
 	own, of := minor.FindStringSubmatch(s.Version()), versionInName.FindStringSubmatch(kind.machine.VMTemplateName)
 	if own == nil || of == nil || own[1] == of[1] {
@@ -168,13 +168,13 @@ func (s *Source) checkTemplate(kind machineKind) {
 		kind.machine.VMTemplateName, of[1], strings.TrimPrefix(s.Version(), "v"))
 }
 
-// checkRanges warns of addresses that both kinds of machines may take: one of them may then have none left.
+// checkRanges warns of addresses available to both kinds of machines, because one kind may use up all of them.
 func (s *Source) checkRanges(control, worker *ipam.Pool) {
 	kinds := s.machineKinds()
 	own := s.family(kinds[1].machine.VirtualMachine.Network)
 	other := s.family(kinds[0].machine.VirtualMachine.Network)
 
-	if address, both := control.Common(worker); both && !s.older { // which has one profile for both
+	if address, both := control.Common(worker); both && !s.older { // the older format has one profile for both
 		s.note(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
 			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and "+
 				"either can run out of addresses because of the other; write ranges that do not overlap", address,
@@ -182,7 +182,7 @@ func (s *Source) checkRanges(control, worker *ipam.Pool) {
 	}
 }
 
-// checkSharedPool checks that there are addresses for the machines of both kinds, where they share a subnet.
+// checkSharedPool checks that there are enough addresses for both kinds of machines if they share a subnet.
 func (s *Source) checkSharedPool() {
 	kinds := s.machineKinds()
 	control := s.family(kinds[0].machine.VirtualMachine.Network)
@@ -199,7 +199,7 @@ func (s *Source) checkSharedPool() {
 	}
 }
 
-// EngineProblem is an error of the engine about what the file asks for: at the key that it is about, if that is known.
+// EngineProblem converts an error of the engine about the file to a problem, at its key if known.
 func (s *Source) EngineProblem(err error) Problem {
 	var field *blocker.Error
 	if errors.As(err, &field) && strings.HasPrefix(field.Field, "spec.") {
@@ -220,7 +220,7 @@ func (s *Source) EngineProblem(err error) Problem {
 	return Problem{File: s.documents[0].name, Path: "engine", Message: err.Error()}
 }
 
-// noteField notes an error about a field of an object by the key that it came from.
+// noteField converts an error about an object's field to a problem of the key causing it.
 func (s *Source) noteField(fallback, prefix string, err error) {
 	var field *blocker.Error
 	if !errors.As(err, &field) {
