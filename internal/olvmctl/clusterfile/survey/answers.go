@@ -13,13 +13,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// File is an Asker that has its answers from a file.
+// File is an Asker reading its answers from a file.
 type File struct {
 	path   string
 	values map[string]*yaml.Node
 }
 
-// ReadFile reads a file with answers. Keys that there are not are errors.
+// ReadFile reads a file with answers. Unknown keys are errors.
 func ReadFile(path string) (*File, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadFile(path string) (*File, error) {
 	}
 
 	var answers Answers
-	if err := root.Decode(&answers); err != nil { // keys that are there twice, and values that are not text
+	if err := root.Decode(&answers); err != nil { // duplicate keys, and values other than text
 		wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
 	}
 
@@ -60,7 +60,7 @@ func ReadFile(path string) (*File, error) {
 	return f, errors.Join(wrong...)
 }
 
-// problem is one with an answer.
+// problem returns a problem with an answer.
 func (f *File) problem(key, format string, args ...any) error {
 	p := clusterfile.Problem{File: f.path, Path: key, Message: fmt.Sprintf(format, args...)}
 	if value := f.values[key]; value != nil {
@@ -70,7 +70,7 @@ func (f *File) problem(key, format string, args ...any) error {
 	return p
 }
 
-// value is the answer to a question as it is written, and whether there is one.
+// value returns the answer to a question as written, and whether there is one.
 func (f *File) value(key string) (string, bool) {
 	if value := f.values[key]; value != nil {
 		return value.Value, true
@@ -127,5 +127,5 @@ func (f *File) Confirm(_ context.Context, ca *x509.Certificate) error {
 	return nil
 }
 
-// Again implements Asker: a file has one answer.
+// Again implements Asker: a file has only one answer.
 func (f *File) Again(key string, reason error) error { return f.problem(key, "%v", reason) }

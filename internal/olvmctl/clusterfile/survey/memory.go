@@ -6,26 +6,26 @@ import (
 	"errors"
 )
 
-// ErrBack is the answer of an Asker whose user wants the question before.
+// ErrBack is returned by an Asker if its user wants the previous question.
 var ErrBack = errors.New("back to the question before")
 
-// memory is an Asker that remembers the answers, so that a survey can begin anew and come to the question before
-// without a person who answers all of it again.
+// memory is an Asker remembering the answers. A survey can restart and return to the previous question, without the
+// user answering everything again.
 type memory struct {
 	Asker
-	// given are the answers in their order, and at is the number of those that the survey has had since it began.
+	// given are the answers in their order. at is the number of answers replayed since the restart.
 	given []given
 	at    int
-	// last are the answers of before a person went back, by their keys. They are the defaults of the questions.
+	// last has the answers from before a user went back, by key. They are the defaults of the questions.
 	last map[string]earlier
-	// confirmed are the fingerprints of the CAs that were confirmed.
+	// confirmed has the fingerprints of confirmed CAs.
 	confirmed map[string]bool
 }
 
-// earlier is an answer of before a person went back, and the default and the help with which it was asked for.
+// earlier is an answer from before a user went back, with the default and the help of its question.
 type earlier struct{ text, offered, help string }
 
-// given is an answer. asked reports that a person gave it, who may want to give another one.
+// given is an answer. asked reports whether a user gave it, and may want to change it.
 type given struct {
 	key, text string
 	asked     bool
@@ -35,7 +35,7 @@ func newMemory(asker Asker) *memory {
 	return &memory{Asker: asker, last: map[string]earlier{}, confirmed: map[string]bool{}}
 }
 
-// rewind has the survey begin anew, with the answers that are left.
+// rewind restarts the survey with the remaining answers.
 func (m *memory) rewind() { m.at = 0 }
 
 // Ask implements Asker.
@@ -46,7 +46,7 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 
 	now := earlier{offered: q.Default, help: q.Help}
 
-	// Where another default follows from other answers before, it is better than what was answered then.
+	// A different default results from other earlier answers. It is better than the old answer.
 	last, known := m.last[q.Key]
 	if known && !q.Secret && last.offered == now.offered && last.help == now.help {
 		if _, err := q.accept(last.text); err == nil {
@@ -61,7 +61,7 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 				return "", ErrBack
 			}
 
-			continue // there is no question before
+			continue // there is no previous question
 		}
 
 		if err != nil {
@@ -77,8 +77,8 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 	}
 }
 
-// replay is the answer that was given to a question. Those after a question that has another place, or another answer,
-// are forgotten.
+// replay returns the earlier answer to a question. If the question has moved, or its answer is no longer acceptable,
+// replay forgets this answer and later ones.
 func (m *memory) replay(q Question) (string, bool) {
 	if m.at < len(m.given) && m.given[m.at].key == q.Key {
 		if text, err := q.accept(m.given[m.at].text); err == nil {
@@ -92,7 +92,7 @@ func (m *memory) replay(q Question) (string, bool) {
 	return "", false
 }
 
-// back forgets the answers from the last one on that a person has given. It reports false where there is none.
+// back forgets the answers from the user's last one on. It returns false if there is none.
 func (m *memory) back() bool {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].asked {
@@ -123,7 +123,7 @@ func (m *memory) Confirm(ctx context.Context, ca *x509.Certificate) error {
 	return err
 }
 
-// Again implements Asker: the answer is forgotten.
+// Again implements Asker: it forgets the answer.
 func (m *memory) Again(key string, reason error) error {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].key == key {

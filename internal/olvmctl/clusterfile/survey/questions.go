@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// askEngine finds the engine, and what its certificate is verified with.
+// askEngine finds the engine, and a way to verify its certificate.
 func (s *survey) askEngine(ctx context.Context) error {
 	var trusted bool
 
@@ -55,7 +55,7 @@ func (s *survey) askEngine(ctx context.Context) error {
 	return untrusted(engine.Verify(ctx, s.answers.Engine, s.ca))
 }
 
-// untrusted adds what to do about an engine that the confirmed CA does not verify.
+// untrusted adds advice for an engine not verified by the confirmed CA.
 func untrusted(err error) error {
 	var refused *engine.TLSError
 
@@ -74,7 +74,7 @@ func untrusted(err error) error {
 	)
 }
 
-// again is the asker's, unless the user ended the survey.
+// again calls the asker's Again, unless the user ended the survey.
 func (s *survey) again(ctx context.Context, key string, reason error) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
@@ -83,8 +83,8 @@ func (s *survey) again(ctx context.Context, key string, reason error) error {
 	return s.asker.Again(key, reason)
 }
 
-// askLogin asks for user and password until the engine takes them: for another user if the profile is wrong, with the
-// same password, and else for another password.
+// askLogin asks for user and password until the engine accepts them. If the profile is wrong, it asks for another user
+// with the same password, otherwise for another password.
 func (s *survey) askLogin(ctx context.Context) error {
 	password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
 	if s.refusals == 0 {
@@ -167,7 +167,7 @@ func (s *survey) login(ctx context.Context) error {
 	return err
 }
 
-// named are the names of items, sorted, each once.
+// named returns the unique names of items, sorted.
 func named[T any](items []T, name func(T) string) []string {
 	var out []string
 	for _, item := range items {
@@ -194,7 +194,7 @@ func choose[T any](
 	return &items[slices.IndexFunc(items, func(item T) bool { return name(item) == *field })], nil
 }
 
-// askPlacement asks where in the engine the cluster is to be, and of which template.
+// askPlacement asks for the cluster's place in the engine, and for its template.
 func (s *survey) askPlacement(ctx context.Context) error {
 	a := &s.answers
 	centers, err := s.client.DataCenters(ctx)
@@ -247,7 +247,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 	return err
 }
 
-// askTemplate asks for the template. One that is not there yet may be named.
+// askTemplate asks for the template. The user may name a future one.
 func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error {
 	templates, err := s.client.ClusterTemplates(ctx, cluster)
 	if err != nil {
@@ -382,11 +382,12 @@ func (s *survey) askAddresses(ctx context.Context) error {
 	return nil
 }
 
-// versionInName is a version of Kubernetes in the name of a template.
+// versionInName matches a Kubernetes version in the name of a template.
 var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[0-9]{2}(?:\.[0-9]+)?)(?:$|[^0-9.])`)
 
-// versionQuestion asks for the version of Kubernetes. Its default is that of the template, where the name has one, and
-// never another minor version: nodes would not be made of it. Where nobody knows the patch, there is no default.
+// versionQuestion asks for the Kubernetes version. The default is the version in the template's name, if any. It is
+// never another minor version, because the template could not make its nodes. There is no default if the patch is
+// unknown.
 func (s *survey) versionQuestion() Question {
 	q := Question{
 		Key:     "kubernetesVersion",
@@ -411,7 +412,7 @@ func (s *survey) versionQuestion() Question {
 	return q
 }
 
-// versionIn is the version of Kubernetes that the name of a template has, such as ock-1.36; empty where it has none.
+// versionIn returns the Kubernetes version in a template's name, such as ock-1.36; empty if there is none.
 func versionIn(template string) string {
 	if found := versionInName.FindStringSubmatch(template); found != nil {
 		return found[1]
@@ -420,7 +421,7 @@ func versionIn(template string) string {
 	return ""
 }
 
-// number reports whether a text is a number of things; zero stands for the default in a cluster file.
+// number reports whether a text is a positive number. Zero would mean the default in a cluster file.
 func number(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number from 1 on", text)
@@ -429,7 +430,7 @@ func number(text string) error {
 	return nil
 }
 
-// askMachines asks for how many machines there are, how large, and who logs in to them.
+// askMachines asks for the number and size of machines, and for the login on them.
 func (s *survey) askMachines(ctx context.Context) error {
 	for _, q := range slices.Concat(s.countQuestions(), s.sizeQuestions()) {
 		if err := s.ask(ctx, q.field, q.Question); err != nil {
@@ -446,7 +447,7 @@ type fieldQuestion struct {
 	Question
 }
 
-// countQuestions ask how many machines there are.
+// countQuestions ask for the numbers of machines.
 func (s *survey) countQuestions() []fieldQuestion {
 	return []fieldQuestion{
 		{&s.answers.ControlPlaneNodes, Question{
@@ -466,7 +467,7 @@ func (s *survey) countQuestions() []fieldQuestion {
 	}
 }
 
-// sizeQuestions ask how large the machines are.
+// sizeQuestions ask for the sizes of machines.
 func (s *survey) sizeQuestions() []fieldQuestion {
 	a := &s.answers
 	control := s.defaults.Providers.OLVM.ControlPlaneMachine.VirtualMachine
@@ -556,7 +557,7 @@ func (s *survey) askKey(ctx context.Context) error {
 	return err
 }
 
-// sshKey is a key, or what a file with one has: a key has spaces.
+// sshKey returns the key given as text or in a file. Only a key has spaces.
 func sshKey(text string) (string, error) {
 	if strings.Contains(text, " ") {
 		return text, nil

@@ -1,10 +1,9 @@
-// Package survey asks for what a cluster file needs, and writes the file, with
-// the engine's CA and the Secret with its credentials beside it.
+// Package survey asks for the content of a cluster file, and writes the file, with the engine's CA and the Secret with
+// its credentials next to it.
 //
-// The questions and their order are here, once; who answers is an Asker: a
-// person at a terminal, or a file. Choices are what the engine has. What a
-// cluster file may say is not decided here but by internal/olvmctl/clusterfile, to
-// which every answer is given at once.
+// The questions and their order are defined only here. An Asker answers them: a user at a terminal, or a file. Choices
+// come from the engine. The rules of cluster files are in internal/olvmctl/clusterfile, which checks every answer at
+// once.
 package survey
 
 import (
@@ -25,28 +24,28 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// ErrInterrupted ends a survey that its user ended.
+// ErrInterrupted is the error of a survey ended by its user.
 var ErrInterrupted = errors.New("interrupted; nothing is written")
 
-// logins is how often user and password are asked for. oVirt's internal domain locks a user after five wrong ones.
+// logins limits attempts to log in. oVirt's internal domain locks a user after five wrong ones.
 const logins = 3
 
 // Answers in the order of the questions, by the keys of a file with answers.
 type Answers struct {
-	// Engine is a name with or without a port, or a URL. CAFingerprint is the SHA-256 of its CA, which is asked for
-	// where the system's CAs do not verify it.
+	// Engine is a name with or without a port, or a URL. CAFingerprint is the SHA-256 of its CA. It is needed only if
+	// the system's CAs do not verify the engine.
 	Engine        string `yaml:"engine"`
 	CAFingerprint string `yaml:"caFingerprint"`
 	User          string `yaml:"user"`
 	Password      string `yaml:"password"`
-	// Names in the engine. VNICProfile is not asked for where the network has one.
+	// Names in the engine. VNICProfile is not asked for if the network has only one.
 	DataCenter    string `yaml:"dataCenter"`
 	Cluster       string `yaml:"cluster"`
 	Template      string `yaml:"template"`
 	Network       string `yaml:"network"`
 	VNICProfile   string `yaml:"vnicProfile"`
 	StorageDomain string `yaml:"storageDomain"`
-	// What follows is as in a cluster file.
+	// The following are as in a cluster file.
 	Name                  string `yaml:"name"`
 	KubernetesVersion     string `yaml:"kubernetesVersion"`
 	Subnet                string `yaml:"subnet"`
@@ -70,31 +69,31 @@ type Answers struct {
 	SSHPublicKey string `yaml:"sshPublicKey"`
 }
 
-// Question is one that an Asker puts.
+// Question is a question for an Asker.
 type Question struct {
 	// Key of the answer in a file.
 	Key string
-	// Title is what is asked, Help what one has to know for it, with an example.
+	// Title is the question. Help has the necessary knowledge, with an example.
 	Title, Help string
-	// Choices are the only answers; empty means that any text is one.
+	// Choices are the only answers; empty allows any text.
 	Choices []string
-	// Sole reports that a single choice is taken without a question.
+	// Sole accepts a single choice without asking.
 	Sole bool
-	// Default is the answer of who gives none. Optional reports that none is an answer, too.
+	// Default replaces an empty answer. Optional allows an empty answer.
 	Default  string
 	Optional bool
-	// Given is an answer that the environment has, and From is the variable; a person is not asked then.
+	// Given is an answer from the environment, and From its variable. The user is not asked then.
 	Given, From string
 	// Secret answers are not shown.
 	Secret bool
-	// Check says what is wrong with an answer; nil accepts all.
+	// Check returns an error for an invalid answer; nil accepts all.
 	Check func(string) error
 }
 
-// decided reports that there is nothing to ask.
+// decided reports whether there is nothing to ask.
 func (q Question) decided() bool { return q.Given != "" || q.Sole && len(q.Choices) == 1 }
 
-// accept returns the answer that a text is: without space around it, or the default.
+// accept converts a text to an answer: without surrounding space, or the default.
 func (q Question) accept(text string) (string, error) {
 	if !q.Secret {
 		text = strings.TrimSpace(text)
@@ -118,20 +117,19 @@ func (q Question) accept(text string) (string, error) {
 	return text, nil
 }
 
-// Asker puts questions. Its answers are accepted ones.
+// Asker asks questions. It returns only accepted answers.
 type Asker interface {
 	// Ask returns the answer to a question, or ErrBack.
 	Ask(ctx context.Context, q Question) (string, error)
-	// Confirm returns nil where the CA is said to be the engine's. It may return ErrBack.
+	// Confirm returns nil if the CA is confirmed as the engine's. It may return ErrBack.
 	Confirm(ctx context.Context, ca *x509.Certificate) error
-	// Again says why an answer that could be checked by its use alone did not do. It returns nil where another one can
-	// be given.
+	// Again gives the reason for rejecting an answer after trying it. It returns nil if another answer is possible.
 	Again(key string, reason error) error
 }
 
 // Options of a survey.
 type Options struct {
-	// Output is the cluster file. What goes with it is written to the same folder.
+	// Output is the cluster file. Its companions are written to the same folder.
 	Output string
 	// Force overwrites files.
 	Force bool
@@ -139,21 +137,21 @@ type Options struct {
 	Defaults string
 }
 
-// survey is one that is under way.
+// survey is a survey in progress.
 type survey struct {
 	Options
 	asker    *memory
 	answers  Answers
-	defaults clusterfile.File // of what a cluster file does not say
+	defaults clusterfile.File // for keys missing from a cluster file
 	ca       *x509.Certificate
 	client   *engine.Client
-	// refusals is how often the engine refused user and password.
+	// refusals counts logins refused by the engine.
 	refusals int
-	// noTemplate reports that the template is still to be made.
+	// noTemplate reports whether the template does not exist yet.
 	noTemplate bool
 }
 
-// Run asks everything and writes the files. Where it fails, or ctx ends, nothing is written.
+// Run asks everything and writes the files. If it fails, or ctx ends, it writes nothing.
 func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	s := &survey{Options: options, asker: newMemory(asker)}
 
@@ -181,8 +179,8 @@ func (s *survey) logout(ctx context.Context) {
 	}
 }
 
-// run asks everything and writes the files. The error is ErrBack where a person wants the question before: the survey
-// is to begin anew then, and comes to it by the answers that are remembered.
+// run asks everything and writes the files. It returns ErrBack if a user wants the previous question. The survey must
+// restart then, and reaches that question with the remembered answers.
 func (s *survey) run(ctx context.Context) (*Written, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
@@ -198,7 +196,7 @@ func (s *survey) run(ctx context.Context) (*Written, error) {
 	return s.write(ctx)
 }
 
-// prepare finds what would make all answers useless.
+// prepare finds problems making all answers useless.
 func (s *survey) prepare() error {
 	if info, err := os.Stat(filepath.Dir(s.Output)); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -226,7 +224,7 @@ func (s *survey) prepare() error {
 	return nil
 }
 
-// free reports whether a file can be written to the folder of the output.
+// free returns an error unless a file can be written to the output's folder.
 func (s *survey) free(name string) error {
 	path := filepath.Join(filepath.Dir(s.Output), name)
 
@@ -245,7 +243,7 @@ func (s *survey) free(name string) error {
 	return nil
 }
 
-// freeBeside is free for the files of a cluster of that name.
+// freeBeside is like free for the companion files of a cluster with this name.
 func (s *survey) freeBeside(name string) error {
 	beside := []string{s.answers.secretFile(name)}
 	if s.ca != nil {
@@ -265,7 +263,7 @@ func (s *survey) freeBeside(name string) error {
 	return nil
 }
 
-// ask puts a question whose answer goes to a field, and has the cluster file with it checked.
+// ask asks a question, stores the answer in a field, and checks the resulting cluster file.
 func (s *survey) ask(ctx context.Context, field *string, q Question) error {
 	*field = ""
 	before, check := s.problems(s.answers), q.Check
@@ -292,7 +290,7 @@ func (s *survey) ask(ctx context.Context, field *string, q Question) error {
 	return nil
 }
 
-// problems are those of the cluster file so far.
+// problems returns the problems of the cluster file so far.
 func (s *survey) problems(a Answers) []clusterfile.Problem {
 	content, err := a.file("")
 	if err == nil {
@@ -305,7 +303,7 @@ func (s *survey) problems(a Answers) []clusterfile.Problem {
 	return []clusterfile.Problem{{Message: err.Error()}}
 }
 
-// newProblems are those that an answer brought; the others are of questions to come.
+// newProblems returns problems caused by an answer; others belong to later questions.
 func newProblems(before, after []clusterfile.Problem) error {
 	var texts []string
 
@@ -314,7 +312,7 @@ func newProblems(before, after []clusterfile.Problem) error {
 			return b.Path == p.Path &&
 				b.Message == p.Message
 		})
-		// A file may have an endpoint of another subnet; a person is asked for one of this subnet.
+		// A file may have an endpoint of another subnet; a user is asked for one of this subnet.
 		counts := !p.Warning || p.Path == "virtualIp" || p.Path == "providers.olvm.ingressVirtualIp"
 		if counts && !known && !slices.Contains(texts, p.Message) { // both kinds of machines have the same
 			texts = append(texts, p.Message)
@@ -328,12 +326,12 @@ func newProblems(before, after []clusterfile.Problem) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// Fingerprint is the SHA-256 of a certificate as openssl prints it.
+// Fingerprint returns the SHA-256 of a certificate in openssl's format.
 func Fingerprint(certificate *x509.Certificate) string {
 	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(certificate.Raw)), " ", ":")
 }
 
-// describe is what a person compares of a CA. It comes from somebody who is not trusted yet, and must not steer the
+// describe returns the parts of a CA for a user to compare. The CA is not trusted yet, and must not control the
 // terminal.
 func describe(ca *x509.Certificate) (subject, validity, fingerprint string) {
 	subject = strings.Map(func(r rune) rune {

@@ -31,7 +31,7 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 	}
 }
 
-// files writes some, and returns the folder.
+// files writes files, and returns their folder.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
 
@@ -91,7 +91,7 @@ func TestAFileThatCameMeanwhileIsKept(t *testing.T) {
 	}
 }
 
-// ends is an Asker whose user goes away at the first question.
+// ends is an Asker whose user leaves at the first question.
 type ends struct{ cancel context.CancelFunc }
 
 func (e ends) Ask(ctx context.Context, _ Question) (string, error) {

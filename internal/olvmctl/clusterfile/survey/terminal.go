@@ -17,23 +17,23 @@ import (
 	_ "github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile/survey/plain" // before Bubble Tea
 )
 
-// tall is how many choices are shown at once.
+// tall limits the choices shown at once.
 const tall = 12
 
-// Terminal is an Asker that asks a person.
+// Terminal is an Asker for a user at a terminal.
 type Terminal struct {
 	in, out *os.File
-	// lines asks by lines of text, for screen readers and for terminals that cannot move their cursor.
+	// lines asks by lines of text, for screen readers and for terminals without cursor movement.
 	lines bool
-	// introduced reports that it was said how to go back.
+	// introduced reports whether the user was told how to go back.
 	introduced bool
 }
 
-// goBack is the line that goes back to the question before.
+// goBack is the line for going back to the previous question.
 const goBack = "<"
 
-// NewTerminal returns the terminal that both streams are; nil where one of them is none. The environment variables
-// ACCESSIBLE and TERM=dumb make it ask by lines.
+// NewTerminal returns a Terminal if both streams are terminals, otherwise nil. The environment variables ACCESSIBLE and
+// TERM=dumb make it ask by lines.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	from, ok1 := in.(*os.File)
 	to, ok2 := out.(*os.File)
@@ -65,7 +65,7 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 	}
 
 	title := q.Title
-	if t.lines { // which has neither help nor placeholders
+	if t.lines { // these have neither help nor placeholders
 		if _, err := fmt.Fprintln(t.out, q.Help); err != nil {
 			return "", err
 		}
@@ -87,10 +87,10 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 
 	answer, err := q.accept(answer)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed since it was accepted
+		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed after being accepted
 	}
 
-	if !t.lines { // the question is gone from the screen
+	if !t.lines { // the question has left the screen
 		shown := answer
 		if q.Secret {
 			shown = "(hidden)"
@@ -102,7 +102,7 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 	return answer, err
 }
 
-// introduce says once how to go back.
+// introduce explains once how to go back.
 func (t *Terminal) introduce() error {
 	if t.introduced {
 		return nil
@@ -119,7 +119,7 @@ func (t *Terminal) introduce() error {
 	return err
 }
 
-// field is what huh asks with.
+// field returns the huh field of a question.
 func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
 	if len(q.Choices) > 0 {
 		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).
@@ -148,19 +148,19 @@ func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
 	})
 }
 
-// put has a field answered.
+// put lets the user answer a field.
 func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 	if t.lines {
 		return t.putLine(ctx, field)
 	}
 
-	// Signals end ctx. Bubble Tea's handler of them would wait for the program that ctx has ended already, and the
-	// program for it.
+	// Signals end ctx. Bubble Tea's own signal handler would wait for the program already ended by ctx, and the program
+	// for the handler.
 	back := false
 	leave := func(_ tea.Model, message tea.Msg) tea.Msg {
 		if key, is := message.(tea.KeyMsg); is && key.Type == tea.KeyShiftTab {
 			back = true
-			return tea.Quit() // not as Ctrl-C: after that Bubble Tea may read what is for the next question
+			return tea.Quit() // unlike Ctrl-C, which lets Bubble Tea read input of the next question
 		}
 
 		return message
@@ -181,15 +181,15 @@ func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 	return nil
 }
 
-// ending notes the end of a terminal's input, which huh takes for an empty answer, and a line that goes back, which is
-// no choice for it.
+// ending notes two events misread by huh: the end of a terminal's input, taken for an empty answer, and a line for
+// going back, taken for an invalid choice.
 type ending struct {
-	*os.File // its descriptor, of which passwords are read
+	*os.File // for its descriptor, from which passwords are read
 
 	ended, back bool
 }
 
-// Read reads a line at most: that is what a terminal gives.
+// Read reads at most a line, because a terminal returns lines.
 func (e *ending) Read(p []byte) (int, error) {
 	n, err := e.File.Read(p)
 	e.ended = e.ended || err != nil
@@ -202,8 +202,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putLine has a field answered by a line. huh cannot be interrupted there: whoever reads is left behind, for the
-// program ends.
+// putLine lets the user answer a field by a line. huh cannot be interrupted there: the reading goroutine is abandoned,
+// because the program ends.
 func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 	state, err := term.GetState(int(t.in.Fd()))
 	if err != nil {
@@ -215,7 +215,7 @@ func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 
 	select {
 	case <-ctx.Done():
-		_ = term.Restore(int(t.in.Fd()), state) // a password was not to be seen
+		_ = term.Restore(int(t.in.Fd()), state) // password input had hidden the text
 		return ErrInterrupted
 	case err := <-done:
 		if in.back {

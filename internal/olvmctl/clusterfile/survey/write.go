@@ -20,13 +20,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Written is what a survey left.
+// Written is the result of a survey.
 type Written struct {
-	// ClusterFile, CA and Credentials are paths; CA is empty where the system's CAs are used.
+	// ClusterFile, CA and Credentials are paths; CA is empty if the system's CAs are used.
 	ClusterFile string `json:"clusterFile"`
 	CA          string `json:"ca,omitempty"`
 	Credentials string `json:"credentials"`
-	// NoTemplate reports that the engine does not have the template yet.
+	// NoTemplate reports whether the engine lacks the template.
 	NoTemplate bool `json:"noTemplate,omitempty"`
 	// Warnings about the cluster file.
 	Warnings []clusterfile.Problem `json:"warnings,omitempty"`
@@ -35,11 +35,11 @@ type Written struct {
 func (a *Answers) caFile(name string) string     { return name + "-ca.crt" }
 func (a *Answers) secretFile(name string) string { return name + "-credentials.yaml" }
 
-// keys is a mapping of YAML that is written in the order of its keys.
+// keys is a YAML mapping written in the order of its keys.
 type keys yaml.Node
 
-// add adds a key with a value: text, a number as text, keys, or a list of keys. Nothing is added for what is empty. The
-// comment goes above it.
+// add adds a key with a value: text, a number as text, keys, or a list of keys. It skips empty values. The comment goes
+// above it.
 func (k *keys) add(key string, value any, comment string) *keys {
 	var node *yaml.Node
 
@@ -70,13 +70,13 @@ func (k *keys) add(key string, value any, comment string) *keys {
 	return k
 }
 
-// count is a number as it was answered.
+// count is a number as the user wrote it.
 type count string
 
 func block() *keys { return &keys{Kind: yaml.MappingNode} }
 func line() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
 
-// machine is what a kind of machines is made of.
+// machine returns the settings of a kind of machines.
 func (a *Answers) machine(memory, cores, disk, dataDisk, addresses string) *keys {
 	var data []*keys
 	if dataDisk != "" {
@@ -103,8 +103,7 @@ func (a *Answers) machine(memory, cores, disk, dataDisk, addresses string) *keys
 			"")
 }
 
-// file is the cluster file that the answers make, also while some of them are not there. ca is its file, empty for
-// none.
+// file renders the cluster file of the answers, even incomplete ones. ca is its CA file, empty for none.
 func (a *Answers) file(ca string) ([]byte, error) {
 	server := ""
 	if a.Engine != "" {
@@ -146,7 +145,7 @@ func (a *Answers) file(ca string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// secret has the credentials under the name by which the cluster file's manifests refer to it.
+// secret renders the Secret with the credentials, under the name used by the cluster file's manifests.
 func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
 	namespace, reference := file.Providers.OLVM.Namespace, file.Providers.OLVM.OvirtAPIServer.CredentialsSecret
 	if reference.Namespace != "" {
@@ -171,14 +170,14 @@ func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// output is a file that is written.
+// output is a file to write.
 type output struct {
 	name    string
 	content []byte
 }
 
-// write makes the files in a folder of their own beside the output, has the cluster file checked there as olvmctl
-// validate does, and only then puts them in their places.
+// write creates the files in a temporary folder next to the output. It checks the cluster file there like olvmctl
+// validate, and only then moves the files to their places.
 func (s *survey) write(ctx context.Context) (*Written, error) {
 	dir := filepath.Dir(s.Output)
 	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
@@ -247,7 +246,7 @@ func stage(dir string, files []output) error {
 	return nil
 }
 
-// valid reads the cluster file at a path and checks all of it; problems name it by the output.
+// valid reads the cluster file at a path and checks all of it; problems show the output's path instead.
 func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
 	read, err := clusterfile.Read(path, s.Defaults)
 	if err != nil {
@@ -276,7 +275,7 @@ func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
 	return read, errors.Join(wrong...)
 }
 
-// publish puts files in their places: all of them, or none. Without Force it takes no place that has a file by now.
+// publish moves files to their places: all of them, or none. Without Force, it does not overwrite existing files.
 func (s *survey) publish(staging string, files []output) (err error) {
 	var undo []func()
 	defer func() {
