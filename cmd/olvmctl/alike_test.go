@@ -17,8 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestMachinesThatAreAlikeArePlannedOnce compares what is derived from one plan with a plan of each machine. Twelve
-// workers have names and addresses that begin others.
+// TestMachinesThatAreAlikeArePlannedOnce compares results derived from one plan with a plan of each machine. With
+// twelve workers, some names and addresses are prefixes of others.
 func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	s := newSite(t)
 	text := strings.NewReplacer("replicas: 2", "replicas: 12", "replicas: 1\n", "replicas: 3\n").Replace(s.manifests)
@@ -61,14 +61,14 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	}
 }
 
-// sorted are changes in an order: Terraform tells them as it comes to them.
+// sorted returns changes in a fixed order, because Terraform's order varies.
 func sorted(changes []terraform.Change) []terraform.Change {
 	return slices.SortedFunc(slices.Values(changes), func(a, b terraform.Change) int {
 		return strings.Compare(a.Address, b.Address)
 	})
 }
 
-// planJSON is the plan in Terraform's format, without the time at which it was made.
+// planJSON returns the plan in Terraform's format, without its time.
 func planJSON(t *testing.T, result *planreport.Result) string {
 	t.Helper()
 	plan := *result.Plan

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Names that people write before the name of an object, as kubectl takes them.
+// Words accepted before the name of an object, like in kubectl.
 var (
 	clusterWords = []string{
 		"clusters", "cluster", "cl", "clusters.cluster.x-k8s.io", "cluster.cluster.x-k8s.io",
@@ -19,7 +19,7 @@ var (
 	}
 )
 
-// noArguments refuses arguments of a command that takes none.
+// noArguments refuses arguments of a command without any.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], seeHelp(command))
@@ -28,7 +28,7 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArgument takes the argument that the usage calls name; what says what it is.
+// oneArgument requires one argument. name is its name in the usage, and what describes it.
 func oneArgument(name, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		switch {
@@ -44,7 +44,7 @@ func oneArgument(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne takes the argument that the usage calls name, or none.
+// atMostOne accepts at most one argument, called name in the usage.
 func atMostOne(name, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -55,7 +55,7 @@ func atMostOne(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// named takes one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
+// named requires one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
 func named(name, what string, words []string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		names, err := namesOf(args, words)
@@ -67,8 +67,8 @@ func named(name, what string, words []string) cobra.PositionalArgs {
 	}
 }
 
-// namesOf are the names of objects among the arguments, without the kind that people may write before them. One that a
-// kind stands before alone is an object of that name.
+// namesOf returns the names of objects among the arguments, without a leading kind. A single argument equal to a kind
+// is an object's name.
 func namesOf(args, words []string) ([]string, error) {
 	if len(args) > 1 && slices.Contains(words, strings.ToLower(args[0])) {
 		args = args[1:]
@@ -92,7 +92,7 @@ func namesOf(args, words []string) ([]string, error) {
 	return out, nil
 }
 
-// nameOf is the only name among arguments that named has taken.
+// nameOf returns the only name among arguments accepted by named.
 func nameOf(args, words []string) string {
 	names, err := namesOf(args, words)
 	if err != nil || len(names) == 0 {
@@ -104,7 +104,7 @@ func nameOf(args, words []string) string {
 
 func seeHelp(command *cobra.Command) string { return "; see " + command.CommandPath() + " --help" }
 
-// finish has all commands below root behave alike: one that only has others refuses what none of them is.
+// finish unifies the commands below root: a command with only subcommands refuses unknown ones.
 func finish(command *cobra.Command) {
 	if command.HasSubCommands() && !command.Runnable() && command.HasParent() {
 		command.Args = unknownCommand
@@ -116,7 +116,7 @@ func finish(command *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses a command that is none of those below another.
+// unknownCommand refuses an unknown subcommand.
 func unknownCommand(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func unknownCommand(command *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; it has %s", out, strings.Join(names, ", "))
 }
 
-// flagError is the error of a flag: of a command that is none, where that comes before the flag.
+// flagError returns the error of a flag, or of an unknown command before the flag.
 func flagError(command *cobra.Command, err error) error {
 	if args := command.Flags().Args(); command.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(command, args)

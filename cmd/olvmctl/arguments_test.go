@@ -74,7 +74,7 @@ func TestWhatPeopleMistypeIsSaid(t *testing.T) {
 	}
 }
 
-// TestOMeansTheFormatInEveryCommand looks at all commands: -o is one flag with one meaning, and so are -y, -n,
+// TestOMeansTheFormatInEveryCommand checks all commands: -o is one flag with one meaning, and so are -y, -n,
 // --kubeconfig and --context.
 func TestOMeansTheFormatInEveryCommand(t *testing.T) {
 	without := []string{"local", "serve", "completion", "help", "get", "image", "olvmctl"}

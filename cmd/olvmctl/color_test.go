@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// onTerminal is what a function writes to a terminal.
+// onTerminal returns the output of a function to a terminal.
 func onTerminal(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	master, slave, err := pty.Open()
@@ -39,7 +39,7 @@ func onTerminal(t *testing.T, write func(io.Writer) error) string {
 }
 
 // TestVerdictsHaveColorsOnATerminalAlone writes findings and problems to a terminal, to one without colors, and to a
-// pipe. A text of a stranger steers no terminal.
+// pipe. A stranger's text cannot control the terminal.
 func TestVerdictsHaveColorsOnATerminalAlone(t *testing.T) {
 	findings := func(out io.Writer) error {
 		return printFindings(out, []doctor.Finding{

@@ -14,46 +14,46 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// completionLimit is how long a shell waits for names.
+// completionLimit limits a shell's wait for names.
 const completionLimit = 3 * time.Second
 
-// completeClusters are the names of clusters for the first argument.
+// completeClusters returns names of clusters for the first argument.
 func (f *managementFlags) completeClusters(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &clusterv1.ClusterList{}, clusterWords)
 }
 
-// completeMachines are the names of Machines for the first argument.
+// completeMachines returns names of Machines for the first argument.
 func (f *managementFlags) completeMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &clusterv1.MachineList{}, machineWords)
 }
 
-// completeManyClusters are the names of clusters for every argument.
+// completeManyClusters returns names of clusters for every argument.
 func (f *managementFlags) completeManyClusters(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, len(args)+1, &clusterv1.ClusterList{}, nil)
 }
 
-// completeManyMachines are the names of Machines for every argument.
+// completeManyMachines returns names of Machines for every argument.
 func (f *managementFlags) completeManyMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, len(args)+1, &clusterv1.MachineList{}, nil)
 }
 
-// completeInventories are the names of inventories, for one argument.
+// completeInventories returns names of inventories for one argument.
 func (f *managementFlags) completeInventories(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &infrav1alpha1.OLVMInventoryList{}, nil)
 }
 
-// completeNames are names of objects in the namespace, up to a number of arguments, without those that are there. words
-// may stand before the name.
+// completeNames returns unused names of objects in the namespace, for at most most arguments. words may precede the
+// name.
 func (f *managementFlags) completeNames(
 	command *cobra.Command, args []string, most int, list client.ObjectList, words []string,
 ) ([]string, cobra.ShellCompDirective) {
@@ -71,12 +71,12 @@ func (f *managementFlags) completeNames(
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNamespaces are the names of namespaces.
+// completeNamespaces returns names of namespaces.
 func (f *managementFlags) completeNamespaces(command *cobra.Command) []string {
 	return f.askForNames(command, &corev1.NamespaceList{}, false)
 }
 
-// completeContexts are the names of contexts of the kubeconfig.
+// completeContexts returns the contexts of the kubeconfig.
 func (f *managementFlags) completeContexts(*cobra.Command) []string {
 	names, err := f.Contexts()
 	if err != nil {
@@ -86,8 +86,8 @@ func (f *managementFlags) completeContexts(*cobra.Command) []string {
 	return names
 }
 
-// askForNames asks the management cluster for names of objects. An error completes nothing: a shell has no place for
-// it.
+// askForNames asks the management cluster for names of objects. It returns none after an error, because a shell cannot
+// show it.
 func (f *managementFlags) askForNames(command *cobra.Command, list client.ObjectList, namespaced bool) []string {
 	in, err := mgmtcluster.Connect(f.Options)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *managementFlags) askForNames(command *cobra.Command, list client.Object
 	return names
 }
 
-// complete has a shell complete the value of a flag.
+// complete registers a shell completion for the value of a flag.
 func complete(command *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	_ = command.RegisterFlagCompletionFunc(
 		flag,

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// confirm asks for a word on a terminal; yes answers. An interrupt ends it at once.
+// confirm asks for a word on a terminal, unless yes is set. An interrupt ends it at once.
 func confirm(ctx context.Context, s streams, yes bool, question, word string) error {
 	if yes {
 		return nil
@@ -42,7 +42,7 @@ func ask(ctx context.Context, from io.Reader, to io.Writer, question, word strin
 	}
 
 	answered := make(chan answer, 1)
-	go func() { // which the end of this process ends, too
+	go func() { // ends with the process at the latest
 		text, err := bufio.NewReader(from).ReadString('\n')
 		answered <- answer{text, err}
 	}()

@@ -18,11 +18,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// accessFlags are about the credentials and the CA of the engine.
+// accessFlags configure the credentials and the CA of the engine.
 type accessFlags struct {
 	caFile, credentials string
-	// bound has the credentials sent to no engine but those that they are said to be for. It is for commands that read
-	// manifests, which may be those of a stranger; a cluster file is that of who runs the command.
+	// bound restricts the credentials to their named engines. It is for commands reading manifests, because these may
+	// be a stranger's. A cluster file belongs to the user of the command.
 	bound bool
 }
 
@@ -39,7 +39,7 @@ the Secret and the ConfigMap of the manifests; or from the environment variables
 OLVM_PASSWORD or the file of --credentials, and the file of --ca-file. These are sent only to an engine
 that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only if its certificate is valid.`
 
-// read reads the files and the environment; what is not said is empty. clusterFile is the path of the cluster file;
+// read reads the files and the environment; missing values are empty. clusterFile is the path of the cluster file;
 // empty for manifests.
 func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	var out preview.Credentials
@@ -76,8 +76,8 @@ func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	return out, nil
 }
 
-// places are where the user corrects the connection to the engine: in a cluster file, or in manifests where there is
-// none. given reports that the credentials are not those of manifests.
+// places tells the user where to correct the connection to the engine: in a cluster file, or else in manifests. given
+// reports whether the credentials come from elsewhere than manifests.
 func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
 	out := blocker.Places{CA: blocker.OfManifests.CA + ", or give it with --ca-file"}
 
@@ -97,7 +97,7 @@ func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
 	return out
 }
 
-// from is where the credentials come from.
+// from describes the source of the credentials.
 func (a *accessFlags) from() string {
 	if a.credentials != "" {
 		return "--credentials"
@@ -106,7 +106,7 @@ func (a *accessFlags) from() string {
 	return "OLVM_USERNAME and OLVM_PASSWORD"
 }
 
-// readCredentials reads a Secret, as olvmctl init writes it: the login, and the engines that it is for.
+// readCredentials reads a Secret in the format of olvmctl init: the login, and its engines.
 func readCredentials(path string) (username, password string, urls []string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

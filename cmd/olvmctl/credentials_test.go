@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestCredentialsAreTheSameFromEverywhere has a file of --credentials and the environment, as echo and editors on
-// Windows leave them.
+// TestCredentialsAreTheSameFromEverywhere has a file of --credentials and the environment, with the line ends of echo
+// and Windows editors.
 func TestCredentialsAreTheSameFromEverywhere(t *testing.T) {
 	const username, password = "odd@internal", `p@ss:w&rd=+%41 $HOME "q" #ü🙂`
 

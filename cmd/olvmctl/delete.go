@@ -76,7 +76,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	return command
 }
 
-// deleteCluster deletes a cluster, and tells programs so.
+// deleteCluster deletes a cluster, and prints the outcome for programs.
 func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
 	if o.To.Context != "" && o.To.Kubeconfig == "" {
 		return errors.New("--to-context: name its file with --to-kubeconfig")
@@ -91,8 +91,8 @@ func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, ou
 	return output.print(s.out, done, func() error { return nil })
 }
 
-// clusterToDelete is the name of the cluster: the argument, or that of a cluster file, which has the namespace, too. A
-// file that has become invalid still names the cluster.
+// clusterToDelete returns the name of the cluster, from the argument or from a cluster file. The file also sets the
+// namespace. An invalid file still names the cluster.
 func clusterToDelete(args []string, file clusterFileFlags, management *mgmtcluster.Options) (string, error) {
 	names, err := namesOf(args, clusterWords)
 

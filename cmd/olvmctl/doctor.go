@@ -13,10 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// errUnwell ends a command whose findings were printed already.
+// errUnwell ends a command after printing its findings.
 var errUnwell = errors.New("something has to be mended first")
 
-// doctorFlags are those of the doctor command.
+// doctorFlags are the flags of the doctor command.
 type doctorFlags struct {
 	file clusterFileFlags
 	accessFlags
@@ -58,7 +58,7 @@ func (d *doctorFlags) run(ctx context.Context, s streams) error {
 	return showFindings(s, d.output, findings)
 }
 
-// showFindings prints findings, and fails where one has to be mended.
+// showFindings prints findings, and returns an error if one of them failed.
 func showFindings(s streams, output outputFlag, findings []doctor.Finding) error {
 	err := output.print(s.out, map[string]any{"findings": findings}, func() error {
 		return printFindings(s.out, findings)
@@ -76,7 +76,7 @@ func showFindings(s streams, output outputFlag, findings []doctor.Finding) error
 	return nil
 }
 
-// examine reads the file, and asks the engine where that is good.
+// examine reads the file and, if it is valid, asks the engine.
 func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding, error) {
 	cluster, problems, err := clusterfile.Load(d.file.path, d.file.defaults, d.file.flavor)
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 // verdictColors are the colors of verdicts on a terminal.
 var verdictColors = map[doctor.Verdict]color{doctor.OK: green, doctor.Warning: yellow, doctor.Failed: red}
 
-// printFindings writes a line for each finding, and one for what to do about it.
+// printFindings writes a line for each finding, and one for its remedy.
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
 		verdict := paint(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// programs are those whose calls are looked at; what else is in blocks of commands is taken out of the way.
+// programs are the checked programs; others in blocks of commands are replaced by stand-ins.
 var (
 	programs = []string{"olvmctl", "make"}
 	others   = []string{
@@ -44,20 +44,20 @@ var (
 	}
 )
 
-// synopsis is a line that says what can be written, not what to write.
+// synopsis matches a line describing syntax, not a command to type.
 var synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
 
-// waiting is a loop of a document until a command ends well. The stand-ins of commands always do, or never.
+// waiting matches a document's loop until a command succeeds. The stand-ins of commands always do, or never.
 var waiting = regexp.MustCompile(`(?:while|until) ([^;]+); do\s+sleep \d+;?\s+done`)
 
-// calls has bash read blocks of commands, and returns the calls of our programs with their arguments.
+// calls makes bash read blocks of commands, and returns the calls of our programs with their arguments.
 func calls(t *testing.T, blocks []string) [][]string {
 	t.Helper()
 	var script strings.Builder
 
 	for _, name := range programs {
 		for _, path := range []string{name, "bin/" + name} {
-			// In one write: what runs in the background writes at the same time.
+			// In one write, because background commands write at the same time.
 			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" '' >&9; }\n")
 		}
 	}
@@ -92,9 +92,9 @@ func calls(t *testing.T, blocks []string) [][]string {
 	return found
 }
 
-// TestCommandsOfTheDocuments runs what documents tell people to type. What needs a management cluster is run by the
-// tests of e2e (the journeys, the quick start), and so is image create; here such calls are only read, so that each
-// command and flag exists.
+// TestCommandsOfTheDocuments runs the commands of documents. The tests of e2e (the journeys, the quick start) run
+// commands needing a management cluster, and image create. Here such calls are only parsed, to check that each command
+// and flag exists.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	codes := map[string]int{
 		"validate":        0,
@@ -138,7 +138,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 
 			for _, block := range testenv.CommandBlocks(text) {
 				if strings.Contains(block, "...") && !strings.HasPrefix(block, "export ") {
-					continue // not whole
+					continue // incomplete
 				}
 
 				words := strings.Fields(block)
@@ -196,7 +196,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 				}
 
 				if len(args) == 1 || verb == "image template" && len(rest) == 0 {
-					continue // its name alone
+					continue // only its name
 				}
 
 				if slices.Contains(args, "--provider") && !slices.Contains(args, "-f") {
@@ -232,7 +232,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// files changes to a folder that has the files which documents name.
+// files changes to a folder with the files named by documents.
 func (s *site) files() {
 	s.t.Helper()
 	dir := filepath.Dir(s.clusterFile())
@@ -283,7 +283,7 @@ func (s *site) files() {
 		}
 	}
 
-	// which make the template
+	// these two make the template
 	if strings.HasSuffix(s.t.Name(), "/docs/user/images.md") || strings.HasSuffix(s.t.Name(), "/docs/user/quickstart.md") {
 		if err := os.WriteFile("cluster.yaml", []byte(cluster), 0o600); err != nil {
 			s.t.Fatal(err)
@@ -291,7 +291,7 @@ func (s *site) files() {
 	}
 }
 
-// checkSynopsis looks for each command and flag of lines such as olvmctl plan -f FILE [--offline].
+// checkSynopsis checks each command and flag of lines such as olvmctl plan -f FILE [--offline].
 func checkSynopsis(t *testing.T, block string) {
 	t.Helper()
 	flag := regexp.MustCompile(`(^|[ \[])--?([a-z][a-z-]*)`)
@@ -312,7 +312,7 @@ func checkSynopsis(t *testing.T, block string) {
 	}
 }
 
-// wholeCommand is olvmctl with what cobra adds when it runs.
+// wholeCommand returns olvmctl with cobra's additions at run time.
 func wholeCommand() *cobra.Command {
 	root := newCommand(streams{out: io.Discard, err: io.Discard})
 	root.InitDefaultCompletionCmd()

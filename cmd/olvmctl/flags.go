@@ -25,7 +25,7 @@ const managementHelp = `The management cluster is the one of --kubeconfig, of KU
 file. Without one (--driver process: in any case) start runs one as processes of this
 machine; see olvmctl local.`
 
-// managementFlags are about the management cluster.
+// managementFlags select the management cluster.
 type managementFlags struct {
 	mgmtcluster.Options
 	driver, clusterctlConfig, providerVersion string
@@ -33,7 +33,7 @@ type managementFlags struct {
 	timeout                                   time.Duration
 }
 
-// addFlags adds what says which management cluster, and which namespace of it.
+// addFlags adds the flags selecting a management cluster and its namespace.
 func (f *managementFlags) addFlags(command *cobra.Command) {
 	flags := &genericclioptions.ConfigFlags{KubeConfig: &f.Kubeconfig, Context: &f.Context, Namespace: &f.Namespace}
 	flags.AddFlags(command.Flags())
@@ -46,15 +46,15 @@ func (f *managementFlags) addFlags(command *cobra.Command) {
 	complete(command, "namespace", f.completeNamespaces)
 }
 
-// isGiven reports whether a flag says which management cluster.
+// isGiven reports whether a flag selects the management cluster.
 func (f *managementFlags) isGiven() bool { return f.Kubeconfig != "" || f.Context != "" }
 
-// connectAnywhere connects to the management cluster; objects of any namespace of it are meant.
+// connectAnywhere connects to the management cluster, without restriction to a namespace.
 func (f *managementFlags) connectAnywhere(ctx context.Context) (*mgmtcluster.Cluster, error) {
 	return mgmtcluster.ConnectInstalled(ctx, mgmtcluster.Options{Kubeconfig: f.Kubeconfig, Context: f.Context})
 }
 
-// checkNamespace refuses a namespace that is not that of the cluster file.
+// checkNamespace refuses a namespace other than the cluster file's.
 func (f *managementFlags) checkNamespace(path, namespace string) error {
 	if f.Namespace == "" || f.Namespace == namespace {
 		return nil
@@ -64,7 +64,7 @@ func (f *managementFlags) checkNamespace(path, namespace string) error {
 		namespace)
 }
 
-// usages are what flags of kubectl mean here.
+// usages describe kubectl's flags in olvmctl.
 var usages = map[string]string{
 	"kubeconfig": "kubeconfig of the management cluster; empty means that of kubectl, or of the local one",
 	"context":    "context of the kubeconfig; empty means its current one",
@@ -75,7 +75,7 @@ func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
 	set.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long to wait for each step")
 }
 
-// addProviderFlags are for commands that may install providers.
+// addProviderFlags adds flags for commands able to install providers.
 func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 	f.addTimeoutFlag(set)
 	set.StringVar(&f.clusterctlConfig, "clusterctl-config", "",
@@ -84,7 +84,7 @@ func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 		"version of this provider to install; empty means the newest")
 }
 
-// addDriverFlags are for commands that may start a management cluster.
+// addDriverFlags adds flags for commands able to start a management cluster.
 func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 	set := command.Flags()
 	set.StringVar(&f.driver, "driver", mgmtcluster.DriverAuto,
@@ -94,7 +94,7 @@ func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 	complete(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
 }
 
-// common are the options that the flags mean.
+// common converts the flags to options.
 func (f *managementFlags) common(s streams) lifecycle.Common {
 	return lifecycle.Common{
 		Management: f.Options,
@@ -106,28 +106,27 @@ func (f *managementFlags) common(s streams) lifecycle.Common {
 	}
 }
 
-// released are versions that there are releases of; not those of builds between them, such as v0.1.0-dev and
-// v0.1.0-3-g1a2b3c4.
+// released matches versions of releases, unlike builds between them such as v0.1.0-dev and v0.1.0-3-g1a2b3c4.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
-// releasedVersion is that of this build, empty where it is none of a release.
+// releasedVersion returns the build's version, or "" for a development build.
 func releasedVersion() string { return released.FindString(version.Version) }
 
-// clusterFileFlags say which cluster file, and how it is read.
+// clusterFileFlags select a cluster file, and the way to read it.
 type clusterFileFlags struct {
 	path, defaults, flavor string
-	// provider stands for a cluster file that names no more than it, if the command has the flag.
+	// provider replaces a cluster file naming only its provider, if the command has the flag.
 	provider string
 }
 
-// addFlags adds -f, which may also be the argument of the command.
+// addFlags adds -f. The file may also be the command's argument.
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
 	f.addFormatFlags(command)
 	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
 }
 
-// addProviderFlag adds --provider, with which a command needs no file.
+// addProviderFlag adds --provider, making a file unnecessary.
 func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	command.Flags().StringVar(&f.provider, "provider", "",
 		"provider of a cluster of which only the file of --defaults says more, in place of a cluster file: "+
@@ -135,7 +134,7 @@ func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	complete(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
 }
 
-// checkGiven fails if no file is named, and nothing stands for one.
+// checkGiven returns an error if neither a file nor a replacement is given.
 func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error {
 	switch {
 	case f.provider != "" && f.path != "":
@@ -156,7 +155,7 @@ func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error 
 	return nil
 }
 
-// takeArgument takes the file of -f or of the argument.
+// takeArgument takes the file from -f or the argument.
 func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
@@ -183,7 +182,7 @@ func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 		"file with defaults for cluster files, in their format; empty for none")
 }
 
-// load reads the cluster file, and writes what is wrong with it. One that is not valid ends with errInvalid.
+// load reads the cluster file, and prints its problems. It returns errInvalid for an invalid file.
 func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error) {
 	cluster, problems, err := f.read()
 	if err != nil {
@@ -201,7 +200,7 @@ func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error
 	return cluster, nil
 }
 
-// read reads the cluster file, or the defaults of a provider in place of it.
+// read reads the cluster file, or else the defaults of a provider.
 func (f *clusterFileFlags) read() (clusterfile.Loaded, []clusterfile.Problem, error) {
 	if f.provider == "" {
 		return clusterfile.Load(f.path, f.defaults, f.flavor)

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// settleTime is how long a watch waits for more changes: one of an object is mostly followed by one of another.
+// settleTime is the wait of a watch for more changes, because changes of several objects often come together.
 const settleTime = 300 * time.Millisecond
 
-// follow prints what changes in a list until the command is interrupted. Objects that go are not printed. An API server
-// that is lost is said on standard error once, and the watch goes on when it is back.
+// follow prints changes in a list until the command is interrupted. It does not print deletions. It reports a lost API
+// server once on standard error, and continues after its return.
 func (g *getting[T]) follow(ctx context.Context, list []T) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -24,7 +24,7 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 	note := func(any) {
 		select {
 		case changed <- struct{}{}:
-		default: // who prints has not looked yet
+		default: // the printer has a pending change
 		}
 	}
 	if err := g.watchObjects(ctx, note); err != nil {
@@ -47,14 +47,14 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 		case <-time.After(settleTime):
 		}
 
-		now, _, err := g.fetch(ctx) // a named one may have gone
+		now, _, err := g.fetch(ctx) // a named object may be gone
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != lost {
 				lost = err.Error()
 				_, _ = fmt.Fprintln(g.s.err, "olvmctl:", lost)
 			}
 
-			note(nil) // for another try
+			note(nil) // try again
 
 			continue
 		}
@@ -75,10 +75,10 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 	}
 }
 
-// watchObjects calls note with each change of the objects that a list is made of.
+// watchObjects calls note for each change of the list's objects.
 func (g *getting[T]) watchObjects(ctx context.Context, note func(any)) error {
 	objects, err := g.in.NewCache(namespaceOf(g.in, g.all), func(context.Context, *toolscache.Reflector, error) {
-		note(nil) // the list fails, too, and says why
+		note(nil) // the list fails, too, with the reason
 	})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (g *getting[T]) watchObjects(ctx context.Context, note func(any)) error {
 		}
 
 		if _, err := g.in.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			continue // it is not served, so there is none
+			continue // not served, so there are no objects
 		}
 
 		informer, err := objects.GetInformer(ctx, object)

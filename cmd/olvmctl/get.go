@@ -110,7 +110,7 @@ func getKubeconfig(
 	return err
 }
 
-// getFlags are those of commands that list objects.
+// getFlags are the flags of commands listing objects.
 type getFlags struct {
 	managementFlags
 	all, watch, noHeaders, showLabels bool
@@ -161,12 +161,12 @@ func newGetMachinesCommand(s streams) *cobra.Command {
 	return command
 }
 
-// listing is how objects of a kind are listed.
+// listing defines the listing of a kind.
 type listing[T any] struct {
 	what  string
 	kind  schema.GroupVersionKind
 	words []string
-	// watched are the objects that a list is made of.
+	// watched are the types of the list's objects.
 	watched []client.Object
 	list    func(context.Context, client.Reader, string, client.ListOption) ([]T, error)
 	table   func([]T, time.Time) *metav1.Table
@@ -201,7 +201,7 @@ var machineListing = listing[clustertree.ListedMachine]{
 	},
 }
 
-// getting is a get that runs.
+// getting is a get in progress.
 type getting[T any] struct {
 	*getFlags
 	listing[T]
@@ -209,11 +209,11 @@ type getting[T any] struct {
 	in    *mgmtcluster.Cluster
 	names []string
 	of    client.ListOption
-	// printer is one for the whole output: its columns have their headers once.
+	// printer prints the whole output, so the headers appear once.
 	printer printers.ResourcePrinter
 }
 
-// get lists objects, and goes on with their changes if that was asked for.
+// get lists objects, and follows their changes on request.
 func get[T any](ctx context.Context, s streams, f *getFlags, args []string, what listing[T]) error {
 	names, err := namesOf(args, what.words)
 	if err != nil {
@@ -264,7 +264,7 @@ func (g *getting[T]) run(ctx context.Context) error {
 	return g.follow(ctx, list)
 }
 
-// find lists the objects that are asked for. A name without an object is an error.
+// find lists the requested objects. A name without an object is an error.
 func (g *getting[T]) find(ctx context.Context) ([]T, error) {
 	found, missing, err := g.fetch(ctx)
 	if err == nil && missing != "" {
@@ -274,8 +274,7 @@ func (g *getting[T]) find(ctx context.Context) ([]T, error) {
 	return found, err
 }
 
-// fetch lists the objects that are asked for, in the order of their names if they have been named. missing is the first
-// name without an object.
+// fetch lists the requested objects, in the order of the given names. missing is the first name without an object.
 func (g *getting[T]) fetch(ctx context.Context) (found []T, missing string, err error) {
 	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
 	if err != nil || len(g.names) == 0 {
@@ -294,7 +293,7 @@ func (g *getting[T]) fetch(ctx context.Context) (found []T, missing string, err 
 	return found, missing, nil
 }
 
-// print writes objects; alone writes one for programs as an object, not as a list.
+// print writes objects. With alone, programs get a single object instead of a list.
 func (g *getting[T]) print(list []T, alone bool) error {
 	switch g.output.format {
 	case formatTable, formatWide:
@@ -314,7 +313,7 @@ func (g *getting[T]) print(list []T, alone bool) error {
 	return encode(g.s.out, g.output.format, list)
 }
 
-// printNames writes the names of the objects of a table, as kubectl does.
+// printNames writes the names of a table's objects like kubectl.
 func printNames(out io.Writer, table *metav1.Table) error {
 	printer := &printers.NamePrinter{ShortOutput: true}
 
@@ -327,7 +326,7 @@ func printNames(out io.Writer, table *metav1.Table) error {
 	return nil
 }
 
-// printList writes a list as it was asked for, or that a namespace has none. table writes it for people.
+// printList writes a list in the requested format, or a note about an empty namespace. table writes it for users.
 func printList[T any](s streams, what, namespace string, output outputFlag, list []T, table func([]T) error) error {
 	return output.print(s.out, list, func() error {
 		if len(list) > 0 {
@@ -338,7 +337,7 @@ func printList[T any](s streams, what, namespace string, output outputFlag, list
 	})
 }
 
-// noneFound says that a list is empty; the namespace is empty for all of them.
+// noneFound prints that a list is empty; namespace is empty for all namespaces.
 func noneFound(s streams, what, namespace string) error {
 	where := ""
 	if namespace != "" {
@@ -350,7 +349,7 @@ func noneFound(s streams, what, namespace string) error {
 	return err
 }
 
-// namespaceOf is the namespace of which a command lists objects; empty for all of them.
+// namespaceOf returns the namespace to list; empty for all.
 func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 	if all {
 		return ""
@@ -359,7 +358,7 @@ func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 	return in.Namespace
 }
 
-// warnOfManager says that what is shown does not change, because no manager of this provider is alive.
+// warnOfManager warns if no manager of this provider is alive: the printed state does not change then.
 func warnOfManager(ctx context.Context, s streams, in *mgmtcluster.Cluster) {
 	trouble, err := in.ManagerTrouble(ctx)
 	if err != nil {

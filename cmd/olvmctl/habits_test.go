@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// plane is a management cluster of a kube-apiserver without any controller.
+// plane is a management cluster with a kube-apiserver and no controllers.
 type plane struct {
 	*site
 	api        *testsite.APIServer
@@ -50,7 +50,7 @@ func newPlane(t *testing.T) *plane {
 	return p
 }
 
-// cluster makes a Cluster with a Machine in a namespace.
+// cluster creates a Cluster with a Machine in a namespace.
 func (p *plane) cluster(namespace, name string) {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -77,7 +77,7 @@ func (p *plane) cluster(namespace, name string) {
 	check.Error(p.t, p.api.Client.Create(ctx, machine), "")
 }
 
-// lease writes the Lease of a manager that was last renewed some time ago.
+// lease writes the Lease of a manager, renewed some time ago.
 func (p *plane) lease(ago time.Duration) {
 	p.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: version.LeaseName}}
@@ -95,8 +95,7 @@ func (p *plane) with(args ...string) (code int, out, problems string) {
 	return p.run("", append(args, "--kubeconfig", p.kubeconfig)...)
 }
 
-// TestClustersAndMachinesAreListedAsKubectlDoes also has what is wrong with a management cluster, at its end: kinds are
-// taken away from it.
+// TestClustersAndMachinesAreListedAsKubectlDoes finally also breaks the management cluster by removing its kinds.
 func TestClustersAndMachinesAreListedAsKubectlDoes(t *testing.T) {
 	p := newPlane(t)
 	p.cluster("a", "prod")
@@ -181,7 +180,7 @@ func (p *plane) testWatch(t *testing.T) {
 	check.Equal(t, "headers", strings.Count(out.String(), "PHASE"), 1)
 }
 
-// watched is an output that is read while it is written.
+// watched is an output readable while it is written.
 type watched struct {
 	sync.Mutex
 	text bytes.Buffer
@@ -283,7 +282,7 @@ func (p *plane) testCompletion(t *testing.T) {
 	}
 }
 
-// testNotInstalled takes our kinds away, and then those of Cluster API.
+// testNotInstalled removes our kinds, and then Cluster API's.
 func (p *plane) testNotInstalled(t *testing.T) {
 	p.t = t
 	everything := []string{
@@ -304,7 +303,7 @@ func (p *plane) testNotInstalled(t *testing.T) {
 	p.fail(everything[:2], "cannot be reached (", "check that it runs")
 }
 
-// fail has commands fail with all of some texts in one line.
+// fail expects commands to fail with all texts in one line.
 func (p *plane) fail(commands []string, wants ...string) {
 	p.t.Helper()
 
@@ -343,7 +342,7 @@ func (p *plane) removeKinds(group string) {
 
 		return c.List(p.t.Context(), left) == nil && err != nil && none(left, group)
 	})
-	time.Sleep(2 * time.Second) // discovery follows
+	time.Sleep(2 * time.Second) // discovery needs time
 }
 
 func none(crds *apiextensionsv1.CustomResourceDefinitionList, group string) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// rename gives the MachineDeployment of the sample another name.
+// rename renames the MachineDeployment of the sample.
 func (s *site) rename(name string) string {
 	s.t.Helper()
 	const before = "kind: MachineDeployment\nmetadata:\n  name: demo-md-0"

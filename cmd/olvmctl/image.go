@@ -14,13 +14,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
-// engineFlags say which engine, and what in it; a cluster file has them, too.
+// engineFlags select an engine, and objects in it. A cluster file can replace them.
 type engineFlags struct {
 	file     clusterFileFlags
 	server   string
 	access   accessFlags
 	insecure bool
-	// template has the names that the flags of the commands set.
+	// template has the names set by the commands' flags.
 	template image.NodeTemplate
 }
 
@@ -33,7 +33,7 @@ func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.DataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
-// complete takes from the cluster file what no flag says, and returns how the engine is reached.
+// complete takes missing flags from the cluster file, and returns the connection to the engine.
 func (f *engineFlags) complete() (engine.Config, error) {
 	credentials, err := f.access.read(f.file.path)
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) erro
 	return blocker.Explain(do(&engineSession{Client: client, config: config, sessions: sessions}), at)
 }
 
-// engineSession is a client of an engine, with what it was made of.
+// engineSession is a client of an engine, with its configuration.
 type engineSession struct {
 	*engine.Client
 	config   engine.Config

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnImageFileIsCheckedWithoutBooting has a stand-in of guestfish, with a filesystem that lacks nearly everything.
+// TestAnImageFileIsCheckedWithoutBooting has a stand-in for guestfish, with a filesystem lacking nearly everything.
 func TestAnImageFileIsCheckedWithoutBooting(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/tree")

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// bootArchs are those for which there are boot images.
+// bootArchs are the architectures with boot images.
 var bootArchs = []string{"amd64", "arm64"}
 
 func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
@@ -75,7 +75,7 @@ or is interrupted, nothing is left behind.`,
 // ociPlatform is Ignition's name of Oracle Cloud.
 const ociPlatform = "oraclecloud"
 
-// chooseProvider sets what differs between providers: that of the flag, else of the cluster file.
+// chooseProvider sets provider-specific options: for the flag's provider, or else the cluster file's.
 func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o *image.Options) error {
 	if provider != "" && !slices.Contains(clusterfile.ProviderNames(), provider) {
 		return fmt.Errorf("--provider %q is not supported; write %s", provider,
@@ -103,7 +103,7 @@ func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o 
 	return nil
 }
 
-// createImage makes the image, and prints the name of its file.
+// createImage creates the image, and prints the name of its file.
 func (f *engineFlags) createImage(
 	ctx context.Context, s streams, version string, o image.Options, output outputFlag,
 ) error {
@@ -119,7 +119,7 @@ func (f *engineFlags) createImage(
 		}
 
 		o.Output = cmp.Or(o.Output, imageName(tag, o))
-	case o.Output == "": // there is no version to name it after
+	case o.Output == "": // no version for the default name
 		return errors.New("--out: with --from, say which file to make")
 	}
 
@@ -135,7 +135,7 @@ func (f *engineFlags) createImage(
 	})
 }
 
-// imageName is the file of an image that nobody has named: images for both providers may be in one folder.
+// imageName returns the default file name of an image. Images for both providers can share a folder.
 func imageName(tag string, o image.Options) string {
 	name := fmt.Sprintf("ock-%s-%s", tag, o.Arch)
 	if o.Arguments.KeepConsole {
@@ -145,7 +145,7 @@ func imageName(tag string, o image.Options) string {
 	return name + ".qcow2"
 }
 
-// bootImage is the one of the version, else of the cluster file.
+// bootImage sets the image of the version, or else of the cluster file.
 func (f *engineFlags) bootImage(version string, image *string) (tag string, err error) {
 	var file clusterfile.File
 	if f.file.path != "" {

@@ -12,7 +12,7 @@ import (
 
 func TestImagesOfOCKAreMade(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
-	disk := make([]byte, 3<<20) // which has a header only
+	disk := make([]byte, 3<<20) // it has only a header
 	copy(disk, "QFI\xfb\x00\x00\x00\x03")
 	disk[23], disk[29] = 16, 1
 	host := ocktest.Serve(t, nil)
@@ -21,7 +21,7 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		Content: disk,
 	})))
 
-	// A guestfish that knows one entry, and puts what becomes of it in the place of the disk; e2e/image has a real one.
+	// A guestfish knowing one entry, and replacing the disk by the edited entry; e2e/image has a real one.
 	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/bin")
 	if err != nil {
 		t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// templateOf are the arguments that make the template "t29" of a file.
+// templateOf returns arguments for creating the template "t29" from a file.
 func (s *site) templateOf(path string) []string {
 	return []string{"image", "template", "--file", path, "--name", "t29", "--cluster", "Default",
 		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile}
 }
 
-// endAt starts the command in a process of its own, and sends it a signal when the engine has a request that the fault
-// applies to. It returns what the process said.
+// endAt starts the command as a separate process, and signals it once the engine has a request matching the fault. It
+// returns the output of the process.
 func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string) string {
 	s.t.Helper()
 	check.Error(s.t, s.sim.Inject(fault), "")
@@ -37,7 +37,7 @@ func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string)
 
 	if signal == syscall.SIGKILL {
 		_ = process.Wait()
-		s.sim.ClearFaults() // the engine does what it was asked to do
+		s.sim.ClearFaults() // the engine completes the request
 	} else {
 		s.sim.ClearFaults()
 		_ = process.Wait()
@@ -46,7 +46,7 @@ func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string)
 	return said.String()
 }
 
-// requestsOfATemplate are those in which the making of a template may be ended.
+// requestsOfATemplate are requests at which to end the creation of a template.
 var requestsOfATemplate = map[string]string{
 	"the upload": "/api/imagetransfers$",
 	"the VM":     "/api/vms$",
@@ -77,7 +77,7 @@ func TestAnInterruptedTemplateLeavesNothing(t *testing.T) {
 
 func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 	for name, path := range requestsOfATemplate {
-		if name == "the upload" { // goes on, see TestAnUploadThatWasKilledGoesOn
+		if name == "the upload" { // it resumes, see TestAnUploadThatWasKilledGoesOn
 			continue
 		}
 
@@ -105,7 +105,7 @@ func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 	}
 }
 
-// TestWhatARunElsewhereLeavesIsNamed has another machine, which does not have the file of the run that was killed.
+// TestWhatARunElsewhereLeavesIsNamed simulates another machine without the killed run's file.
 func TestWhatARunElsewhereLeavesIsNamed(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

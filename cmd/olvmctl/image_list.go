@@ -36,7 +36,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 	return command
 }
 
-// printTemplates writes the VM templates of an engine as they were asked for.
+// printTemplates writes the VM templates of an engine in the requested format.
 func printTemplates(out io.Writer, output outputFlag, list []image.ListedTemplate) error {
 	switch output.format {
 	case formatName:
@@ -56,7 +56,7 @@ func printTemplates(out io.Writer, output outputFlag, list []image.ListedTemplat
 	return encode(out, output.format, list)
 }
 
-// templateTable is a list as a table for printers of kubectl.
+// templateTable converts a list to a table for kubectl's printers.
 func templateTable(list []image.ListedTemplate) *metav1.Table {
 	table := clustertree.NewTable("Name", "Version", "User Data", "OS Type", "Data Center", "ID")
 

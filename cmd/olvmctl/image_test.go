@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// rawImage is a file with a raw image of 3 MiB.
+// rawImage returns a file with a raw image of 3 MiB.
 func rawImage(t *testing.T) (path, sum string) {
 	t.Helper()
 	content := make([]byte, 3<<20)
@@ -42,13 +42,13 @@ func rawImage(t *testing.T) (path, sum string) {
 	return path, hex.EncodeToString(whole[:])
 }
 
-// uploadOf are the arguments that upload a file to the disk "node".
+// uploadOf returns arguments for uploading a file to the disk "node".
 func (s *site) uploadOf(path string) []string {
 	return []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node",
 		"--server", s.sim.URL(), "--ca-file", s.caFile}
 }
 
-// leftovers are the names of disks and VMs in the engine.
+// leftovers returns the names of disks and VMs in the engine.
 func (s *site) leftovers() string {
 	s.t.Helper()
 
@@ -110,7 +110,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 		t.Errorf("the table:\n%s", out)
 	}
 
-	// It is one of which machines can be made.
+	// Machines can be made from it.
 	if code, _, problems := s.run(strings.ReplaceAll(s.manifests, "ol9-k8s", "mine-1.36"), "plan", "-f", "-",
 		"--ca-file", s.caFile); code != 2 {
 		t.Errorf("machines of it: exit code %d: %s", code, problems)
@@ -252,7 +252,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Errorf("a third time: exit code %d: %s, %s", code, again, problems)
 	}
 
-	// A template of it leaves it, for it was there.
+	// A template of it keeps the disk, because it existed before.
 	if code, _, problems := s.run(
 		"", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node",
 		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile,
@@ -261,7 +261,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
 
-	// An image that is another one must not pass for it.
+	// A different image must not be mistaken for it.
 	if err := os.WriteFile(path, content[:8<<20], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	path, sum := rawImage(t)
 	args := s.uploadOf(path)
 
-	// Both have looked before one of them makes its disk.
+	// Both check before one of them makes its disk.
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatSomebodyElseEnds has one process stand still while another one ends its transfer.
+// TestAnUploadThatSomebodyElseEnds pauses one process while another one ends its transfer.
 func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -334,7 +334,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // of another machine, whose locks are others
+	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // of another machine, with other locks
 	if err := os.WriteFile(elsewhere, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -354,8 +354,8 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	}
 }
 
-// TestACompressedImageIsDecompressed uploads the same image in each compression: the first makes the disk, and the
-// others find it.
+// TestACompressedImageIsDecompressed uploads the same image in each compression: the first upload makes the disk, and
+// the others find it.
 func TestACompressedImageIsDecompressed(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -404,7 +404,7 @@ func TestACompressedImageIsDecompressed(t *testing.T) {
 	check.Equal(t, "what is in the disk", disks[0].SHA256, sum)
 }
 
-// TestAFileThatIsNoDiskIsRefused has files that an engine would take for raw disks.
+// TestAFileThatIsNoDiskIsRefused has files taken for raw disks by an engine.
 func TestAFileThatIsNoDiskIsRefused(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

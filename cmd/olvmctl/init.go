@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// errNoTerminal ends a survey that has no terminal to ask at.
+// errNoTerminal ends a survey without a terminal.
 var errNoTerminal = errors.New(
 	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
 		"--answers FILE (docs/user/init.md)",
@@ -93,7 +93,7 @@ func initialise(
 	return output.print(s.out, written, func() error { return printNext(s.out, written) })
 }
 
-// printNext says what there is, and what to do with it.
+// printNext lists the written files, and the next steps.
 func printNext(out io.Writer, w *survey.Written) error {
 	var text strings.Builder
 

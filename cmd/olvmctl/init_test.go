@@ -40,7 +40,7 @@ import (
 
 const ownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"
 
-// bench is an engine with two data centers, one of which has no template, and a folder to write to.
+// bench is an engine with two data centers, one without a template, and a folder for output.
 type bench struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -54,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	return newBenchOf(t, ovirtsim.Options{})
 }
 
-// newBenchOf is newBench with another engine.
+// newBenchOf is like newBench with another engine.
 func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -114,7 +114,7 @@ func (b *bench) fingerprint() string {
 	return colons(block.Bytes)
 }
 
-// colons are the SHA-256 with colons between its octets.
+// colons returns the SHA-256 with colons between its octets.
 func colons(certificate []byte) string {
 	var pairs []string
 	for _, octet := range sha256.Sum256(certificate) {
@@ -124,7 +124,7 @@ func colons(certificate []byte) string {
 	return strings.Join(pairs, ":")
 }
 
-// file writes the answers, after changes of them by pairs of key and value; none for an empty one.
+// file writes the answers after changing some, given as pairs of key and value; an empty value removes the answer.
 func (b *bench) file(changes ...string) string {
 	b.t.Helper()
 
@@ -163,7 +163,7 @@ func (b *bench) run(args ...string) (code int, out, problems string) {
 	return exitCode(err), stdout.String(), stderr.String()
 }
 
-// written are the files of the folder.
+// written returns the files of the folder.
 func (b *bench) written() map[string]string {
 	b.t.Helper()
 	entries, err := os.ReadDir(b.dir)
@@ -185,7 +185,7 @@ func (b *bench) written() map[string]string {
 	return out
 }
 
-// refused reports that a run ended with exit code 1, said what is wanted, and wrote nothing.
+// refused checks that a run ended with exit code 1, printed the wanted texts, and wrote nothing.
 func (b *bench) refused(name string, code int, problems string, wants ...string) {
 	b.t.Helper()
 
@@ -200,13 +200,13 @@ func (b *bench) refused(name string, code int, problems string, wants ...string)
 	}
 }
 
-// tty is a terminal with somebody before it.
+// tty is a terminal with a simulated user.
 type tty struct {
 	t             *testing.T
 	master, slave *os.File
 	mu            sync.Mutex
 	raw           string
-	seen          int // of the text
+	seen          int // length of the text expected so far
 }
 
 var controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)|\x1b[=>]")
@@ -241,19 +241,19 @@ func newTTY(t *testing.T) *tty {
 	return c
 }
 
-// text is what came to the terminal, without what steers it.
+// text returns the terminal's text without control sequences.
 func (c *tty) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	raw := c.raw
 	if last := strings.LastIndexByte(raw, '\x1b'); last >= 0 && controls.FindStringIndex(raw[last:]) == nil {
-		raw = raw[:last] // its rest is to come
+		raw = raw[:last] // its rest is still missing
 	}
 
 	return controls.ReplaceAllString(raw, "")
 }
 
-// until waits for a condition to hold; a failure shows the terminal.
+// until waits for a condition; a failure shows the terminal.
 func (c *tty) until(what string, holds func() bool) {
 	c.t.Helper()
 	wait.For(c.t, what, func() error {
@@ -265,7 +265,7 @@ func (c *tty) until(what string, holds func() bool) {
 	})
 }
 
-// expect waits for a text that was not expected before.
+// expect waits for a text after the last expected one.
 func (c *tty) expect(want string) {
 	c.t.Helper()
 	c.until(fmt.Sprintf("%q is on the terminal", want), func() bool {
@@ -286,7 +286,7 @@ func (c *tty) send(keys string) {
 	}
 }
 
-// settings of the terminal, as programs leave it.
+// settings returns the terminal's settings, as left by programs.
 func (c *tty) settings() unix.Termios {
 	c.t.Helper()
 	now, err := unix.IoctlGetTermios(int(c.slave.Fd()), unix.TCGETS)
@@ -297,20 +297,21 @@ func (c *tty) settings() unix.Termios {
 	return *now
 }
 
-// ended is the end of a command.
+// ended is the result of a command.
 type ended struct {
 	code          int
 	out, problems string
 }
 
-// start calls olvmctl on the terminal, without a password in its environment; what it returns waits for its end.
+// start calls olvmctl on the terminal, without a password in its environment. It returns a function waiting for the
+// end.
 func (c *tty) start(args ...string) func() ended {
 	c.t.Setenv("OLVM_PASSWORD", "")
 
 	return c.startWith(args...)
 }
 
-// startWith is start with the environment as it is.
+// startWith is like start with an unchanged environment.
 func (c *tty) startWith(args ...string) func() ended {
 	var stdout bytes.Buffer
 	command := newCommand(streams{in: c.slave, out: &stdout, err: c.slave})
@@ -341,7 +342,7 @@ func (c *tty) startWith(args ...string) func() ended {
 	}
 }
 
-// step is a text that must come, and what is answered.
+// step is an expected text, and its answer.
 type step struct {
 	prompt string
 	answer answer
@@ -353,16 +354,16 @@ type answer int
 
 const (
 	text   answer = iota // step.text, empty for the default
-	pick                 // the choice of that number, from 1
-	fix                  // step.text in place of what was refused
-	secret               // step.text, once it is hidden
+	pick                 // the choice of this number, from 1
+	fix                  // step.text replacing a refused answer
+	secret               // step.text, once input is hidden
 	yes
 	no
 	back // to the question before
 	nothing
 )
 
-// answer goes through steps. lines reports that the terminal is asked by lines.
+// answer performs steps. lines reports whether the terminal is asked by lines.
 func (c *tty) answer(lines bool, steps ...step) {
 	c.t.Helper()
 	enter := map[bool]string{true: "\n", false: "\r"}[lines]
@@ -402,7 +403,7 @@ func (c *tty) answer(lines bool, steps ...step) {
 	}
 }
 
-// modes are the ways in which a terminal is asked, by the environment variables that choose them.
+// modes are the ways to ask on a terminal, with the environment variables choosing them.
 var modes = map[string]struct {
 	term, accessible string
 	lines            bool
@@ -412,7 +413,7 @@ var modes = map[string]struct {
 	"on a dumb display": {"dumb", "", true},
 }
 
-// eachMode runs a test in each of them.
+// eachMode runs a test in each mode.
 func eachMode(t *testing.T, test func(t *testing.T, lines bool)) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -423,7 +424,7 @@ func eachMode(t *testing.T, test func(t *testing.T, lines bool)) {
 	}
 }
 
-// steps are those of the answers of a bench, up to a prompt; empty for all.
+// steps returns the steps of a bench's answers, up to a prompt; empty for all.
 func (b *bench) steps(until string) []step {
 	all := []step{
 		{prompt: "engine.example.com", text: b.answers["engine"]},
@@ -504,8 +505,8 @@ func TestInitWritesTheSameForAPersonAndForAFile(t *testing.T) {
 	})
 }
 
-// TestInitGoesBack has a person who sees mistakes late: the name of the engine right away, the network after three more
-// answers.
+// TestInitGoesBack simulates a user noticing mistakes late: the name of the engine right away, the network after three
+// more answers.
 func TestInitGoesBack(t *testing.T) {
 	eachMode(t, func(t *testing.T, lines bool) {
 		b := newBench(t)
@@ -569,11 +570,11 @@ func TestInitTakesTheLoginOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestInitOffersTheVersionOfTheTemplate leaves the version out.
+// TestInitOffersTheVersionOfTheTemplate omits the version.
 func TestInitOffersTheVersionOfTheTemplate(t *testing.T) {
 	b := newBench(t)
 
-	// The name of ock-1.36 does not have the patch, and nobody else knows it. 1.33, the default, is not offered for it.
+	// The name of ock-1.36 lacks the patch, and nobody else knows it. The default, 1.33, is not offered for it.
 	code, _, problems := b.run("init", "--answers", b.file("kubernetesVersion", ""))
 	check.Equal(t, "the exit code", code, 1)
 	check.Contains(t, "what it says", problems, "kubernetesVersion: it is missing. With the patch, as the template has it; "+
@@ -808,7 +809,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		t.Errorf("there was a login: %+v", b.sim.Requests())
 	}
 
-	// One that shows the engine's CA, and a certificate of another.
+	// An engine showing the real CA, and another's certificate.
 	var asked []string
 	swapped := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.Path)
@@ -821,7 +822,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		t.Errorf("it was asked for %q", asked)
 	}
 
-	// One whose certificate is for another name.
+	// An engine with a certificate for another name.
 	var renamed *httptest.Server
 	renamed = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: renamed.Certificate().Raw})
@@ -841,7 +842,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		"name the engine as its certificate does")
 }
 
-// TestTheCAHoldsForTheLogin has another engine in the place of the first one once its CA is confirmed.
+// TestTheCAHoldsForTheLogin replaces the engine by another one after its CA is confirmed.
 func TestTheCAHoldsForTheLogin(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	b := newBench(t)
@@ -891,8 +892,8 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	}
 }
 
-// TestAProfileThatIsMissingHasTheUserAskedForAgain answers as the web interface of an engine with Keycloak is logged in
-// to. The password is asked for once.
+// TestAProfileThatIsMissingHasTheUserAskedForAgain answers with the web interface's login of an engine with Keycloak.
+// It is asked for the password once.
 func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	b := newBenchOf(t, ovirtsim.Options{Keycloak: true})
@@ -1053,7 +1054,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "another password" {
-				// or the user is locked one day
+				// otherwise the user is eventually locked
 				defer b.run("init", "--answers", b.file(), "--out", filepath.Join(t.TempDir(), "x.yaml"))
 			}
 
@@ -1126,7 +1127,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 	}
 }
 
-// process starts olvmctl as a process with the terminal as its own, and waits for its end.
+// process starts olvmctl as a process with its own terminal. end waits for its end.
 func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, end func() int) {
 	c.t.Helper()
 	executable, err := os.Executable()
@@ -1143,7 +1144,7 @@ func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, 
 	}
 
 	return command, func() int {
-		// and it says where it is
+		// prints its stack
 		late := time.AfterFunc(wait.Limit, func() { _ = command.Process.Signal(syscall.SIGQUIT) })
 		defer late.Stop()
 		var exit *exec.ExitError
@@ -1208,7 +1209,7 @@ func TestASystemThatTrustsTheEngine(t *testing.T) {
 	}
 }
 
-// TestATerminalIsLeftAlone has a command that asks nothing: libraries must not write to the terminal, nor wait for it.
+// TestATerminalIsLeftAlone has a command asking nothing: libraries must not write to the terminal, nor wait for it.
 func TestATerminalIsLeftAlone(t *testing.T) {
 	c := newTTY(t)
 	_, wait := c.process([]string{"TERM=xterm-256color"}, "--version")

@@ -45,9 +45,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// This file kills commands, as processes of their own, before and after each of their writes to a Kubernetes API, and
-// runs them again, or delete instead. The API servers are real and the engine is the simulator's; a stand-in takes the
-// place of Cluster API's controllers, so that a cluster takes a second. e2e kills commands with the real ones.
+// This file kills commands, as separate processes, before and after each of their writes to a Kubernetes API. It then
+// runs them again, or delete instead. The API servers are real, and the engine is the simulator's. A stand-in replaces
+// Cluster API's controllers, so a cluster takes only a second. e2e kills commands with the real controllers.
 
 // managementClusters are two API servers with all kinds and no controllers.
 var managementClusters struct {
@@ -102,35 +102,35 @@ func startManagementClusters(t *testing.T) [2]*testsite.APIServer {
 	return managementClusters.servers
 }
 
-// stand is a place with two management clusters, of which the second is the workload cluster, too, and a stand-in for
-// the controllers of both.
+// stand has two management clusters, and a stand-in for the controllers of both. The second one is also the workload
+// cluster.
 type stand struct {
 	*site
 	servers         [2]*testsite.APIServer
 	gate            *writeGate
 	dir, file       string
 	name, namespace string
-	// kubeconfigs of both management clusters, and the one that start writes.
+	// kubeconfigs of both management clusters, and the one written by start.
 	kubeconfigs [2]string
 	out         string
 }
 
-// writeGate sends a signal to a process at one of its requests that write.
+// writeGate signals a process at one of its write requests.
 type writeGate struct {
 	mu     sync.Mutex
 	writes int
-	// at is the number of the write; 0 for none. after has it reach the API server before.
+	// at is the number of the write; 0 for none. With after, the write first reaches the API server.
 	at     int
 	after  bool
 	signal syscall.Signal
-	// again repeats the signal until the process is gone, as impatient people do.
+	// again repeats the signal until the process is gone, like an impatient user.
 	again   bool
 	process *os.Process
 	gone    chan struct{}
 	what    string
 }
 
-// begin watches a process that begins.
+// begin watches a starting process.
 func (g *writeGate) begin(process *os.Process, gone chan struct{}) {
 	g.process, g.gone = process, gone
 	g.mu.Unlock()
@@ -138,7 +138,7 @@ func (g *writeGate) begin(process *os.Process, gone chan struct{}) {
 
 func (g *writeGate) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		renewal := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") // which time decides
+		renewal := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") // its timing varies
 		if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) ||
 			strings.Contains(r.URL.Path, "selfsubject") || renewal {
 			next.ServeHTTP(w, r)
@@ -182,7 +182,7 @@ func (g *writeGate) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// repeatSignal sends a signal again until the process is gone.
+// repeatSignal repeats a signal until the process is gone.
 func repeatSignal(process *os.Process, signal syscall.Signal, gone <-chan struct{}) {
 	for {
 		select {
@@ -194,7 +194,7 @@ func repeatSignal(process *os.Process, signal syscall.Signal, gone <-chan struct
 	}
 }
 
-// lost is an answer that never comes.
+// lost is a response never delivered.
 type lost struct{ header http.Header }
 
 func (l *lost) Header() http.Header {
@@ -263,8 +263,8 @@ providers:
 	return s
 }
 
-// serve has the API server of the workload cluster at its endpoint, and returns the kubeconfig that Cluster API would
-// make.
+// serve makes the API server of the workload cluster available at its endpoint. It returns the kubeconfig Cluster API
+// would create.
 func (s *stand) serve(address string) []byte {
 	s.t.Helper()
 	config := s.servers[1].Config
@@ -297,7 +297,7 @@ func (s *stand) serve(address string) []byte {
 "users":[{"name":"%[1]s-admin","user":{"token":"t"}}]}`, s.name, "https://"+address, base64.StdEncoding.EncodeToString(certificate))
 }
 
-// olvmctl runs a command as a process of its own, to its end or to that of the gate.
+// olvmctl runs a command as a separate process until it ends or the gate ends it.
 func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
 	s.t.Helper()
 	executable, err := os.Executable()
@@ -325,7 +325,7 @@ func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
 	return process.ProcessState.ExitCode(), out.String()
 }
 
-// does runs a command that has to succeed.
+// does runs a command and expects success.
 func (s *stand) does(args ...string) string {
 	s.t.Helper()
 	code, said := s.olvmctl(&writeGate{}, args...)
@@ -364,7 +364,7 @@ func (s *stand) upgrade() []string {
 		"v1.36.2", "--yes", "--timeout", "60s"}
 }
 
-// managers are the ends whose Cluster goes on, and clusters those that have one.
+// managers returns the ends with a running Cluster, and clusters all ends with one.
 func (s *stand) managers() (managers, clusters []int) {
 	s.t.Helper()
 
@@ -383,8 +383,8 @@ func (s *stand) managers() (managers, clusters []int) {
 	return managers, clusters
 }
 
-// left is what a command has left that is none of a cluster: temporary files, locks, half of files, and in an end
-// without the cluster its objects.
+// left returns leftovers of a command: temporary files, locks, partial files, and the cluster's objects at an end
+// without the cluster.
 func (s *stand) left(end int) []string {
 	s.t.Helper()
 
@@ -409,7 +409,7 @@ func (s *stand) left(end int) []string {
 	return out
 }
 
-// clear removes all that a test has left: a cluster that manages others is not deleted.
+// clear removes everything left by a test, because a cluster managing others is not deleted.
 func (s *stand) clear() {
 	for end := range s.servers {
 		c, ctx := s.servers[end].Client, context.WithoutCancel(s.t.Context())
@@ -421,7 +421,7 @@ func (s *stand) clear() {
 	}
 }
 
-// objects are those of the namespace that olvmctl and Cluster API make.
+// objects returns the namespace's objects created by olvmctl and Cluster API.
 func (s *stand) objects(ctx context.Context, end int) []unstructured.Unstructured {
 	s.t.Helper()
 
@@ -438,7 +438,7 @@ func (s *stand) objects(ctx context.Context, end int) []unstructured.Unstructure
 	return out
 }
 
-// expectOne looks for one cluster with one manager, at that end, and for nothing beside it.
+// expectOne expects one cluster with one manager, at the given end, and no leftovers.
 func (s *stand) expectOne(end int) {
 	s.t.Helper()
 	managers, clusters := s.managers()
@@ -457,7 +457,7 @@ func (s *stand) expectOne(end int) {
 	check.Equal(s.t, "contexts of the kubeconfig", len(config.Contexts), 1)
 }
 
-// expectNone looks for nothing.
+// expectNone expects no cluster and no leftovers.
 func (s *stand) expectNone() {
 	s.t.Helper()
 	_, clusters := s.managers()
@@ -471,12 +471,12 @@ func (s *stand) expectNone() {
 
 // interruption is one command of the matrix.
 type interruption struct {
-	// prepare is what is there before.
+	// prepare creates the initial state.
 	prepare func(s *stand)
 	command func(s *stand) []string
 	// end has the cluster after the command: 0 or 1, or -1 for none.
 	end int
-	// sample are the writes of the fast tier.
+	// sample lists the writes of the fast tier.
 	sample []int
 }
 
@@ -516,7 +516,7 @@ var interruptions = map[string]interruption{
 }
 
 // TestACommandThatIsInterruptedGoesOn kills each command before and after each of its writes, and runs it again, or
-// delete instead: then there is one cluster with one manager, or none, and nothing is left over.
+// delete instead. Afterwards, there is one cluster with one manager, or none, and there are no leftovers.
 func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 	for name, one := range interruptions {
 		t.Run(name, func(t *testing.T) {
@@ -543,8 +543,8 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 	}
 }
 
-// writes are those at which the command is interrupted: the sample, or all. In the fast tier the command comes to its end
-// when it is called again, and end-to-end tests run it alone.
+// writes returns the writes for interrupting the command: the sample, or all. In the fast tier, the second call
+// completes the command, and end-to-end tests run it alone.
 func (i interruption) writes(t *testing.T) (out []int) {
 	t.Helper()
 
@@ -553,7 +553,7 @@ func (i interruption) writes(t *testing.T) (out []int) {
 	}
 
 	whole := &writeGate{}
-	t.Run("to its end", func(t *testing.T) { // whose clusters are gone before the next
+	t.Run("to its end", func(t *testing.T) { // its clusters are gone before the next case
 		s := newStand(t)
 		i.prepare(s)
 		code, said := s.olvmctl(whole, i.command(s)...)
@@ -623,12 +623,12 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 	})
 }
 
-// isOver reports whether the first command had done all, so that the second finds nothing to do.
+// isOver reports whether the first command was complete, so the second one finds nothing to do.
 func (i interruption) isOver(said string) bool {
 	return i.end != 0 && strings.Contains(said, "there is no Cluster")
 }
 
-// deletes deletes what an interrupted command has left. Where delete says that a move has to end first, it is ended.
+// deletes deletes the remains of an interrupted command. If delete requires completing a move, it completes it.
 func (s *stand) deletes(interrupted []string) {
 	s.t.Helper()
 	code, said := s.olvmctl(&writeGate{}, s.delete(s.kubeconfigs[0])...)
@@ -638,7 +638,7 @@ func (s *stand) deletes(interrupted []string) {
 		return
 	}
 
-	if strings.Contains(said, "was interrupted") { // it says what to do
+	if strings.Contains(said, "was interrupted") { // the error has the remedy
 		check.Contains(s.t, "what delete says", said, "run the command that has begun it again")
 		_, said := s.olvmctl(&writeGate{}, interrupted...)
 		s.t.Logf("the command again:\n%s", said)
@@ -648,7 +648,7 @@ func (s *stand) deletes(interrupted []string) {
 
 	switch {
 	case len(clusters) == 0: // nothing was made
-	case len(managers) == 0: // a move out of the only one that has it has just begun
+	case len(managers) == 0: // a move has just begun, from the only end with the Cluster
 		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
 	case managers[0] == 1 && fileIsThere(s.out):
 		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
@@ -657,8 +657,8 @@ func (s *stand) deletes(interrupted []string) {
 	}
 }
 
-// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere has commands that take machines away, without --yes. What scale
-// and upgrade ask about are machines that the stand-in does not label: see TestTheQuestionsOfScaleAndUpgradeSayWhere.
+// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere runs commands removing machines, without --yes. Scale and
+// upgrade ask about machines not labelled by the stand-in: see TestTheQuestionsOfScaleAndUpgradeSayWhere.
 func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
 	testenv.SkipInShort(t, "internal/olvmctl/lifecycle asks in the fast tier")
 
@@ -700,7 +700,7 @@ func fileIsThere(path string) bool {
 	return err == nil
 }
 
-// newManagementCluster starts an API server that has these kinds, too, and clusterctl's inventory with all providers.
+// newManagementCluster starts an API server with additional kinds, and with clusterctl's inventory of all providers.
 func newManagementCluster(tools toolchainOf, objects []*unstructured.Unstructured) (*testsite.APIServer, error) {
 	ctx := context.Background()
 	server, err := testsite.StartAPIServer(ctx, tools)

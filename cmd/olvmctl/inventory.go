@@ -57,7 +57,7 @@ func listInventories(
 	return printInventories(s, output, list, namespaceOf(in, all), name, all)
 }
 
-// printInventories writes a list as it was asked for; one that has a name, with its VMs.
+// printInventories writes a list in the requested format, and the VMs of an inventory given by name.
 func printInventories(
 	s streams, output outputFlag, list []inventory.Overview, namespace, name string, all bool,
 ) error {
@@ -77,7 +77,7 @@ func printInventories(
 	})
 }
 
-// inventoryTable is a list as a table for printers of kubectl.
+// inventoryTable converts a list to a table for kubectl's printers.
 func inventoryTable(list []inventory.Overview) *metav1.Table {
 	out := clustertree.NewTable("Name", "Total", "Available", "Claimed", "Recycling", "Ineligible", "Problem")
 
@@ -90,7 +90,7 @@ func inventoryTable(list []inventory.Overview) *metav1.Table {
 	return out
 }
 
-// vmTable has the VMs of an inventory.
+// vmTable returns a table of the VMs of an inventory.
 func vmTable(of inventory.Overview) *metav1.Table {
 	out := clustertree.NewTable("VM", "Phase", "Cluster", "Machine", "VMStatus", "Host", "Addresses", "Why")
 
@@ -102,11 +102,11 @@ func vmTable(of inventory.Overview) *metav1.Table {
 	return out
 }
 
-// Kinds of what is listed, as kubectl names it.
+// Kinds of the listed objects, for kubectl's printers.
 var (
 	inventoryKind   = infrav1alpha1.GroupVersion.WithKind("OLVMInventory")
 	inventoryVMKind = infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM")
 )
 
-// oneLine is a text in a cell.
+// oneLine converts a text to one line for a table cell.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -28,7 +28,7 @@ spec:
   virtualMachines: {tag: pool}
 `
 
-// poolVM makes a VM with the tag pool.
+// poolVM creates a VM with the tag pool.
 func (s *site) poolVM(name string) {
 	s.t.Helper()
 	session, err := engine.New(engine.Config{
@@ -38,7 +38,8 @@ func (s *site) poolVM(name string) {
 	poolvm.Make(s.t, session, poolvm.Tag, name, "")
 }
 
-// TestPlanOfMachinesOfAPool has the workers of the sample take their VMs from a pool, which has one too few at first.
+// TestPlanOfMachinesOfAPool lets the workers of the sample take their VMs from a pool. The pool has one too few at
+// first.
 func TestPlanOfMachinesOfAPool(t *testing.T) {
 	s := newSite(t)
 	s.poolVM("vm-b")
@@ -81,7 +82,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	check.Equal(t, "VMs in the engine", s.sim.Summary().VMs, 2)
 }
 
-// provision is what an inventory makes, and of what.
+// provision defines VMs of an inventory and their template.
 const provision = `  provision:
   - {name: small, machineTemplateName: small, count: 2, macAddresses: ["56:6f:00:00:01:00-56:6f:00:00:01:0f"]}
 ---
@@ -100,7 +101,7 @@ spec:
           ipv4: {subnet: 10.0.0.0/24, ipAddresses: ["10.0.0.60-10.0.0.69"]}
 `
 
-// TestPlanOfAProvision has a plan say which VMs an inventory would make: with their addresses, and not started.
+// TestPlanOfAProvision expects a plan to list the VMs made by an inventory: with their addresses, and not started.
 func TestPlanOfAProvision(t *testing.T) {
 	s := newSite(t)
 	manifests := s.manifests + fmt.Sprintf(pool, s.sim.URL())
@@ -143,8 +144,8 @@ func TestPlanOfAProvision(t *testing.T) {
 	check.Contains(t, "offline, after "+problems, out, "default/lab-small-1 of OLVMInventory/lab")
 }
 
-// TestTheSampleOfSIPIsPlanned (row 42) plans the manifests of docs/user/inventory.md on a pool of the two flavors:
-// three servers in three racks have a VM of each, and one rack has a second worker.
+// TestTheSampleOfSIPIsPlanned (row 42) plans the manifests of docs/user/inventory.md on a pool of the two flavors.
+// Three servers in three racks have a VM of each, and one rack has a second worker.
 func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 	center := ovirtsim.DataCenter{
 		Name:           "Default",
@@ -202,7 +203,7 @@ func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 	check.Contains(t, "plan", out, "worker-3: worker-2 has the same airshipit.org/rack, 2")
 }
 
-// bind binds each VM to the host whose number it has.
+// bind binds each VM to the host with its number.
 func (s *site) bind(t *testing.T) {
 	t.Helper()
 	session, err := engine.New(engine.Config{

@@ -117,7 +117,7 @@ Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
 	return command
 }
 
-// printLocalStatus writes a status as it was asked for. One that nobody has stopped is an error.
+// printLocalStatus writes a status in the requested format. A cluster that ended without being stopped is an error.
 func printLocalStatus(s streams, output outputFlag, status *mgmtcluster.LocalStatus) error {
 	ended := status.State == mgmtcluster.LocalEnded
 

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// logsFlags are those of the logs command.
+// logsFlags are the flags of the logs command.
 type logsFlags struct {
 	managementFlags
 	follow, manager bool
@@ -102,7 +102,7 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		}
 
 		if entries, err = in.FullHistory(ctx, machine, f.manager, begin); err != nil && ctx.Err() == nil {
-			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // what is followed may come back
+			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // the followed cluster may come back
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command olvmctl plans what Cluster API manifests and cluster files ask for, and looks after clusters that run.
+// Command olvmctl plans the changes of Cluster API manifests and cluster files, and manages running clusters.
 package main
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
-// managerCommand has olvmctl run as the manager.
+// managerCommand runs olvmctl as the manager.
 const managerCommand = "manager"
 
-// errChanges ends a plan that has changes: exit code 2 and no message.
+// errChanges ends a plan with changes: exit code 2 and no message.
 var errChanges = errors.New("there are changes")
 
 func main() {
 	providerprocess.Main()
-	hostos.KeepFilesPrivate()                             // rendered secrets are for this user alone
+	hostos.KeepFilesPrivate()                             // rendered secrets are for this user only
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
 		os.Args = os.Args[1:]
 		os.Exit(command.Main())
 	}
 
-	ctrllog.SetLogger(logr.Discard()) // clients have nothing to log that an error does not say
+	ctrllog.SetLogger(logr.Discard()) // the errors of clients say enough
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		ends = append(ends, syscall.SIGHUP)
@@ -57,21 +57,21 @@ func main() {
 	os.Exit(code)
 }
 
-// patience is how long an interrupted command ends without a word.
+// patience is the time before an interrupted command prints a message.
 const patience = 2 * time.Second
 
-// endsSafely is said of a command that was interrupted and does not end at once.
+// endsSafely is the message of an interrupted command still running.
 const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. " +
 	"Another Ctrl-C ends it at once"
 
-// resumable are the commands that go on if they are run again.
+// resumable lists the commands resumed by running them again.
 var resumable = []string{
 	"olvmctl start", "olvmctl move", "olvmctl delete", "olvmctl upgrade", "olvmctl scale", "olvmctl local start",
 	"olvmctl local stop", "olvmctl image create", "olvmctl image upload", "olvmctl image template",
 }
 
-// wayOn says how to go on after an interrupt: with the same command. It is empty for a command that leaves nothing to
-// go on with.
+// wayOn tells how to resume after an interrupt: with the same command. It is empty for a command with nothing to
+// resume.
 func wayOn(command string, arguments []string) string {
 	if !slices.Contains(resumable, command) {
 		return ""
@@ -85,7 +85,7 @@ func wayOn(command string, arguments []string) string {
 	return "olvmctl: to go on, run it again: " + plaintext.Printable(line) + "\n"
 }
 
-// interrupted says of an error after a signal that it comes from that.
+// interrupted marks an error after a signal as an interrupt.
 func interrupted(ctx context.Context, err error) error {
 	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) ||
 		errors.Is(err, errUnwell)
@@ -103,10 +103,10 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errChanges):
 		return 2
-	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // said already
+	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // already printed
 		return 1
 	default:
-		fmt.Fprintln(os.Stderr, "olvmctl:", plaintext.Printable(err.Error())) // it may quote manifests of a stranger
+		fmt.Fprintln(os.Stderr, "olvmctl:", plaintext.Printable(err.Error())) // it may quote a stranger's manifests
 		return 1
 	}
 }

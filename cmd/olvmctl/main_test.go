@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
+// asOlvmctl makes the test binary act as olvmctl, for properties of separate processes: terminals, signals, trust.
 const asOlvmctl = "TEST_AS_OLVMCTL"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestAnInterruptedCommandSaysHowToGoOn has the line that a person copies.
+// TestAnInterruptedCommandSaysHowToGoOn checks the line for users to copy.
 func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	for command, test := range map[string]struct {
 		arguments []string
@@ -42,7 +42,7 @@ func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	}
 }
 
-// TestEachResumableCommandExists has the list of those that say how to go on.
+// TestEachResumableCommandExists checks the list of resumable commands.
 func TestEachResumableCommandExists(t *testing.T) {
 	root := newCommand(streams{})
 

@@ -133,7 +133,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestAPlanGoesOnPastAMachineThatIsRefused has workers whose range has an address for the first of them alone.
+// TestAPlanGoesOnPastAMachineThatIsRefused has a range with an address for only the first worker.
 func TestAPlanGoesOnPastAMachineThatIsRefused(t *testing.T) {
 	s := newSite(t)
 	few := strings.ReplaceAll(s.manifests, "127.20.30.100-127.20.30.149", "127.20.30.100")
@@ -164,7 +164,7 @@ func TestAPlanGoesOnPastAMachineThatIsRefused(t *testing.T) {
 	check.Contains(t, "markdown", out, "**refused**: machine default/demo-md-0-1 ")
 }
 
-// TestPlanOfNetworks has machines whose addresses a management cluster, or the network, would give.
+// TestPlanOfNetworks has machines with addresses from a management cluster, or from the network.
 func TestPlanOfNetworks(t *testing.T) {
 	s := newSite(t)
 
@@ -324,7 +324,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 	})
 }
 
-// TestARenderedFolderIsPlannedByHand does what docs/user/olvmctl.md shows.
+// TestARenderedFolderIsPlannedByHand follows docs/user/olvmctl.md.
 func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -340,7 +340,7 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	}
 }
 
-// TestOtherBlocksOfDocuments does what docs/develop/terraform-provider.md and docs/develop/simulator.md show.
+// TestOtherBlocksOfDocuments follows docs/develop/terraform-provider.md and docs/develop/simulator.md.
 func TestOtherBlocksOfDocuments(t *testing.T) {
 	s := newSite(t)
 	dir := filepath.Dir(s.caFile)
@@ -387,7 +387,7 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 	}
 }
 
-// documented runs a block of commands of a document with a text in it, in a folder, and returns what it prints.
+// documented runs the block of commands of a document with a text in it, in a folder, and returns its output.
 func (s *site) documented(document, text, dir string) string {
 	s.t.Helper()
 	blocks := testenv.CommandBlocks(testenv.Documents(s.t)[document])
@@ -423,7 +423,7 @@ func (s *site) documented(document, text, dir string) string {
 	return string(out)
 }
 
-// clusterFile is one for the simulator, with the CA beside it.
+// clusterFile writes a cluster file for the simulator, with the CA next to it.
 func (s *site) clusterFile(changes ...string) string {
 	s.t.Helper()
 	text := strings.NewReplacer("ENGINE_URL", s.sim.URL()).Replace(`name: demo
@@ -482,7 +482,7 @@ func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
 	}
 }
 
-// sameMachines compares plans but for what is random or a time.
+// sameMachines compares plans, ignoring random values and times.
 func sameMachines(t *testing.T, plans ...string) bool {
 	t.Helper()
 	var seen []string
@@ -570,8 +570,8 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestRemediesOfAClusterFileNameNoSecret has engines that refuse the user of a cluster file, who has no Secret or
-// ConfigMap.
+// TestRemediesOfAClusterFileNameNoSecret has engines refusing the user of a cluster file, because such a user has no
+// Secret or ConfigMap.
 func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Formats of outputs. The first of a command is for people, and is its default.
+// Output formats. The first format of a command is its default, for users.
 const (
 	formatText     = "text"
 	formatTable    = "table"
@@ -25,15 +25,15 @@ const (
 	formatYAML     = "yaml"
 )
 
-// outputFlag says in which format a command prints: -o means that in each command.
+// outputFlag is the output format of a command. -o has this meaning in every command.
 type outputFlag struct {
 	format  string
 	formats []string
-	// file is the flag of a command for the file that it writes; empty if it writes none.
+	// file is the flag for the command's output file; empty if it writes none.
 	file string
 }
 
-// addFlag adds -o with formats, of which the first is the default. JSON and YAML are among those of each command.
+// addFlag adds -o with formats; the first is the default. Every command has JSON and YAML.
 func (f *outputFlag) addFlag(command *cobra.Command, formats ...string) {
 	f.formats = formats
 
@@ -64,10 +64,10 @@ func (f *outputFlag) Set(format string) error {
 	return &formatError{Format: format, Formats: f.formats, File: f.file}
 }
 
-// forPeople reports whether the output is the default of the command, or that with more columns.
+// forPeople reports whether the output is the default format of the command, or its wide variant.
 func (f *outputFlag) forPeople() bool { return f.format == f.formats[0] || f.format == formatWide }
 
-// print writes a value for programs, or has people write it for people.
+// print writes a value for programs, or calls people to write it for users.
 func (f *outputFlag) print(out io.Writer, value any, people func() error) error {
 	if f.forPeople() {
 		return people()
@@ -76,20 +76,20 @@ func (f *outputFlag) print(out io.Writer, value any, people func() error) error 
 	return encode(out, f.format, value)
 }
 
-// outcome is what a command that changes a cluster prints for programs.
+// outcome is the output for programs of a command changing a cluster.
 type outcome struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Done is what was done: scaled, upgraded, unchanged, stopped, deleted or moved.
+	// Done is the result: scaled, upgraded, unchanged, stopped, deleted or moved.
 	Done     string   `json:"done"`
 	Messages []string `json:"messages,omitempty"`
 }
 
-// formatError reports a format that a command does not have.
+// formatError reports a format unsupported by a command.
 type formatError struct {
 	Format  string
 	Formats []string
-	// File is the flag for the file that the command writes; empty if it writes none.
+	// File is the flag for the command's output file; empty if it writes none.
 	File string
 }
 
@@ -102,14 +102,14 @@ func (e *formatError) Error() string {
 	return out
 }
 
-// alternatives are words with an or before the last.
+// alternatives joins words with "or" before the last.
 func alternatives(words []string) string {
 	last := len(words) - 1
 
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// encode writes for programs: json or yaml.
+// encode writes a value for programs, as JSON or YAML.
 func encode(out io.Writer, format string, value any) error {
 	if format == formatYAML {
 		text, err := kyaml.Marshal(value)
@@ -128,7 +128,7 @@ func encode(out io.Writer, format string, value any) error {
 	return encoder.Encode(value)
 }
 
-// isColored reports whether a person reads an output on a terminal that has colors, and wants them.
+// isColored reports whether the output is a terminal with colors, not disabled by the user.
 func isColored(out io.Writer) bool {
 	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
@@ -142,7 +142,7 @@ const (
 	yellow color = "\x1b[33m"
 )
 
-// paint gives a text a color if a person reads the output on a terminal with colors. The text may be of a stranger.
+// paint colors a text if the output is a terminal with colors. The text may be a stranger's.
 func paint(out io.Writer, in color, text string) string {
 	text = plaintext.Printable(text)
 	if in == "" || text == "" || !isColored(out) {

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestThePictureOfAComment writes the picture of a plan comment into the folder $OLVMCTL_SCREENSHOTS: an upgrade with
-// larger workers, one worker more, and a MachineDeployment that is not in git any more.
+// TestThePictureOfAComment writes the picture of a plan comment into the folder $OLVMCTL_SCREENSHOTS. It shows an
+// upgrade with larger workers, an additional worker, and a MachineDeployment removed from git.
 func TestThePictureOfAComment(t *testing.T) {
 	folder := os.Getenv("OLVMCTL_SCREENSHOTS")
 	if folder == "" {
@@ -61,7 +61,7 @@ func TestThePictureOfAComment(t *testing.T) {
 	v.Shoot(folder, "plan-comment.png", 1000, browser.Eval[int64](v, `Math.min(1000, document.documentElement.scrollHeight)`))
 }
 
-// withBatch adds a MachineDeployment with one machine to a management cluster that Flux has applied.
+// withBatch adds a MachineDeployment with one machine to a management cluster managed by Flux.
 func withBatch(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 
@@ -97,7 +97,7 @@ func withBatch(t *testing.T, c client.Client) client.Client {
 	return c
 }
 
-// asHTML is a comment as a forge shows it: what comments of plans have of Markdown, and no more.
+// asHTML renders a comment like a forge does: only the Markdown used in plan comments.
 func asHTML(markdown string) string {
 	var out strings.Builder
 

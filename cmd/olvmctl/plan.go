@@ -13,17 +13,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// planFlags are those of the plan command.
+// planFlags are the flags of the plan command.
 type planFlags struct {
 	sourceFlags
 	output outputFlag
-	// link to the whole plan, in a comment that has no room for it; empty for none.
+	// link to the whole plan, for a comment too small for it; empty for none.
 	link    string
 	offline bool
-	// prune looks at deletions; unset leaves that to the labels of what runs.
+	// prune includes deletions; unset leaves this to the labels of running objects.
 	prune    bool
 	pruneSet bool
-	// management is the cluster to compare with, if it is given.
+	// management is the cluster for the comparison, if given.
 	management managementFlags
 }
 
@@ -145,14 +145,14 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// isTerminal reports whether a person reads an output.
+// isTerminal reports whether the output is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// addLive adds what the management cluster has.
+// addLive adds the objects of the management cluster.
 func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) error {
 	live, err := p.management.connectAnywhere(ctx)
 	if err != nil {

@@ -45,18 +45,18 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 	return command
 }
 
-// renderFlags are those of the render command.
+// renderFlags are the flags of the render command.
 type renderFlags struct {
 	sourceFlags
 	dir    string
 	output outputFlag
-	// management is the cluster whose states the folders go on with, if it is given.
+	// management is the cluster whose states the folders continue, if given.
 	management managementFlags
-	// kubeconfig is its file, with the whole path, because Terraform runs in another folder; context is one of it.
+	// kubeconfig is its file, as an absolute path because Terraform runs in another folder. context is a context of it.
 	kubeconfig, context string
 }
 
-// manifests loads the manifests, and what the management cluster has.
+// manifests loads the manifests, and the objects of the management cluster.
 func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manifests, error) {
 	if len(r.files)+len(r.kustomizations) == 0 && !r.management.isGiven() {
 		return nil, errors.New("there is nothing to render; give manifests or a cluster file, or a management " +
@@ -92,7 +92,7 @@ func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manife
 	return manifests, noteStates(s.err, manifests)
 }
 
-// noteStates says where two could write one state, and where none goes on.
+// noteStates warns of states with two writers, and of states not continued.
 func noteStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.Unpaused() {
@@ -114,7 +114,7 @@ func noteStates(out io.Writer, manifests *preview.Manifests) error {
 	return nil
 }
 
-// run writes the folder of each machine, and prints its name.
+// run writes the folder of each machine, and prints the folder's name.
 func (r *renderFlags) run(ctx context.Context, s streams) error {
 	manifests, err := r.manifests(ctx, s)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *renderFlags) run(ctx context.Context, s streams) error {
 	folders := []string{}
 
 	for _, machine := range rendered {
-		if machine.Destroyed != "" { // nothing is asked for
+		if machine.Destroyed != "" { // there is nothing to render
 			continue
 		}
 

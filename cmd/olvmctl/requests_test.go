@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// counted is a proxy before the engine that counts requests.
+// counted is a proxy counting requests to the engine.
 type counted struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -58,7 +58,7 @@ func (s *site) count() *counted {
 	return out
 }
 
-// take returns the counts, and begins again.
+// take returns the counts, and resets them.
 func (c *counted) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,9 @@ func (c *counted) take() map[string]int {
 	return counts
 }
 
-// TestAPlanAsksTheEngineOnceForAllMachines plans 2 workers, 40, and 40 in two clusters, each with a control plane. The
-// engine has one session. Beside the VM of each name, it is asked the same, however many machines there are.
+// TestAPlanAsksTheEngineOnceForAllMachines plans 2 workers, 40, and 40 in two clusters, each with a control plane.
+// There is one session at the engine. Apart from asking for the VM of each name, the requests do not depend on the
+// number of machines.
 func TestAPlanAsksTheEngineOnceForAllMachines(t *testing.T) {
 	s := newSite(t)
 	proxy := s.count()

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// streams are those of the process, or of a test.
+// streams are the streams of the process or of a test.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer

@@ -16,18 +16,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
-// sourceFlags say where manifests and credentials come from.
+// sourceFlags select manifests and credentials.
 type sourceFlags struct {
 	files []string
-	// kustomizations are folders that are built, and substitute what Flux would replace in them.
+	// kustomizations are folders to build. substitute has the values of Flux's substitutions in them.
 	kustomizations []string
 	flux           bool
 	substitute     map[string]string
 	accessFlags
-	// mayBeEmpty leaves it to the caller what manifests mean that ask for no machine: load sets isEmpty if there are
-	// only such. emptyFolder lets a folder have no manifests at all.
+	// mayBeEmpty accepts manifests without machines: load then sets isEmpty instead of returning an error. emptyFolder
+	// accepts a folder without any manifests.
 	mayBeEmpty, emptyFolder, isEmpty bool
-	// cluster is how a cluster file is read, if it is one.
+	// cluster has the options for reading a cluster file.
 	cluster clusterFileFlags
 }
 
@@ -52,7 +52,7 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	f.accessFlags.addFlags(command.Flags())
 }
 
-// load reads the manifests, or those that a cluster file asks for.
+// load reads the manifests, or renders those of a cluster file.
 func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 	var err error
 	if f.cluster.path, err = clusterFileAmong(f.files); err != nil {
@@ -85,7 +85,7 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 	return preview.Of(input), nil
 }
 
-// loadManifests reads manifests, and tells how where that is not plain.
+// loadManifests reads manifests, and prints notes about unusual sources.
 func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 	options := source.Options{Kustomizations: f.kustomizations, MayBeEmpty: f.emptyFolder, Note: func(note string) {
 		_, _ = fmt.Fprintln(s.err, plaintext.Printable(note))
@@ -113,14 +113,14 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 	return manifests, err
 }
 
-// emptyError is that of manifests that ask for no machine.
+// emptyError returns the error for manifests without machines.
 func (f *sourceFlags) emptyError(more string) error {
 	return fmt.Errorf("nothing in %s asks for a machine%s; "+
 		"give the manifests of a Cluster, with its control plane or a "+
 		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 
-// clusterFileAmong is the cluster file among paths, empty where all are manifests.
+// clusterFileAmong returns the cluster file among paths; empty if all are manifests.
 func clusterFileAmong(paths []string) (string, error) {
 	found := ""
 
@@ -130,12 +130,12 @@ func clusterFileAmong(paths []string) (string, error) {
 		}
 
 		if source.CheckPath(path) != nil {
-			continue // an error of the reader of manifests, too
+			continue // the reader of manifests reports the error
 		}
 
 		content, err := manifest.ReadNamed(path)
 		if err != nil {
-			continue // a folder, a pipe, or an error of the reader of manifests
+			continue // a folder or a pipe, or the reader of manifests reports the error
 		}
 
 		if clusterfile.IsClusterFile(content) {

@@ -23,7 +23,7 @@ import (
 
 type toolchainOf = *toolchain.Toolchain
 
-// kindsOfClusters are those of the default flavor, beside the Cluster.
+// kindsOfClusters are the kinds of the default flavor, except the Cluster.
 var kindsOfClusters = []schema.GroupVersionKind{
 	{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "OLVMCluster"},
 	{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "OLVMMachineTemplate"},
@@ -32,7 +32,7 @@ var kindsOfClusters = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind("MachineDeployment"),
 }
 
-// standIn does what Cluster API's controllers do, with machines that nobody sees.
+// standIn imitates Cluster API's controllers, with invisible machines.
 type standIn struct {
 	*stand
 	kubeconfig []byte
@@ -41,7 +41,7 @@ type standIn struct {
 func (s *standIn) run(ctx context.Context) {
 	for {
 		for _, server := range s.servers {
-			_ = s.reconcileAll(ctx, server.Client) // what fails is tried again
+			_ = s.reconcileAll(ctx, server.Client) // it retries after errors
 		}
 
 		select {
@@ -96,7 +96,7 @@ func (s *standIn) each(ctx context.Context, c client.Client, do func(*unstructur
 	return nil
 }
 
-// end deletes all objects of a cluster, and lets it go.
+// end deletes all objects of a cluster, and removes its finalizer.
 func (s *standIn) end(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	err := s.each(ctx, c, func(object *unstructured.Unstructured) error {
 		return client.IgnoreNotFound(c.Delete(ctx, object))
@@ -116,7 +116,7 @@ func (s *standIn) end(ctx context.Context, c client.Client, cluster *clusterv1.C
 	return client.IgnoreNotFound(c.Patch(ctx, cluster, client.MergeFrom(before)))
 }
 
-// reconcile makes the cluster complete.
+// reconcile completes the cluster.
 func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	before := cluster.DeepCopy()
 	if controllerutil.AddFinalizer(cluster, clusterv1.ClusterFinalizer) {
@@ -131,7 +131,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 
 	var err error
 
-	hasEndpoint := cluster.Spec.ControlPlaneEndpoint.IsValid() // else its infrastructure was not applied yet
+	hasEndpoint := cluster.Spec.ControlPlaneEndpoint.IsValid() // otherwise its infrastructure was not applied yet
 	if hasEndpoint {
 		err = c.Create(ctx, s.kubeconfigSecret(owner))
 	}
@@ -158,7 +158,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 		return completeObject(ctx, c, object, owner)
 	})
 	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) ||
-		!hasEndpoint { // the kubeconfig comes before
+		!hasEndpoint { // the kubeconfig comes first
 		return err
 	}
 
@@ -173,7 +173,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 	return c.Status().Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-// kubeconfigSecret is what Cluster API makes of how the cluster is reached.
+// kubeconfigSecret returns Cluster API's Secret for connecting to the cluster.
 func (s *standIn) kubeconfigSecret(owner metav1.OwnerReference) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -196,7 +196,7 @@ func takeEndpoint(
 	return c.Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-// completeObject gives an object its owner, and one that has machines all of them.
+// completeObject sets an object's owner, and completes its machines if it has any.
 func completeObject(ctx context.Context, c client.Client, object *unstructured.Unstructured, owner metav1.OwnerReference) error {
 	if len(object.GetOwnerReferences()) == 0 {
 		before := object.DeepCopy()
@@ -223,7 +223,7 @@ func completeObject(ctx context.Context, c client.Client, object *unstructured.U
 	return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 }
 
-// installProviders makes the entries of clusterctl's inventory.
+// installProviders creates the entries of clusterctl's inventory.
 func installProviders(ctx context.Context, c client.Client) error {
 	for label, kind := range map[string]string{
 		"cluster-api": "CoreProvider", "bootstrap-kubeadm": "BootstrapProvider",

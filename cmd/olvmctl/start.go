@@ -18,7 +18,7 @@ import (
 // bootstrapByVM is the value of --bootstrap for a bootstrap VM.
 const bootstrapByVM = "vm"
 
-// startFlags are those of the start command.
+// startFlags are the flags of the start command.
 type startFlags struct {
 	management    managementFlags
 	access        accessFlags

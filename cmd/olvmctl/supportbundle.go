@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/supportbundle"
 )
 
-// supportBundleFlags are those of the support-bundle command.
+// supportBundleFlags are the flags of the support-bundle command.
 type supportBundleFlags struct {
 	managementFlags
 	out         string
@@ -90,7 +90,7 @@ func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) er
 	})
 }
 
-// writeArchive writes a new file, which is not left half written.
+// writeArchive writes a new file, and removes it after an error.
 func writeArchive(path string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// formatOf is the flag -o with a value that a command has.
+// formatOf returns the flag -o with a value.
 func formatOf(format string) outputFlag {
 	return outputFlag{format: format, formats: []string{formatTable, formatWide, formatName, formatJSON, formatYAML}}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// uiFlags are those of the ui command.
+// uiFlags are the flags of the ui command.
 type uiFlags struct {
 	managementFlags
 	all, engine bool
@@ -79,7 +79,7 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// access are the flags that say which management cluster, for a command in another terminal.
+// access returns the flags selecting the management cluster, for a command in another terminal.
 func (f *uiFlags) access(in *mgmtcluster.Cluster) []string {
 	var out []string
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
-// upgradeFlags are those of the upgrade command.
+// upgradeFlags are the flags of the upgrade command.
 type upgradeFlags struct {
 	management          managementFlags
 	file                clusterFileFlags
@@ -20,7 +20,7 @@ type upgradeFlags struct {
 	images              []string
 	yes, dryRun         bool
 	output              outputFlag
-	changes             []string // that were shown
+	changes             []string // already shown
 }
 
 func newUpgradeCommand(s streams) *cobra.Command {
@@ -137,15 +137,14 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 	}))
 }
 
-// agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is
-// something.
+// agree shows the replacements, and asks for agreement. A dry run with changes ends with errChanges.
 func (f *upgradeFlags) agree(
 	ctx context.Context, s streams, name, where string, changes []string,
 ) (bool, error) {
 	f.changes = changes
 
 	to := s.out
-	if !f.output.forPeople() { // which is for what programs read
+	if !f.output.forPeople() { // standard output is for programs
 		to = s.err
 	}
 

@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
 )
 
-// errInvalid ends a command whose problems were printed already.
+// errInvalid ends a command after printing its problems.
 var errInvalid = errors.New("the cluster file is not valid")
 
-// validateFlags are those of the validate command.
+// validateFlags are the flags of the validate command.
 type validateFlags struct {
 	file clusterFileFlags
 	accessFlags
@@ -122,7 +122,7 @@ func printProblems(out io.Writer, problems []clusterfile.Problem) error {
 	return nil
 }
 
-// asProblem is an error of reading a cluster file as a problem of it.
+// asProblem converts an error of reading a cluster file to a problem.
 func asProblem(err error, path string) clusterfile.Problem {
 	var problem clusterfile.Problem
 	if errors.As(err, &problem) {

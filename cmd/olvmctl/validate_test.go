@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestProblemsAsJSON has files that cannot be read at all: what reads the JSON wants some then, too.
+// TestProblemsAsJSON has completely unreadable files: readers of the JSON expect problems for them, too.
 func TestProblemsAsJSON(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 

@@ -11,12 +11,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// versions is what the version command prints.
+// versions is the output of the version command.
 type versions struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// Executor is the Terraform or OpenTofu that plan and image template run; empty where none is found.
+	// Executor is the Terraform or OpenTofu used by plan and image template; empty if not found.
 	Executor string `json:"executor,omitempty"`
 }
 
