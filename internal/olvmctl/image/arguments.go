@@ -10,30 +10,30 @@ import (
 
 const (
 	platformKey = "ignition.platform.id="
-	// serialConsole is where published images write to; an engine shows the other one.
+	// serialConsole is the console of published images; an engine shows the other one.
 	serialConsole, console = "console=ttyS0", "console=tty0"
 )
 
 var (
-	// word is an argument of a kernel; blanks in double quotes belong to it.
+	// word matches a kernel argument, including blanks in double quotes.
 	word = regexp.MustCompile(`(?:[^\s"]|"[^"\n]*(?:"|$))+`)
-	// platformID is how Ignition spells its platforms.
+	// platformID matches Ignition's names of platforms.
 	platformID = regexp.MustCompile(`^[a-z0-9]+$`)
-	// optionsLine of a boot loader entry.
+	// optionsLine matches an options line of a boot loader entry.
 	optionsLine = regexp.MustCompile(`^options[ \t]`)
 )
 
-// Arguments are those of a kernel.
+// Arguments are kernel arguments.
 type Arguments struct {
-	// Platform is Ignition's name of where the configuration comes from.
+	// Platform is Ignition's name for the source of the configuration.
 	Platform string
-	// KeepConsole leaves the console where it is: Oracle Cloud shows the serial one.
+	// KeepConsole keeps the console, because Oracle Cloud shows the serial one.
 	KeepConsole bool
-	// More arguments, at the end.
+	// More arguments to append.
 	More []string
 }
 
-// Validate says what is wrong with them.
+// Validate returns an error for invalid arguments.
 func (a Arguments) Validate() error {
 	if !platformID.MatchString(a.Platform) {
 		return fmt.Errorf("%q is not a platform of Ignition; write for example openstack", a.Platform)
@@ -55,8 +55,8 @@ func (a Arguments) Validate() error {
 	return nil
 }
 
-// Entry is a boot loader entry with these arguments, byte for byte the same where it has them. The format is that of
-// the Boot Loader Specification: an entry can have several lines of options, and they are read as one.
+// Entry returns a boot loader entry with these arguments, unchanged if it has them. By the Boot Loader Specification,
+// an entry can have several lines of options, and they are read as one.
 func (a Arguments) Entry(entry string) string {
 	lines := strings.SplitAfter(entry, "\n")
 	var have []string
@@ -107,7 +107,7 @@ func (a Arguments) Entry(entry string) string {
 	return strings.Join(lines, "")
 }
 
-// moved is an argument as it is to be on an engine, and whether it is one of those that we decide about.
+// moved returns an argument adapted to an engine, and whether we manage it.
 func (a Arguments) moved(argument string) (string, bool) {
 	switch {
 	case strings.HasPrefix(argument, platformKey):

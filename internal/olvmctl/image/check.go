@@ -20,14 +20,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
-// maxFetched bounds a file that is taken out of an image, in bytes: package databases and programs are smaller.
+// maxFetched limits the size of a file copied from an image, in bytes: package databases and programs are smaller.
 const maxFetched = 1 << 30
 
-// ErrNoSystem is returned for an image without an operating system that nodes can have.
+// ErrNoSystem is returned for an image without an operating system suitable for nodes.
 var ErrNoSystem = errors.New("the image has no operating system: no filesystem of it has an os-release")
 
-// Check looks into the image of a file with guestfish, without booting it, and says what nodes lack. version is that of
-// Kubernetes that is asked for, with or without its patch; empty asks for none.
+// Check examines the image in a file with guestfish, without booting it, and returns shortcomings for nodes. version is
+// the wanted Kubernetes version, with or without its patch; empty accepts any.
 func Check(ctx context.Context, file, version string) (findings []doctor.Finding, err error) {
 	guestfish, err := findGuestfish()
 	if err != nil {
@@ -58,25 +58,25 @@ func Check(ctx context.Context, file, version string) (findings []doctor.Finding
 	return l.findings, err
 }
 
-// look is one look into an image.
+// look is the examination of an image.
 type look struct {
 	session *guestfish
 	scratch string
-	// asked is the version of Kubernetes.
+	// asked is the wanted Kubernetes version.
 	asked string
-	// root is the folder of the operating system on the mounted filesystem, and usr that of its /usr.
+	// root is the folder of the operating system on the mounted filesystem, and usr the folder of its /usr.
 	root, usr string
-	// bootArguments are those of the kernel, of all filesystems.
+	// bootArguments are the kernel arguments of all filesystems.
 	bootArguments strings.Builder
-	// err is the first failure of guestfish; nothing is there after it.
+	// err is the first failure of guestfish; later calls find nothing.
 	err      error
 	findings []doctor.Finding
 }
 
-// place is where an operating system is.
+// place is the location of an operating system.
 type place struct{ device, root, usr string }
 
-// check finds the operating system, and looks at it.
+// check finds the operating system, and examines it.
 func (l *look) check() error {
 	if _, err := l.session.do("run"); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (l *look) check() error {
 	return l.err
 }
 
-// mounted calls do with a filesystem, which nothing is written to.
+// mounted calls do with a filesystem mounted read-only.
 func (l *look) mounted(device string, do func()) {
 	if l.err != nil {
 		return
@@ -131,8 +131,8 @@ func (l *look) mounted(device string, do func()) {
 	}
 }
 
-// systems are the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a /usr of its own,
-// as Flatcar has. It notes the arguments of kernels, too.
+// systems returns the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a separate /usr
+// like Flatcar's. It also records kernel arguments.
 func (l *look) systems(device string) []place {
 	for _, config := range l.find("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
 		"/grub*/grub.cfg", "/*/grub/grub.cfg", "/boot/grub*/grubenv", "/grub*/grubenv", "/EFI/*/grubenv")...) {
@@ -147,7 +147,7 @@ func (l *look) systems(device string) []place {
 	}
 
 	switch {
-	case len(out) > 0: // what is at the root is not booted
+	case len(out) > 0: // the system at the root is not booted
 	case len(l.find("", "/usr/lib/os-release", "/etc/os-release")) > 0:
 		out = append(out, place{device, "", "/usr"})
 	case len(l.find("", "/lib/os-release")) > 0 && len(l.find("", "/usr/", "/etc/")) == 0:
@@ -157,7 +157,7 @@ func (l *look) systems(device string) []place {
 	return out
 }
 
-// find is what globs lead to below a folder.
+// find expands globs below a folder.
 func (l *look) find(root string, globs ...string) []string {
 	var out []string
 
@@ -177,7 +177,7 @@ func (l *look) find(root string, globs ...string) []string {
 	return out
 }
 
-// paths are what globs lead to in the operating system. Those below /usr may be on a filesystem of their own.
+// paths expands globs in the operating system. Paths below /usr may be on a separate filesystem.
 func (l *look) paths(globs ...string) []string {
 	var out []string
 
@@ -195,7 +195,7 @@ func (l *look) paths(globs ...string) []string {
 
 func (l *look) has(globs ...string) bool { return len(l.paths(globs...)) > 0 }
 
-// program is the path of a program; empty where there is none.
+// program returns the path of a program; empty if it is missing.
 func (l *look) program(name string) string {
 	found := l.paths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name,
 		"/opt/bin/"+name)
@@ -206,7 +206,7 @@ func (l *look) program(name string) string {
 	return found[0]
 }
 
-// textAt is a file by its path on the mounted filesystem; empty where it is none, or a large one.
+// textAt returns the content of a file on the mounted filesystem; empty for other types and for large files.
 func (l *look) textAt(name string) string {
 	if l.err != nil || !l.small(name, 1<<20) {
 		return ""
@@ -218,7 +218,7 @@ func (l *look) textAt(name string) string {
 	return text
 }
 
-// text joins the files that globs lead to.
+// text joins the files matching globs.
 func (l *look) text(globs ...string) string {
 	var out strings.Builder
 	for _, name := range l.paths(globs...) {
@@ -228,7 +228,7 @@ func (l *look) text(globs ...string) string {
 	return out.String()
 }
 
-// small reports whether a path is a regular file of no more bytes than that.
+// small reports whether a path is a regular file of at most most bytes.
 func (l *look) small(name string, most int64) bool {
 	var answer string
 	if answer, l.err = l.session.do("is-file", name, "followsymlinks:true"); l.err != nil ||
@@ -245,7 +245,7 @@ func (l *look) small(name string, most int64) bool {
 	return err == nil && size <= most
 }
 
-// fetch takes a file out of the image; empty where that cannot be done.
+// fetch copies a file from the image and returns its path; empty if this fails.
 func (l *look) fetch(name string) string {
 	if l.err != nil || !l.small(name, maxFetched) {
 		return ""
@@ -265,7 +265,7 @@ func (l *look) add(check string, verdict doctor.Verdict, remedy, format string, 
 	}
 }
 
-// examine looks at the operating system.
+// examine examines the operating system.
 func (l *look) examine() {
 	release := releaseOf(l.text("/etc/os-release", "/usr/lib/os-release"))
 	l.add("system", doctor.OK, "", "%s", strings.TrimSpace(release["ID"]+" "+release["VERSION_ID"]))
@@ -282,10 +282,10 @@ func (l *look) examine() {
 	l.identity()
 }
 
-// plain is what may be shown of an image: its texts are anybody's.
+// plain matches displayable values of an image, because its texts are not trusted.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
 
-// releaseOf are the plain values of an os-release.
+// releaseOf returns the plain values of an os-release.
 func releaseOf(text string) map[string]string {
 	out := map[string]string{}
 
@@ -301,8 +301,8 @@ func releaseOf(text string) map[string]string {
 
 var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
 
-// dataSources are where cloud-init looks for its data, by the last file that says so; nil where none does. Like
-// cloud-init, it passes over files that are no YAML.
+// dataSources returns cloud-init's data sources, from the last file setting them; nil if none does. Like cloud-init, it
+// skips invalid YAML.
 func (l *look) dataSources() []string {
 	var out []string
 
@@ -318,8 +318,8 @@ func (l *look) dataSources() []string {
 	return out
 }
 
-// provisioning looks for what reads the user data, and where it looks for that: the engine makes a config drive. It
-// reports whether that is Ignition.
+// provisioning finds the reader of user data, and its data source: the engine makes a config drive. It reports whether
+// the reader is Ignition.
 func (l *look) provisioning() bool {
 	const check = "user data"
 
@@ -359,7 +359,7 @@ func (l *look) provisioning() bool {
 	return false
 }
 
-// kubernetes looks for kubeadm and the kubelet of the version that is asked for.
+// kubernetes checks kubeadm and the kubelet, and their version.
 func (l *look) kubernetes() {
 	for _, name := range []string{"kubeadm", "kubelet"} {
 		found := l.program(name)
@@ -390,13 +390,13 @@ func minorOf(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// rpmDatabases are where RPM keeps what it knows, of which there is one.
+// rpmDatabases are the possible paths of RPM's database. An image has one.
 var rpmDatabases = []string{
 	"/usr/share/rpm/rpmdb.sqlite", "/usr/share/rpm/Packages", "/usr/lib/sysimage/rpm/rpmdb.sqlite",
 	"/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages",
 }
 
-// version is that of a program, as its package says, else as the program itself does; empty where neither does.
+// version returns the version of a program, from its package or else from the program itself; empty if unknown.
 func (l *look) version(name, program string) string {
 	if status := l.paths("/var/lib/dpkg/status"); len(status) > 0 {
 		pattern := regexp.MustCompile(`(?m)^Package: ` + name + `\n(?:[^\n]+\n)*?Version: ([0-9]+\.[0-9]+\.[0-9]+)`)
@@ -406,7 +406,7 @@ func (l *look) version(name, program string) string {
 	}
 
 	for _, database := range l.paths(rpmDatabases...) {
-		// The headers of packages are stored as they are: name, version and release, each with a zero behind it.
+		// Package headers are stored uncompressed: name, version and release, each followed by a zero.
 		if found := l.versionIn(database, regexp.MustCompile(name+`\x00([0-9]+\.[0-9]+\.[0-9]+)\x00`)); found != "" {
 			return found
 		}
@@ -436,7 +436,7 @@ var (
 	release    = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)`)
 )
 
-// versionIn is what a pattern finds in a file of the image.
+// versionIn returns the match of a pattern in a file of the image.
 func (l *look) versionIn(name string, pattern *regexp.Regexp) string {
 	content, err := os.ReadFile(cmp.Or(l.fetch(name), os.DevNull))
 	if match := pattern.FindSubmatch(content); err == nil && match != nil {
@@ -446,7 +446,7 @@ func (l *look) versionIn(name string, pattern *regexp.Regexp) string {
 	return ""
 }
 
-// enabled reports whether a unit starts at a boot. Images with Ignition have not booted: presets decide there.
+// enabled reports whether a unit starts at boot. Images with Ignition have never booted, so presets decide there.
 func (l *look) enabled(unit string, presets bool) bool {
 	if l.has("/etc/systemd/system/*.wants/"+unit, "/usr/lib/systemd/system/*.wants/"+unit) {
 		return true
@@ -478,11 +478,11 @@ func (l *look) enabled(unit string, presets bool) bool {
 var (
 	tomlComments    = regexp.MustCompile(`(?m)^([^"'\n]*)#.*$`)
 	disabledPlugins = regexp.MustCompile(`(?m)^disabled_plugins\s*=\s*\[([^\]]*)\]`)
-	// criPlugin is what serves the kubelet, in containerd 1 and 2.
+	// criPlugin matches the plugin serving the kubelet, in containerd 1 and 2.
 	criPlugin = regexp.MustCompile(`["'](?:io\.containerd\.)?(?:grpc\.v1\.cri|cri\.v1\.(?:images|runtime)|cri)["']`)
 )
 
-// servesKubernetes reports whether a runtime has what the kubelet asks. Docker's packages of containerd turn it off.
+// servesKubernetes reports whether a runtime serves the kubelet. Docker's packages of containerd disable this.
 func (l *look) servesKubernetes(unit string) bool {
 	if unit != "containerd.service" {
 		return true
@@ -494,7 +494,7 @@ func (l *look) servesKubernetes(unit string) bool {
 	return match == nil || !criPlugin.MatchString(match[1])
 }
 
-// runtime looks for the container runtime and the units that kubeadm needs.
+// runtime checks the container runtime and the units needed by kubeadm.
 func (l *look) runtime(ignition bool) {
 	const check = "runtime"
 
@@ -533,7 +533,7 @@ func (l *look) runtime(ignition bool) {
 	}
 }
 
-// unified are the first releases of systems that have control groups of version 2 without an argument of the kernel.
+// unified has the first release of each system using control groups version 2 without a kernel argument.
 var unified = map[string]int{
 	"ol": 9, "rhel": 9, "centos": 9, "rocky": 9, "almalinux": 9, "ubuntu": 22, "debian": 11,
 }
@@ -544,7 +544,7 @@ var (
 	majorRelease    = regexp.MustCompile(`^[0-9]+`)
 )
 
-// cgroups looks for control groups of version 2: since Kubernetes 1.35, kubelets do not start with version 1.
+// cgroups checks for control groups version 2: since Kubernetes 1.35, kubelets do not start with version 1.
 func (l *look) cgroups(system, release string) {
 	version := l.asked
 	if found := l.program("kubelet"); found != "" {
@@ -569,7 +569,7 @@ func (l *look) cgroups(system, release string) {
 		system, release, version)
 }
 
-// swap looks for what is swapped to at a boot.
+// swap looks for swap enabled at boot.
 func (l *look) swap() {
 	for line := range strings.Lines(l.text("/etc/fstab")) {
 		words := strings.Fields(line)
@@ -584,13 +584,13 @@ func (l *look) swap() {
 	}
 }
 
-// updaters are units that replace or restart what runs on a node, or reboot it.
+// updaters are units replacing or restarting software on a node, or rebooting it.
 var updaters = []string{
 	"locksmithd.service", "update-engine.service", "zincati.service", "dnf-automatic.timer",
 	"dnf-automatic-install.timer", "unattended-upgrades.service",
 }
 
-// updates looks for what changes nodes by itself: Cluster API replaces them, and drains only those that it replaces.
+// updates looks for nodes changing themselves. Cluster API replaces nodes instead, and drains only those it replaces.
 func (l *look) updates(ignition bool) {
 	var on []string
 
@@ -606,7 +606,7 @@ func (l *look) updates(ignition bool) {
 	}
 }
 
-// endpoint looks for what nodes of the control plane hold the endpoint with.
+// endpoint checks the software of control plane nodes for holding the endpoint.
 func (l *look) endpoint() {
 	const check = "endpoint"
 
@@ -647,7 +647,7 @@ func (l *look) endpoint() {
 	}
 }
 
-// security looks at the mode of SELinux.
+// security checks the mode of SELinux.
 func (l *look) security() {
 	const check = "selinux"
 
@@ -665,7 +665,7 @@ func (l *look) security() {
 	}
 }
 
-// agent looks for what tells the engine the addresses of a machine.
+// agent checks for the guest agent, which tells the engine a machine's addresses.
 func (l *look) agent() {
 	if l.program("qemu-ga") == "" {
 		l.add("agent", doctor.Warning, "install qemu-guest-agent",
@@ -676,7 +676,7 @@ func (l *look) agent() {
 	l.add("agent", doctor.OK, "", "qemu-ga")
 }
 
-// identity looks for what all machines of the image would share.
+// identity looks for identities shared by all machines of the image.
 func (l *look) identity() {
 	if machineID.MatchString(strings.TrimRight(l.text("/etc/machine-id"), "\n")) {
 		l.add("identity", doctor.Failed, "empty /etc/machine-id (olvmctl image create removes it from images of OCK)",

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// diskFolder of a container image has its disk; bootDisk is its name in images of OCK.
+	// diskFolder is the folder of the disk in a container image; bootDisk is its name in images of OCK.
 	diskFolder, bootDisk = "disk", "boot.qcow2"
-	// system is that of all nodes.
+	// system is the operating system of all nodes.
 	system = "linux"
 )
 
@@ -61,7 +61,7 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 		return nil
 	}
 
-	// Without defaults: a file that is not there is not to be looked for in Docker's registry.
+	// Without defaults: a missing file must not be looked up in Docker's registry.
 	ref, err := name.ParseReference(o.From, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf(
@@ -93,7 +93,7 @@ func isArchive(path string) bool {
 	return err == nil && string(magic) == "ustar"
 }
 
-// pull finds the image for the architecture. Layers come when they are read.
+// pull finds the image for the architecture. Reading layers downloads them.
 func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error) {
 	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("olvmctl/"+version.Version))
@@ -132,13 +132,13 @@ func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error)
 	return nil, o.wrongArch(there...)
 }
 
-// unfit says why an image cannot be used.
+// unfit explains why an image is unusable.
 type unfit string
 
 // Error implements error.
 func (e unfit) Error() string { return string(e) }
 
-// wrongArch says for which architectures there is an image.
+// wrongArch returns an error listing the available architectures.
 func (o Options) wrongArch(there ...string) error {
 	return unfit(
 		fmt.Sprintf(
@@ -148,7 +148,7 @@ func (o Options) wrongArch(there ...string) error {
 	)
 }
 
-// unpack writes the disk of the topmost layer that has one: disk/boot.qcow2, else the only qcow2 file there.
+// unpack writes the disk of the topmost layer with one: disk/boot.qcow2, or else the only qcow2 file there.
 func (o Options) unpack(ctx context.Context, image v1.Image, disk string) error {
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -178,7 +178,7 @@ func (o Options) unpack(ctx context.Context, image v1.Image, disk string) error 
 	)
 }
 
-// unpackLayer reads a layer to its end, where the library compares its digest.
+// unpackLayer reads a layer completely, because the library verifies its digest at the end.
 func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (bool, error) {
 	content, err := layer.Uncompressed()
 	if err != nil {
@@ -224,7 +224,7 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 	return found != "", err
 }
 
-// explain says what to do about what a registry answered.
+// explain adds a remedy to a registry's answer.
 func explain(ref name.Reference, err error) error {
 	var answer *transport.Error
 

@@ -21,21 +21,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// leastDisk is how many bytes the disk of a node has at least; what is smaller is something else.
+// leastDisk is the minimum size in bytes of a node's disk; smaller files are something else.
 const leastDisk = 1 << 20
 
-// diskFile is the image of a disk, to upload.
+// diskFile is a disk image to upload.
 type diskFile struct {
-	// File has the image. It is source itself, or what was decompressed of it, which has no name any more.
+	// File has the image. It is source itself, or its decompressed content in an unnamed file.
 	*os.File
-	// source is the file that the user has named.
+	// source is the file named by the user.
 	source *os.File
 	header engine.Image
 	sum    string // SHA-256 of the image
 }
 
-// openFile opens the image of a disk, and decompresses it where it is compressed. given is the SHA-256 that the file
-// should have, in hexadecimal; empty for any. The caller closes what is returned.
+// openFile opens a disk image, and decompresses it if necessary. given is the expected SHA-256 in hexadecimal; empty
+// for any. The caller closes the result.
 func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFile, err error) {
 	source, err := os.Open(path)
 	if err != nil {
@@ -87,11 +87,11 @@ func (f *diskFile) Close() error {
 	return err
 }
 
-// lock locks the file that the user has named, as every upload does: one that was left unfinished goes on. It fails
-// where another process has it locked.
+// lock locks the file named by the user, like every upload, so an unfinished one can resume. It returns an error if
+// another process holds the lock.
 func (f *diskFile) lock(how func(*os.File) error) error { return how(f.source) }
 
-// name of the image: that of the file, without the ending that says how it is compressed.
+// name returns the name of the image: the file's name, without the extension of its compression.
 func (f *diskFile) name() string {
 	name := f.source.Name()
 	if f.File == f.source {
@@ -101,7 +101,7 @@ func (f *diskFile) name() string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// checkDisk refuses what a machine cannot boot from. Of a qcow2 image only the size is looked at.
+// checkDisk refuses unbootable images. It only checks the size of a qcow2 image.
 func (f *diskFile) checkDisk() error {
 	if f.header.VirtualSize < leastDisk {
 		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.name(),
@@ -125,7 +125,7 @@ func (f *diskFile) checkDisk() error {
 	return nil
 }
 
-// compressions are known by how a file begins.
+// compressions are recognized by the beginning of a file.
 var compressions = []struct {
 	begin string
 	open  func(io.Reader) (io.Reader, error)
@@ -136,7 +136,7 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
 }
 
-// compressionOf is what decompresses a file; nil where it is not compressed.
+// compressionOf returns the decompressor of a file; nil if it is not compressed.
 func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	begin := make([]byte, 6)
 	n, err := file.ReadAt(begin, 0)
@@ -153,7 +153,7 @@ func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	return nil, nil
 }
 
-// decompress decompresses the source into a file that nobody else sees, and that is gone when it is closed.
+// decompress decompresses the source into a private file, removed when closed.
 func (f *diskFile) decompress(
 	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
 ) error {
@@ -189,7 +189,7 @@ func (f *diskFile) decompress(
 	return nil
 }
 
-// counter shows how much was read.
+// counter shows the progress of reading.
 type counter struct {
 	io.Reader
 	done, total int64
@@ -204,8 +204,8 @@ func (c *counter) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// unnamedFile makes a file beside the image, or in the folder for temporary files where that is not allowed, and
-// removes its name: the file is gone with the process, however that ends.
+// unnamedFile creates a file next to the image, or in the folder for temporary files if this is not permitted. It
+// removes the file's name, so the file vanishes with the process, however the process ends.
 func unnamedFile(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, ".olvmctl-")
 	if err != nil {
@@ -223,7 +223,7 @@ func unnamedFile(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// sumOf is the SHA-256 of a file, in hexadecimal.
+// sumOf returns the SHA-256 of a file, in hexadecimal.
 func sumOf(ctx context.Context, file *os.File) (string, error) {
 	info, err := file.Stat()
 	if err != nil {

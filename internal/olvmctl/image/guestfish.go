@@ -21,21 +21,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// grace is how long guestfish may take to end its virtual machine, where it has to.
+// grace is the time for guestfish to end its virtual machine, if necessary.
 const grace = 30 * time.Second
 
-// filesystems are those that can have entries or deployments.
+// filesystems are the types possibly holding entries or deployments.
 var filesystems = []string{"xfs", "ext4", "ext3", "ext2", "btrfs", "vfat"}
 
 var (
-	// entryGlobs find boot loader entries on a partition of their own, or of /boot.
+	// entryGlobs match boot loader entries on a separate partition, or in /boot.
 	entryGlobs = []string{"/loader*/entries/*.conf", "/boot/loader*/entries/*.conf"}
-	// machineIDGlob finds the IDs of the deployments of OSTree.
+	// machineIDGlob matches the IDs of OSTree deployments.
 	machineIDGlob = "/ostree/deploy/*/deploy/*/etc/machine-id"
 	machineID     = regexp.MustCompile(`^[0-9a-f]{32}\s*$`)
 )
 
-// quoted is text within double quotes, as guestfish reads it.
+// quoted escapes text for guestfish's double quotes.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // findGuestfish finds the program on PATH.
@@ -59,8 +59,8 @@ type editor struct {
 	say                 func(format string, args ...any)
 }
 
-// edit gives the boot loader entries of a disk their arguments, and takes the machine ID away. UUIDs of filesystems
-// stay: a machine with two disks of the same image could not mount both, but it never has them.
+// edit sets the arguments of a disk's boot loader entries, and removes the machine ID. It keeps the UUIDs of
+// filesystems. A machine with two disks of the same image could not mount both, but never has two.
 func (e *editor) edit(ctx context.Context, disk, format string) error {
 	session, err := startGuestfish(ctx, e.executable, disk, format)
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *editor) editDisk(session *guestfish) error {
 	entries := 0
 
 	for line := range strings.Lines(list) {
-		// A device, a colon and the type; btrfsvol:/dev/sda3/root has another one.
+		// A device, a colon and the type; btrfsvol:/dev/sda3/root has another colon.
 		at := strings.LastIndex(line, ": ")
 		if at < 0 || !slices.Contains(filesystems, strings.TrimSpace(line[at+1:])) {
 			continue
@@ -112,12 +112,12 @@ func (e *editor) editDisk(session *guestfish) error {
 		return errors.New("the image has no boot loader entries (loader/entries/*.conf); is it one of OCK?")
 	}
 
-	_, err = session.do("shutdown") // says what could not be written
+	_, err = session.do("shutdown") // reports failed writes
 
 	return err
 }
 
-// editEntries edits those of the mounted filesystem, and returns how many there are.
+// editEntries edits the entries of the mounted filesystem, and returns their number.
 func (e *editor) editEntries(session *guestfish) (int, error) {
 	paths, err := session.find(entryGlobs...)
 	if err != nil {
@@ -142,7 +142,7 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 			return 0, err
 		}
 
-		// Into the file that is there, which keeps its owner, mode and SELinux label.
+		// Into the existing file, to keep its owner, mode and SELinux label.
 		if _, err := session.do("upload", file, path); err != nil {
 			return 0, err
 		}
@@ -151,8 +151,9 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 	return len(paths), nil
 }
 
-// removeMachineIDs makes machines choose their own: all would have that of the image. The files go, they are not
-// emptied: systemd takes only a machine without one for new, and enables the units of Ignition's presets there.
+// removeMachineIDs makes machines choose their own IDs, because all would share the image's. It deletes the files
+// instead of emptying them: systemd treats only a machine without the file as new, and enables the units of Ignition's
+// presets there.
 func (e *editor) removeMachineIDs(session *guestfish) error {
 	paths, err := session.find(machineIDGlob)
 	if err != nil {
@@ -165,7 +166,7 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 			return err
 		}
 
-		if !machineID.MatchString(id) { // it is empty, or the word for none
+		if !machineID.MatchString(id) { // empty, or the word for none
 			continue
 		}
 
@@ -178,14 +179,14 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 	return nil
 }
 
-// guestfish is one that reads commands from a pipe. It ends when the pipe does, also where we are killed.
+// guestfish is a process reading commands from a pipe. It ends with the pipe, even if we are killed.
 type guestfish struct {
 	ctx     context.Context
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	stdout  *bufio.Reader
 	stderr  bytes.Buffer
-	// end is printed behind the output of each command.
+	// end is printed after the output of each command.
 	end string
 }
 
@@ -198,11 +199,11 @@ func startGuestfish(
 	g.command.Stderr = &g.stderr
 	g.command.Env = append(os.Environ(), "LC_ALL=C")
 	if os.Getenv("LIBGUESTFS_BACKEND") == "" {
-		// libvirt's QEMU is another user, who may not read the image.
+		// libvirt's QEMU runs as another user, perhaps unable to read the image.
 		g.command.Env = append(g.command.Env, "LIBGUESTFS_BACKEND=direct")
 	}
 
-	// Ctrl-C on a terminal is for us alone: guestfish cleans up after itself only at the end of its input.
+	// Ctrl-C on a terminal is only for us: guestfish cleans up after itself only at the end of its input.
 	g.command.SysProcAttr = hostos.OwnGroup()
 	g.command.WaitDelay = grace
 	stdin, err := g.command.StdinPipe()
@@ -225,11 +226,11 @@ func startGuestfish(
 	return g, nil
 }
 
-// do runs a command and returns its output. guestfish ends at the first that fails.
+// do runs a command and returns its output. guestfish ends at the first failing command.
 func (g *guestfish) do(command string, arguments ...string) (string, error) {
 	line := command
 	for _, argument := range arguments {
-		// Names in images are anybody's, and a new command begins in a new line.
+		// Names in images are not trusted, and a new line would begin a new command.
 		line += ` "` + quoted.Replace(argument) + `"`
 	}
 
@@ -252,7 +253,7 @@ func (g *guestfish) do(command string, arguments ...string) (string, error) {
 	}
 }
 
-// find is where globs lead to, without those that lead to the same file: loader is a link to loader.0 or loader.1.
+// find expands globs, omitting paths of the same file: loader is a link to loader.0 or loader.1.
 func (g *guestfish) find(globs ...string) ([]string, error) {
 	var found []string
 
@@ -277,7 +278,7 @@ func (g *guestfish) find(globs ...string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// close ends it, and returns what went wrong: what it said itself, where it failed, else err.
+// close ends guestfish, and returns the error: guestfish's own if it failed, or else err.
 func (g *guestfish) close(err error) error {
 	_ = g.stdin.Close()
 	_, _ = io.Copy(io.Discard, g.stdout)

@@ -14,31 +14,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 )
 
-// This file removes what runs have left that were killed before they could.
+// This file removes leftovers of killed runs.
 
-// The mark of a VM that a template is made of: its run, and the name of the template.
+// The mark of a VM for making a template: its run, and the name of the template.
 const (
 	ownerMark  = "capolvm image "
 	ofTemplate = " of template "
 )
 
-// run is one making of a template. It holds a lock on a file while its process lives, so that a later one on the same
-// machine can tell what it has left behind from what it still needs.
+// run is the making of one template. Its process holds a lock on a file. A later run on the same machine can thereby
+// distinguish leftovers from objects in use.
 type run struct {
 	id   string
 	lock *os.File
 }
 
-// runState is what is known of a run.
+// runState is the state of a run, as far as known.
 type runState int
 
 const (
-	runElsewhere runState = iota // of another machine or user: it may live
+	runElsewhere runState = iota // of another machine or user; it may be alive
 	runAlive
 	runDead
 )
 
-// runFile is the file of a run.
+// runFile returns the file of a run.
 func runFile(id string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -48,7 +48,7 @@ func runFile(id string) (string, error) {
 	return filepath.Join(base, "capolvm", "image-runs", id), nil
 }
 
-// beginRun begins a run. The file of a process that is killed stays, and its run can be seen to be dead by it.
+// beginRun begins a run. The file of a killed process remains, and shows that its run is dead.
 func beginRun() (*run, error) {
 	out := &run{id: uuid.NewString()}
 
@@ -80,9 +80,9 @@ func (r *run) end() {
 	_ = r.lock.Close()
 }
 
-// stateOfRun looks whether the process of a run lives.
+// stateOfRun checks whether the process of a run is alive.
 func stateOfRun(id string) runState {
-	if _, err := uuid.Parse(id); err != nil { // it becomes the name of a file
+	if _, err := uuid.Parse(id); err != nil { // it becomes a file name
 		return runElsewhere
 	}
 
@@ -104,11 +104,11 @@ func stateOfRun(id string) runState {
 		return runAlive
 	}
 
-	return runElsewhere // it cannot be known
+	return runElsewhere // unknown
 }
 
-// removeLeftovers removes the VMs and disks of runs that were killed on this machine, and names those of the template
-// whose run may live elsewhere.
+// removeLeftovers removes VMs and disks of killed runs on this machine. It prints those for the same template if their
+// run may be alive elsewhere.
 func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client, dc *engine.DataCenter) error {
 	vms, err := client.VMs(ctx)
 	if err == nil {
@@ -153,8 +153,7 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 	return nil
 }
 
-// removeOf removes what a run has left, if the run is dead. It names what a run elsewhere has made for the same
-// template.
+// removeOf removes an object of a dead run. It only prints an object of a run elsewhere for the same template.
 func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func() error) error {
 	switch state := stateOfRun(id); {
 	case state == runDead:
@@ -169,7 +168,7 @@ func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func()
 	return nil
 }
 
-// removeVM removes a VM that never ran. Its disks stay: they may have been there before.
+// removeVM removes a VM never started. It keeps the VM's disks, because they may have existed before.
 func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 	return engine.Wait(ctx, "VM "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, id)
@@ -188,6 +187,6 @@ func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 			err = nil
 		}
 
-		return false, string(vm.Status), err // deleted is what a second look says
+		return false, string(vm.Status), err // the next look confirms the deletion
 	}, nil)
 }

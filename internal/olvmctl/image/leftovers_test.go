@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestARunWithoutALockIsNotTakenForAnother has the folder of runs on a file system that has no locks, from the
-// beginning or since another run: what that has made is neither removed nor taken for that of a run that lives.
+// TestARunWithoutALockIsNotTakenForAnother has the folder of runs on a file system without locks, from the beginning or
+// since another run. The other run's objects are neither removed nor treated as those of a live run.
 func TestARunWithoutALockIsNotTakenForAnother(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir()) // the cache of macOS

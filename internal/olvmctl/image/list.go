@@ -12,16 +12,16 @@ import (
 // ListedTemplate is a template of the engine in a list.
 type ListedTemplate struct {
 	Name string `json:"name"`
-	// DataCenter in which machines can be made of it; empty if it serves all of them.
+	// DataCenter for machines of this template; empty if the template serves all.
 	DataCenter string `json:"dataCenter,omitempty"`
 	Version    int    `json:"version"`
-	// UserData is what reads it: cloud-init or Ignition.
+	// UserData is the reader of user data: cloud-init or Ignition.
 	UserData string `json:"userData"`
 	OSType   string `json:"osType"`
 	ID       string `json:"id"`
 }
 
-// ListTemplates lists the templates of a data center without the blank one, by name and version. An empty data center
+// ListTemplates lists the templates of a data center except the blank one, by name and version. An empty data center
 // means all.
 func ListTemplates(ctx context.Context, session *engine.Client, dataCenter string) ([]ListedTemplate, error) {
 	var wanted *engine.DataCenter

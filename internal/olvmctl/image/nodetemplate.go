@@ -13,17 +13,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// NodeTemplate says which template of virtual machines is made of which disk.
+// NodeTemplate defines a VM template and its disk.
 type NodeTemplate struct {
-	// Upload makes the disk; with an empty Path the disk is there.
+	// Upload makes the disk; with an empty Path, the disk exists already.
 	Upload
-	// Name of the template, and Cluster of the engine that it is for.
+	// Name of the template, and Cluster of the engine for it.
 	Name, Cluster string
-	// OSType as the engine spells it.
+	// OSType in the engine's spelling.
 	OSType string
 }
 
-// Complete sets the names that are empty to those of a cluster file.
+// Complete sets empty names to those of a cluster file.
 func (t *NodeTemplate) Complete(file *clusterfile.Source) {
 	o := file.Providers.OLVM
 
@@ -39,8 +39,9 @@ func (t *NodeTemplate) Complete(file *clusterfile.Source) {
 	}
 }
 
-// Make makes the template with Terraform, and returns its UUID. A disk that it uploads goes again: the template has a
-// copy. Where it fails, or the context ends, nothing is left behind, or the error says what. dir is an empty folder.
+// Make creates the template with Terraform, and returns its UUID. It removes a disk uploaded for it, because the
+// template has a copy. If it fails, or the context ends, it leaves nothing behind, or the error names the leftovers.
+// dir is an empty folder.
 func (t NodeTemplate) Make(
 	ctx context.Context, client *engine.Client, at render.Engine, executor workspace.Executor, dir string,
 ) (string, error) {
@@ -93,7 +94,7 @@ func (t NodeTemplate) Make(
 		OSType:      t.OSType,
 		Run:         begun.id,
 	}, filepath.Join(dir, "image"))
-	if sent { // the template has a copy, or there is none
+	if sent { // the template has a copy, or there is no template
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
 			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
 		}
@@ -102,7 +103,7 @@ func (t NodeTemplate) Make(
 	return id, err
 }
 
-// disk is the one to make the template of. sent reports that it was uploaded for that.
+// disk returns the disk for the template. sent reports whether it was uploaded for this purpose.
 func (t NodeTemplate) disk(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (id engine.ID, sent bool, err error) {

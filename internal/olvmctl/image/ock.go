@@ -1,7 +1,7 @@
-// Package image makes what nodes boot from: disk images for engines, and templates of virtual machines from disks.
+// Package image makes disk images and VM templates for nodes.
 //
-// Disk images are made from the boot images of OCK (Oracle Container host for Kubernetes), which are published in
-// container images and made for QEMU: an engine hands Ignition over by a config drive.
+// Disk images are made from the boot images of OCK (Oracle Container host for Kubernetes). These are published in
+// container images and made for QEMU: an engine passes Ignition on a config drive.
 package image
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Options say what to make of what.
+// Options configure the image and its source.
 type Options struct {
 	// From is a disk image, an archive of docker save, or the reference of a container image with a disk below disk/.
 	From string
@@ -24,15 +24,15 @@ type Options struct {
 	Arch string
 	// Arguments of the kernel.
 	Arguments Arguments
-	// Output is the file to make; Force replaces one that is there.
+	// Output is the file to create; Force replaces an existing one.
 	Output string
 	Force  bool
-	// Say is called with each step. Progress makes the function that is called with how much of what was read.
+	// Say is called for each step. Progress returns a function to call with the bytes read and the total.
 	Say      func(format string, args ...any)
 	Progress func(name string) func(done, total int64)
 }
 
-// Create makes the image. Where it fails, or the context ends, nothing is left behind.
+// Create creates the image. If it fails, or the context ends, it leaves nothing behind.
 func Create(ctx context.Context, o Options) (err error) {
 	if err := o.Arguments.Validate(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func Create(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
-	// Beside the output, so that the image can be put there by its name alone.
+	// In the output's folder, so a rename can put the image in place.
 	scratch, err := os.MkdirTemp(filepath.Dir(o.Output), ".olvmctl-image-")
 	if err != nil {
 		return fmt.Errorf("failed to make a folder beside %s: %w", o.Output, err)
@@ -75,8 +75,8 @@ func Create(ctx context.Context, o Options) (err error) {
 	return os.Rename(disk, o.Output)
 }
 
-// diskFormat is qcow2 or raw. guestfish is given it, for which guessing it would be a risk: a raw disk can begin with
-// a header that names files of this machine.
+// diskFormat returns qcow2 or raw. It is passed to guestfish, because guessing would be a risk: a raw disk can begin
+// with a header naming files of this machine.
 func diskFormat(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func (o Options) write(ctx context.Context, path, name string, from io.Reader, t
 	return err
 }
 
-// reader reports how far it is.
+// reader reports its progress.
 type reader struct {
 	from        io.Reader
 	done, total int64

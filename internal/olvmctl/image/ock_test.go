@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// qcow2 is an image of which only the header is right, with something of its own behind it.
+// qcow2 returns an image with a correct header, followed by the given content.
 func qcow2(what string) []byte {
 	var header [104]byte
 	copy(header[:], "QFI\xfb")
@@ -38,7 +38,7 @@ func qcow2(what string) []byte {
 	return append(header[:], what...)
 }
 
-// quiet are options of a test whose guestfish is that of testdata.
+// quiet returns options of a test using testdata's guestfish.
 func quiet(t *testing.T, from string) Options {
 	t.Helper()
 	bin, err := filepath.Abs("testdata/bin")
@@ -57,7 +57,7 @@ func quiet(t *testing.T, from string) Options {
 	}
 }
 
-// alone fails where there is anything beside the output.
+// alone fails if there is anything besides the output.
 func (o Options) alone(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(o.Output))
@@ -190,7 +190,7 @@ func TestImagesThatAreAltered(t *testing.T) {
 	}
 	good, content := compressed("good")
 
-	var evil []byte // of the same length, and whole in itself
+	var evil []byte // of the same length, and valid in itself
 	for i := 0; len(evil) != len(content); i++ {
 		_, evil = compressed(fmt.Sprintf("ev%02d", i))
 	}
@@ -326,7 +326,7 @@ func TestDisksComeFromFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			entry, err := os.ReadFile(o.Output) // which the guestfish of testdata puts there
+			entry, err := os.ReadFile(o.Output) // written there by testdata's guestfish
 			if err != nil ||
 				!strings.Contains(
 					string(entry),
@@ -366,7 +366,7 @@ func TestWhatIsThereStays(t *testing.T) {
 	o.alone(t)
 }
 
-// program puts a guestfish on PATH, which is alone there but for the system's own.
+// program puts a guestfish on PATH, with only the system's own programs otherwise.
 func program(t *testing.T, script string) {
 	t.Helper()
 	bin := t.TempDir()

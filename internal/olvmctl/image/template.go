@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// memory in bytes of machines that do not say theirs; all of ours do.
+	// memory in bytes of machines without a setting; all of ours have one.
 	memory = 2 << 30
-	// cleanupLimit bounds what is done after a failure.
+	// cleanupLimit limits the cleanup after a failure.
 	cleanupLimit = 10 * time.Minute
 )
 
-// Template says what to make.
+// Template defines a template.
 type Template struct {
 	// Name and Description of the template.
 	Name, Description string
-	// DataCenter in which the template is made. ClusterID and DiskID are UUIDs of the engine.
+	// DataCenter of the template. ClusterID and DiskID are UUIDs of the engine.
 	DataCenter        *engine.DataCenter
 	ClusterID, DiskID string
-	// OSType as the engine spells it.
+	// OSType in the engine's spelling.
 	OSType string
-	// Run is a UUID, which marks what is made on the way.
+	// Run is a UUID marking intermediate objects.
 	Run string
 }
 
-// ExistsError reports that there is a template of that name already.
+// ExistsError reports an existing template of the same name.
 type ExistsError struct{ Name, DataCenter, ID string }
 
 func (e *ExistsError) Error() string {
@@ -44,7 +44,7 @@ func (e *ExistsError) Error() string {
 		e.Name, e.DataCenter, e.ID)
 }
 
-// checkFree returns an ExistsError if the data center has a template of that name.
+// checkFree returns an ExistsError if the data center has a template of this name.
 func checkFree(ctx context.Context, session *engine.Client, dc *engine.DataCenter, name string) error {
 	there, err := session.FindTemplates(ctx, dc, name)
 	if err != nil || len(there) == 0 {
@@ -54,8 +54,8 @@ func checkFree(ctx context.Context, session *engine.Client, dc *engine.DataCente
 	return &ExistsError{name, dc.Name, there[0].ID.String()}
 }
 
-// MakeTemplate makes a template and returns its UUID. Where it fails, nothing is left behind, or the error says what;
-// the disk stays as it is. dir is a working directory for the run.
+// MakeTemplate creates a template and returns its UUID. If it fails, it leaves nothing behind, or the error names the
+// leftovers; the disk stays unchanged. dir is a working directory for the run.
 func MakeTemplate(
 	ctx context.Context,
 	session *engine.Client,
@@ -76,14 +76,14 @@ func MakeTemplate(
 		failed = errors.New("the run ended well, and there is no template")
 	}
 
-	// The template stays; what it was made of goes.
+	// The template stays; its source goes.
 	if failed == nil {
 		if failed = state.forget("ovirt_template"); failed != nil {
 			return "", failed
 		}
 	}
 
-	// The cleanup runs whatever ended the first run.
+	// The cleanup always runs, whatever ended the first run.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	_, err := root.Destroy(cleanup, s)
@@ -98,7 +98,7 @@ func MakeTemplate(
 	return s.made, err
 }
 
-// subject is a template, and the VM that it is made of.
+// subject is a template and its source VM.
 type subject struct {
 	engine   render.Engine
 	template Template
@@ -106,10 +106,10 @@ type subject struct {
 	made string
 }
 
-// owner is the mark of what the run makes.
+// owner returns the mark of the run's objects.
 func (s *subject) owner() string { return ownerMark + s.template.Run + ofTemplate + s.template.Name }
 
-// Render renders the template with a VM of a name that no other run has.
+// Render renders the template with a VM name unique to the run.
 func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
 	configuration, err := render.ImageConfiguration(render.Image{
 		Engine:      s.engine,
@@ -139,7 +139,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 	}, nil
 }
 
-// RenderDestroy renders the provider alone.
+// RenderDestroy renders only the provider.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
 	configuration, err := render.DestroyConfiguration(s.engine, render.ImageTemplate)
 
@@ -150,7 +150,7 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 	}, err
 }
 
-// Outdated is false: no object asks for the template.
+// Outdated returns false, because no object requests the template.
 func (s *subject) Outdated(client.Object) bool { return false }
 
 // RemoveOrphans removes nothing: the state is in memory, and lost only with the process.
@@ -161,7 +161,7 @@ func (s *subject) RemoveOrphans(context.Context, terraform.Operation, *tfstate.S
 // inMemory keeps the state of one run.
 type inMemory struct{ raw []byte }
 
-// Load parses what was saved last.
+// Load parses the last saved state.
 func (m *inMemory) Load(context.Context) (*tfstate.State, error) {
 	if len(m.raw) == 0 {
 		return nil, nil
@@ -176,13 +176,13 @@ func (m *inMemory) Save(_ context.Context, raw []byte, _ string) error {
 	return nil
 }
 
-// MarkApplied does nothing: there is one run.
+// MarkApplied does nothing, because there is only one run.
 func (m *inMemory) MarkApplied(context.Context, string) error { return nil }
 
-// MarkChanging does nothing, as MarkApplied.
+// MarkChanging does nothing, like MarkApplied.
 func (m *inMemory) MarkChanging(context.Context, string, string) error { return nil }
 
-// forget takes resources of a type out of the state, so that its destruction leaves them.
+// forget removes resources of a type from the state, so destroying the state spares them.
 func (m *inMemory) forget(kind string) error {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(m.raw, &whole); err != nil {

@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// uploadIdle is for how long an upload can be broken off.
+	// uploadIdle is the time within which an interrupted upload can resume.
 	uploadIdle = 10 * time.Minute
-	// defaultDataCenter is the one that an engine begins with.
+	// defaultDataCenter is an engine's initial data center.
 	defaultDataCenter = "Default"
 )
 
-// Upload says which file becomes which disk.
+// Upload defines a file and its disk.
 type Upload struct {
-	// Path of a qcow2 or raw file, which may be compressed, and its SHA-256 in hexadecimal; empty takes any.
+	// Path of a qcow2 or raw file, possibly compressed, and its SHA-256 in hexadecimal; empty accepts any.
 	Path, SHA256 string
 	// DataCenter, StorageDomain and Disk are names in the engine. An empty DataCenter means Default.
 	DataCenter, StorageDomain, Disk string
-	// Size to which the disk is grown, such as 50GB; empty leaves it.
+	// Size to grow the disk to, such as 50GB; empty keeps its size.
 	Size string
-	// Out gets lines for people.
+	// Out gets lines for users.
 	Out io.Writer
 
-	// run is what the disk goes with; empty for one that stays.
+	// run is the run owning the disk; empty for a permanent disk.
 	run string
 }
 
-// Run makes the disk, unless there is one with the image. sent reports that this one was sent now. Where it fails,
-// or the context ends, no disk is left behind.
+// Run creates the disk, unless one has the image already. sent reports whether it was uploaded now. If it fails, or the
+// context ends, it leaves no disk behind.
 func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Disk, sent bool, err error) {
 	if err := checkFlags(map[string]string{"storage-domain": u.StorageDomain, "disk": u.Disk}); err != nil {
 		return nil, false, err
@@ -57,7 +57,7 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 		return nil, false, err
 	}
 
-	if err := file.lock(filelock.Shared); err != nil && !errors.Is(err, filelock.ErrHeld) { // Resume looks who holds it
+	if err := file.lock(filelock.Shared); err != nil && !errors.Is(err, filelock.ErrHeld) { // Resume checks the holder
 		_, _ = fmt.Fprintf(u.Out, "warning: no other command may upload the same image meanwhile: %v\n", err)
 	}
 
@@ -85,7 +85,7 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 	return disk, sent, err
 }
 
-// diskSize is the size in bytes to which the disk is to be grown; 0 where it is not said.
+// diskSize returns the wanted size of the disk in bytes; 0 if unset.
 func (u Upload) diskSize(file *diskFile) (int64, error) {
 	if u.Size == "" {
 		return 0, nil
@@ -104,7 +104,7 @@ func (u Upload) diskSize(file *diskFile) (int64, error) {
 	return size, nil
 }
 
-// options resolves the names, and refuses to write beside a disk that has something else in it.
+// options resolves the names, and refuses a disk name already used for other content.
 func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFile) (engine.UploadOptions, error) {
 	dc, err := client.DataCenter(ctx, cmp.Or(u.DataCenter, defaultDataCenter))
 	if err != nil {
@@ -160,7 +160,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 	return options, nil
 }
 
-// growDisk grows a disk to a size in bytes. Where that fails, a disk that was just made does not stay.
+// growDisk grows a disk to a size in bytes. If this fails, it removes a newly made disk.
 func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, size int64, made bool) error {
 	err := client.GrowDisk(ctx, disk.ID, size, nil)
 	if err != nil && made {
@@ -170,7 +170,7 @@ func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, siz
 	return err
 }
 
-// checkFlags names the flags that are missing.
+// checkFlags returns an error naming the missing flags.
 func checkFlags(flags map[string]string) error {
 	var missing []string
 
