@@ -23,16 +23,17 @@ import (
 )
 
 // This file has the certificates of a plane, which may run for years. CAs live for ten years, and each start makes new
-// ones. What they sign lives for one, and is renewed in its file while the plane runs: all that read it, read it again.
+// ones. The certificates they sign live for one year. The running plane renews them in their files, and all readers
+// read the files again.
 
 const (
-	// renewBefore is how long before its end a certificate is renewed.
+	// renewBefore is the remaining lifetime at which a certificate is renewed.
 	renewBefore = certs.DefaultCertDuration / 3
-	// renewInterval is how often the certificates are looked at.
+	// renewInterval is the interval of checking the certificates.
 	renewInterval = time.Hour
 )
 
-// authority is a CA of the plane. Its key is not kept.
+// authority is a CA of the plane. Its key is not saved.
 type authority struct {
 	certificate *x509.Certificate
 	signer      crypto.Signer
@@ -52,26 +53,26 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate, signer}, nil
 }
 
-// PEM is its certificate.
+// PEM returns its certificate.
 func (a *authority) PEM() []byte { return certs.EncodeCertPEM(a.certificate) }
 
-// leaf is a certificate that a CA has signed, in a pair of files.
+// leaf is a certificate signed by a CA, in a pair of files.
 type leaf struct {
 	by     *authority
 	config *certs.Config
-	// file and keyFile are its files. The key stays when it is renewed, so that they fit together at any time.
+	// file and keyFile are its files. A renewal keeps the key, so the files always match.
 	file, keyFile string
 	key           crypto.Signer
 	until         time.Time
 }
 
-// certificates are all that are renewed.
+// certificates are all renewed certificates.
 type certificates struct {
 	mu     sync.Mutex
 	leaves []*leaf
 }
 
-// issue writes a certificate, and its key, and renews it from then on.
+// issue writes a certificate and its key, and renews the certificate from then on.
 func (c *certificates) issue(by *authority, config certs.Config, file, keyFile string) error {
 	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *certificates) issue(by *authority, config certs.Config, file, keyFile s
 	return nil
 }
 
-// write signs the certificate and puts it in the place of the one before.
+// write signs the certificate and replaces the previous one.
 func (l *leaf) write() error {
 	signed, err := l.config.NewSignedCert(l.key, l.by.certificate, l.by.signer)
 	if err != nil {
@@ -116,7 +117,7 @@ func (l *leaf) write() error {
 	return nil
 }
 
-// renew writes those anew that end soon, and returns how many these were.
+// renew renews certificates about to expire, and returns their number.
 func (c *certificates) renew(now time.Time) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,12 +155,12 @@ func (p *Plane) keepRenewing(ctx context.Context) {
 	}
 }
 
-// loopback are the names of servers of the plane.
+// loopback returns the names of the plane's servers.
 func loopback() certs.AltNames {
 	return certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
 }
 
-// users makes users of the API server, who are known by certificates in files.
+// users creates users of the API server, identified by certificates in files.
 type users struct {
 	plane *Plane
 	by    *authority
@@ -205,8 +206,7 @@ func (u *users) AddUser(user envtest.User, base *rest.Config) (*rest.Config, err
 // Stop implements envtest.Authn.
 func (*users) Stop() error { return nil }
 
-// serveWith has kube-apiserver serve with a certificate of the plane, sign tokens of service accounts, and know its
-// users.
+// serveWith configures kube-apiserver: its own certificate, the signing of service account tokens, and its users.
 func (p *Plane) serveWith(server *envtest.APIServer) error {
 	server.CertDir = filepath.Join(p.options.Dir, "apiserver-certs")
 	in := func(name string) string { return filepath.Join(server.CertDir, name) }
@@ -234,8 +234,8 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 	return keepTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
 }
 
-// keepTokenKey makes the key of tokens, unless there is one: tokens stay valid over restarts. What is no key, as an old
-// version may have left it in a power cut, is made anew: kube-apiserver would not start with it.
+// keepTokenKey creates the key of tokens unless one exists, so tokens stay valid over restarts. It replaces an invalid
+// key, because kube-apiserver would not start with it. A power cut with an old version may have left one.
 func keepTokenKey(file, keyFile string) error {
 	if _, err := tls.LoadX509KeyPair(file, keyFile); err == nil {
 		return nil

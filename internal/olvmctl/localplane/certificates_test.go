@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestACertificateThatEndsIsRenewed looks at one as the servers do, which read the files again.
+// TestACertificateThatEndsIsRenewed reads the certificate like servers, which read the files again.
 func TestACertificateThatEndsIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	by, err := newAuthority("test")
@@ -63,7 +63,7 @@ func TestACAOfAPlaneOutlivesWhatItSigns(t *testing.T) {
 	check.Equal(t, "whether it lives for nine years", by.certificate.NotAfter.After(time.Now().AddDate(9, 0, 0)), true)
 }
 
-// TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew has files as file systems leave them that were not told to write:
+// TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew has files left incomplete by a file system without a sync:
 // kube-apiserver would never start again.
 func TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()

@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 )
 
-// kubeconfigName is that of the context, the cluster and the user in a kubeconfig of a plane.
+// kubeconfigName is the name of the context, the cluster and the user in a plane's kubeconfig.
 const kubeconfigName = "capolvm-local"
 
-// envtestStopGrace is how long etcd and kube-apiserver may take to end.
+// envtestStopGrace is the time for etcd and kube-apiserver to end.
 const envtestStopGrace = 30 * time.Second
 
 // KeepToLoopback lets an API server of envtest start on a machine without a default route. Otherwise the server looks
@@ -30,7 +30,7 @@ func KeepToLoopback(server *envtest.APIServer) {
 	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 }
 
-// startControlPlane starts etcd and kube-apiserver, and makes the users.
+// startControlPlane starts etcd and kube-apiserver, and creates the users.
 func (p *Plane) startControlPlane(ctx context.Context) error {
 	if p.options.DataDir != "" { // nobody else runs this plane now
 		if ended, err := endOrphans(p.options.Dir); err != nil {
@@ -83,8 +83,8 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 	return err
 }
 
-// startEnvtest lets envtest start etcd and kube-apiserver. It does not use envtest's Environment, which tries five
-// times before it reports a failure, and waits only five seconds for the default namespace.
+// startEnvtest lets envtest start etcd and kube-apiserver. It avoids envtest's Environment, which reports a failure
+// only after five attempts, and waits only five seconds for the default namespace.
 func (p *Plane) startEnvtest(ctx context.Context) error {
 	etcd, err := newOutput("etcd", p.options.Dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 		etcd.process.stopped.Store(true)
 		server.process.stopped.Store(true)
 		_ = p.control.Stop()
-		<-started // which an interrupt does not wait for
+		<-started // an interrupt does not wait for it
 		_ = p.control.Stop()
 	})
 
@@ -135,7 +135,7 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 	return nil
 }
 
-// explainStart adds to an error of envtest, which names the process that did not start, what that process wrote.
+// explainStart adds the failed process's output to an error of envtest, which names the process.
 func explainStart(err error, etcd, server *Process) error {
 	failed := etcd
 	if strings.Contains(err.Error(), server.Name) {
@@ -143,7 +143,7 @@ func explainStart(err error, etcd, server *Process) error {
 	}
 
 	select {
-	case <-failed.Done(): // all that it wrote is in the log
+	case <-failed.Done(): // its whole output is in the log
 	case <-time.After(time.Second):
 	}
 
@@ -151,7 +151,7 @@ func explainStart(err error, etcd, server *Process) error {
 		err)
 }
 
-// waitForDefaultNamespace waits until kube-apiserver has made the namespace, a moment after it serves.
+// waitForDefaultNamespace waits until kube-apiserver has created the namespace, shortly after it starts serving.
 func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -170,14 +170,14 @@ func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 	}
 }
 
-// userKubeconfig makes a user and writes a kubeconfig for it.
+// userKubeconfig creates a user and writes its kubeconfig.
 func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 	user, err := p.control.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
 		return "", fmt.Errorf("failed to make user %s: %w", name, err)
 	}
 
-	// The certificates stay in their files, in which they are renewed.
+	// Refer to the certificates by file, because they are renewed there.
 	config := clientcmdapi.NewConfig()
 	from := user.Config()
 	config.CurrentContext = kubeconfigName

@@ -3,5 +3,5 @@
 // `olvmctl local`, the demo and the end-to-end tests use it.
 //
 // A plane is an ordered list of steps, undone backwards. Every process is a child of this one and is stopped by its ID.
-// All but etcd and kube-apiserver, which envtest starts, also die when this process is killed.
+// All except etcd and kube-apiserver, started by envtest, also die if this process is killed.
 package localplane

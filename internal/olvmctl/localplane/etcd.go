@@ -13,9 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// configureEtcd has etcd answer only the API server, which has a certificate for it, and keep what it is told
-// where the data outlive the plane. Everybody on the machine reaches the loopback, and the Secrets of all clusters are
-// in there.
+// configureEtcd makes etcd answer only the API server, by a certificate. It also makes etcd's data durable if they
+// outlive the plane. Everybody on the machine can reach the loopback, and etcd holds the Secrets of all clusters.
 func (p *Plane) configureEtcd() error {
 	if p.options.DataDir != "" {
 		if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
@@ -33,8 +32,7 @@ func (p *Plane) configureEtcd() error {
 		return err
 	}
 
-	// envtest asks for health without a certificate: it gets an address that serves health and metrics and nothing
-	// else.
+	// envtest checks health without a certificate, so it gets an address serving only health and metrics.
 	health, clients, peers := localURL("http", ports[0]), localURL("https", ports[1]), localURL("https", ports[2])
 	etcd := &envtest.Etcd{
 		Path: filepath.Join(p.tools, "etcd"), DataDir: p.options.DataDir, URL: health,
@@ -56,7 +54,7 @@ func (p *Plane) configureEtcd() error {
 	}
 
 	if p.options.DataDir != "" {
-		arguments.Disable("unsafe-no-fsync") // which envtest sets
+		arguments.Disable("unsafe-no-fsync") // set by envtest
 	}
 
 	server := &envtest.APIServer{
@@ -81,8 +79,8 @@ func localURL(scheme string, port int) *url.URL {
 	return &url.URL{Scheme: scheme, Host: fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
-// etcdCertificates writes a CA that is used for nothing else, and one certificate of it for etcd and for its client. It
-// returns the paths. The key of the CA is not kept: each start makes a new one.
+// etcdCertificates writes a CA only for etcd, and one certificate for both etcd and its client. It returns the paths.
+// The CA's key is not saved: each start makes a new one.
 func (p *Plane) etcdCertificates(dir string) (authority, pair, key string, err error) {
 	by, err := newAuthority("etcd-ca")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// TestFailedNamesTheFirst has processes end one after the other: what ends later may do so for the lack of the first.
+// TestFailedNamesTheFirst ends processes one after the other: later ends may result from the first.
 func TestFailedNamesTheFirst(t *testing.T) {
 	p := &Plane{options: Options{Dir: t.TempDir()}}
 	t.Cleanup(p.Stop)
@@ -56,7 +56,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestAProcessOfEnvtestThatFails has a toolchain whose etcd or kube-apiserver cannot run: envtest does not say why.
+// TestAProcessOfEnvtestThatFails has a toolchain with an unusable etcd or kube-apiserver: envtest does not give the
+// reason.
 func TestAProcessOfEnvtestThatFails(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 

@@ -9,13 +9,13 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// provider is one that a plane runs, as the inventory of clusterctl has it.
+// provider is a provider running in a plane, as in clusterctl's inventory.
 type provider struct {
 	name, kind, namespace, version string
 }
 
-// addToInventory writes down that a plane has providers, as clusterctl init does: clusterctl moves clusters to a
-// management cluster only where that has the providers which the other one has, in the same version or a newer one.
+// addToInventory records the providers of a plane, like clusterctl init. clusterctl moves clusters only to a management
+// cluster with the same providers, in the same or a newer version.
 func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error {
 	var problems []error
 
@@ -46,7 +46,7 @@ func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error
 	return errors.Join(problems...)
 }
 
-// clusterAPI are Cluster API's own providers.
+// clusterAPI returns Cluster API's own providers.
 func (p *Plane) clusterAPI() []provider {
 	version := p.options.Tools.Version("plane", "sigs.k8s.io/cluster-api")
 

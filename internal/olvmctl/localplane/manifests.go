@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// fieldOwner of what is applied.
+// fieldOwner owns the applied fields.
 const fieldOwner = client.FieldOwner("capolvm-localplane")
 
 // Apply applies objects by server-side apply.
@@ -19,7 +19,7 @@ func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstru
 	return manifest.Apply(ctx, c, objects, fieldOwner, client.ForceOwnership)
 }
 
-// webhooks rewrites the webhooks and conversions of a manager from Services, which do not exist here, to its URL.
+// webhooks redirects the webhooks and conversions of a manager to its URL. The original Services do not exist here.
 func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
 	url := func(path string) map[string]any {
 		return map[string]any{
@@ -31,7 +31,7 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			object.SetName(manager + "-" + object.GetName()) // the names in the modules are all the same
+			object.SetName(manager + "-" + object.GetName()) // all modules use the same names
 
 			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 			for _, hook := range hooks {
@@ -55,7 +55,7 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 	}
 }
 
-// ownContract labels the CRDs of Cluster API as its kustomization would: each version serves the contract of its name.
+// ownContract labels Cluster API's CRDs like its kustomization: each version serves the contract of its name.
 func ownContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Move is the command that moves a namespace with clusterctl, which `make tools-clusterctl` has built, from the
-// management cluster of one kubeconfig to that of another. dir is for its configuration.
+// Move returns a command moving a namespace between management clusters with clusterctl, built by `make
+// tools-clusterctl`. from and to are kubeconfigs. dir is for clusterctl's configuration.
 func Move(ctx context.Context, tools *toolchain.Toolchain, from, to, namespace, dir string) (*exec.Cmd, error) {
 	program, err := tools.Path("clusterctl", "clusterctl")
 	if err != nil {

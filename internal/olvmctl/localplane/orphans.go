@@ -12,17 +12,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// orphanGrace is how long a process that outlived its plane may take to end, and killGrace how long the system may take
-// to end one that is killed.
+// orphanGrace is the time for a leftover process of a plane to end, and killGrace the system's time to end a killed
+// one.
 const (
 	orphanGrace = 10 * time.Second
 	killGrace   = 5 * time.Second
 )
 
-// servers are the programs that hold what is in a plane. They end last: a manager saves its states in them.
+// servers are the programs holding the plane's objects. They end last, because a manager saves its states in them.
 var servers = []string{"etcd", "kube-apiserver"}
 
-// endOrphans ends the processes of an earlier plane in a folder that was killed: they hold locks and ports. It returns
+// endOrphans ends processes of an earlier, killed plane in a folder, because they hold locks and ports. It returns
 // their number.
 func endOrphans(dir string) (int, error) {
 	all := func(string) bool { return true }
@@ -36,7 +36,7 @@ func endOrphans(dir string) (int, error) {
 	return count, end(dir, all, orphanGrace)
 }
 
-// end asks those of the orphans to end that are meant, and kills them after the grace period.
+// end asks the meant orphans to end, and kills them after the grace period.
 func end(dir string, meant func(program string) bool, grace time.Duration) error {
 	for _, pid := range orphans(dir, meant) {
 		_ = hostos.EndProcess(pid)
@@ -57,7 +57,7 @@ func end(dir string, meant func(program string) bool, grace time.Duration) error
 	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", orphans(dir, meant))
 }
 
-// waitForOrphans reports whether they have ended in time.
+// waitForOrphans reports whether the meant orphans have ended in time.
 func waitForOrphans(dir string, meant func(program string) bool, limit time.Duration) bool {
 	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(100 * time.Millisecond) {
 		if len(orphans(dir, meant)) == 0 {
@@ -68,7 +68,7 @@ func waitForOrphans(dir string, meant func(program string) bool, limit time.Dura
 	return false
 }
 
-// orphans are the IDs of such processes whose program is meant; none where there is no /proc.
+// orphans returns the process IDs of the meant programs; none without /proc.
 func orphans(dir string, meant func(program string) bool) []int {
 	var out []int
 
@@ -91,8 +91,8 @@ func orphans(dir string, meant func(program string) bool) []int {
 	return out
 }
 
-// isOf reports whether a command line is that of a process of a plane in a folder: a program that planes run, from the
-// tools of whatever version, with a file of the folder, or a manager of ours that works there.
+// isOf reports whether a command line belongs to a plane in a folder. It is either a program of planes, from any
+// version of the tools, with a file of the folder, or our manager working there.
 func isOf(dir string, arguments []string) bool {
 	if slices.Contains(arguments[1:], "--work-dir="+workDirIn(dir)) {
 		return true

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// all means processes of all programs.
+// all accepts every program.
 func all(string) bool { return true }
 
 // TestWhatAKilledPlaneLeavesIsEnded has one process of an earlier plane, one of another plane, and one of another
@@ -28,7 +28,7 @@ func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 
 	run := func(program, dir string) *exec.Cmd {
 		command := exec.CommandContext(t.Context(), program, "-c", "read line", "etcd", "--data-dir="+dir+"/data")
-		_, err := command.StdinPipe() // it reads for ever
+		_, err := command.StdinPipe() // it reads forever
 		check.Error(t, err, "")
 		check.Error(t, command.Start(), "")
 
@@ -56,8 +56,7 @@ func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 	}
 }
 
-// TestWhichProcessesAreOfAPlane has those that a plane runs, with the tools of whatever version, and others that work
-// with its files.
+// TestWhichProcessesAreOfAPlane has programs of a plane, from any version of the tools, and others using its files.
 func TestWhichProcessesAreOfAPlane(t *testing.T) {
 	const dir = "/home/me/.local/state/capolvm/local"
 
@@ -73,7 +72,7 @@ func TestWhichProcessesAreOfAPlane(t *testing.T) {
 		"vim " + dir + "/etcd.log":                                        false,
 		"olvmctl describe prod --kubeconfig=" + dir + "/admin.kubeconfig": false,
 		"olvmctl manager --work-dir=/var/lib/capolvm":                     false,
-		"": false, // a process that has ended, and that nobody has waited for
+		"": false, // a process that has ended, and was not waited for
 	} {
 		t.Run(command, func(t *testing.T) {
 			check.Equal(t, "whether it is of the plane", isOf(dir, strings.Split(command, " ")), want)
@@ -81,7 +80,7 @@ func TestWhichProcessesAreOfAPlane(t *testing.T) {
 	}
 }
 
-// TestServersEndAfterTheManagersThatSaveInThem has a manager that takes a while, and an etcd that ends at once.
+// TestServersEndAfterTheManagersThatSaveInThem has a slow manager, and an etcd ending at once.
 func TestServersEndAfterTheManagersThatSaveInThem(t *testing.T) {
 	programs, dir := t.TempDir(), t.TempDir()
 	note := filepath.Join(t.TempDir(), "note")

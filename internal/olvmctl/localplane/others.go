@@ -12,17 +12,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// This file has providers of others, each a tools module of its own.
+// This file has third-party providers, each in its own tools module.
 
 const (
 	ipamProgram = "capi-ipam-in-cluster"
 	ociProgram  = "capoci"
 )
 
-// otherPrograms are the programs of all of them.
+// otherPrograms are their programs.
 var otherPrograms = []string{ipamProgram, ociProgram}
 
-// StartIPAM installs and starts the in-cluster IPAM provider, which `make tools-ipam` has built.
+// StartIPAM installs and starts the in-cluster IPAM provider, built by `make tools-ipam`.
 func (p *Plane) StartIPAM(ctx context.Context) error {
 	const name = ipamProgram
 	program, err := p.options.Tools.Path("ipam", name)
@@ -56,12 +56,12 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Others are providers of others that a local plane can run, by their names: how each is built, and started.
+// Others are third-party providers of a local plane, by name.
 var Others = map[string]Other{
 	"oci": {Module: "oci", Start: func(ctx context.Context, p *Plane) error { return p.StartOCI(ctx, network()...) }},
 }
 
-// network are the settings of this process that say how the cloud is reached.
+// network returns this process's settings for reaching the cloud.
 func network() []string {
 	var out []string
 
@@ -77,15 +77,15 @@ func network() []string {
 	return out
 }
 
-// Other is a provider of others.
+// Other defines the building and starting of a third-party provider.
 type Other struct {
-	// Module of the tools that has it.
+	// Module of the tools with the provider.
 	Module string
 	Start  func(context.Context, *Plane) error
 }
 
-// StartOCI installs and starts Cluster API Provider OCI, which `make tools-oci` has built. It has no credentials of its
-// own: clusters name an OCIClusterIdentity. env adds to its environment.
+// StartOCI installs and starts Cluster API Provider OCI, built by `make tools-oci`. It has no credentials: clusters
+// name an OCIClusterIdentity. env adds to its environment.
 func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 	const name = ociProgram
 	program, err := p.options.Tools.Path("oci", name)
@@ -138,7 +138,7 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 	})
 }
 
-// startOCIManager starts its manager, and waits until it is ready. Its ports are those of webhooks, probes and metrics.
+// startOCIManager starts its manager, and waits until it is ready. ports are for webhooks, probes and metrics.
 func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir string, ports []int, env []string) error {
 	process, err := p.runOther(name, program, []string{
 		"--kubeconfig=" + p.Kubeconfig,
@@ -155,7 +155,7 @@ func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir stri
 	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
-// ociContract labels CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract v1beta1.
+// ociContract labels CRDs like the kustomization of Cluster API Provider OCI: all versions serve contract v1beta1.
 func ociContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
 		label(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// output takes what a process of envtest writes, which envtest throws away, and tells when the process has ended, which
-// envtest does not.
+// output receives the output of an envtest process, otherwise discarded by envtest. It also tells when the process has
+// ended, unlike envtest.
 type output struct {
 	process *Process
-	// log is for standard error, where such a process writes nearly everything.
+	// log receives standard error, with nearly all output of such a process.
 	log *os.File
-	// stdout is the end of a pipe that nobody but the process has once start is over: it closes when the process ends.
+	// stdout is the reading end of a pipe. After the start, only the process holds the other end: the pipe closes when
+	// the process ends.
 	stdout *os.File
 }
 
@@ -47,5 +48,5 @@ func newOutput(name, logDir string) (*output, error) {
 	return o, nil
 }
 
-// handedOver is called once envtest has started the process, or has given up.
+// handedOver is called after envtest has started the process, or given up.
 func (o *output) handedOver() { _ = o.stdout.Close() }

@@ -36,64 +36,64 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Programs are those of the plane that run in it, by their names among the tools.
+// Programs are the plane's own programs, by their names among the tools.
 var Programs = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap-kubeadm",
 	"capi-controlplane-kubeadm",
 }
 
 const (
-	// startLimit is how long a process may take to serve, on machines that are very busy. One that ends is not waited
-	// for.
+	// startLimit is the time for a process to start serving, even on a very busy machine. A process that ends is not
+	// waited for.
 	startLimit = 5 * time.Minute
-	// stopGrace is how long a process may take to end; our manager saves states meanwhile.
+	// stopGrace is the time for a process to end; our manager saves states meanwhile.
 	stopGrace = 60 * time.Second
-	// brokenGrace is how long it may take if etcd or kube-apiserver has ended.
+	// brokenGrace is the time for a process to end after the end of etcd or kube-apiserver.
 	brokenGrace = 3 * time.Second
 )
 
-// Options say what to run.
+// Options configure a plane.
 type Options struct {
-	// Tools that are built already.
+	// Tools, already built.
 	Tools *toolchain.Toolchain
 	// Dir for logs, kubeconfigs and data.
 	Dir string
-	// BinDir has our manager.
+	// BinDir contains our manager.
 	BinDir string
-	// Manager is the command of our manager, to be used instead of the one in BinDir.
+	// Manager is the command of our manager, replacing the one in BinDir.
 	Manager []string
 	// ManagerArgs are more arguments of our manager, such as --drift-interval=20s.
 	ManagerArgs []string
-	// DataDir keeps what is in the plane over restarts; empty forgets it.
+	// DataDir keeps the plane's data over restarts; empty discards them.
 	DataDir string
-	// OnlyAPI runs etcd and kube-apiserver, and nothing else.
+	// OnlyAPI runs only etcd and kube-apiserver.
 	OnlyAPI bool
-	// NoProvider leaves Cluster API Provider OLVM out; InstallProvider can add it later, and RunProvider its manager.
+	// NoProvider omits Cluster API Provider OLVM. InstallProvider can add it later, and RunProvider its manager.
 	NoProvider bool
-	// FeatureGates of Cluster API to turn on beside ClusterTopology.
+	// FeatureGates of Cluster API to enable in addition to ClusterTopology.
 	FeatureGates []string
-	// Progress is called with lines for people, one at a time; nil says nothing.
+	// Progress receives lines for users, one at a time; nil discards them.
 	Progress func(format string, args ...any)
 }
 
-// workDirIn is that of our manager in the folder of a plane.
+// workDirIn returns our manager's working directory in the folder of a plane.
 func workDirIn(dir string) string { return filepath.Join(dir, "terraform") }
 
 // managerUser has the rights of our manager.
 const managerUser = "capolvm-manager"
 
-// Plane is a management plane that runs.
+// Plane is a running management plane.
 type Plane struct {
 	options Options
 	control *envtest.ControlPlane
 	undo    []func()
 	// certificates are renewed while it runs.
 	certificates certificates
-	// processes that were started; those that were stopped on purpose are no failure.
+	// processes started so far. Processes stopped on purpose are no failure.
 	mu        sync.Mutex
 	processes []*Process
 	tools     string
-	// saying is held while a line is said.
+	// saying is held while printing a line.
 	saying sync.Mutex
 
 	// Config and Client have all rights.
@@ -108,7 +108,7 @@ type Plane struct {
 	executor terraform.Executable
 }
 
-// Scheme knows every type that the plane serves.
+// Scheme returns a scheme with every type served by the plane.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(
@@ -119,13 +119,13 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, err
 }
 
-// step of starting a plane, as it is said.
+// step is a step of starting a plane, and its description.
 type step struct {
 	phrase string
 	run    func(context.Context) error
 }
 
-// Start runs everything, step by step. On an error what was started is stopped again.
+// Start runs everything, step by step. On an error, it stops everything already started.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	if err := CheckPlatform(goruntime.GOOS); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	return p, p.InstallProvider(ctx)
 }
 
-// Step runs a step of starting the plane, and says how long it took. The phrase is an imperative, such as "start etcd".
+// Step runs a step of starting the plane, and reports its duration. The phrase is an imperative, such as "start etcd".
 func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Context) error) error {
 	begin := time.Now()
 	stop := heartbeat.Start(func(since time.Duration) { p.Say("  %s: %.0f s so far", phrase, since.Seconds()) })
@@ -177,7 +177,7 @@ func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Contex
 	stop()
 
 	if err != nil {
-		// It may have failed because another process is not there any more.
+		// The cause may be the end of another process.
 		return fmt.Errorf("failed to %s: %w", phrase, cmp.Or(p.Failed(), err))
 	}
 
@@ -186,7 +186,7 @@ func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Contex
 	return nil
 }
 
-// Say reports a line to the one who started the plane.
+// Say reports a line to the plane's starter.
 func (p *Plane) Say(format string, args ...any) {
 	p.saying.Lock()
 	defer p.saying.Unlock()
@@ -210,7 +210,7 @@ func (p *Plane) Stop() {
 	p.undo = nil
 }
 
-// Run starts a process that belongs to the plane: Stop stops it, and Failed reports if it ends before.
+// Run starts a process of the plane. Stop stops it, and Failed reports a premature end.
 func (p *Plane) Run(name, program string, args []string, env ...string) (*Process, error) {
 	process, err := StartProcess(name, p.options.Dir, program, args, env)
 	if err != nil {
@@ -225,13 +225,13 @@ func (p *Plane) Run(name, program string, args []string, env ...string) (*Proces
 	return process, nil
 }
 
-// grace is how long a process may take to end now. Without an API server there is nothing left to save.
+// grace returns the time for a process to end now. Without an API server, there is nothing left to save.
 func (p *Plane) grace() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	for _, process := range p.processes {
-		if process.command != nil { // not of envtest
+		if process.command != nil { // not an envtest process
 			continue
 		}
 
@@ -245,8 +245,8 @@ func (p *Plane) grace() time.Duration {
 	return stopGrace
 }
 
-// runOther is run for a program that others wrote. GOGC of this process holds for it too, as it does for etcd and
-// kube-apiserver; our manager cares for its memory itself where nobody has set it.
+// runOther is like Run for a third-party program. It passes on GOGC of this process, like envtest for etcd and
+// kube-apiserver. Our manager controls its own memory if GOGC is unset.
 func (p *Plane) runOther(name, program string, args []string, env ...string) (*Process, error) {
 	if percent, set := os.LookupEnv("GOGC"); set {
 		env = append(env, "GOGC="+percent)
@@ -344,8 +344,8 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	return p.addToInventory(ctx, p.clusterAPI()...)
 }
 
-// startManager starts a manager of Cluster API, and waits until it is ready. Its ports are those of webhooks, probes
-// and diagnostics.
+// startManager starts a manager of Cluster API, and waits until it is ready. ports are for webhooks, probes and
+// diagnostics.
 func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []int) error {
 	process, err := p.runOther(name, filepath.Join(p.tools, name), []string{
 		"--kubeconfig=" + p.Kubeconfig,
@@ -365,7 +365,7 @@ func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []
 	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
-// featureGates turns on what the project needs, and more.
+// featureGates returns the feature gates needed by the project, and more.
 func featureGates(more []string) string {
 	gates := "ClusterTopology=true"
 	for _, gate := range more {
@@ -401,8 +401,8 @@ func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
 	}, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 }
 
-// installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served:
-// managers end when a kind is missing.
+// installCRDs applies CRDs with clusterctl's label for moving, and waits until they are served: managers end if a kind
+// is missing.
 func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	for _, crd := range crds {
 		label(crd, "clusterctl.cluster.x-k8s.io", "")
@@ -444,7 +444,7 @@ func established(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-// InstallProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
+// InstallProvider installs our CRDs, policies and roles, and starts our manager with only the rights of these roles.
 func (p *Plane) InstallProvider(ctx context.Context) error {
 	return p.Step(ctx, "install Cluster API Provider OLVM and start its manager", p.installProvider)
 }
@@ -477,7 +477,7 @@ func (p *Plane) installProvider(ctx context.Context) error {
 	return p.RunProvider(ctx)
 }
 
-// RunProvider gives our roles to our manager's user and starts the manager. CRDs and policies must be there.
+// RunProvider binds our roles to our manager's user and starts the manager. CRDs and policies must exist.
 func (p *Plane) RunProvider(ctx context.Context) error {
 	roles, err := manifest.ReadFiles(filepath.Join(p.options.Tools.Root(), "config", "rbac"))
 	if err != nil {
@@ -495,7 +495,7 @@ func (p *Plane) RunProvider(ctx context.Context) error {
 	return p.StartManager(ctx)
 }
 
-// ManagerNamespace is where our manager keeps its lease.
+// ManagerNamespace is the namespace of our manager's lease.
 const ManagerNamespace = "capolvm-system"
 
 // BindRoles applies the roles among our manifests, and binds them to a user instead of the manager's service account.
@@ -527,13 +527,13 @@ func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.U
 	return nil
 }
 
-// managerName is that of the process of our manager.
+// managerName is the name of our manager's process.
 const managerName = "capolvm-manager"
 
-// ManagerLog is the log of our manager in a plane that runs in a folder.
+// ManagerLog returns the log of our manager in a plane's folder.
 func ManagerLog(dir string) string { return filepath.Join(dir, managerName+".log") }
 
-// StartManager starts our manager; after StopManager it starts it again.
+// StartManager starts our manager, also after StopManager.
 func (p *Plane) StartManager(ctx context.Context) error {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -569,8 +569,8 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Failed names the process that was the first to end without being stopped. Others may have ended because of it. It
-// returns nil while all processes run.
+// Failed returns an error naming the first process to end without being stopped. Others may have ended because of it.
+// It returns nil while all processes run.
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,7 @@ package localplane
 
 import "fmt"
 
-// CheckPlatform says why a plane cannot run on an operating system, as Go names it, and what works instead.
+// CheckPlatform returns an error if a plane cannot run on an operating system, named as in Go, with alternatives.
 func CheckPlatform(system string) error {
 	if system == "linux" {
 		return nil

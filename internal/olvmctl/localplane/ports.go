@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one
-// could be taken between the choice and the start of the process that it is for.
+// Ports for FreePorts to choose from. They are below the kernel's ports for outgoing connections: such a port could be
+// taken before the process starts.
 const firstPort, lastPort = 20000, 32000
 
-// FreePorts returns ports on 127.0.0.1 that are free now, and that it does not give to another process of this program:
-// planes that start at the same time would take each other's.
+// FreePorts returns free ports on 127.0.0.1, reserved against other processes of this program. Otherwise planes
+// starting at the same time would take each other's.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 
@@ -35,8 +35,8 @@ func FreePorts(n int) ([]int, error) {
 }
 
 // FreeNetwork returns the first three bytes of a network 127.x.y.0/24 for one cluster of the simulator, such as
-// 127.20.30: the preferred one, or another that is free. Until this process ends, no other one gets the same network.
-// A network is free if nothing listens on a port of a host in it, which is the cluster's control plane endpoint.
+// 127.20.30: the preferred network, or another free one. It reserves the network until this process ends. A network is
+// free if nothing listens on a port of a host in it, the cluster's control plane endpoint.
 func FreeNetwork(preferred string, host, port int) (string, error) {
 	var problem error
 
@@ -56,7 +56,7 @@ func FreeNetwork(preferred string, host, port int) (string, error) {
 	return "", fmt.Errorf("no network 127.x.y.0/24 is free: %w", problem)
 }
 
-// otherNetworks are those that FreeNetwork falls back to. Clusters of tests are in 127.20.
+// otherNetworks returns the fallbacks of FreeNetwork. Clusters of tests are in 127.20.
 func otherNetworks() []string {
 	var out []string
 	for i := 1; i < 255; i++ {

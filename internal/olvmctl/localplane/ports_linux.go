@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// reservations last as long as the process: a listener that nothing refers to would be closed.
+// reservations keeps listeners referenced for the life of the process, because an unreferenced one would be closed.
 var reservations sync.Map
 
-// reserve fails if a process in the same network namespace has reserved what has this name. A reservation is an
-// abstract socket, which the kernel takes back when the process ends.
+// reserve returns an error if a process in the same network namespace has reserved the name. A reservation is an
+// abstract socket. The kernel releases it when the process ends.
 func reserve(name string) error {
 	listener, err := net.Listen("unix", "@capolvm-"+name)
 	if err != nil {
@@ -22,7 +22,7 @@ func reserve(name string) error {
 	return nil
 }
 
-// release takes a reservation of this process back.
+// release ends a reservation of this process.
 func release(name string) {
 	if listener, ok := reservations.LoadAndDelete(name); ok {
 		_ = listener.(net.Listener).Close()

@@ -29,7 +29,7 @@ func TestPortsAreGivenOnce(t *testing.T) {
 
 			given[port] = true
 
-			// Another process would meet the same.
+			// Another process would get the same error.
 			if _, err := net.Listen("unix", fmt.Sprintf("@capolvm-port-%d", port)); !errors.Is(err, syscall.EADDRINUSE) {
 				t.Errorf("port %d is not reserved: %v", port, err)
 			}
@@ -60,7 +60,7 @@ func TestFreeNetwork(t *testing.T) {
 	for _, test := range []struct {
 		reason, preferred string
 		port              int
-		want              string // empty is another network, and "none" an error
+		want              string // empty means another network, and "none" an error
 	}{
 		{"the preferred network is free", "127.22.1", port, "127.22.1"},
 		{"it is given once", "127.22.1", port, ""},

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// Process is a child process whose output goes to a file.
+// Process is a child process with its output in a file.
 type Process struct {
 	Name    string
 	LogFile string
@@ -29,8 +29,8 @@ type Process struct {
 	endedAt time.Time
 }
 
-// StartProcess runs a program. Its output is appended to name.log in the folder; env adds to a small environment of its
-// own.
+// StartProcess runs a program. It appends the output to name.log in the folder; env adds to a small default
+// environment.
 func StartProcess(name, logDir, program string, args, env []string) (*Process, error) {
 	p := &Process{Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -87,7 +87,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Children are the process IDs of what the process runs.
+// Children returns the IDs of the process's children.
 func (p *Process) Children() []int {
 	var out []int
 
@@ -98,7 +98,7 @@ func (p *Process) Children() []int {
 			continue // it has ended
 		}
 
-		// pid (comm) state ppid: comm may hold anything.
+		// pid (comm) state ppid: comm may contain anything.
 		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(p.PID()) {
 			continue
@@ -112,7 +112,7 @@ func (p *Process) Children() []int {
 	return out
 }
 
-// KillChildren kills what the process runs, and reports whether there was something.
+// KillChildren kills the process's children, and reports whether there were any.
 func (p *Process) KillChildren() bool {
 	found := p.Children()
 	for _, pid := range found {
@@ -122,16 +122,16 @@ func (p *Process) KillChildren() bool {
 	return len(found) > 0
 }
 
-// tail is the end of the process's log, for an error message.
+// tail returns the end of the process's log, for an error message.
 func (p *Process) tail() string { return Tail(p.LogFile) }
 
 const (
-	// tailLines is how many lines of a log an error message has, and tailWidth how many bytes of each.
+	// tailLines limits the log lines in an error message, and tailWidth the bytes of each.
 	tailLines = 8
 	tailWidth = 300
 )
 
-// Tail is the end of a log, for an error message: its last lines, without the ends of very long ones.
+// Tail returns the end of a log, for an error message: its last lines, with very long ones truncated.
 func Tail(logFile string) string {
 	content, err := os.ReadFile(logFile)
 	if err != nil {
@@ -150,7 +150,7 @@ func Tail(logFile string) string {
 	return strings.Join(lines, "\n")
 }
 
-// WaitUntil waits for a condition of the process, which must not end meanwhile.
+// WaitUntil waits for a condition of the process. It returns an error if the process ends meanwhile.
 func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -168,7 +168,7 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	return nil
 }
 
-// ended says that the process has ended, how, and what it wrote last.
+// ended returns an error with the reason for the process's end, and its last output.
 func (p *Process) ended() error {
 	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.tail())
 	if p.err == nil {
@@ -180,7 +180,7 @@ func (p *Process) ended() error {
 
 // Answers reports whether a URL answers with success.
 func Answers(url string) func() bool {
-	client := &http.Client{Timeout: 10 * time.Second} // a busy machine may take seconds
+	client := &http.Client{Timeout: 10 * time.Second} // a busy machine may need seconds
 
 	return func() bool {
 		response, err := client.Get(url) //nolint:noctx // bounded by the client's time-out

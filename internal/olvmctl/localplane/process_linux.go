@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// apart has a process be in a group of its own, so that Ctrl-C at the terminal does not reach it before the steps are
-// undone in order; and it must not outlive this process, however that ends.
+// apart gives a process its own group, so Ctrl-C at the terminal does not reach it before the steps are undone in
+// order. The process also ends with this one, however this one ends.
 func apart() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// starts has the thread that starts all processes. It ends with this process.
+// starts feeds the only thread starting processes. It ends with this process.
 var starts = sync.OnceValue(func() chan<- func() {
 	queue := make(chan func())
 
@@ -28,8 +28,8 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return queue
 })
 
-// start starts a process. Linux ends it with the thread that has started it, and a thread ends with the goroutine that
-// was locked to it, as those do that confine a run of Terraform.
+// start starts a process. Linux ends a process together with its starting thread, and a thread ends with a goroutine
+// locked to it. Goroutines confining a run of Terraform are such.
 func start(command *exec.Cmd) error {
 	done := make(chan error)
 	starts() <- func() { done <- command.Start() }

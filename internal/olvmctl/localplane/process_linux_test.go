@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAProcessOutlivesTheThreadThatAskedForIt has threads end as those do that confine a run of Terraform.
+// TestAProcessOutlivesTheThreadThatAskedForIt ends threads like those confining a run of Terraform.
 func TestAProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
 

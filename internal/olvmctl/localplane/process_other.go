@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// apart has a process be in a group of its own. It outlives this process where that is killed: other systems have
-// nothing against it.
+// apart gives a process its own group. The process outlives this one if this one is killed, because other systems
+// cannot prevent it.
 func apart() *syscall.SysProcAttr { return hostos.OwnGroup() }
 
 func start(command *exec.Cmd) error { return command.Start() }
