@@ -17,18 +17,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// Command is one that people may want next.
+// Command is a suggested next command.
 type Command struct {
-	// What it does.
+	// What describes the command.
 	What string `json:"what"`
 	// Line for a shell, with all names quoted.
 	Line string `json:"line"`
 }
 
-// quorum is how many other machines a control plane needs before one of them may go: etcd outvotes one of three.
+// quorum is the number of other control plane machines needed before one of them may go: etcd outvotes one of three.
 const quorum = 2
 
-// commandsOf are those that people may want next for an object, and for the OLVMMachine of a Machine.
+// commandsOf returns suggested next commands for an object, and for a Machine's OLVMMachine.
 func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Command {
 	var out []Command
 
@@ -40,7 +40,7 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 	case *clusterv1.Cluster:
 		w.addClusterCommands(o, add)
 	case *controlplanev1.KubeadmControlPlane:
-		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 2) // etcd wants an odd number
+		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 2) // etcd needs an odd number
 		add("Grow the control plane", "olvmctl", "scale", cluster, "--control-plane", more)
 	case *clusterv1.MachineDeployment:
 		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 1)
@@ -83,8 +83,8 @@ func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string,
 	}
 }
 
-// mayBeReplaced reports whether to advise the deletion of a machine: its VM is gone or down, its owner makes another
-// one, and the control plane does without it. The only machine of a control plane has the only etcd.
+// mayBeReplaced reports whether to suggest deleting a machine: its VM is gone or down, its owner replaces it, and the
+// control plane works without it. The only machine of a control plane has the only etcd.
 func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine, rest []client.Object) bool {
 	if len(rest) == 0 || !machine.DeletionTimestamp.IsZero() || metav1.GetControllerOf(machine) == nil {
 		return false
@@ -104,7 +104,7 @@ func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine,
 	return !util.IsControlPlaneMachine(machine) || w.othersReady(ctx, machine) >= quorum
 }
 
-// othersReady counts the other machines of a control plane that are ready.
+// othersReady counts the other ready machines of a control plane.
 func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (count int) {
 	var list clusterv1.MachineList
 	err := w.reader.List(ctx, &list, client.InNamespace(machine.Namespace), client.HasLabels{
@@ -125,8 +125,7 @@ func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (
 	return count
 }
 
-// kubectlName is the name of the kind of an object for kubectl. It has the group, since other groups have clusters,
-// too.
+// kubectlName returns the kind of an object for kubectl, with its group, because other groups have clusters, too.
 func kubectlName(object client.Object) string {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) == kindOf(object) {
@@ -137,7 +136,7 @@ func kubectlName(object client.Object) string {
 	return strings.ToLower(kindOf(object))
 }
 
-// line is a command about an object, with the namespace and the management cluster.
+// line returns a command about an object, with the flags for its namespace and the management cluster.
 func (w *watcher) line(object client.Object, words ...string) string {
 	words = append(append(words, "-n", object.GetNamespace()), w.Access...)
 

@@ -14,7 +14,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// Options say what is shown, and where.
+// Options configure the page.
 type Options struct {
 	// In is the management cluster.
 	In *mgmtcluster.Cluster
@@ -22,23 +22,23 @@ type Options struct {
 	Namespace string
 	// Address of the page, HOST:PORT of loopback.
 	Address string
-	// Engines asks the engines of the clusters, with the credentials that the clusters have.
+	// Engines asks the clusters' engines, with the clusters' credentials.
 	Engines bool
-	// Access are the flags of olvmctl and kubectl that say which management cluster, for commands that the page shows.
+	// Access has the flags of olvmctl and kubectl selecting the management cluster, for the commands on the page.
 	Access []string
 }
 
-// source is what the page asks for.
+// source provides the page's content.
 type source interface {
-	// state is what the page shows of all clusters.
+	// state returns the content about all clusters.
 	state(ctx context.Context) State
-	// details are what it shows of one object.
+	// details returns the content about one object.
 	details(ctx context.Context, of Ref) Details
-	// changes wake those who show something.
+	// changes wakes the open pages.
 	changes() *localpage.Changes
 }
 
-// Serve shows a management cluster until the context ends. It returns when the page can be opened.
+// Serve serves the page of a management cluster until the context ends. It returns as soon as the page can be opened.
 func Serve(ctx context.Context, o Options) (*localpage.Server, error) {
 	watched, err := watch(ctx, o)
 	if err != nil {
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, o Options) (*localpage.Server, error) {
 	return serve(ctx, o.Address, watched)
 }
 
-// serve serves the page of a source, with a token that nobody guesses.
+// serve serves the page of a source, with an unguessable token.
 func serve(ctx context.Context, address string, from source) (*localpage.Server, error) {
 	files, err := fs.Sub(page, "page")
 	if err != nil {

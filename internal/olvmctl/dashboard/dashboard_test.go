@@ -33,10 +33,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// hostile is a text that does harm where a page takes it for HTML.
+// hostile is a text doing harm if a page takes it for HTML.
 const hostile = `<img src=x onerror="document.title='hit'">`
 
-// noon is when everything in these tests happened.
+// noon is the time of everything in these tests.
 var noon = metav1.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 func named(name string, labels map[string]string) metav1.ObjectMeta {
@@ -54,7 +54,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: noon}
 }
 
-// waiting is a condition that is not true, and with it Ready is not.
+// waiting returns an untrue condition, and an untrue Ready.
 func waiting(kind, reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		condition("Ready", metav1.ConditionFalse, reason, message),
@@ -64,7 +64,7 @@ func waiting(kind, reason, message string) []metav1.Condition {
 
 var isReady = []metav1.Condition{condition("Ready", metav1.ConditionTrue, "Ready", "")}
 
-// machineOf is a Machine of an owner, with its OLVMMachine.
+// machineOf returns a Machine of an owner, with its OLVMMachine.
 func machineOf(name, phase string, labels map[string]string, vm *infrav1.OLVMMachine) []client.Object {
 	machine := &clusterv1.Machine{ObjectMeta: named(name, labels)}
 	machine.Spec.Version = "v1.36.1"
@@ -101,8 +101,8 @@ func vmWith(id, status string, conditions []metav1.Condition) *infrav1.OLVMMachi
 	return vm
 }
 
-// site is a cluster that is being made: its control plane node starts, one worker waits for it, and one worker waits for
-// a person.
+// site is a cluster being created: its control plane node starts, one worker waits for it, and one worker waits for a
+// user.
 func site() []client.Object {
 	cluster := &clusterv1.Cluster{ObjectMeta: named("shop", nil)}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "OLVMCluster", Name: "shop"}
@@ -145,7 +145,7 @@ func site() []client.Object {
 	})
 }
 
-// watched is a watcher of objects.
+// watched returns a watcher of objects.
 func watched(t *testing.T, objects []client.Object) *watcher {
 	t.Helper()
 
@@ -240,7 +240,7 @@ func TestDetailsHaveWhatHappened(t *testing.T) {
 	check.Equal(t, "the plan", plan,
 		[]string{"create ovirt_vm.this", "update ovirt_nic.nic1", "delete ovirt_disk_attachment.old"})
 
-	// What is gone, and what is never shown, is not there.
+	// Deleted objects and kinds never shown are not found.
 	for _, other := range []Ref{{Kind: "Machine", Namespace: "prod", Name: "gone"}, {Kind: "Secret", Namespace: "prod", Name: "x"}} {
 		check.Equal(t, other.Kind, w.details(t.Context(), other).Found, false)
 	}
@@ -299,7 +299,7 @@ func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
 		},
 	})}
 
-	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // as each watch ends
+	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // like every end of a watch
 	check.Length(t, "problems of a watch that has ended", w.state(t.Context()).Problems, 0)
 
 	w.watchFailed(t.Context(), "*v1.Event", errors.New("connection refused"))
@@ -405,7 +405,7 @@ func TestTheStreamTellsWhatHasChanged(t *testing.T) {
 	check.Length(t, "clusters after one was deleted", next().Clusters, 0)
 }
 
-// line is the JavaScript of the line of a machine.
+// line returns JavaScript for the line of a machine.
 func line(name string) string { return `document.querySelector('a.machine[href$="` + name + `"]')` }
 
 func TestThePageInABrowser(t *testing.T) {
@@ -418,7 +418,7 @@ func TestThePageInABrowser(t *testing.T) {
 	v.Until(line("shop-cp-x7k2p") + `.innerText.includes('VM wait for launch')`)
 	v.Until(`document.querySelector('.waits').innerText.includes('Machine shop-md-9qwzt waits for KubeadmControlPlane shop-cp')`)
 
-	// What users write is text, and what needs a person is said at the top and counted in the title.
+	// Users' texts are shown as text. Problems for the user are at the top, and counted in the title.
 	v.Until(`document.querySelector('#trouble').innerText.includes('onerror=') && document.querySelectorAll('img').length === 0`)
 	v.Until(`document.title === '(1) olvmctl: 1 cluster'`)
 
@@ -437,7 +437,7 @@ func TestThePageInABrowser(t *testing.T) {
 	v.Type("#filter", "")
 	v.Until(`document.querySelectorAll('a.machine').length === 3`)
 
-	// Tab reaches everything that can be operated, in the order of the document.
+	// Tab reaches all controls, in the order of the document.
 	total := browser.Eval[int](v, browser.Operable+`.length`)
 	v.Script(`document.activeElement.blur(); window.scrollTo(0, 0); document.querySelector('.skip').focus(); window.reached = [document.activeElement]; document.addEventListener('focusin', e => reached.push(e.target))`)
 

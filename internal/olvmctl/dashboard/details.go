@@ -17,36 +17,36 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/supportbundle"
 )
 
-// Details are what the page shows of one object.
+// Details are the page's content about one object.
 type Details struct {
 	Ref
-	// Found reports that it is there.
+	// Found reports whether the object exists.
 	Found bool `json:"found"`
-	// Facts are what people look for first.
+	// Facts are the most important facts.
 	Facts []Fact `json:"facts,omitempty"`
-	// Commands are those that people may want next.
+	// Commands are suggested next commands.
 	Commands []Command `json:"commands,omitempty"`
 	// LastRun is the last Terraform run of a machine, with its plan.
 	LastRun *infrav1.TerraformRun `json:"lastRun,omitempty"`
-	// Objects are the object and, of a Machine, its OLVMMachine.
+	// Objects are the object and, for a Machine, its OLVMMachine.
 	Objects []Conditions `json:"objects,omitempty"`
-	// Steps are what happened to them, the newest first.
+	// Steps are the objects' events, newest first.
 	Steps []Step `json:"steps"`
-	// Drift is what the last check found.
+	// Drift is the result of the last check.
 	Drift *infrav1.DriftStatus `json:"drift,omitempty"`
-	// Engine has the VM of a machine as its engine has it, where engines are asked.
+	// Engine is the engine's view of a machine's VM, if engines are asked.
 	Engine *VM `json:"engine,omitempty"`
 }
 
-// Conditions are those of an object, and the object itself.
+// Conditions are an object with its conditions.
 type Conditions struct {
 	Ref
 	Conditions []metav1.Condition `json:"conditions"`
-	// YAML of the object. Texts that may be secret are replaced, as in a support bundle.
+	// YAML of the object. Possible secrets are replaced, like in a support bundle.
 	YAML string `json:"yaml"`
 }
 
-// details are empty for what is not there, and for kinds that are not shown.
+// details returns nothing for missing objects and for unknown kinds.
 func (w *watcher) details(ctx context.Context, of Ref) Details {
 	out := Details{Ref: of, Steps: []Step{}}
 
@@ -57,7 +57,7 @@ func (w *watcher) details(ctx context.Context, of Ref) Details {
 
 	out.Found = true
 	out.Facts, out.Commands = factsOf(objects), w.commandsOf(ctx, objects)
-	events, _ := w.events(ctx) // what cannot be read is said by the state
+	events, _ := w.events(ctx) // the state reports the error
 
 	for _, object := range objects {
 		self := Ref{Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -82,7 +82,7 @@ func (w *watcher) details(ctx context.Context, of Ref) Details {
 	return out
 }
 
-// ofMachine adds what only machines have.
+// ofMachine adds details of machines.
 func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	if machine.Status.Terraform != nil {
 		d.Drift = machine.Status.Terraform.Drift
@@ -94,7 +94,7 @@ func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	}
 }
 
-// yamlOf is an object as YAML, without what may be secret.
+// yamlOf returns an object as YAML, without possible secrets.
 func yamlOf(object client.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -119,7 +119,7 @@ func yamlOf(object client.Object) string {
 	return string(out)
 }
 
-// objects are the object of that name and, of a Machine, its OLVMMachine; none where there is no such object.
+// objects returns the named object and, for a Machine, its OLVMMachine; none if it does not exist.
 func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
 	first := w.get(ctx, of)
 	if first == nil {
@@ -143,7 +143,7 @@ func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
 	return []client.Object{first, second}
 }
 
-// get reads an object of a watched kind; nil where there is none.
+// get reads an object of a watched kind; nil if there is none.
 func (w *watcher) get(ctx context.Context, of Ref) client.Object {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) != of.Kind {
@@ -159,7 +159,7 @@ func (w *watcher) get(ctx context.Context, of Ref) client.Object {
 	return nil
 }
 
-// eventSteps are the events about an object, without those of runs that are among the steps with more detail.
+// eventSteps returns the events about an object, except runs already among the steps in more detail.
 func eventSteps(events []Event, about Ref, known []Step) []Step {
 	var out []Step
 

@@ -18,38 +18,38 @@ import (
 )
 
 const (
-	// enginePause is between two questions to an engine, which tells nobody of changes by itself.
+	// enginePause is the pause between requests to an engine, because engines do not announce changes.
 	enginePause = 10 * time.Second
-	// engineLimit is how long an answer may take.
+	// engineLimit limits the wait for an answer.
 	engineLimit = 30 * time.Second
 )
 
-// Engine is what an engine says of our VMs.
+// Engine is an engine's view of our VMs.
 type Engine struct {
 	URL string `json:"url"`
-	// Error is why it does not answer; what is shown is older then.
+	// Error explains a missing answer; the VMs are older then.
 	Error string `json:"error,omitempty"`
-	// Unasked is why it cannot be asked: the management cluster does not give its credentials.
+	// Unasked explains why the engine cannot be asked: the management cluster does not give its credentials.
 	Unasked string `json:"unasked,omitempty"`
-	// At is when it answered last.
+	// At is the time of its last answer.
 	At time.Time `json:"at,omitzero"`
-	// VMs are those with an owner's mark.
+	// VMs are the VMs with an owner's mark.
 	VMs []VM `json:"vms"`
-	// Others counts those without.
+	// Others counts the VMs without a mark.
 	Others int `json:"others"`
 }
 
-// VM is one as its engine has it.
+// VM is the engine's view of a VM.
 type VM struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
 	Host   string `json:"host,omitempty"`
-	// Owner is the object whose mark it has.
+	// Owner is the object in its mark.
 	Owner Ref `json:"owner"`
-	// Waits reports that settings wait for its next start.
+	// Waits reports whether settings wait for its next start.
 	Waits bool `json:"waits,omitempty"`
-	// Difference from what the management cluster says; empty for none.
+	// Difference from the management cluster's view; empty for none.
 	Difference string `json:"difference,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type engines struct {
 
 func newEngines(of *watcher) *engines { return &engines{of: of, known: map[string]Engine{}} }
 
-// follow asks all engines again and again until the context ends.
+// follow asks all engines repeatedly until the context ends.
 func (e *engines) follow(ctx context.Context) {
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
@@ -79,15 +79,15 @@ func (e *engines) follow(ctx context.Context) {
 	}
 }
 
-// askAll asks each engine once, all beside each other, and shows each answer when it comes.
+// askAll asks all engines in parallel, and shows each answer on arrival.
 func (e *engines) askAll(ctx context.Context) {
 	if e.of.isAway() {
-		return // nothing gives the credentials
+		return // no source of credentials
 	}
 
 	var clusters infrav1.OLVMClusterList
 	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
-		return // the state says so
+		return // the state reports the error
 	}
 
 	byURL := map[string][]*infrav1.OLVMCluster{}
@@ -114,7 +114,7 @@ func (e *engines) askAll(ctx context.Context) {
 	asking.Wait()
 }
 
-// askFor asks the engine of some clusters: the first whose credentials can be read asks for all.
+// askFor asks the engine of some clusters, with the first readable credentials.
 func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
 	var problem error
 	var unread *readError
@@ -133,13 +133,13 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 
 		problem = err
 
-		break // others would wait as long for it
+		break // others would wait as long
 	}
 
 	answer := e.last(url)
 	answer.Error, answer.Unasked = "", ""
 
-	if errors.As(problem, &unread) { // nothing is known of the engine
+	if errors.As(problem, &unread) { // the engine was not asked
 		answer.Unasked = problem.Error()
 	} else {
 		answer.Error = problem.Error()
@@ -148,14 +148,14 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 	return answer
 }
 
-// forgetOthers forgets the engines that no cluster has any more.
+// forgetOthers forgets the engines of no cluster.
 func (e *engines) forgetOthers(byURL map[string][]*infrav1.OLVMCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.known, func(url string, _ Engine) bool { return byURL[url] == nil })
 }
 
-// last is what an engine said last.
+// last returns an engine's last answer.
 func (e *engines) last(url string) Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,7 +172,7 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// session is one with the credentials of a cluster. They are read anew each time, since they may change.
+// session returns a session with a cluster's credentials. It reads them each time, because they may change.
 func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
@@ -220,7 +220,7 @@ func (e *engines) ask(ctx context.Context, url string, session *engine.Client) (
 	return out, nil
 }
 
-// vmOf is a VM as the page shows it; false for one without an owner's mark.
+// vmOf converts a VM for the page; false if it has no owner's mark.
 func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) (VM, bool) {
 	owner, ours := ownermark.OwnerOf(vm.CommentText())
 	if !ours {
@@ -248,7 +248,7 @@ func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) 
 	return out, true
 }
 
-// difference says what the management cluster has otherwise than the engine; empty for nothing.
+// difference describes the difference between the management cluster and the engine; empty for none.
 func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
 	if _, unseen := e.of.unseen["OLVMMachines"]; unseen {
 		return ""
@@ -260,7 +260,7 @@ func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM)
 	err := e.of.reader.Get(ctx, key, &machine)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return "" // nothing is known
+		return "" // unknown
 	case err != nil:
 		return "there is no OLVMMachine " + key.String() + " in this management cluster"
 	case string(machine.UID) != owner.UID:
@@ -280,7 +280,7 @@ func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM)
 	return ""
 }
 
-// machineVM is the ID of the VM that a machine has; empty for none.
+// machineVM returns the ID of a machine's VM; empty for none.
 func machineVM(machine *infrav1.OLVMMachine) string {
 	if machine.Status.OLVM == nil {
 		return ""
@@ -289,7 +289,7 @@ func machineVM(machine *infrav1.OLVMMachine) string {
 	return machine.Status.OLVM.VirtualMachine.VMID
 }
 
-// seen is what the engines said last, by URL.
+// seen returns the last answers of the engines, by URL.
 func (e *engines) seen() []Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,7 +304,7 @@ func (e *engines) seen() []Engine {
 	return out
 }
 
-// vm is the VM that a machine has as an engine has it; nil where none was seen.
+// vm returns the engine's view of a machine's VM; nil if none was seen.
 func (e *engines) vm(machine *infrav1.OLVMMachine) *VM {
 	id := machineVM(machine)
 

@@ -14,15 +14,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Fact is something that the page says of an object.
+// Fact is a fact about an object on the page.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value,omitempty"`
-	// Time is the value, if that is a time.
+	// Time replaces Value if the value is a time.
 	Time time.Time `json:"time,omitzero"`
 }
 
-// factList gathers facts. What is not known is left out.
+// factList gathers facts. It omits unknown ones.
 type factList []Fact
 
 func (f *factList) add(name, value string) {
@@ -31,7 +31,7 @@ func (f *factList) add(name, value string) {
 	}
 }
 
-// factsOf are what people look for first in an object, and in the OLVMMachine of a Machine.
+// factsOf returns the most important facts of an object, and of a Machine's OLVMMachine.
 func factsOf(objects []client.Object) []Fact {
 	var out factList
 
@@ -85,7 +85,7 @@ func (f *factList) ofMachine(m *clusterv1.Machine) {
 	}
 }
 
-// ofVM is what there is to say of the VM of a machine.
+// ofVM adds facts about a machine's VM.
 func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	vm := &m.Spec.VirtualMachine
 	olvm := m.Status.OLVM
@@ -122,7 +122,7 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	}
 }
 
-// sizeOf is CPU and memory that a spec asks for.
+// sizeOf returns the requested CPU and memory of a machine.
 func sizeOf(m *infrav1.OLVMMachine) string {
 	vm := &m.Spec.VirtualMachine
 	topology := vm.CPU.Topology
@@ -145,7 +145,7 @@ func sizeOf(m *infrav1.OLVMMachine) string {
 	return out
 }
 
-// disksOf are the disks that a spec asks for.
+// disksOf returns the requested disks of a VM.
 func disksOf(vm *infrav1.VirtualMachine, pooled bool) string {
 	root := "root as in the VM template"
 

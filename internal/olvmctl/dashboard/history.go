@@ -13,15 +13,15 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// mostSteps of an object are kept: the newest.
+// mostSteps limits the steps kept of an object, to the newest.
 const mostSteps = 100
 
-// Step is something that happened to an object.
+// Step is an event in the history of an object.
 type Step struct {
 	Time time.Time `json:"time"`
 	// What is condition, event or run.
 	What string `json:"what"`
-	// Kind of the object that it happened to.
+	// Kind of the object.
 	Kind string `json:"kind"`
 	// Name of the condition, the operation of the run, or the reason of the event.
 	Name string `json:"name"`
@@ -29,21 +29,21 @@ type Step struct {
 	State string `json:"state"`
 	// Reason of the condition.
 	Reason string `json:"reason,omitempty"`
-	// Message for people.
+	// Message for users.
 	Message string `json:"message,omitempty"`
 	// Changes of the run's plan.
 	Changes []string `json:"changes,omitempty"`
-	// Seconds that the run took.
+	// Seconds taken by the run.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// history keeps what conditions and runs went through since it began: objects have the last of each only.
+// history records changes of conditions and runs, because objects have only the last of each.
 type history struct {
 	mu   sync.Mutex
 	past map[types.UID]*past
 }
 
-// past of an object.
+// past is the history of an object.
 type past struct {
 	conditions map[string]metav1.Condition
 	run        time.Time
@@ -52,7 +52,7 @@ type past struct {
 
 func newHistory() *history { return &history{past: map[types.UID]*past{}} }
 
-// see notes what is new about an object. What it had when it was first seen has the time that it says itself.
+// see records news about an object. Its initial conditions keep their own times.
 func (h *history) see(object client.Object, now time.Time) {
 	with, ok := object.(conditions.Getter)
 	if !ok {
@@ -79,8 +79,8 @@ func (h *history) see(object client.Object, now time.Time) {
 	known.steps = known.steps[max(0, len(known.steps)-mostSteps):]
 }
 
-// seeConditions notes the conditions that are others than before. One whose status stays keeps its time of transition:
-// another reason was seen now.
+// seeConditions records changed conditions. A changed status has its transition time; with the same status, the time is
+// now.
 func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
 	for _, c := range all {
 		before := p.conditions[c.Type]
@@ -106,7 +106,7 @@ func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, no
 	}
 }
 
-// seeRun notes the last run.
+// seeRun records the last run.
 func (p *past) seeRun(kind string, status *infrav1.TerraformStatus) {
 	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(p.run) {
 		return
@@ -125,7 +125,7 @@ func (p *past) seeRun(kind string, status *infrav1.TerraformStatus) {
 	})
 }
 
-// of is what happened to an object, the oldest first.
+// of returns the history of an object, oldest first.
 func (h *history) of(object client.Object) []Step {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +137,7 @@ func (h *history) of(object client.Object) []Step {
 	return nil
 }
 
-// forget forgets an object that is gone.
+// forget forgets a deleted object.
 func (h *history) forget(object client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// managerInterval is how often the Lease of the manager is looked at: as long as it is held for.
+// managerInterval is the interval of reading the manager's Lease, equal to the Lease's duration.
 const managerInterval = 15 * time.Second
 
-// followManager looks whether a manager of this provider is alive. A look that fails changes nothing: the watches say
-// that the API server is away.
+// followManager checks whether a manager of this provider is alive. It ignores errors: the watches report an
+// unreachable API server.
 func (w *watcher) followManager(ctx context.Context) {
 	for {
 		if trouble, err := w.In.ManagerTrouble(ctx); err == nil {
@@ -31,7 +31,7 @@ func (w *watcher) followManager(ctx context.Context) {
 	}
 }
 
-// managerTrouble is why no manager of this provider is alive; empty if one is.
+// managerTrouble explains why no manager of this provider is alive; empty if one is.
 func (w *watcher) managerTrouble() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

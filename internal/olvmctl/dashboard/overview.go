@@ -18,7 +18,7 @@ const (
 // kindOrder is the order of clusters in the overview: trouble is on top.
 var kindOrder = []string{kindBad, kindBusy, kindOff, kindOK}
 
-// Count counts what is in which state.
+// Count counts items by state.
 type Count struct {
 	Total int `json:"total"`
 	Bad   int `json:"bad"`
@@ -42,14 +42,14 @@ func (c *Count) add(kind string) {
 	}
 }
 
-// Trouble is something that stays until a person acts, or that looks like it.
+// Trouble is a problem likely to persist until a user acts.
 type Trouble struct {
 	// About is an object, or something else without a namespace: an engine, a manager.
 	About Ref    `json:"about"`
 	What  string `json:"what"`
 }
 
-// kindOfMachine is the kind of the state of a machine.
+// kindOfMachine returns the kind of a machine's state.
 func kindOfMachine(node *clustertree.Node) string {
 	switch ended := node.Machine.Phase == "Running" || node.Machine.Phase == "Failed"; {
 	case node.Stuck:
@@ -65,8 +65,8 @@ func kindOfMachine(node *clustertree.Node) string {
 	}
 }
 
-// judge fills in what the overview says of a cluster: its state, its troubles, and the numbers of its machines. All
-// counts on the page come from here, so that they agree with each other and with the machines that are listed.
+// judge sets the cluster's overview: its state, its troubles, and the numbers of its machines. All counts on the page
+// come from here, so they agree with each other and with the listed machines.
 func (c *Cluster) judge() {
 	c.Kinds = map[string]string{}
 	c.Troubles = nil
@@ -92,7 +92,7 @@ func (c *Cluster) judge() {
 		}
 	}
 
-	if hasPlane { // another provider's control plane has no machines of its own in the tree
+	if hasPlane { // the tree has no machines of another provider's control plane
 		c.ControlPlane, c.Workers = plane, workers
 	}
 
@@ -103,11 +103,11 @@ func (c *Cluster) judge() {
 	c.Kind, c.State = c.stateOf()
 }
 
-// judgeMachines counts the machines of a part, and returns how many are ready. The VMs of support services are no
-// nodes, and are not counted.
+// judgeMachines counts the machines of a part, and returns the number of ready ones. It does not count the VMs of
+// support services, because they are no nodes.
 func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
 	machines := part.Children
-	if part.Machine != nil { // it has no owner but the Cluster
+	if part.Machine != nil { // its only owner is the Cluster
 		machines = []clustertree.Node{*part}
 	}
 
@@ -143,7 +143,7 @@ func (c *Cluster) addTrouble(node *clustertree.Node) {
 	})
 }
 
-// stateOf is the state of a cluster: its kind, and a word for it.
+// stateOf returns the kind of a cluster's state, and a word for it.
 func (c *Cluster) stateOf() (kind, word string) {
 	switch {
 	case len(c.Troubles) > 0:
@@ -174,7 +174,7 @@ func sortByTrouble(clusters []Cluster) {
 	})
 }
 
-// sum fills in what the page says of all clusters.
+// sum sets the totals of all clusters.
 func (s *State) sum() {
 	if s.Away == "" && s.Manager != "" {
 		s.Troubles = append(s.Troubles, Trouble{About: Ref{Kind: "The manager"}, What: s.Manager})

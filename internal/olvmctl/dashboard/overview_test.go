@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// small is a cluster of one control plane machine that runs.
+// small is a cluster with one running control plane machine.
 func small(namespace, name string, created metav1.Time) []client.Object {
 	meta := func(of string, labels map[string]string) metav1.ObjectMeta {
 		out := named(of, labels)
@@ -87,7 +87,7 @@ func small(namespace, name string, created metav1.Time) []client.Object {
 	return append([]client.Object{cluster, infra, plane}, out...)
 }
 
-// find is the object of a type and a name.
+// find returns the object of a type and a name.
 func find[T client.Object](t *testing.T, objects []client.Object, name string) T {
 	t.Helper()
 
@@ -102,7 +102,7 @@ func find[T client.Object](t *testing.T, objects []client.Object, name string) T
 	return *new(T)
 }
 
-// setVM gives a machine and its OLVMMachine a VM that does not run, for a reason.
+// setVM sets a VM of a machine and its OLVMMachine to not running, for a reason.
 func setVM(t *testing.T, objects []client.Object, name, reason string) {
 	t.Helper()
 	down := waiting(infrav1.VirtualMachineRunningCondition, reason, "VM id-x does not exist in the engine any more; it is not made again")
@@ -143,7 +143,7 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	check.Equal(t, "VM of its machine", state.Clusters[0].Tree.Children[1].Children[0].Machine.VMStatus, "gone")
 }
 
-// unwatched fails for kinds that are not watched, as the cache does.
+// unwatched returns errors for kinds without a watch, like the cache.
 type unwatched struct{ client.Reader }
 
 func (u unwatched) Get(
@@ -302,7 +302,7 @@ func TestTheYAMLHasNoSecrets(t *testing.T) {
 	check.Lacks(t, "YAML", yaml, "hunter2")
 }
 
-// changing are the commands for an object, without those that only read.
+// changing returns the commands for an object, except read-only ones.
 func changing(t *testing.T, w *watcher, of Ref) (out []string) {
 	t.Helper()
 
@@ -345,7 +345,7 @@ func TestCommandsSayWhichManagementCluster(t *testing.T) {
 		t.Fatalf("no command gets the kubeconfig: %v", lines)
 	}
 
-	// A shell takes it for exactly these words.
+	// A shell parses it to exactly these words.
 	said, err := exec.CommandContext(t.Context(), "sh", "-c", "olvmctl() { printf '<%s>' \"$@\"; }; "+lines[at].Line).Output()
 	check.Error(t, err, "")
 	check.Equal(t, "words", string(said), "<get><kubeconfig><shop><-n><prod><--kubeconfig></home/me/it's mine><--context>"+
@@ -364,8 +364,8 @@ func TestADetailOfWhatIsNotShownIsEmpty(t *testing.T) {
 	check.Equal(t, "found", w.details(t.Context(), Ref{"OLVMSupportServices", "prod", "x"}).Found, false)
 }
 
-// TestAForbiddenWatchStaysLostForWhoMayList has a user who may list Machines, and may not watch them: the watch is tried
-// again after up to a minute.
+// TestAForbiddenWatchStaysLostForWhoMayList has a user with the right to list Machines, but not to watch them: the
+// watch is retried after up to a minute.
 func TestAForbiddenWatchStaysLostForWhoMayList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watched(t, nil)

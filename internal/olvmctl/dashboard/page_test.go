@@ -60,14 +60,14 @@ func TestThePageOfManyClustersInABrowser(t *testing.T) {
 
 	v := opened(t, watched(t, fleet(t, noon)))
 
-	// All clusters are lines, closed, those in trouble first, and the figures are what the lines say.
+	// All clusters are collapsed lines, those in trouble first, and the figures agree with the lines.
 	v.Until(`document.querySelectorAll('.cluster').length === 60 && document.querySelectorAll('a.machine').length === 0`)
 	v.Until(`[...document.querySelectorAll('.line .state')].slice(0, 2).every(s => s.innerText.includes('In trouble'))`)
 	v.Until(`[...document.querySelectorAll('.line .state')].filter(s => s.innerText.includes('Available')).length === 54`)
 	v.Until(`document.querySelector('#figures').innerText.includes('54 available')`)
 	v.Until(`document.querySelector('#trouble-title').innerText === 'In trouble: 2' && document.title.startsWith('(2)')`)
 
-	// A line opens and closes, with a key, too; so do all.
+	// A line opens and closes, also by a key; so do all together.
 	v.Script(`document.querySelector('.toggle').focus(); document.querySelector('.toggle').click()`)
 	v.Until(`document.querySelectorAll('a.machine').length === 1 && document.querySelector('.toggle').ariaExpanded === 'true'`)
 	v.Until(`document.querySelector('a.machine').innerText.includes('VM gone')`)
@@ -76,14 +76,14 @@ func TestThePageOfManyClustersInABrowser(t *testing.T) {
 	v.Script(`document.querySelector('#toggle-all').click()`)
 	v.Until(`document.querySelectorAll('a.machine').length === 0`)
 
-	// The filter finds clusters by their names, and machines in clusters, which it opens.
+	// The filter finds clusters by name, and machines in clusters, and opens these clusters.
 	v.Type("#filter", "shop-03-cp-0")
 	v.Until(`document.querySelector('#matches').innerText === '1 of 60 machines, 1 of 60 clusters'`)
 	v.Until(`document.querySelectorAll('a.machine').length === 1`)
 	v.Type("#filter", "")
 	v.Until(`document.querySelectorAll('.cluster').length === 60`)
 
-	// Times are ages, with the date for those who point at them.
+	// Times are ages, with the date as a tooltip.
 	v.Until(`/^\d+ days ago$/.test(document.querySelector('.line .age').innerText)`)
 	v.Until(`document.querySelector('.line time').title.startsWith('2026-11-25 ')`)
 
@@ -105,7 +105,7 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 	v.Until(`document.querySelector('#trouble').innerText.includes('connection refused')`)
 	v.Until(`[...document.querySelectorAll('#watch-list li')].every(l => l.innerText.includes('lost'))`)
 	v.Script(`window.began = Date.now()`)
-	v.Until(`Date.now() - began > 3000`) // a stream that says that nothing is new does not make it live
+	v.Until(`Date.now() - began > 3000`) // an idle stream does not make it live
 	v.Until(`document.querySelector('#connection').dataset.kind === 'bad'`)
 
 	w.noteServer(t.Context(), nil)
@@ -118,8 +118,8 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 	v.Until(`document.querySelector('#connection-text').innerText === '1 of ` + fmt.Sprint(len(watchedKinds)) + ` watches lost'`)
 }
 
-// TestNamesOfTenantsDoNoHarmInABrowser has texts that are code to a page that takes them for HTML, and that look like
-// others. The API server does not let names have them, and lets messages, versions and labels.
+// TestNamesOfTenantsDoNoHarmInABrowser has texts dangerous in a page taking them for HTML, and texts imitating others.
+// The API server refuses them in names, but allows them in messages, versions and labels.
 func TestNamesOfTenantsDoNoHarmInABrowser(t *testing.T) {
 	testenv.SkipInShort(t, "starts a browser; TestThePageInABrowser has a hostile text, too")
 

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// serverInterval is between two questions whether the API server answers. A watch of a server that is gone says
-	// nothing, and so does one of a server that hangs.
+	// serverInterval is the interval of checking the API server. A watch does not report a server that is gone or
+	// hangs.
 	serverInterval = 3 * time.Second
-	// serverLimit is how long its answer may take.
+	// serverLimit limits the wait for its answer.
 	serverLimit = 5 * time.Second
 )
 
@@ -25,25 +25,25 @@ const (
 	watchOff  = "not watched"
 )
 
-// Watch is how the page follows the objects of a kind.
+// Watch is the page's watch of a kind.
 type Watch struct {
 	// Kind of the objects, in the plural.
 	Kind string `json:"kind"`
 	// State is live, lost, or "not watched".
 	State string `json:"state"`
-	// Since is when it was lost.
+	// Since is the time of losing it.
 	Since time.Time `json:"since,omitzero"`
-	// Why it is not live.
+	// Why explains why it is not live.
 	Why string `json:"why,omitempty"`
 }
 
-// loss is why something is not followed now, since when, and when that was seen last.
+// loss is the reason for a missing watch or answer, with the times of its first and last occurrence.
 type loss struct {
 	since, last time.Time
 	why         error
 }
 
-// followServer asks the API server again and again whether it answers.
+// followServer checks the API server repeatedly.
 func (w *watcher) followServer(ctx context.Context) {
 	for {
 		w.noteServer(ctx, w.askServer(ctx))
@@ -69,7 +69,7 @@ func (w *watcher) askServer(ctx context.Context) error {
 	return err
 }
 
-// noteServer notes what the API server answered. One that refuses is there: the watches say what it refuses.
+// noteServer records the API server's answer. A refusal shows that it is reachable; the watches report refusals.
 func (w *watcher) noteServer(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
@@ -97,7 +97,7 @@ func (w *watcher) noteServer(ctx context.Context, err error) {
 	w.changed.Note()
 }
 
-// isAway reports whether the API server does not answer.
+// isAway reports whether the API server is unreachable.
 func (w *watcher) isAway() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +105,7 @@ func (w *watcher) isAway() bool {
 	return w.away != nil
 }
 
-// awayText is why the API server does not answer; empty if it does.
+// awayText explains why the API server is unreachable; empty if it is reachable.
 func (w *watcher) awayText() (why string, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *watcher) awayText() (why string, since time.Time) {
 	return w.away.why.Error(), w.away.since
 }
 
-// watches are the states of all watches.
+// watches returns the states of all watches.
 func (w *watcher) watches() []Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()

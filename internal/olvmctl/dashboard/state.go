@@ -18,46 +18,46 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// mostEvents are the latest that the page has.
+// mostEvents limits the page to the latest events.
 const mostEvents = 200
 
-// Ref names an object, or what else is waited for: an engine, a guest.
+// Ref names an object, or another target of waiting: an engine, a guest.
 type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// State is what the page shows of a management cluster.
+// State is the page's content about a management cluster.
 type State struct {
 	// Version of this program.
 	Version string `json:"version"`
 	// Server is the URL of the API server.
 	Server string `json:"server"`
-	// Namespace that is shown; empty for all.
+	// Namespace on the page; empty for all.
 	Namespace string    `json:"namespace,omitempty"`
 	Clusters  []Cluster `json:"clusters"`
-	// Events are the latest, the newest first.
+	// Events are the latest events, newest first.
 	Events []Event `json:"events"`
-	// Problems are why the page does not show everything, or shows what was.
+	// Problems explain why the page is incomplete or outdated.
 	Problems []string `json:"problems,omitempty"`
-	// Manager is why nothing changes, if no manager of this provider is alive; empty otherwise.
+	// Manager explains why nothing changes, if no manager of this provider is alive; empty otherwise.
 	Manager string `json:"manager,omitempty"`
-	// Engines, where they are asked.
+	// Engines, if they are asked.
 	Engines []Engine `json:"engines,omitempty"`
-	// Away is why the API server does not answer, and AwaySince since when; empty if it does.
+	// Away explains why the API server is unreachable, and AwaySince since when; empty if it is reachable.
 	Away      string    `json:"away,omitempty"`
 	AwaySince time.Time `json:"awaySince,omitzero"`
-	// Watches are how the page follows each kind.
+	// Watches are the page's watches of each kind.
 	Watches []Watch `json:"watches"`
-	// Troubles of all clusters, and of what they need.
+	// Troubles of all clusters, and of the services they need.
 	Troubles []Trouble `json:"troubles"`
 	// Counts are of the clusters, Machines of their machines.
 	Counts   Count `json:"counts"`
 	Machines Count `json:"machines"`
 }
 
-// Cluster is one with what it consists of.
+// Cluster is a cluster with its parts.
 type Cluster struct {
 	clustertree.Overview
 
@@ -69,12 +69,12 @@ type Cluster struct {
 	Waits  []Wait            `json:"waits,omitempty"`
 	// Kinds of the states of its machines, by KIND/NAME.
 	Kinds map[string]string `json:"kinds"`
-	// Machines counts those of Kinds that are nodes.
+	// Machines counts the nodes among Kinds.
 	Machines Count     `json:"machines"`
 	Troubles []Trouble `json:"troubles,omitempty"`
 }
 
-// Event is one of Kubernetes.
+// Event is a Kubernetes event.
 type Event struct {
 	Time    time.Time `json:"time"`
 	About   Ref       `json:"about"`
@@ -128,7 +128,7 @@ func (w *watcher) state(ctx context.Context) State {
 	return out
 }
 
-// clusters are all of them with their trees, those in trouble first.
+// clusters returns all clusters with their trees, those in trouble first.
 func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 	return out, nil
 }
 
-// events are all that are there, the newest first.
+// events returns all events, newest first.
 func (w *watcher) events(ctx context.Context) ([]Event, error) {
 	var list eventsv1.EventList
 	if err := w.reader.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
@@ -198,5 +198,5 @@ func (w *watcher) events(ctx context.Context) ([]Event, error) {
 	return out, nil
 }
 
-// kindOf is the kind of an object that is watched: what a cache has does not say it.
+// kindOf returns the kind of a watched object, because objects from a cache do not contain it.
 func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

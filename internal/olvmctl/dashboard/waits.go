@@ -15,17 +15,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// sameRun is how far an event of a run may be from its end.
+// sameRun is the maximal time between an event of a run and the run's end.
 const sameRun = 5 * time.Second
 
-// Wait says that some wait for something.
+// Wait is a wait of some objects for a target.
 type Wait struct {
 	Who []Ref  `json:"who"`
 	For Ref    `json:"for"`
 	Why string `json:"why"`
 }
 
-// Kinds of what is waited for and is no object.
+// Kinds of targets other than objects.
 const (
 	kindEngine    = "engine"
 	kindGuest     = "guest"
@@ -35,7 +35,7 @@ const (
 	kindPerson    = "you"
 )
 
-// waiter finds out what waits for what in a cluster.
+// waiter finds the waits in a cluster.
 type waiter struct {
 	cluster *clusterv1.Cluster
 	engine  string
@@ -44,7 +44,8 @@ type waiter struct {
 	out      []Wait
 }
 
-// waitsOf are what waits for what in a cluster: its parts for their machines, and these for what their conditions name.
+// waitsOf returns the waits in a cluster: parts wait for their machines, and machines for targets named by their
+// conditions.
 func waitsOf(
 	ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, tree *clustertree.Node,
 ) ([]Wait, error) {
@@ -82,7 +83,7 @@ func (w *waiter) ref(node *clustertree.Node) Ref {
 	return Ref{Kind: node.Kind, Namespace: w.cluster.Namespace, Name: node.Name}
 }
 
-// add notes a wait. Those who wait for the same, for the same reason, are in one.
+// add records a wait. Waits for the same target and reason are merged.
 func (w *waiter) add(who, what Ref, why string) {
 	why = strings.TrimSpace(why)
 
@@ -97,9 +98,9 @@ func (w *waiter) add(who, what Ref, why string) {
 	w.out = append(w.out, Wait{Who: []Ref{who}, For: what, Why: why})
 }
 
-// part notes what a part of a cluster, and its machines, wait for.
+// part records the waits of a part of a cluster, and of its machines.
 func (w *waiter) part(cluster, part *clustertree.Node) {
-	if part.Machine != nil { // it has no owner but the Cluster
+	if part.Machine != nil { // its only owner is the Cluster
 		w.machine(part, part.Name)
 		return
 	}
@@ -127,7 +128,7 @@ func (w *waiter) part(cluster, part *clustertree.Node) {
 	}
 }
 
-// machine notes what a machine of an owner waits for.
+// machine records the wait of an owner's machine.
 func (w *waiter) machine(machine *clustertree.Node, owner string) {
 	if machine.Problem == "" {
 		return
@@ -153,7 +154,7 @@ func (w *waiter) machine(machine *clustertree.Node, owner string) {
 	}
 }
 
-// target is what somebody waits for whose problem begins with a reason.
+// target returns the target of a wait, for a problem beginning with a reason.
 func (w *waiter) target(problem, inventory string) Ref {
 	reason, _, _ := strings.Cut(problem, ":")
 
@@ -179,7 +180,8 @@ func (w *waiter) infrastructure() Ref {
 	return Ref{Kind: "OLVMCluster", Namespace: w.cluster.Namespace, Name: w.cluster.Spec.InfrastructureRef.Name}
 }
 
-// bootstrap is what bootstrap data waits for: for the first control plane node, and else for nobody but its provider.
+// bootstrap returns the target of waits for bootstrap data: the first control plane node, or otherwise the bootstrap
+// provider.
 func (w *waiter) bootstrap() Ref {
 	ready := conditions.Get(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	if w.cluster.Spec.ControlPlaneRef.IsDefined() && (ready == nil || ready.Status != metav1.ConditionTrue) {

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// syncLimit is how long the first reading of a management cluster may take.
+	// syncLimit limits the first reading of a management cluster.
 	syncLimit = time.Minute
-	// retryPause is between two questions to a management cluster that does not answer.
+	// retryPause is the pause between requests to an unreachable management cluster.
 	retryPause = 2 * time.Second
-	// forbiddenPause is longer than a watch that is forbidden waits before it is tried again.
+	// forbiddenPause is longer than the interval of retrying a forbidden watch.
 	forbiddenPause = 70 * time.Second
 )
 
-// watchedKind is a kind of objects that the page follows.
+// watchedKind is a kind of objects followed by the page.
 type watchedKind struct {
 	name   string
 	object client.Object
@@ -43,7 +43,7 @@ type watchedKind struct {
 	group  schema.GroupVersion
 }
 
-// watchedKinds are those that the page is made of. Without Clusters there is nothing to show.
+// watchedKinds are the kinds on the page. Without Clusters, there is nothing to show.
 var watchedKinds = []watchedKind{
 	{"Clusters", &clusterv1.Cluster{}, &clusterv1.ClusterList{}, clusterv1.GroupVersion},
 	{
@@ -70,27 +70,27 @@ type watcher struct {
 
 	// server is the URL of the API server.
 	server string
-	// reader has what is watched.
+	// reader reads watched objects.
 	reader  client.Reader
 	history *history
 	engines *engines
 	changed localpage.Changes
 
-	// unseen are the kinds that are not watched, with the reason.
+	// unseen are the kinds without a watch, with the reason.
 	unseen map[string]string
 
 	mu sync.Mutex
-	// manager is why no manager of this provider is alive; empty if one is.
+	// manager explains why no manager of this provider is alive; empty if one is.
 	manager string
-	// lost is why kinds cannot be watched now, by their names.
+	// lost explains why kinds cannot be watched now, by name.
 	lost map[string]*loss
-	// away is why the API server does not answer; nil if it does.
+	// away explains why the API server is unreachable; nil if it is reachable.
 	away *loss
 }
 
 func (w *watcher) changes() *localpage.Changes { return &w.changed }
 
-// watch begins to follow a management cluster, and waits until it is known.
+// watch starts following a management cluster, and waits for its objects.
 func watch(ctx context.Context, o Options) (*watcher, error) {
 	w := &watcher{
 		Options: o,
@@ -131,7 +131,7 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 	return w, nil
 }
 
-// followAll watches kinds, and waits until their objects are known.
+// followAll watches kinds, and waits for their objects.
 func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []watchedKind) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("it took longer than %s", syncLimit))
 	defer cancel()
@@ -150,7 +150,7 @@ func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []wa
 	return nil
 }
 
-// lostBy is why kinds cannot be watched now; nil where all can.
+// lostBy explains why kinds cannot be watched now; nil if all can.
 func (w *watcher) lostBy() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,8 +166,8 @@ func (w *watcher) lostBy() error {
 	return errors.Join(out...)
 }
 
-// watchFailed notes that the watch of a kind has ended. A watch ends now and then, and begins again; one that cannot is
-// told until the kind can be listed. of is the type of its objects, as in *v1.Event.
+// watchFailed records the end of a kind's watch. A watch ends now and then, and restarts. One unable to restart is
+// reported until the kind can be listed. of is the type of its objects, as in *v1.Event.
 func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
@@ -190,8 +190,8 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.changed.Note()
 }
 
-// awaitAnswer waits until a kind can be listed again. Who may list a kind need not have the right to watch it: a watch
-// that was forbidden is there again when it has not failed for long.
+// awaitAnswer waits until a kind can be listed again. A user may have the right to list a kind without the right to
+// watch it. A forbidden watch counts as restored after a long time without failures.
 func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
 		w.mu.Lock()
@@ -218,8 +218,8 @@ func (w *watcher) canList(ctx context.Context, kind watchedKind) error {
 	return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
 }
 
-// probe finds out which kinds can be listed. Those that the user may not list, and those that the management cluster
-// does not have, are left away, and the page says so.
+// probe finds the listable kinds. It leaves out kinds forbidden to the user or missing from the management cluster, and
+// the page says so.
 func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
 	var seen []watchedKind
 
@@ -239,7 +239,7 @@ func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
 	return seen, nil
 }
 
-// place is where objects are looked for, for people.
+// place describes the searched namespaces to users.
 func (w *watcher) place() string {
 	if w.Namespace == "" {
 		return "all namespaces; -n limits it to one"
@@ -248,7 +248,7 @@ func (w *watcher) place() string {
 	return "namespace " + w.Namespace
 }
 
-// follow watches a kind, and waits until its objects are known.
+// follow watches a kind, and waits for its objects.
 func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedKind) error {
 	informer, err := objects.GetInformer(ctx, kind.object)
 	if err != nil {
@@ -282,15 +282,15 @@ func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedK
 	return err
 }
 
-// partial reads what is watched. Of other kinds there is nothing.
+// partial reads watched objects. Other kinds have none.
 type partial struct {
 	client.Reader
 
-	// missing are the kinds that are not watched.
+	// missing are the kinds without a watch.
 	missing map[string]string
 }
 
-// List lists objects; none of kinds that are not watched.
+// List lists objects; none of kinds without a watch.
 func (p *partial) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	for _, kind := range watchedKinds {
 		if _, left := p.missing[kind.name]; left && reflect.TypeOf(kind.list) == reflect.TypeOf(list) {
@@ -301,7 +301,7 @@ func (p *partial) List(ctx context.Context, list client.ObjectList, options ...c
 	return p.Reader.List(ctx, list, options...)
 }
 
-// Get gets an object; there is none of kinds that are not watched.
+// Get gets an object; kinds without a watch have none.
 func (p *partial) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
