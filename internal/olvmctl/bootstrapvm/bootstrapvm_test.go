@@ -45,7 +45,7 @@ providers:
     workerMachine: *machine
 `
 
-// optionsOf are those of the cluster file with a range of addresses and a flavor.
+// optionsOf returns the options of the cluster file with a range of addresses and a flavor.
 func optionsOf(t *testing.T, addresses, flavor string) Options {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cluster.yaml")
@@ -66,7 +66,7 @@ func optionsOf(t *testing.T, addresses, flavor string) Options {
 	}
 }
 
-// object is a manifest.
+// object returns a manifest.
 func (o Options) object(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 
@@ -81,7 +81,7 @@ func (o Options) object(t *testing.T, kind, name string) *unstructured.Unstructu
 	return nil
 }
 
-// change sets a field of a manifest, whose path has dots.
+// change sets a field of a manifest. path is separated by dots.
 func (o Options) change(t *testing.T, kind, name, path string, value any) {
 	t.Helper()
 	object := o.object(t, kind, name).Object
@@ -90,7 +90,7 @@ func (o Options) change(t *testing.T, kind, name, path string, value any) {
 	}
 }
 
-// filesOfCloudConfig are the files of a cloud-config, by their paths.
+// filesOfCloudConfig returns the files of a cloud-config, by path.
 func filesOfCloudConfig(t *testing.T, data []byte) map[string]string {
 	t.Helper()
 	var config struct {
@@ -102,7 +102,7 @@ func filesOfCloudConfig(t *testing.T, data []byte) map[string]string {
 
 	out := map[string]string{}
 	for _, file := range config.Files {
-		out[file.Path] = strings.TrimSuffix(file.Content, "\n") // that of the template
+		out[file.Path] = strings.TrimSuffix(file.Content, "\n") // added by the template
 	}
 
 	return out
@@ -274,7 +274,7 @@ func TestWhatIsKeptOfAVM(t *testing.T) {
 	}
 }
 
-// expectKept looks at the files: they have keys of the VM, and none of the engine.
+// expectKept checks the saved files: they have keys of the VM, and none of the engine.
 func (v *VM) expectKept(t *testing.T) {
 	t.Helper()
 
@@ -300,7 +300,7 @@ func TestWhichChangesAreRefusedOnceTheVMKnowsMachines(t *testing.T) {
 	}
 }
 
-// TestASecondCommandDoesNotWriteOverABootstrapVM has two commands that found no bootstrap VM, and decided one each.
+// TestASecondCommandDoesNotWriteOverABootstrapVM has two commands: neither found a bootstrap VM, and each decided one.
 func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	t.Cleanup(xdg.Reload) // after the environment is back
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -313,10 +313,10 @@ func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	check.Error(t, first.checkOnly(), "")
 	check.Error(t, first.keep(), "")
 	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
-	check.Error(t, first.checkOnly(), "") // which goes on
+	check.Error(t, first.checkOnly(), "") // this one continues
 }
 
-// TestNoOtherVMIsBegunWhileOneIsForgotten has a second start come while the first command removes what it kept.
+// TestNoOtherVMIsBegunWhileOneIsForgotten has a second start while the first command removes its files.
 func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	testenv.EmptyState(t)
 
@@ -338,7 +338,7 @@ func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	check.Equal(t, "whether the other VM is kept", second.Exists(), true)
 }
 
-// TestABootstrapVMIsNotMadeWithoutALock has the state of the user on a file system that has no locks.
+// TestABootstrapVMIsNotMadeWithoutALock has the user's state on a file system without locks.
 func TestABootstrapVMIsNotMadeWithoutALock(t *testing.T) {
 	testenv.EmptyState(t)
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))

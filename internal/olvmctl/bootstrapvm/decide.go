@@ -28,27 +28,27 @@ import (
 // apiServerPort is the port of the API server in the VM.
 const apiServerPort = 6443
 
-// Options say which cluster a VM is for.
+// Options define the cluster of a VM.
 type Options struct {
 	Namespace, Cluster string
 	// Manifests of the cluster.
 	Manifests []*unstructured.Unstructured
-	// Engine that the cluster is made in. Its credentials are not kept.
+	// Engine of the cluster. Its credentials are not saved.
 	Engine engine.Config
 }
 
-// parts are the objects of a cluster that its bootstrap VM is made like.
+// parts are the objects of a cluster used for its bootstrap VM.
 type parts struct {
 	cluster     clusterv1.Cluster
 	olvmCluster infrav1.OLVMCluster
-	// services is nil where the manifests have none.
+	// services is nil if the manifests have none.
 	services     *infrav1alpha1.OLVMSupportServices
 	controlPlane controlplanev1.KubeadmControlPlane
 	template     infrav1.OLVMMachineTemplate
 }
 
-// Decide decides what the VM of a cluster is made of. Nothing is kept, and no engine is asked. The error names what the
-// manifests do not have.
+// Decide decides the settings of a cluster's VM. It saves nothing, and asks no engine. The error names objects missing
+// from the manifests.
 func Decide(o Options) (*VM, error) {
 	found, err := partsOf(o)
 	if err != nil {
@@ -135,7 +135,7 @@ func find(o Options, kind, name string, into any) error {
 	return said("there is no %s %s among the manifests", kind, name)
 }
 
-// machineOf is a machine of the control plane, without what it shares with others and what pods alone would use.
+// machineOf returns a machine of the control plane, without anything shared with others or useful only to pods.
 func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
 	out := *template.Spec.Template.Spec.DeepCopy()
 	out.AdditionalNetworks = nil
@@ -145,14 +145,14 @@ func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
 	return out
 }
 
-// inline has user data delivered by the engine: there is no manager yet that could.
+// inline makes the engine deliver user data, because there is no manager yet.
 func inline(data *infrav1.UserData) {
 	if data != nil {
 		data.BootstrapDelivery = ""
 	}
 }
 
-// failureDomainOf is the first one of the control plane; empty for none.
+// failureDomainOf returns the first failure domain of the control plane; empty for none.
 func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	for _, domain := range cluster.FailureDomains {
 		if domain.ForControlPlane() {
@@ -163,8 +163,8 @@ func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	return ""
 }
 
-// clusterOf is the infrastructure of the VM's own cluster: that of the cluster to make, without its endpoints, which no
-// machine may have as an address.
+// clusterOf returns the infrastructure of the VM's own cluster: the planned cluster's, without its endpoints, because
+// no machine may have their addresses.
 func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	out := *of.DeepCopy()
 	out.ControlPlaneEndpoint = infrav1.APIEndpoint{}
@@ -174,7 +174,7 @@ func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	return out
 }
 
-// decideAddresses takes the last addresses of the control plane's ranges: managers give machines the lowest.
+// decideAddresses takes the last addresses of the control plane's ranges, because managers give machines the lowest.
 func (v *VM) decideAddresses(o Options, found parts) error {
 	nics, err := addressing.NICs(v.Machine, found.olvmCluster.Spec)
 	if err != nil {
@@ -208,7 +208,7 @@ func (v *VM) decideAddresses(o Options, found parts) error {
 		v.Addresses = append(v.Addresses, pool.Address(last))
 	}
 
-	// The API server is at the first one: of the family in which the cluster is reached, too.
+	// The API server uses the first address, so it must have the address family of the cluster's endpoint.
 	endpoint, err := netip.ParseAddr(found.olvmCluster.Spec.ControlPlaneEndpoint.Host)
 	if err == nil && v.Addresses[0].Is4() != endpoint.Is4() {
 		slices.Reverse(v.Addresses)
@@ -217,7 +217,7 @@ func (v *VM) decideAddresses(o Options, found parts) error {
 	return nil
 }
 
-// addressesOf are those that the machines of the cluster will have.
+// addressesOf returns the future addresses of the cluster's machines.
 func addressesOf(o Options) ([]netip.Addr, error) {
 	input, err := planinput.LoadObjects(o.Manifests)
 	if err != nil {
@@ -244,7 +244,7 @@ func addressesOf(o Options) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// extraOf are the configurations that users add. Objects that they are in must be among the manifests.
+// extraOf returns the users' additional configurations. The manifests must have the objects containing them.
 func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]bootstrap.Extra, error) {
 	var out []bootstrap.Extra
 

@@ -23,8 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Make has Terraform make the VM, or what an interrupted call has left of that to do. All that it is made of is kept
-// before.
+// Make creates the VM with Terraform, or completes an interrupted call. It saves the VM's settings first.
 func (v *VM) Make(ctx context.Context, config engine.Config) error {
 	return v.run(ctx, config, func(root *workspace.Root, s *subject) error {
 		if err := v.checkOnly(); err != nil {
@@ -45,7 +44,7 @@ func (v *VM) Make(ctx context.Context, config engine.Config) error {
 	})
 }
 
-// checkOnly fails where another command has decided what the VM is made of since this one looked for it.
+// checkOnly returns an error if another command has decided the VM's settings since this one looked for it.
 func (v *VM) checkOnly() error {
 	kept, err := Find(v.Namespace, v.Cluster)
 	if err == nil && kept != nil && kept.UID != v.UID {
@@ -56,7 +55,7 @@ func (v *VM) checkOnly() error {
 	return err
 }
 
-// Remove has Terraform destroy the VM, and removes what is kept of it. The error says where something is left.
+// Remove destroys the VM with Terraform, and removes its saved files. The error names leftovers.
 func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	destroyed := false
 	err := v.run(ctx, config, func(root *workspace.Root, s *subject) error {
@@ -70,7 +69,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 
 		destroyed = true
 
-		return v.forget() // while no other command can begin to make one
+		return v.forget() // while no other command can start making one
 	})
 	if err != nil && !destroyed {
 		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
@@ -79,7 +78,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	return err
 }
 
-// run calls do with what runs Terraform. One process at a time does that.
+// run calls do with everything needed to run Terraform. Only one process at a time does this.
 func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
 	return v.doAlone(func() error {
 		return localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
@@ -112,7 +111,7 @@ func (v *VM) doAlone(do func() error) error {
 	return do()
 }
 
-// subject is the VM as a run of Terraform makes it.
+// subject is the VM for a run of Terraform.
 type subject struct {
 	vm      *VM
 	session *engine.Client
@@ -120,7 +119,7 @@ type subject struct {
 	built   *desired.Built
 }
 
-// build asks the engine for what the VM names.
+// build resolves the VM's names at the engine.
 func (s *subject) build(ctx context.Context) error {
 	v := s.vm
 	nics, err := addressing.NICs(v.Machine, v.OLVMCluster)
@@ -151,7 +150,7 @@ func (s *subject) build(ctx context.Context) error {
 	return err
 }
 
-// Render renders the VM. What an interrupted run has made of it is adopted.
+// Render renders the VM. It adopts objects made by an interrupted run.
 func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	out := workspace.Configuration{
 		Owner:   s.vm.owner().Comment(),
@@ -183,7 +182,7 @@ func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.C
 	return out, err
 }
 
-// guard refuses to replace a VM that may know machines of the cluster.
+// guard refuses to replace a VM with knowledge about machines of the cluster.
 func (s *subject) guard(change terraform.Change) string {
 	switch {
 	case !s.vm.Asked:
@@ -197,7 +196,7 @@ func (s *subject) guard(change terraform.Change) string {
 	return ""
 }
 
-// RenderDestroy renders the provider alone.
+// RenderDestroy renders only the provider.
 func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
 	configuration, err := render.DestroyConfiguration(connection.RenderEngine(s.session, s.config), render.OwnVM)
 
@@ -208,10 +207,10 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 	}, err
 }
 
-// Outdated is false: the VM is what was decided.
+// Outdated returns false, because the VM's settings are final.
 func (s *subject) Outdated(client.Object) bool { return false }
 
-// RemoveOrphans removes a VM that a killed run has made and the state does not have.
+// RemoveOrphans removes a VM made by a killed run and missing from the state.
 func (s *subject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, _ workspace.LoadFunc,
 ) error {
@@ -229,7 +228,7 @@ func (s *subject) RemoveOrphans(
 // keeper keeps the state in a file.
 type keeper struct{ vm *VM }
 
-// Load reads the state; nil where there is none.
+// Load reads the state; nil if there is none.
 func (k keeper) Load(context.Context) (*tfstate.State, error) {
 	raw, err := os.ReadFile(k.vm.stateFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -257,13 +256,13 @@ func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 	return nil
 }
 
-// MarkApplied notes that all of the VM is made.
+// MarkApplied records that the whole VM is made.
 func (k keeper) MarkApplied(context.Context, string) error {
 	k.vm.Made = true
 	return k.vm.keep()
 }
 
-// MarkChanging notes that the VM may have more than the state.
+// MarkChanging records that the VM may have more than the state.
 func (k keeper) MarkChanging(context.Context, string, string) error {
 	k.vm.Made = false
 	return k.vm.keep()

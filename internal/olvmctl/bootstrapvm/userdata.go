@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	// networkFile has the CNI of the VM: a bridge, for there is one node.
+	// networkFile has the CNI of the VM: a bridge is enough for one node.
 	networkFile = "/etc/cni/net.d/05-bootstrap.conflist"
-	// staticPods is the folder of the kubelet's. Those of the manifests are for the cluster to be, above all what holds
-	// its endpoint.
+	// staticPods is the kubelet's folder. Static pods in the manifests are for the planned cluster, above all those
+	// holding its endpoint.
 	staticPods = "/etc/kubernetes/manifests/"
-	// nodeBits4 and nodeBits6 are the networks that kubeadm's controller manager gives to a node.
+	// nodeBits4 and nodeBits6 are the sizes of a node's networks, assigned by kubeadm's controller manager.
 	nodeBits4 = 24
 	nodeBits6 = 64
 )
 
-// decideUserData makes keys and certificates, what the kubeadm bootstrap provider would make of them, and a kubeconfig.
+// decideUserData creates keys and certificates, the user data of the kubeadm bootstrap provider, and a kubeconfig.
 func (v *VM) decideUserData(o Options, found parts) error {
 	config := found.controlPlane.Spec.KubeadmConfigSpec
 	cluster := clusterConfiguration(config.ClusterConfiguration)
@@ -71,8 +71,8 @@ func (v *VM) decideUserData(o Options, found parts) error {
 	return v.decideKubeconfig(cluster.ControlPlaneEndpoint, certificates)
 }
 
-// clusterConfiguration is what a cluster of one machine takes over: where its images come from. Options of the API
-// server and an etcd elsewhere are those of the cluster to be.
+// clusterConfiguration returns the settings useful for a cluster of one machine: the sources of its images. Options of
+// the API server and an external etcd belong to the planned cluster.
 func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.ClusterConfiguration {
 	out := bootstrapv1.ClusterConfiguration{
 		ImageRepository:     of.ImageRepository,
@@ -84,7 +84,7 @@ func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.Clust
 	return out
 }
 
-// input is what the bootstrap provider makes user data of, without certificates.
+// input returns the bootstrap provider's input for user data, without certificates.
 func (v *VM) input(
 	o Options, config bootstrapv1.KubeadmConfigSpec, cluster bootstrapv1.ClusterConfiguration,
 ) (*cloudinit.ControlPlaneInput, error) {
@@ -105,7 +105,7 @@ func (v *VM) input(
 		return nil, said("the configuration of kubeadm: %w", err)
 	}
 
-	// Nothing but the management plane runs in it, and there is no other machine to run it.
+	// It runs only the management plane, and there is no other machine for it.
 	start := bootstrapv1.InitConfiguration{NodeRegistration: config.InitConfiguration.NodeRegistration}
 	start.NodeRegistration.Taints = &[]corev1.Taint{}
 	startText, err := kubeadmtypes.MarshalInitConfigurationForVersion(&start, version)
@@ -152,7 +152,7 @@ func ntpOf(config bootstrapv1.KubeadmConfigSpec) *bootstrapv1.NTP {
 	return &config.NTP
 }
 
-// usersOf are users without passwords, which are in Secrets.
+// usersOf returns users without passwords, because those are in Secrets.
 func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
 	out := slices.Clone(users)
 	for i := range out {
@@ -162,7 +162,7 @@ func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
 	return out
 }
 
-// filesOf are the files that the machines of the control plane get, with their contents.
+// filesOf returns the files of control plane machines, with their contents.
 func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 	var out []bootstrapv1.File
 
@@ -186,7 +186,7 @@ func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 	return out, nil
 }
 
-// valueOf is a value of a Secret or ConfigMap among the manifests.
+// valueOf returns a value of a Secret or ConfigMap among the manifests.
 func valueOf(o Options, kind, name, key string) ([]byte, error) {
 	for _, object := range o.Manifests {
 		if object.GetKind() != kind || object.GetName() != name {
@@ -211,7 +211,7 @@ func valueOf(o Options, kind, name, key string) ([]byte, error) {
 		"could have it; write the content into the manifests", key, kind, name)
 }
 
-// network is the file of the CNI.
+// network returns the file of the CNI.
 func (v *VM) network() (bootstrapv1.File, error) {
 	var ranges [][]map[string]string
 	var routes []map[string]string
@@ -257,7 +257,7 @@ func (v *VM) network() (bootstrapv1.File, error) {
 	}, err
 }
 
-// decideKubeconfig makes that of the VM's administrator.
+// decideKubeconfig creates the kubeconfig of the VM's administrator.
 func (v *VM) decideKubeconfig(endpoint string, certificates secret.Certificates) error {
 	pair := certificates.GetByPurpose(secret.ClusterCA).KeyPair
 	ca, err := certs.DecodeCertPEM(pair.Cert)

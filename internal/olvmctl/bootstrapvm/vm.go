@@ -1,8 +1,8 @@
-// Package bootstrapvm makes a temporary VM that is the management cluster of a cluster until that manages itself.
+// Package bootstrapvm makes a temporary VM: the management cluster of a cluster until the cluster manages itself.
 //
-// The VM is a cluster of one machine: kubeadm from the image of the control plane's machines, and a bridge as CNI. What
-// it is made of is decided once and kept in a folder of the user, beside Terraform's state. So an operation that was
-// interrupted goes on with the same VM.
+// The VM is a cluster of one machine: kubeadm from the image of the control plane's machines, and a bridge as CNI. Its
+// settings are decided once and saved in a folder of the user, next to Terraform's state. Thereby an interrupted
+// operation resumes with the same VM.
 package bootstrapvm
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// suffix of the VM's name, after that of the cluster.
+// suffix follows the cluster's name in the VM's name.
 const suffix = "-bootstrap"
 
 // VM is the bootstrap VM of a cluster.
@@ -33,39 +33,40 @@ type VM struct {
 	record
 }
 
-// record is what was decided for a VM. It has secrets: the keys of its cluster are in its user data.
+// record has the settings of a VM. It has secrets: the keys of its cluster are in its user data.
 type record struct {
-	// Namespace and Cluster are those of the cluster that is made from it.
+	// Namespace and Cluster identify the cluster created from it.
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	// UID is in the mark of the VM.
 	UID string `json:"uid"`
-	// URL, CA and Insecure say how the engine is reached.
+	// URL, CA and Insecure are the connection to the engine.
 	URL      string `json:"url"`
 	CA       []byte `json:"ca,omitempty"`
 	Insecure bool   `json:"insecure,omitempty"`
 	// Version of Kubernetes.
 	Version string `json:"version"`
-	// Machine and OLVMCluster are what the VM is made of.
+	// Machine and OLVMCluster are the specs for the VM.
 	Machine       infrav1.OLVMMachineSpec `json:"machine"`
 	OLVMCluster   infrav1.OLVMClusterSpec `json:"olvmCluster"`
 	FailureDomain string                  `json:"failureDomain,omitempty"`
 	// Network of its pods and services.
 	Network clusterv1.ClusterNetwork `json:"network"`
-	// Addresses of its network interface, whose name in the engine is NIC.
+	// Addresses of its network interface, named NIC in the engine.
 	NIC       string         `json:"nic"`
 	Addresses []ipam.Address `json:"addresses"`
-	// Data is what the bootstrap provider would make for it, Extra what users add.
+	// Data is the bootstrap provider's user data, and Extra the users' additions.
 	Format bootstrap.Format  `json:"format"`
 	Data   []byte            `json:"data"`
 	Extra  []bootstrap.Extra `json:"extra,omitempty"`
 	// Kubeconfig of its administrator.
 	Kubeconfig []byte `json:"kubeconfig"`
-	// Made reports that Terraform has made all of it.
+	// Made reports whether Terraform has made all of it.
 	Made bool `json:"made"`
-	// Asked reports that the manifests of the cluster were applied to it: there may be machines that only it knows.
+	// Asked reports whether the manifests of the cluster were applied to it. If so, it may be the only one to know some
+	// machines.
 	Asked bool `json:"asked"`
-	// Moved reports that a move of the cluster into itself was begun.
+	// Moved reports whether a move of the cluster into itself has begun.
 	Moved bool `json:"moved,omitempty"`
 	// Workload is the file for the kubeconfig of the cluster; empty before Asked.
 	Workload string `json:"workload,omitempty"`
@@ -79,14 +80,14 @@ func folderOf(namespace, cluster string) string { return filepath.Join(root(), n
 func (v *VM) recordFile() string { return filepath.Join(v.dir, "vm.json") }
 func (v *VM) stateFile() string  { return filepath.Join(v.dir, "terraform.tfstate") }
 
-// lockFile is beside the folder of the VM: it stays until that is removed.
+// lockFile returns the lock, outside the folder of the VM, so it survives the folder's removal.
 func (v *VM) lockFile() string { return v.dir + ".lock" }
 
-// KubeconfigFile is the file for its administrator.
+// KubeconfigFile returns the file for its administrator.
 func (v *VM) KubeconfigFile() string { return filepath.Join(v.dir, "admin.kubeconfig") }
 
-// Find is the bootstrap VM of a cluster that this machine has begun to make; nil for none. An empty namespace means any
-// that has a cluster of that name, if it is the only one.
+// Find returns the bootstrap VM of a cluster begun on this machine; nil for none. An empty namespace means any with a
+// cluster of this name, if there is only one.
 func Find(namespace, cluster string) (*VM, error) {
 	for _, name := range []string{namespace, cluster} {
 		if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -122,19 +123,19 @@ func Find(namespace, cluster string) (*VM, error) {
 	return v, nil
 }
 
-// Name of the VM, and the host name of its guest.
+// Name returns the name of the VM, which is also the host name of its guest.
 func (v *VM) Name() string { return v.Cluster + suffix }
 
-// Address is that of its API server.
+// Address returns the address of its API server.
 func (v *VM) Address() string { return v.Addresses[0].Addr().String() }
 
-// Exists reports whether this machine keeps something of it.
+// Exists reports whether this machine has its record.
 func (v *VM) Exists() bool {
 	_, err := os.Stat(v.recordFile())
 	return err == nil
 }
 
-// Engine is how its engine is reached, without credentials.
+// Engine returns the connection to its engine, without credentials.
 func (v *VM) Engine() engine.Config {
 	return engine.Config{URL: v.URL, CA: v.CA, Insecure: v.Insecure}
 }
@@ -143,8 +144,8 @@ func (v *VM) owner() ownermark.Owner {
 	return ownermark.Owner{Namespace: v.Namespace, Name: v.Name(), UID: v.UID}
 }
 
-// MarkAsked notes that the manifests of the cluster, whose kubeconfig will be in that file, are applied to it from now
-// on.
+// MarkAsked records that the manifests of the cluster are applied to it from now on. workload is the file for the
+// cluster's kubeconfig.
 func (v *VM) MarkAsked(workload string) error {
 	if v.Asked && v.Workload == workload {
 		return nil
@@ -155,7 +156,7 @@ func (v *VM) MarkAsked(workload string) error {
 	return v.keep()
 }
 
-// MarkMoved notes that the cluster is moved into itself from now on: that the VM has no Cluster does not mean any more
+// MarkMoved records that the cluster is moved into itself from now on. A missing Cluster in the VM then no longer means
 // that there is none.
 func (v *VM) MarkMoved() error {
 	if v.Moved {
@@ -178,7 +179,7 @@ func (v *VM) keep() error {
 		err = writeFile(v.KubeconfigFile(), v.Kubeconfig)
 	}
 
-	// The record comes last: with it, all that is needed is there.
+	// The record comes last, so everything needed exists if it does.
 	if err == nil {
 		err = writeFile(v.recordFile(), content)
 	}
@@ -190,23 +191,23 @@ func (v *VM) keep() error {
 	return nil
 }
 
-// forget removes all that is kept of it.
+// forget removes its saved files.
 func (v *VM) forget() error {
-	// The record goes first: without it, there is none.
+	// The record goes first: without it, the VM does not count.
 	err := errors.Join(os.Remove(v.recordFile()), os.RemoveAll(v.dir))
 	if err != nil {
 		return fmt.Errorf("failed to remove what is kept of the bootstrap VM: %w", err)
 	}
 
-	_ = os.Remove(filepath.Dir(v.dir)) // of the namespace, where nothing else is in it
+	_ = os.Remove(filepath.Dir(v.dir)) // of the namespace, if it is empty
 
 	return nil
 }
 
-// writeFile writes a file of secrets whole: an interrupt, or a power cut, leaves the one of before.
+// writeFile replaces a file of secrets atomically: an interrupt or a power cut leaves the previous one.
 func writeFile(path string, content []byte) error { return atomicfile.Write(path, content, 0o600) }
 
-// said is an error about what a bootstrap VM needs and the manifests do not have.
+// said returns an error about an object needed by a bootstrap VM and missing from the manifests.
 func said(format string, args ...any) error {
 	return fmt.Errorf("--bootstrap vm: "+format, args...)
 }
