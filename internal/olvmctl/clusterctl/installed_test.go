@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAKindAloneIsNoProvider has what an installation has left that was interrupted after the kinds.
+// TestAKindAloneIsNoProvider has leftovers of an installation interrupted after creating the kinds.
 func TestAKindAloneIsNoProvider(t *testing.T) {
 	core := needed[0]
 	labelled := metav1.ObjectMeta{

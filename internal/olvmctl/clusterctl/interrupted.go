@@ -19,12 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// maxOwners bounds how many owners an object has above it: those of a loop have no end.
+// maxOwners limits the depth of owners above an object, because loops are endless.
 const maxOwners = 10
 
-// Copied reports whether a move of a namespace that was interrupted had copied all objects. clusterctl copies all of
-// them before it deletes the first one: then the target lacks none, or has one that the source has not any more. Only
-// objects of the Clusters that move show the latter: the namespace of the target may have other clusters, too.
+// Copied reports whether an interrupted move of a namespace had copied all objects. clusterctl copies all objects
+// before it deletes the first one. Thus the copy is complete if the target lacks none, or has one already missing from
+// the source. Only objects of the moving Clusters prove the latter: the target's namespace may have other clusters,
+// too.
 func Copied(ctx context.Context, from, to Management, namespace string, clusters []string) (bool, error) {
 	source, err := movedObjects(ctx, from.Client, namespace)
 	if err != nil {
@@ -58,7 +59,7 @@ func Copied(ctx context.Context, from, to Management, namespace string, clusters
 	return copies.Difference(source).Len() > 0 || target.IsSuperset(source), nil
 }
 
-// belongs reports whether an object is one of these Clusters, or has one of them above it.
+// belongs reports whether an object is one of these Clusters, or belongs to one.
 func belongs(
 	object *metav1.PartialObjectMetadata, all map[string]*metav1.PartialObjectMetadata, clusters []string, depth int,
 ) bool {
@@ -80,7 +81,7 @@ func belongs(
 	return false
 }
 
-// InTheWay are the objects of the target that a move of a namespace would write over, as kind and name.
+// InTheWay returns the target's objects overwritten by a move of a namespace, as kind and name.
 func InTheWay(ctx context.Context, from, to Management, namespace string) ([]string, error) {
 	source, err := movedObjects(ctx, from.Client, namespace)
 	if err != nil {
@@ -103,8 +104,9 @@ func InTheWay(ctx context.Context, from, to Management, namespace string) ([]str
 	return sets.List(out), nil
 }
 
-// Discard removes from a namespace what a move has left that was interrupted: the objects that the other end has, too.
-// Their Clusters are paused, so that no controller acts on it. The Clusters go last: they tell that there is more.
+// Discard removes leftovers of an interrupted move from a namespace: the objects also present at the other end. Their
+// Clusters are paused, so no controller acts on the deletion. The Clusters go last, because they show that there is
+// more.
 func Discard(ctx context.Context, in, other Management, namespace string) error {
 	kept, err := movedObjects(ctx, other.Client, namespace)
 	if err != nil {
@@ -133,7 +135,7 @@ func Discard(ctx context.Context, in, other Management, namespace string) error 
 	return nil
 }
 
-// lastOf is 1 for a Cluster and 0 for all else.
+// lastOf returns 1 for a Cluster and 0 for anything else.
 func lastOf(object *metav1.PartialObjectMetadata) int {
 	if isCluster(object) {
 		return 1
@@ -142,7 +144,7 @@ func lastOf(object *metav1.PartialObjectMetadata) int {
 	return 0
 }
 
-// discard deletes one object as clusterctl does after it has copied it: without what its controller would do.
+// discard deletes one object like clusterctl after copying it: without its controller's cleanup.
 func discard(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
 	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation)
 	free := []byte(`{"metadata":{"finalizers":null}}`)
@@ -163,7 +165,7 @@ func discard(ctx context.Context, c client.Client, object *metav1.PartialObjectM
 	return nil
 }
 
-// movedObjects are the objects of a namespace that clusterctl moves, as kind and name.
+// movedObjects returns a namespace's objects moved by clusterctl, as kind and name.
 func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
 	all, err := objectsIn(ctx, c, namespace)
 	out := sets.New[string]()
@@ -177,10 +179,10 @@ func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.
 	return out, err
 }
 
-// nameOf is an object as kind and name.
+// nameOf returns kind and name of an object.
 func nameOf(object *metav1.PartialObjectMetadata) string { return object.Kind + "/" + object.Name }
 
-// objectsIn are the objects of a namespace of kinds that clusterctl may move.
+// objectsIn returns a namespace's objects of kinds moved by clusterctl.
 func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	kinds, err := movedKinds(ctx, c)
 	if err != nil {
@@ -207,8 +209,8 @@ func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1
 	return out, nil
 }
 
-// movedKinds are those of the providers, with Secrets and ConfigMaps. The CRDs themselves are megabytes: discovery says
-// the same.
+// movedKinds returns the kinds of the providers, and Secrets and ConfigMaps. It uses discovery, because the CRDs
+// themselves are megabytes.
 func movedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// crd is one of a provider.
+// crd returns a CRD of a provider.
 func crd(kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	out := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
 		Name: plural + "." + clusterv1.GroupVersion.Group, Labels: map[string]string{clusterctlv1.ClusterctlLabel: ""},
@@ -30,8 +30,8 @@ func crd(kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return out
 }
 
-// with is a management cluster with objects of a Cluster, and with a Secret of that name which nobody moves. Objects
-// whose names say no kind are Machines.
+// with returns a management cluster with objects of a Cluster, and an unmoved Secret. Objects without a kind in their
+// names are Machines.
 func with(t *testing.T, unmoved string, names ...string) Management {
 	t.Helper()
 

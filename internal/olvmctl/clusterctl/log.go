@@ -7,10 +7,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// retrying is what clusterctl logs, at a level that is not shown, when the API server has refused something.
+// retrying is clusterctl's message, at a hidden level, after a refusal by the API server.
 const retrying = "Retrying with backoff"
 
-// sink makes lines for people of what clusterctl logs.
+// sink converts clusterctl's log to lines for users.
 type sink struct {
 	say  func(format string, args ...any)
 	last string

@@ -1,7 +1,5 @@
-// Package clusterctl installs Cluster API and its providers into management
-// clusters, and moves clusters between these. It is clusterctl's own library,
-// with the one provider that clusterctl does not know by itself, and with what
-// others have installed taken as it is.
+// Package clusterctl installs Cluster API and its providers into management clusters, and moves clusters between them.
+// It uses clusterctl's own library, adds the provider unknown to clusterctl, and accepts providers installed by others.
 package clusterctl
 
 import (
@@ -36,7 +34,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
-// URL of the releases of our provider, as clusterctl's configuration has it.
+// URL of our provider's releases, in the format of clusterctl's configuration.
 const URL = "https://github.com/capolvm/cluster-api-provider-olvm/releases/latest/infrastructure-components.yaml"
 
 // InfrastructureGroup is the API group of all infrastructure providers.
@@ -44,13 +42,13 @@ const InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
 // Infrastructure is an infrastructure provider.
 type Infrastructure struct {
-	// Name that clusterctl has for it.
+	// Name in clusterctl.
 	Name string
-	// ClusterKind and MachineKind are kinds that it brings.
+	// ClusterKind and MachineKind are its kinds.
 	ClusterKind, MachineKind string
-	// ImageField of its machines names what they start from.
+	// ImageField of its machines names their image.
 	ImageField string
-	// Variables of its components that are set where clusterctl's configuration says nothing.
+	// Variables of its components, unless clusterctl's configuration sets them.
 	Variables map[string]string
 }
 
@@ -62,8 +60,7 @@ var OLVM = Infrastructure{
 	ImageField:  "vmTemplateName",
 }
 
-// OCI is Oracle's provider for its cloud. Its manager has no credentials of its own: clusters name an
-// OCIClusterIdentity.
+// OCI is Oracle's provider for its cloud. Its manager has no credentials: clusters name an OCIClusterIdentity.
 var OCI = Infrastructure{
 	Name:        "oci",
 	ClusterKind: "OCICluster",
@@ -75,34 +72,34 @@ var OCI = Infrastructure{
 // featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
 var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
 
-// clusterctlManager is the field manager of what clusterctl makes, and its library: the name of their user agent.
+// clusterctlManager is the field manager of clusterctl and its library: the name of their user agent.
 const clusterctlManager = "clusterctl"
 
-// pollInterval is how often Deployments and moves are looked at.
+// pollInterval is the interval of checking Deployments and moves.
 const pollInterval = time.Second
 
-// Providers knows where providers come from.
+// Providers has the sources of providers.
 type Providers struct {
 	// Config is clusterctl's configuration file; empty means clusterctl's own.
 	Config string
 	// Version of our provider, such as v0.1.0; empty means the newest.
 	Version string
-	// Timeout of everything that is waited for.
+	// Timeout of each wait.
 	Timeout time.Duration
-	// Progress is called with lines for people; nil says nothing.
+	// Progress receives lines for users; nil discards them.
 	Progress func(format string, args ...any)
 }
 
 // Management is a management cluster.
 type Management struct {
-	// Kubeconfig is a file; empty means where kubectl looks.
+	// Kubeconfig is a file; empty means kubectl's default.
 	Kubeconfig string
-	// Config is what was read of it; nil leaves that to clusterctl, which reads it again and again.
+	// Config is the content of the kubeconfig; nil lets clusterctl read the file repeatedly.
 	Config *clientcmdapi.Config
 	Client client.Client
 }
 
-// file is a kubeconfig that nobody changes; done removes it.
+// file returns an unchanging kubeconfig; done removes it.
 func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
 	if m.Config == nil {
 		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
@@ -121,7 +118,7 @@ func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
 	return clusterctl.Kubeconfig{Path: path, Context: m.Config.CurrentContext}, done, nil
 }
 
-// provider is one that is needed, by a kind that it brings.
+// provider is a needed provider, identified by one of its kinds.
 type provider struct {
 	label, name, group, kind string
 }
@@ -138,8 +135,8 @@ func (p *Providers) say(format string, args ...any) {
 	}
 }
 
-// Ensure installs the providers that are missing in a cluster, and waits until the managers of all are available. Those
-// that are there stay as they are, no matter who has installed them. It says which it has installed.
+// Ensure installs the missing providers in a cluster, and waits until all managers are available. It leaves existing
+// providers unchanged, whoever installed them. It returns the installed ones.
 func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
 	var missing []provider
 	all := slices.Clone(needed)
@@ -185,7 +182,7 @@ func labels(list []provider) []string {
 	return out
 }
 
-// serves reports whether the API server knows a provider's kind.
+// serves reports whether the API server serves a provider's kind.
 func serves(c client.Client, wanted provider) (bool, error) {
 	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
 	switch {
@@ -198,9 +195,9 @@ func serves(c client.Client, wanted provider) (bool, error) {
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
-// installed reports whether a provider is there: its kind is served, and clusterctl's inventory has it, or others have
-// made a Deployment of it. clusterctl makes the kinds first and the entry of its inventory last, so that kinds and
-// Deployments of its own without an entry are what an interrupted installation has left.
+// installed reports whether a provider is present. Its kind must be served, and either clusterctl's inventory lists it,
+// or others have created a Deployment of it. clusterctl creates the kinds first and the inventory entry last. Without
+// an entry, kinds and clusterctl's Deployments are leftovers of an interrupted installation.
 func installed(ctx context.Context, c client.Client, wanted provider) (bool, error) {
 	served, err := serves(c, wanted)
 	if err != nil || !served {
@@ -221,7 +218,7 @@ func installed(ctx context.Context, c client.Client, wanted provider) (bool, err
 	}), err
 }
 
-// labelled are the objects of a provider of one kind; none where the kind is not served.
+// labelled returns a provider's objects of one kind; none if the kind is not served.
 func labelled(
 	ctx context.Context, c client.Client, kind schema.GroupVersionKind, of provider,
 ) ([]metav1.PartialObjectMetadata, error) {
@@ -235,7 +232,7 @@ func labelled(
 	return list.Items, nil
 }
 
-// install has clusterctl install them, with cert-manager where there is none.
+// install installs the missing providers with clusterctl, with cert-manager if necessary.
 func (p *Providers) install(
 	ctx context.Context, m Management, missing []provider, variables map[string]string,
 ) error {
@@ -252,7 +249,7 @@ func (p *Providers) install(
 	defer remove()
 	options := clusterctl.InitOptions{
 		Kubeconfig: kubeconfig, WaitProviders: false,
-		// Nothing but what is missing: on its first run clusterctl would install all.
+		// Only the missing ones: on its first run, clusterctl would install all.
 		CoreProvider:          clusterctl.NoopProvider,
 		BootstrapProviders:    []string{clusterctl.NoopProvider},
 		ControlPlaneProviders: []string{clusterctl.NoopProvider},
@@ -281,7 +278,7 @@ func (p *Providers) install(
 	return p.explainFetch(err)
 }
 
-// explainFetch adds to an error of the network that releases are fetched, and what works without the internet.
+// explainFetch adds to a network error that releases are downloaded, and the way to work without the internet.
 func (p *Providers) explainFetch(err error) error {
 	if err == nil || p.Config != "" || !isOfNetwork(err) {
 		return err
@@ -291,8 +288,7 @@ func (p *Providers) explainFetch(err error) error {
 		"that says where they are, as in docs/operate/install.md#without-the-internet", err)
 }
 
-// isOfNetwork reports whether an error says that a server on the internet was not reached. clusterctl loses the types
-// of some.
+// isOfNetwork reports whether an error means an unreachable internet server. clusterctl loses the types of some errors.
 func isOfNetwork(err error) bool {
 	var network net.Error
 	if errors.As(err, &network) {
@@ -335,7 +331,7 @@ func (p *Providers) wait(ctx context.Context, c client.Client) error {
 	}
 }
 
-// unavailable are the Deployments of providers that do not run, with why.
+// unavailable returns the providers' Deployments not running, with the reasons.
 func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
@@ -364,8 +360,8 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin:
-// that is tried again until the timeout. One that was interrupted leaves Clusters that are paused, which it refuses.
+// Move moves all clusters of a namespace. clusterctl refuses to start while a part of them is not yet provisioned, so
+// Move retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl refuses these.
 func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
 	library, done, err := p.clusterctl(ctx, nil)
 	if err != nil {
@@ -411,7 +407,7 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 	}
 }
 
-// clusterctl is its library; done removes what it needs.
+// clusterctl returns its library; done removes the library's files.
 func (p *Providers) clusterctl(
 	ctx context.Context, variables map[string]string,
 ) (_ clusterctl.Client, done func(), err error) {
@@ -430,11 +426,11 @@ func (p *Providers) clusterctl(
 	return library, done, nil
 }
 
-// configuration is a copy of clusterctl's file, with our provider and with variables that it does not set.
+// configuration writes a copy of clusterctl's file, with our provider and with variables missing from it.
 func (p *Providers) configuration(variables map[string]string) (path string, done func(), err error) {
 	path = p.Config
 	if path == "" {
-		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
+		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // like clusterctl
 	}
 
 	if strings.HasPrefix(path, "https://") {

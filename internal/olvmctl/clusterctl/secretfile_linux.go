@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secretFile is a file for this process alone, in memory: nothing of it is left if the process is killed.
+// secretFile creates an in-memory file only for this process: it vanishes even if the process is killed.
 func secretFile(content []byte) (path string, done func(), err error) {
 	descriptor, err := unix.MemfdCreate("kubeconfig", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAKilledCommandLeavesNoKubeconfig has the kubeconfig for clusterctl, which reads it more than once, on no disk.
+// TestAKilledCommandLeavesNoKubeconfig checks that clusterctl's kubeconfig, though read more than once, is on no disk.
 func TestAKilledCommandLeavesNoKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
