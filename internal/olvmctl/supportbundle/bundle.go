@@ -20,29 +20,29 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Options say what is gathered.
+// Options select the content.
 type Options struct {
 	// In is the management cluster, and the namespace of the cluster.
 	In *mgmtcluster.Cluster
 	// Name of the cluster.
 	Name string
-	// Engine asks the engine for the VMs of the cluster, with the credentials that the cluster has.
+	// Engine asks the engine for the cluster's VMs, with the cluster's credentials.
 	Engine bool
 	// Now is the time.
 	Now time.Time
 }
 
-// File is one of a bundle.
+// File is a file of a bundle.
 type File struct {
 	// Path in the archive, with slashes.
 	Path    string
 	Content []byte
 }
 
-// Bundle is what was gathered.
+// Bundle is the gathered content.
 type Bundle struct {
 	Files []File
-	// Problems are why something is not in it.
+	// Problems explain missing content.
 	Problems []error
 }
 
@@ -53,11 +53,12 @@ type gathering struct {
 	cluster *clusterv1.Cluster
 	bundle  Bundle
 	objects []*unstructured.Unstructured
-	// secrets are values that are taken out of everything; names are words that may be shown all the same.
+	// secrets are values to remove everywhere; names are words to show nevertheless.
 	secrets, names []string
 }
 
-// Gather asks for everything. What cannot be had is a problem of the bundle; an error is that there is no such cluster.
+// Gather gathers everything. Unavailable content is a problem of the bundle; an error means that the cluster does not
+// exist.
 func Gather(ctx context.Context, o Options) (*Bundle, error) {
 	cluster, err := o.In.GetCluster(ctx, o.Name)
 	if err != nil {
@@ -66,7 +67,7 @@ func Gather(ctx context.Context, o Options) (*Bundle, error) {
 
 	g := &gathering{Options: o, cluster: cluster}
 
-	// Secrets first, for what they hold is taken out of all that follows.
+	// Secrets first, because their content is removed from everything else.
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
@@ -104,7 +105,7 @@ func (g *gathering) add(name string, content []byte) {
 	g.bundle.Files = append(g.bundle.Files, File{Path: name, Content: content})
 }
 
-// redact takes secrets out of all files, and out of the problems.
+// redact removes secrets from all files and problems.
 func (g *gathering) redact() {
 	redactor := redact.New(g.secrets, g.names...)
 
@@ -118,7 +119,7 @@ func (g *gathering) redact() {
 	}
 }
 
-// readme says what the bundle is, and what is missing.
+// readme describes the bundle, and lists missing content.
 func (g *gathering) readme() {
 	var out strings.Builder
 
@@ -138,7 +139,7 @@ func (g *gathering) readme() {
 	g.add("README.txt", []byte(out.String()))
 }
 
-// Write writes a bundle as a compressed archive, in a folder of that name.
+// Write writes a bundle as a compressed archive, with all files in a folder.
 func (b *Bundle) Write(to io.Writer, folder string, now time.Time) error {
 	packed := gzip.NewWriter(to)
 	archive := tar.NewWriter(packed)

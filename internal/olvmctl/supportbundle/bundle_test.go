@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatIsShown has objects with secrets of people in many places. What is shown is listed; the rest is hidden.
+// TestWhatIsShown has objects with users' secrets in many places. Shown fields are listed; the rest is hidden.
 func TestWhatIsShown(t *testing.T) {
 	const before = `
 kind: KubeadmConfig
@@ -94,7 +94,7 @@ spec:
 	check.Equal(t, "what is left", object.Object, read(want))
 }
 
-// TestSecretsAreTakenOutOfEverything has values of Secrets in files and problems, where only some are secret.
+// TestSecretsAreTakenOutOfEverything has values of Secrets in files and problems. Only some are secret.
 func TestSecretsAreTakenOutOfEverything(t *testing.T) {
 	const (
 		password = "correct horse battery"
@@ -139,12 +139,12 @@ module.machine ovirt_vm.this
 	check.Error(t, err, "invalid character")
 }
 
-// secretFields are the texts of our own objects that a bundle hides.
+// secretFields are the texts of our own objects hidden by a bundle.
 var secretFields = []string{
 	"authorizedKeys", "httpProxy", "httpsProxy", "inline", "value", "values",
 }
 
-// TestEveryFieldOfOursIsDecided has each field of our objects that holds texts: it is shown, or known to be secret.
+// TestEveryFieldOfOursIsDecided checks each text field of our objects: it is shown, or known to be secret.
 func TestEveryFieldOfOursIsDecided(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 

@@ -14,10 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// engineEvents is how many events of the engine are in a bundle for each VM.
+// engineEvents limits the engine's events of each VM in a bundle.
 const engineEvents = 100
 
-// engine adds the VMs of the cluster as the engine has them, their disks, and their events.
+// engine adds the engine's view of the cluster's VMs, with disks and events.
 func (g *gathering) engine(ctx context.Context) error {
 	if !g.Engine {
 		return errors.New("it was not asked for")
@@ -66,8 +66,8 @@ func (g *gathering) engine(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a session with the credentials of the cluster, which are taken out of the bundle too where they are
-// from another namespace.
+// connect opens a session with the cluster's credentials. It also removes these from the bundle if they come from
+// another namespace.
 func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	objects, err := connection.Read(ctx, g.In, connection.ClusterEngine(cluster))
 	if err != nil {
@@ -86,7 +86,7 @@ func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (
 	return engine.New(config)
 }
 
-// vm adds what the engine says of a VM.
+// vm adds the engine's view of a VM.
 func (g *gathering) vm(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var out bytes.Buffer
 

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// kinds that are in a bundle, by their API groups. The version is what the API server prefers.
+// kinds in a bundle, by their API groups. The version is the API server's preferred one.
 var kinds = map[string][]string{
 	"cluster.x-k8s.io": {
 		"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine", "MachineHealthCheck",
@@ -38,10 +38,10 @@ var kinds = map[string][]string{
 	"clusterctl.cluster.x-k8s.io": {"Provider"},
 }
 
-// everywhere are kinds of which those of other namespaces matter as well.
+// everywhere are kinds also relevant in other namespaces.
 var everywhere = []string{"Provider"}
 
-// objectsOf adds the objects of the namespace, but those of other clusters.
+// objectsOf adds the objects of the namespace, except other clusters'.
 func (g *gathering) objectsOf(ctx context.Context) error {
 	var problems []error
 
@@ -95,7 +95,7 @@ func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) er
 	return nil
 }
 
-// secretsOf lists Secrets and ConfigMaps with the sizes of their values, and notes these.
+// secretsOf lists Secrets and ConfigMaps with the sizes of their values, and notes the values for removal.
 func (g *gathering) secretsOf(ctx context.Context) error {
 	var secrets corev1.SecretList
 	if err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace)); err != nil {
@@ -139,7 +139,7 @@ func writeSizes(to *bytes.Buffer, data map[string][]byte) {
 	}
 }
 
-// tree adds what olvmctl describe prints.
+// tree adds the output of olvmctl describe.
 func (g *gathering) tree(ctx context.Context) error {
 	tree, err := g.In.Describe(ctx, g.Name)
 	if err != nil {
@@ -156,7 +156,7 @@ func (g *gathering) tree(ctx context.Context) error {
 	return nil
 }
 
-// events adds those of the namespace, in their order.
+// events adds the namespace's events, in their order.
 func (g *gathering) events(ctx context.Context) error {
 	var list eventsv1.EventList
 	if err := g.In.List(ctx, &list, client.InNamespace(g.In.Namespace)); err != nil {
@@ -176,7 +176,7 @@ func (g *gathering) events(ctx context.Context) error {
 	return nil
 }
 
-// states adds what Terraform knows of each machine and of the groups: resources with their IDs.
+// states adds Terraform's resources, with IDs, for each machine and the groups.
 func (g *gathering) states(ctx context.Context) error {
 	var secrets corev1.SecretList
 	err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace), client.MatchingLabels{"tfstate": "true"})
@@ -208,7 +208,7 @@ func (g *gathering) states(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// machines are the OLVMMachines among the objects.
+// machines returns the OLVMMachines among the objects.
 func (g *gathering) machines() []infrav1.OLVMMachine {
 	var out []infrav1.OLVMMachine
 
@@ -224,7 +224,7 @@ func (g *gathering) machines() []infrav1.OLVMMachine {
 	return out
 }
 
-// histories adds what happened to each machine.
+// histories adds the history of each machine.
 func (g *gathering) histories(ctx context.Context) error {
 	var problems []error
 
@@ -257,5 +257,5 @@ func (g *gathering) logs(ctx context.Context) error {
 	return err
 }
 
-// logLines is how many lines of a log are in a bundle.
+// logLines limits the lines of a log in a bundle.
 const logLines = 5000

@@ -12,13 +12,13 @@ import (
 )
 
 // shownFields are the names of fields whose strings a bundle shows, at any depth. A bundle always shows numbers,
-// booleans and the keys of maps. It hides every other string, because a field that nobody has considered may hold a
-// secret; shownMaps and shownAnnotations are the exceptions.
+// booleans and the keys of maps. It hides every other string, because a field nobody has considered may hold a secret;
+// shownMaps and shownAnnotations are the exceptions.
 var shownFields = sets.New(
-	// What every object has.
+	// Fields of every object.
 	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "generateName", "creationTimestamp",
 	"deletionTimestamp", "finalizers", "apiGroup", "group",
-	// Conditions, and what a status says of machines.
+	// Conditions, and status fields of machines.
 	"type", "status", "reason", "message", "error", "lastTransitionTime", "lastUpdated", "lastHeartbeatTime", "phase",
 	"creationStatus", "creationError", "lastGeneration", "startTime", "completionTime", "checkTime", "differences",
 	"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
@@ -28,7 +28,7 @@ var shownFields = sets.New(
 	"classNamespace", "templateNamespace", "serviceDomain", "cidrBlocks", "host", "selector", "maxSurge",
 	"maxUnavailable", "order", "operator", "key", "effect", "propagation", "deletePolicy", "classRef",
 	"namingStrategy", "templateName", "unhealthyRange", "nodeStartupTimeout", "timeout", "minReadySeconds",
-	// Configurations of kubeadm: what is written where, and not what.
+	// Configurations of kubeadm: the places of files, but not their contents.
 	"format", "path", "owner", "permissions", "encoding", "device", "filesystem", "label", "partition", "certSANs",
 	"imageRepository", "imageTag", "imagePullPolicy", "criSocket", "dataDir", "certificatesDir",
 	"controlPlaneEndpoint", "advertiseAddress", "apiServerEndpoint", "caCertHashes", "servers", "groups", "shell",
@@ -59,13 +59,13 @@ var shownFields = sets.New(
 	"names",
 )
 
-// shownMaps are fields whose values are maps of labels, which hold no secrets.
+// shownMaps are fields with maps of labels, which hold no secrets.
 var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
 
-// shownAnnotations are prefixes of annotations whose values a bundle shows.
+// shownAnnotations are prefixes of annotations with values to show.
 var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
 
-// Hide takes out of an object what may be secret, and what only the API server reads.
+// Hide removes possible secrets from an object, and fields read only by the API server.
 func Hide(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 
@@ -75,7 +75,7 @@ func Hide(object *unstructured.Unstructured) {
 	hideIn(object.Object, "")
 }
 
-// hideIn takes texts out of the value of a field.
+// hideIn removes texts from the value of a field.
 func hideIn(value any, field string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -88,7 +88,7 @@ func hideIn(value any, field string) any {
 			switch field {
 			case "annotations":
 				of = annotationField(name)
-			case "value": // of a variable, which has fields of its own
+			case "value": // of a variable, with fields of its own
 				of = field
 			}
 
@@ -112,7 +112,7 @@ func hideIn(value any, field string) any {
 // userInURL is the user and the password in a URL.
 var userInURL = regexp.MustCompile(`(://)[^/?#]*@`)
 
-// annotationField returns the field name that decides whether the value of an annotation is shown.
+// annotationField returns the field name deciding whether the value of an annotation is shown.
 func annotationField(name string) string {
 	for _, prefix := range shownAnnotations {
 		if strings.HasPrefix(name, prefix) {

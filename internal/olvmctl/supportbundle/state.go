@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// shownAttributes of a state are those that say which objects of the engine it knows.
+// shownAttributes are a state's attributes identifying objects of the engine.
 var shownAttributes = []string{
 	"id", "name", "vm_id", "cluster_id", "template_id", "disk_id", "affinity_group_id", "status", "comment", "memory",
 }
 
-// summaryOf is a state with its serial, and the resources with what identifies them. A state as such has user data.
+// summaryOf returns a state's serial, and its resources with identifying attributes. A whole state contains user data.
 func summaryOf(state []byte) ([]byte, error) {
 	var content struct {
 		Version   int    `json:"version"`
