@@ -1,5 +1,5 @@
-// Package oci asks Oracle Cloud Infrastructure for what a cluster needs before Cluster API Provider OCI can make it:
-// compartments by their paths, and images, which are imported where there are none.
+// Package oci prepares Oracle Cloud Infrastructure for Cluster API Provider OCI: it finds compartments by their paths,
+// and finds or imports images.
 package oci
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/common/auth"
 )
 
-// DefaultProfile is the profile of the configuration that is used where none is named.
+// DefaultProfile is the default profile of the configuration.
 const DefaultProfile = "DEFAULT"
 
-// Account is who asks.
+// Account is the account for requests.
 type Account struct {
-	// Tenancy and Region of it.
+	// Tenancy and Region of the account.
 	Tenancy, Region string
-	// User, Fingerprint and Key, which is in PEM and has no passphrase, sign requests; empty for an instance principal.
+	// User, Fingerprint and Key sign requests; empty for an instance principal. Key is in PEM, without a passphrase.
 	User, Fingerprint, Key string
 
 	provider common.ConfigurationProvider
 }
 
-// ConfigPath is the configuration of Oracle's command: what OCI_CONFIG_FILE names, else ~/.oci/config.
+// ConfigPath returns the configuration file of Oracle's command: the value of OCI_CONFIG_FILE, or else ~/.oci/config.
 func ConfigPath() (string, error) {
 	if path := os.Getenv("OCI_CONFIG_FILE"); path != "" {
 		return path, nil
@@ -66,7 +66,7 @@ func ReadAccount(profile string) (*Account, error) {
 	return out, nil
 }
 
-// read fills in what the provider has.
+// read sets the fields from the provider.
 func (a *Account) read() (err error) {
 	var problems []error
 
@@ -87,7 +87,7 @@ func (a *Account) read() (err error) {
 		return err
 	}
 
-	if a.User == "" { // the manager would have neither, once the session ends
+	if a.User == "" { // the manager would have neither after the end of the session
 		return errors.New("it has no user, but a session; name a profile with a user and an API key")
 	}
 
@@ -104,7 +104,7 @@ func (a *Account) read() (err error) {
 	return nil
 }
 
-// InstanceAccount is the one of the instance that this program runs on.
+// InstanceAccount returns the account of the instance running this program.
 func InstanceAccount() (*Account, error) {
 	provider, err := auth.InstancePrincipalConfigurationProvider()
 	if err != nil {

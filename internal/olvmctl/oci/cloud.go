@@ -14,12 +14,12 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/workrequests"
 )
 
-// Endpoints are URLs of services in place of those of the region; empty ones are not replaced.
+// Endpoints are URLs of services replacing the region's; empty ones replace nothing.
 type Endpoints struct {
 	Compute, Network, NetworkLoadBalancer, Identity, ObjectStorage, WorkRequests string
 }
 
-// Cloud is a region as an account sees it.
+// Cloud is an account's view of a region.
 type Cloud struct {
 	tenancy  string
 	identity identity.IdentityClient
@@ -28,7 +28,7 @@ type Cloud struct {
 	work     workrequests.WorkRequestClient
 }
 
-// Connect makes the clients. Nothing is asked yet.
+// Connect creates the clients. It sends no request yet.
 func Connect(account *Account, at Endpoints) (*Cloud, error) {
 	out := &Cloud{tenancy: account.Tenancy}
 	var problems [4]error
@@ -57,7 +57,7 @@ func Connect(account *Account, at Endpoints) (*Cloud, error) {
 	return out, nil
 }
 
-// explain shortens an error of the SDK, which has several lines, to what happened.
+// explain shortens a multi-line error of the SDK to its cause.
 func explain(err error) error {
 	if err == nil {
 		return nil
@@ -79,13 +79,13 @@ func explain(err error) error {
 	return fmt.Errorf("OCI answers %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
 }
 
-// isNotFound reports that OCI has no such object, or hides it.
+// isNotFound reports whether OCI lacks the object, or hides it.
 func isNotFound(err error) bool {
 	refused, ok := common.IsServiceError(err)
 	return ok && refused.GetHTTPStatusCode() == 404
 }
 
-// Compartment is the OCID of a compartment that is named by its OCID, or by its path from the tenancy.
+// Compartment returns the OCID of a compartment given by its OCID, or by its path from the tenancy.
 func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "ocid1.") {
 		_, err := c.identity.GetCompartment(ctx, identity.GetCompartmentRequest{CompartmentId: &name})
@@ -115,7 +115,7 @@ func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
 	return parent, nil
 }
 
-// children are the compartments in a compartment that are not deleted.
+// children returns the active compartments in a compartment.
 func (c *Cloud) children(ctx context.Context, of string) ([]identity.Compartment, error) {
 	var out []identity.Compartment
 	request := identity.ListCompartmentsRequest{

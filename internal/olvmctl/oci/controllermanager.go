@@ -13,13 +13,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// managerImage is the container image of the cloud controller manager, and managerVersions those of its versions that
-// are known to be published; each is for the Kubernetes of its minor version.
+// managerImage is the container image of the cloud controller manager. managerVersions are its versions known to be
+// published; each is for the Kubernetes of its minor version.
 const managerImage = "ghcr.io/oracle/cloud-provider-oci:"
 
 var managerVersions = []string{"v1.30.0", "v1.32.0", "v1.33.1", "v1.34.0"}
 
-// ControllerManager says what the cloud controller manager of a cluster is told.
+// ControllerManager configures the cloud controller manager of a cluster.
 type ControllerManager struct {
 	// Kubernetes is the version of the cluster.
 	Kubernetes string
@@ -31,7 +31,7 @@ type ControllerManager struct {
 //go:embed controllermanager.yaml
 var managerManifests []byte
 
-// Manifests are its objects, for the cluster itself.
+// Manifests returns its objects, to apply in the cluster itself.
 func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
 	objects, err := manifest.Read(managerManifests)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// setImage has the DaemonSet run the version for the cluster.
+// setImage sets the DaemonSet's image to the version for the cluster.
 func (m ControllerManager) setImage(object *unstructured.Unstructured) error {
 	path := []string{"spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(object.Object, path...)
@@ -85,7 +85,7 @@ func (m ControllerManager) setImage(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(object.Object, containers, path...)
 }
 
-// managerVersion is the newest that is not of a later minor version than Kubernetes; the oldest where all are.
+// managerVersion returns the newest version with a minor version up to Kubernetes'; the oldest if all are later.
 func managerVersion(kubernetes string) string {
 	wanted, err := semver.ParseTolerant(kubernetes)
 	if err != nil {

@@ -25,32 +25,32 @@ import (
 )
 
 const (
-	// imageName is the display name of images, and architectureTag and kubernetesTag say what they are for, as Oracle's
-	// command has it.
+	// imageName is the display name of images. architectureTag and kubernetesTag tell their purpose, like Oracle's
+	// command.
 	imageName       = "ock"
 	architectureTag = "ocne/architecture"
 	kubernetesTag   = "ocne/kubernetes"
-	// importingTag is on images that are not finished: its value is the object that they are made of, as BUCKET/OBJECT.
+	// importingTag marks unfinished images. Its value is the source object, as BUCKET/OBJECT.
 	importingTag = "olvmctl/importing"
-	// partSize is that of the parts of uploads.
+	// partSize is the size of the parts of uploads.
 	partSize = 32 << 20
-	// Imports are looked at often at the beginning, and less and less often.
+	// The interval of checking imports grows from firstPoll to lastPoll.
 	firstPoll = 500 * time.Millisecond
 	lastPoll  = 10 * time.Second
-	// firmware is the capability of images that says how they boot; machines of ARM know one way.
+	// firmware is the capability defining the boot method of images; ARM machines support only one.
 	firmware, uefi = "Compute.Firmware", "UEFI_64"
 )
 
-// ARM is the architecture of shapes with processors of Ampere; AMD64 is that of all others.
+// ARM is the architecture of shapes with Ampere processors; AMD64 is the architecture of all others.
 const (
 	ARM   = "arm64"
 	AMD64 = "amd64"
 )
 
-// armShapes are those that images for ARM are offered for.
+// armShapes are the shapes for ARM images.
 var armShapes = []string{"VM.Standard.A1.Flex", "VM.Standard.A2.Flex"}
 
-// ArchitectureOf is the architecture of a shape.
+// ArchitectureOf returns the architecture of a shape.
 func ArchitectureOf(shape string) string {
 	if strings.Contains(shape, ".A1.") || strings.Contains(shape, ".A2.") {
 		return ARM
@@ -59,11 +59,11 @@ func ArchitectureOf(shape string) string {
 	return AMD64
 }
 
-// Wanted says which image is wanted.
+// Wanted describes a wanted image.
 type Wanted struct {
 	// Compartment is its OCID.
 	Compartment string
-	// Architecture is ARM or AMD64, and Kubernetes the version in it, such as 1.33.5.
+	// Architecture is ARM or AMD64. Kubernetes is the version in the image, such as 1.33.5.
 	Architecture, Kubernetes string
 }
 
@@ -71,7 +71,7 @@ func (w Wanted) String() string {
 	return fmt.Sprintf("an image with %s=%s and %s=%s", architectureTag, w.Architecture, kubernetesTag, w.Kubernetes)
 }
 
-// matches reports whether an image is wanted. Where the version in its tag has no patch, that is any.
+// matches reports whether an image is wanted. A version without a patch in its tag matches any patch.
 func (w Wanted) matches(image *core.Image) bool {
 	minor := w.Kubernetes
 	if parts := strings.Split(w.Kubernetes, "."); len(parts) > 2 {
@@ -83,8 +83,7 @@ func (w Wanted) matches(image *core.Image) bool {
 	return image.FreeformTags[architectureTag] == w.Architecture && (has == w.Kubernetes || has == minor)
 }
 
-// FindImage is the newest image that is wanted, of those that can be used or are being imported; nil where there is
-// none.
+// FindImage returns the newest wanted image among usable and importing ones; nil if there is none.
 func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	var found []core.Image
 	request := core.ListImagesRequest{CompartmentId: &w.Compartment}
@@ -131,22 +130,22 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	return &newest, nil
 }
 
-// Unfinished reports that an image is still being imported, by somebody who may have been interrupted.
+// Unfinished reports whether an image is still being imported. Its import may have been interrupted.
 func Unfinished(image *core.Image) bool {
 	return image.LifecycleState == core.ImageLifecycleStateImporting || image.FreeformTags[importingTag] != ""
 }
 
-// Import says how an image is imported.
+// Import describes an import of an image.
 type Import struct {
 	Wanted
-	// File is a disk in qcow2, which goes through Bucket. The bucket is made where there is none.
+	// File is a qcow2 disk, uploaded to Bucket. The bucket is created if necessary.
 	File, Bucket string
-	// Uploaded and Imported are called with how far it is; Imported with percents.
+	// Uploaded and Imported report progress, Imported in percent.
 	Uploaded func(done, total int64)
 	Imported func(percent int)
 }
 
-// CheckFile says what is wrong with the file.
+// CheckFile returns an error for an unusable file.
 func (i Import) CheckFile() error {
 	file, err := os.Open(i.File)
 	if err != nil {
@@ -172,8 +171,8 @@ func (i Import) CheckFile() error {
 	return nil
 }
 
-// ImportImage uploads and imports an image, and returns its OCID when it can be used. One that was interrupted goes on:
-// what is in the bucket already is not uploaded again, and FinishImage ends what was begun.
+// ImportImage uploads and imports an image, and returns its OCID as soon as it is usable. An interrupted import
+// resumes: a file already in the bucket is not uploaded again, and FinishImage completes a started import.
 func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 	space, object, err := c.upload(ctx, i)
 	if err != nil {
@@ -207,7 +206,7 @@ func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 	return *made.Id, c.FinishImage(ctx, &made.Image, i.Imported)
 }
 
-// FinishImage waits until an image is imported, makes it usable, and removes what it was made of.
+// FinishImage waits until an image is imported, makes it usable, and removes its source.
 func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	if err := c.awaitImage(ctx, image, imported); err != nil {
 		return err
@@ -247,7 +246,7 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 	return nil
 }
 
-// upload puts the file into the bucket, under a name that follows from its content.
+// upload uploads the file to the bucket, under a name derived from its content.
 func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err error) {
 	sum, size, err := sumOf(i.File)
 	if err != nil {
@@ -271,7 +270,7 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 		return space, object, nil
 	}
 
-	// The SDK bounds a whole request by a minute, which large parts need more than; the context ends them, too.
+	// The SDK limits a whole request to a minute, too short for large parts; the context ends them, too.
 	storage := c.storage
 	storage.HTTPClient = &http.Client{}
 
@@ -300,7 +299,7 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 	return space, object, err
 }
 
-// counter says how much is uploaded, for parts that end at the same time.
+// counter reports upload progress, for parts ending concurrently.
 type counter struct {
 	mu         sync.Mutex
 	done, size int64
@@ -318,14 +317,14 @@ func (c *counter) add(more int64) {
 	}
 }
 
-// end has it say nothing any more: the SDK may report a part after the end of the upload.
+// end silences it, because the SDK may report a part after the end of the upload.
 func (c *counter) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 }
 
-// space is the namespace of the tenancy's objects.
+// space returns the namespace of the tenancy's objects.
 func (c *Cloud) space(ctx context.Context) (string, error) {
 	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
 	if err != nil {
@@ -349,7 +348,7 @@ func (c *Cloud) ensureBucket(ctx context.Context, space string, i Import) error 
 	return err
 }
 
-// sumOf is the checksum of a file, and its size.
+// sumOf returns the checksum of a file, and its size.
 func sumOf(path string) (sum []byte, size int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -363,8 +362,7 @@ func sumOf(path string) (sum []byte, size int64, err error) {
 	return hash.Sum(nil), size, err
 }
 
-// awaitImage waits until an image that is being imported can be used. Where that fails, the error is the one of the
-// work request.
+// awaitImage waits until an image is imported. If the import fails, it returns the work request's error.
 func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})
@@ -392,7 +390,7 @@ func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func
 	}
 }
 
-// progressOf is how far the import of an image is; the error is why it has failed.
+// progressOf returns the progress of an image's import; the error explains a failure.
 func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int, err error) {
 	list, err := c.work.ListWorkRequests(ctx, workrequests.ListWorkRequestsRequest{
 		CompartmentId: image.CompartmentId, ResourceId: image.Id,
@@ -425,8 +423,7 @@ func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int,
 	return percent, nil
 }
 
-// offer lets an image for ARM be used with the shapes that have such processors, and boot as they do. It can be done
-// again.
+// offer makes an ARM image usable with the ARM shapes, and sets their boot method. It is idempotent.
 func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
 	if image.FreeformTags[architectureTag] != ARM {
 		return nil
