@@ -1,5 +1,4 @@
-// Package addon reads what is installed in a cluster once it has an API server, manifests and Helm charts, and installs
-// it.
+// Package addon reads add-ons, manifests and Helm charts, and installs them in a cluster with an API server.
 package addon
 
 import (
@@ -22,50 +21,49 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// downloadLimit bounds how large manifests from the network may be, in bytes.
+// downloadLimit limits the size of manifests from the network, in bytes.
 const downloadLimit = 32 << 20
 
-// AddOn is one that was read: manifests or a chart.
+// AddOn is a loaded add-on: manifests or a chart.
 type AddOn struct {
-	// Name for people.
+	// Name for users.
 	Name    string
 	objects []*unstructured.Unstructured
 	chart   *chart
-	// fallback is a network plugin that is not installed where the cluster has another one.
+	// fallback marks a network plugin not to install if the cluster has another one.
 	fallback bool
 }
 
-// Of returns an add-on of manifests that are at hand.
+// Of returns an add-on of given manifests.
 func Of(name string, objects []*unstructured.Unstructured) AddOn {
 	return AddOn{Name: name, objects: objects}
 }
 
-// Objects are its manifests; none for a chart.
+// Objects returns its manifests; none for a chart.
 func (a AddOn) Objects() []*unstructured.Unstructured { return a.objects }
 
-// Target is the cluster that add-ons are installed in.
+// Target is the cluster for add-ons.
 type Target struct {
 	Client client.Client
-	// Kubeconfig is a file for the same cluster, and Context the one of it: Helm makes its own client. An empty Context
-	// means the current one of the file.
+	// Kubeconfig is a file for the same cluster, and Context a context in it, because Helm creates its own client. An
+	// empty Context means the file's current one.
 	Kubeconfig, Context string
 }
 
-// Sources are where add-ons come from.
+// Sources are the sources of add-ons.
 type Sources struct {
-	// CNI is the network plugin: flannel or calico, with @VERSION for another than the known one, manifests as in
-	// Manifests, or none; empty means the default, where nothing else in Manifests or in the cluster is one. Pods are
-	// the networks of pods that it is for.
+	// CNI is the network plugin: flannel or calico, optionally with @VERSION, manifests like in Manifests, or none.
+	// Empty means the default, unless Manifests or the cluster have a plugin. Pods are its pod networks.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
 	Manifests []string
-	// List is a file with more add-ons, charts among them; empty for none.
+	// List is a file with more add-ons, including charts; empty for none.
 	List string
 }
 
-// Load reads all of them, and the applications of a cluster file, so that a mistake shows before anything is made.
-// Its errors have no users and passwords of URLs.
+// Load reads all of them, and the applications of a cluster file, so a mistake shows before anything is created. It
+// removes users and passwords of URLs from errors.
 func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
 	out, err := s.loadAll(ctx, applications)
 	if err != nil && withoutUsers(err.Error()) != err.Error() {
@@ -75,10 +73,10 @@ func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]
 	return out, err
 }
 
-// user of a URL, with its password.
+// user matches the user of a URL, with its password.
 var user = regexp.MustCompile(`://[^/\n]*@`)
 
-// withoutUsers is a text without users and passwords of URLs in it.
+// withoutUsers removes users and passwords of URLs from a text.
 func withoutUsers(text string) string { return user.ReplaceAllLiteralString(text, "://") }
 
 func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
@@ -106,8 +104,8 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 	return s.withNetwork(ctx, out)
 }
 
-// withNetwork adds the network plugin before the others, whose hooks may wait for pods. There is no default where
-// another add-on is one.
+// withNetwork adds the network plugin before the others, because their hooks may wait for pods. There is no default if
+// another add-on is a network plugin.
 func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
 	if s.CNI == "" && slices.ContainsFunc(others, AddOn.isNetworkPlugin) {
 		return others, nil
@@ -166,7 +164,7 @@ func (s Sources) read(ctx context.Context) ([]AddOn, error) {
 	return out, nil
 }
 
-// readManifests reads those of a file, a folder or a URL.
+// readManifests reads the manifests of a file, a folder or a URL.
 func readManifests(ctx context.Context, from string) (objects []*unstructured.Unstructured, err error) {
 	switch {
 	case strings.HasPrefix(from, "https://"):
@@ -212,7 +210,7 @@ func download(ctx context.Context, url string) ([]byte, error) {
 	return content, err
 }
 
-// Install installs the add-on, and waits until the API server has taken it.
+// Install installs the add-on, and waits until the API server has accepted it.
 func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, display *progress.Display) error {
 	if a.chart != nil {
 		return a.chart.install(ctx, to, timeout, display.Say)
@@ -232,14 +230,14 @@ func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, di
 
 	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // others need them
 
-	// Kinds that the add-on brings may not be served at once.
+	// The add-on's own kinds may not be served at once.
 	return display.Wait(ctx, timeout, func(ctx context.Context) error {
 		return manifest.Apply(ctx, to.Client, inNamespace(to.Client, a.objects), manifest.FieldOwner,
 			client.ForceOwnership)
 	})
 }
 
-// inNamespace puts objects that say none into the namespace default, as kubectl does.
+// inNamespace puts objects without a namespace into the namespace default, like kubectl.
 func inNamespace(c client.Client, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		if object.GetNamespace() != "" {

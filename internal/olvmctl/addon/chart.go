@@ -31,12 +31,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// listEntry is one of a list of add-ons: manifests or a chart.
+// listEntry is an entry of a list of add-ons: manifests or a chart.
 type listEntry struct {
 	Name string `json:"name"`
 	// Manifests are files, folders and https URLs.
 	Manifests []string `json:"manifests,omitempty"`
-	// Chart is a folder, an archive, an oci:// reference, or a name in Repository. Namespace is where its release is.
+	// Chart is a folder, an archive, an oci:// reference, or a name in Repository. Namespace is for its release.
 	Chart      string         `json:"chart,omitempty"`
 	Repository string         `json:"repository,omitempty"`
 	Version    string         `json:"version,omitempty"`
@@ -97,13 +97,13 @@ func readList(path string) ([]listEntry, error) {
 	return list, nil
 }
 
-// chart is one that was loaded, to be released.
+// chart is a loaded chart, ready for a release.
 type chart struct {
 	listEntry
 	content *chartv2.Chart
 }
 
-// chartNames reports whether a chart, or one that it depends on, has a text in its templates or values.
+// chartNames reports whether a chart, or a dependency of it, has a text in its templates or values.
 func chartNames(content *chartv2.Chart, text string) bool {
 	has := func(file *common.File) bool { return bytes.Contains(file.Data, []byte(text)) }
 
@@ -111,7 +111,7 @@ func chartNames(content *chartv2.Chart, text string) bool {
 		slices.ContainsFunc(content.Dependencies(), func(d *chartv2.Chart) bool { return chartNames(d, text) })
 }
 
-// loadChart finds a chart, where need be in its repository or registry.
+// loadChart finds a chart, if necessary in its repository or registry.
 func loadChart(entry listEntry) (*chart, error) {
 	for field, text := range map[string]string{"repository": entry.Repository, "chart": entry.Chart} {
 		if err := checkURL(text); err != nil {
@@ -130,7 +130,7 @@ func loadChart(entry listEntry) (*chart, error) {
 	find := action.NewInstall(configuration)
 	find.RepoURL, find.Version = entry.Repository, entry.Version
 	name := entry.Chart
-	if registry.IsOCI(entry.Repository) { // it has no index, and each chart is a reference
+	if registry.IsOCI(entry.Repository) { // it has no index; each chart is a reference
 		find.RepoURL, name = "", strings.TrimRight(entry.Repository, "/")+"/"+entry.Chart
 	}
 
@@ -151,7 +151,8 @@ func loadChart(entry listEntry) (*chart, error) {
 	return &chart{entry, content}, nil
 }
 
-// checkURL refuses a URL that Helm would repeat, perhaps with a password, to say that it is none. Other texts are none.
+// checkURL rejects malformed URLs itself, because Helm would print them, password included. Text without :// is not a
+// URL.
 func checkURL(text string) error {
 	if !strings.Contains(text, "://") {
 		return nil
@@ -165,7 +166,8 @@ func checkURL(text string) error {
 	return clusterfile.CheckUser(parsed)
 }
 
-// settingsOf have Helm work on the target. Helm's variables, such as HELM_KUBECONTEXT, would name another cluster.
+// settingsOf returns Helm's settings for the target. Helm's variables, such as HELM_KUBECONTEXT, would name another
+// cluster.
 func settingsOf(to Target, namespace string) *cli.EnvSettings {
 	settings := cli.New()
 	settings.KubeConfig, settings.KubeContext = to.Kubeconfig, to.Context
@@ -176,8 +178,7 @@ func settingsOf(to Target, namespace string) *cli.EnvSettings {
 	return settings
 }
 
-// install releases the chart in the target. A release of the same chart with the same values stays as
-// it is.
+// install releases the chart in the target. It leaves a release of the same chart and values unchanged.
 func (c *chart) install(
 	ctx context.Context, to Target, timeout time.Duration, say func(format string, args ...any),
 ) error {
@@ -217,7 +218,7 @@ func (c *chart) install(
 	return err
 }
 
-// sameValues compares as YAML does: numbers of both were read from it.
+// sameValues compares values read from YAML, so their numbers have the same types.
 func sameValues(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// plugin is a network plugin that is known by its name.
+// plugin is a network plugin known by name.
 type plugin struct {
-	// version that is taken where none is named.
+	// version to use by default.
 	version string
 	// url of the manifests of a version.
 	url func(version string) string
 }
 
-// plugins by their names: those of clusterfile.NetworkPlugins.
+// plugins by name: the ones in clusterfile.NetworkPlugins.
 var plugins = map[string]plugin{
 	"flannel": {"v0.27.0", func(version string) string {
 		return "https://github.com/flannel-io/flannel/releases/download/" + version + "/kube-flannel.yml"
@@ -36,9 +36,9 @@ var plugins = map[string]plugin{
 	}},
 }
 
-// networkPlugin reads the manifests of a network plugin: of one that is known by its name, which may be followed by
-// @VERSION, or of a file, a folder or an https URL. pods are the networks of pods of the cluster. none is no add-on,
-// and nothing is the default, which is not installed where the cluster has another one.
+// networkPlugin reads the manifests of a network plugin: a known name, optionally followed by @VERSION, or a file, a
+// folder or an https URL. pods are the cluster's pod networks. "none" yields no add-on. An empty name means the
+// default, not installed if the cluster has another plugin.
 func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
 	if asked == clusterfile.NoNetworkPlugin {
 		return nil, nil
@@ -75,11 +75,11 @@ func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, e
 	return []AddOn{{Name: withoutUsers(asked), objects: objects, fallback: isDefault}}, nil
 }
 
-// pluginFolders are where the container runtime finds the configuration of a network plugin, and what is above.
+// pluginFolders are the container runtime's folder of network plugin configurations, and its parent.
 var pluginFolders = []string{"/etc/cni/net.d", "/etc/cni"}
 
-// writesPluginFolder reports whether an object is the DaemonSet of a network plugin: one that has the folder of the
-// hosts where these are configured.
+// writesPluginFolder reports whether an object is the DaemonSet of a network plugin: one mounting the hosts' folder of
+// plugin configurations.
 func writesPluginFolder(object *unstructured.Unstructured) bool {
 	if object.GetKind() != "DaemonSet" {
 		return false
@@ -95,21 +95,21 @@ func writesPluginFolder(object *unstructured.Unstructured) bool {
 	})
 }
 
-// isNetworkPlugin reports whether an add-on is one, by its DaemonSet. A chart that was not rendered is one where it
+// isNetworkPlugin reports whether an add-on is a network plugin, by its DaemonSet. An unrendered chart is one if it
 // names the folder.
 func (a AddOn) isNetworkPlugin() bool {
 	return slices.ContainsFunc(a.objects, writesPluginFolder) ||
 		a.chart != nil && chartNames(a.chart.content, pluginFolders[0])
 }
 
-// isApplied reports whether an object was applied by us.
+// isApplied reports whether we applied an object.
 func isApplied(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == string(manifest.FieldOwner)
 	})
 }
 
-// otherPlugin is the name of a network plugin that a cluster has and that this add-on has not made; empty for none.
+// otherPlugin returns the name of a cluster's network plugin not made by this add-on; empty for none.
 func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
@@ -133,7 +133,7 @@ func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error)
 	return "", nil
 }
 
-// setPodNetworks gives flannel the networks of pods: its manifests have those of kubeadm's examples. Calico finds them
+// setPodNetworks sets flannel's pod networks, because its manifests have those of kubeadm's examples. Calico finds them
 // by itself.
 func setPodNetworks(objects []*unstructured.Unstructured, pods []string) error {
 	for _, object := range objects {

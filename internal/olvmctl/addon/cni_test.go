@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// flannel has the parts of its manifests that are looked at.
+// flannel has the relevant parts of its manifests.
 const flannel = `apiVersion: v1
 kind: Namespace
 metadata: {name: kube-flannel}
@@ -87,7 +87,7 @@ func TestANetworkPluginThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestNetworkPluginsOfClusterFiles are those that have manifests, each of a version.
+// TestNetworkPluginsOfClusterFiles checks that each plugin has manifests of a version.
 func TestNetworkPluginsOfClusterFiles(t *testing.T) {
 	for _, name := range clusterfile.NetworkPlugins {
 		known, ok := plugins[name]
@@ -99,7 +99,7 @@ func TestNetworkPluginsOfClusterFiles(t *testing.T) {
 	check.Equal(t, "sorted", slices.IsSorted(clusterfile.NetworkPlugins), true)
 }
 
-// daemonSet is one that has a folder of its hosts.
+// daemonSet mounts a folder of its hosts.
 const daemonSet = `apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: %s, namespace: kube-system}
@@ -112,7 +112,7 @@ spec:
       volumes: [{name: x, hostPath: {path: %s}}]
 `
 
-// withFlannelAt has the manifests of flannel be a file.
+// withFlannelAt replaces flannel's manifests by a file.
 func withFlannelAt(t *testing.T, path string) {
 	t.Helper()
 	before := plugins["flannel"]
