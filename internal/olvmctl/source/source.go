@@ -1,5 +1,4 @@
-// Package source reads manifests as a GitOps tool applies them: files, folders with a kustomization, and standard
-// input.
+// Package source reads manifests like a GitOps tool: files, folders with a kustomization, and standard input.
 package source
 
 import (
@@ -20,30 +19,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Options say how manifests are read.
+// Options configure the reading of manifests.
 type Options struct {
 	// Kustomizations are folders that must have a kustomization.
 	Kustomizations []string
-	// Variables are those that Flux would substitute; nil substitutes nothing.
+	// Variables are the values of Flux's substitutions; nil substitutes nothing.
 	Variables map[string]string
-	// MayBeEmpty has a folder without manifests mean that there are none, as after the deletion of the last one.
+	// MayBeEmpty accepts a folder without manifests, such as after the deletion of the last one.
 	MayBeEmpty bool
-	// Note is called with what a person should know of how manifests were read; nil for nobody.
+	// Note receives notes for users about the reading of manifests; nil for none.
 	Note func(string)
 }
 
-// Object is an object, and where it is from.
+// Object is an object with its source.
 type Object struct {
 	*unstructured.Unstructured
-	// From is the name of its file, or of the kustomization that it is built by.
+	// From is the name of its file or kustomization.
 	From string
-	// Node is the document as it is written, with its lines; nil if that is not known.
+	// Node is the document as written, with its lines; nil if unknown.
 	Node *yaml.Node
 
-	depth int // of the Lists that it is in
+	depth int // of enclosing Lists
 }
 
-// Where says where an object is from, for people.
+// Where describes the source of an object to users.
 func (o Object) Where() string {
 	if o.Node == nil || o.Node.Line == 0 {
 		return o.From
@@ -56,13 +55,13 @@ func (o Object) Where() string {
 type reader struct {
 	Options
 	out []Object
-	// variables that nothing has replaced, in their order.
+	// variables not replaced, in their order.
 	variables []string
 }
 
-// Read reads manifests: files, folders, or "-" for standard input. A folder with a kustomization.yaml is built as
-// kubectl kustomize does. Of other folders all .yaml, .yml and .json files below are read; those without objects are
-// passed over, with a note. Lists are unfolded.
+// Read reads manifests: files, folders, or "-" for standard input. It builds a folder with a kustomization.yaml like
+// kubectl kustomize. In other folders, it reads all .yaml, .yml and .json files at any depth, and skips files without
+// objects, with a note. It unfolds Lists.
 func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 	r := &reader{Options: options}
 	if r.Note == nil {
@@ -131,8 +130,8 @@ func (r *reader) path(path string, stdin io.Reader) error {
 	return r.add(path, content)
 }
 
-// CheckPath refuses a path in a git repository that leads out of it: whoever writes to the repository decides what is
-// there, and must not have files of the user read.
+// CheckPath refuses a path leading out of its git repository. Writers of the repository choose its content, and must
+// not make us read the user's files.
 func CheckPath(path string) error {
 	bound, err := boundOf(path)
 	if err != nil || bound == "" {
@@ -146,7 +145,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// boundOf is the repository that a path is in, as it is written; "" for none.
+// boundOf returns the repository of a path, as written; "" for none.
 func boundOf(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -165,7 +164,7 @@ func boundOf(path string) (string, error) {
 	return repository, nil
 }
 
-// folder reads a folder: the kustomizations in it that no other one builds upon, and the files that belong to none.
+// folder reads a folder: its top-level kustomizations, and files outside all of them.
 func (r *reader) folder(dir string) error {
 	built, err := r.kustomizationsBelow(dir)
 	if err != nil {
@@ -223,7 +222,7 @@ func (r *reader) folder(dir string) error {
 	return nil
 }
 
-// folders are those below dir that have a kustomization.
+// folders returns the folders below dir with a kustomization.
 func (r *reader) folders(dir string) []string {
 	var out []string
 
@@ -243,8 +242,8 @@ func (r *reader) folders(dir string) []string {
 	return out
 }
 
-// kustomizationsBelow are the folders that a person would build: those that no other one builds upon. A component is
-// part of others, and never built by itself.
+// kustomizationsBelow returns the top-level kustomizations: no other one builds upon them. It omits components, because
+// they are parts of others, and never built by themselves.
 func (r *reader) kustomizationsBelow(dir string) ([]string, error) {
 	all := r.folders(dir)
 	var used []string
@@ -290,7 +289,7 @@ func (r *reader) build(dir string) error {
 	return r.add(kustomization.Find(dir), content)
 }
 
-// file adds the objects of a file in a folder, in which there may be other YAML, too.
+// file adds the objects of a file in a folder. The folder may also contain other YAML.
 func (r *reader) file(path string) error {
 	content, err := manifest.ReadFile(path)
 	if err != nil {
@@ -348,8 +347,7 @@ func (r *reader) add(from string, content []byte) error {
 	return nil
 }
 
-// nodesOf are the documents of a stream of YAML that have something in them. A build has no lines that a person could
-// look up.
+// nodesOf returns the nonempty documents of a YAML stream. A build has no lines for users to look up.
 func nodesOf(content []byte) []*yaml.Node {
 	var out []*yaml.Node
 
@@ -365,7 +363,7 @@ func nodesOf(content []byte) []*yaml.Node {
 	}
 }
 
-// repeatedKey is a key that a mapping has twice, with the line of the second; "" if there is none.
+// repeatedKey returns a duplicate key of a mapping, with the line of its second occurrence; "" if there is none.
 func repeatedKey(node *yaml.Node) (key string, line int) {
 	seen := map[string]bool{}
 
@@ -386,10 +384,10 @@ func repeatedKey(node *yaml.Node) (key string, line int) {
 	return "", 0
 }
 
-// maxDepth bounds how deep Lists are in Lists.
+// maxDepth limits the nesting of Lists.
 const maxDepth = 10
 
-// checkList refuses what only looks like a List: it would be passed over, or its items would.
+// checkList refuses a pseudo-List: it or its items would be ignored.
 func checkList(list Object) error {
 	if !strings.HasSuffix(list.GetKind(), "List") {
 		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.Where(), list.GetKind())

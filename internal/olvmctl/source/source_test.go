@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// write makes a folder with files.
+// write creates a folder with files.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 
@@ -212,8 +212,8 @@ func TestVariablesOfFlux(t *testing.T) {
 	check.Length(t, "an object that Flux leaves as it is", objects, 1)
 }
 
-// TestALinkReachesNoFileOfTheUser has links in a folder, and in the place of what is named, by which whoever writes to
-// a repository would have other files read: a Secret, git's token, or one without an end.
+// TestALinkReachesNoFileOfTheUser has links in a folder, and in place of named files. With them, writers of a
+// repository would make us read other files: a Secret, git's token, or an endless one.
 func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 	for name, test := range map[string]struct{ link, to, read, want string }{
 		"a file of the user":          {"repository/clusters/a.yaml", "OUTSIDE/secret.yaml", "clusters", "leads out of "},
@@ -240,7 +240,7 @@ func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 	}
 }
 
-// TestWhatToolsReadDifferentlyIsRefused has manifests of which another tool would apply something else.
+// TestWhatToolsReadDifferentlyIsRefused has manifests applied differently by another tool.
 func TestWhatToolsReadDifferentlyIsRefused(t *testing.T) {
 	const md = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {name: md}, spec: {replicas: 1}}"
 

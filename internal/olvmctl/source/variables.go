@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ofProvider are the variables that the controllers fill in, as users write them.
+// ofProvider are the variables filled in by the controllers, as written by users.
 var ofProvider = []string{"${KUBERNETES_VERSION}"}
 
-// variable is what Flux substitutes, or has escaped: ${NAME}, ${NAME:=default}, $${NAME}.
+// variable matches a Flux substitution, or an escaped one: ${NAME}, ${NAME:=default}, $${NAME}.
 var variable = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?][^}]*)?\}`)
 
-// disabled is the label or annotation by which Flux leaves an object as it is.
+// disabled is the label or annotation excluding an object from Flux's substitution.
 const disabled = "kustomize.toolkit.fluxcd.io/substitute"
 
-// substitute replaces the variables of an object as Flux does after a build. A variable without a value and without a
-// default is an error: Flux would make nothing of it.
+// substitute replaces the variables of an object like Flux after a build. A variable without a value and a default is
+// an error, because Flux would replace it by nothing.
 func substitute(object *unstructured.Unstructured, values map[string]string) (*unstructured.Unstructured, error) {
 	if object.GetLabels()[disabled] == "disabled" || object.GetAnnotations()[disabled] == "disabled" {
 		return object, nil
@@ -62,7 +62,7 @@ func substitute(object *unstructured.Unstructured, values map[string]string) (*u
 	return out, nil
 }
 
-// noteVariables remembers the variables that nothing has replaced. Those of commands are the shell's.
+// noteVariables records unreplaced variables. Variables in commands belong to the shell.
 func (r *reader) noteVariables(object *unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "Secret", "ConfigMap", "KubeadmConfig", "KubeadmConfigTemplate":
