@@ -1,5 +1,5 @@
-// Package kustomization builds folders that have a kustomization, as kubectl kustomize does, for whoever wrote them:
-// nothing is fetched, no program runs, and no file is read but those of the folders.
+// Package kustomization builds folders with a kustomization like kubectl kustomize. Their authors are not trusted: it
+// fetches nothing, runs no program, and reads only files of the folders.
 package kustomization
 
 import (
@@ -18,7 +18,7 @@ func Build(dir string) ([]byte, error) {
 		return nil, err
 	}
 
-	// Its defaults are those that are wanted: files of the folders alone, and no plugins.
+	// Its defaults are suitable: only files of the folders, and no plugins.
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folders[0])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Find(folders[0]), err)
@@ -32,7 +32,7 @@ func Build(dir string) ([]byte, error) {
 	return content, nil
 }
 
-// IsComponent reports whether a folder has a component, which is a part of kustomizations.
+// IsComponent reports whether a folder has a component, a part of kustomizations.
 func IsComponent(dir string) bool {
 	content, err := os.ReadFile(Find(dir))
 	if err != nil {

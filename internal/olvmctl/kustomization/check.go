@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// maxFolders bounds how many folders one build may refer to.
+// maxFolders limits the folders of one build.
 const maxFolders = 1000
 
 // Find returns the kustomization of a folder; "" if it has none.
@@ -30,15 +30,15 @@ func Find(dir string) string {
 	return ""
 }
 
-// walker reads a kustomization and all those that it builds upon, before kustomize does.
+// walker reads a kustomization and all its bases, before kustomize does.
 type walker struct {
-	// bound is the folder that holds all of them; "" for none. It is the repository, if there is one.
+	// bound is the folder containing all of them; "" for none. It is the repository, if there is one.
 	bound string
 	seen  []string
 }
 
-// Check refuses what a build must not do for a stranger: fetch something, run a program, or read a file outside the
-// folders of the kustomizations. It returns the folders of these, the first that of dir.
+// Check refuses builds unsafe for a stranger's kustomization: fetching something, running a program, or reading a file
+// outside the folders of the kustomizations. It returns these folders, dir first.
 func Check(dir string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func Check(dir string) ([]string, error) {
 	return w.seen, nil
 }
 
-// Repository returns the folder of the git repository that a folder is in; "" for none.
+// Repository returns the folder of the git repository containing a folder; "" for none.
 func Repository(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -68,9 +68,8 @@ func Repository(dir string) string {
 	return ""
 }
 
-// Unreadable says why a file must not be read for whoever wrote the folder bound: it is a link to a file of somebody
-// else, it is one of git's, which keeps tokens in them, or reading it may have no end. "" if it may be read, or is not
-// there.
+// Unreadable explains why a file must not be read on behalf of the author of bound. It may be a link to somebody else's
+// file, one of git's files, which contain tokens, or endless. It returns "" for a readable or missing file.
 func Unreadable(bound, file string) string {
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -97,7 +96,7 @@ func Unreadable(bound, file string) string {
 	return ""
 }
 
-// isGits reports whether a name is that of git's own folder, also on a file system with short names, or without case.
+// isGits reports whether a name means git's own folder, also on a file system with short names, or without case.
 func isGits(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
@@ -149,7 +148,7 @@ func (w *walker) walk(dir string) error {
 	return nil
 }
 
-// base follows an entry that is a folder.
+// base follows an entry if it is a folder.
 func (w *walker) base(read *reader, entry string) error {
 	real, err := filepath.EvalSymlinks(filepath.Join(read.dir, entry))
 	if err != nil {
@@ -178,7 +177,7 @@ func isWithin(dir, path string) bool {
 // reader checks one kustomization.
 type reader struct {
 	file, dir string
-	// bound is the folder that holds all files that may be read, or links to them.
+	// bound is the folder containing all readable files, or links to them.
 	bound    string
 	document yaml.Node
 }
@@ -214,7 +213,7 @@ func (r *reader) check(k *types.Kustomization) error {
 			return r.refuse(entry, problem)
 		}
 
-		// Where a file is that is no link, kustomize checks.
+		// For files other than links, kustomize checks the place.
 		path := filepath.Join(r.dir, entry)
 		if problem := Unreadable(r.bound, path); problem != "" && (isLink(path) || isWithin(r.bound, path)) {
 			return r.refuse(entry, problem)
@@ -230,7 +229,7 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
-// entriesOf are all paths of a kustomization.
+// entriesOf returns all paths of a kustomization.
 func entriesOf(k *types.Kustomization) []string {
 	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations) //nolint:staticcheck // read
 	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {                //nolint:staticcheck // read
@@ -238,7 +237,7 @@ func entriesOf(k *types.Kustomization) []string {
 	}
 
 	for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // still read
-		if text := string(patch); !strings.Contains(text, "\n") { // else it is the patch itself
+		if text := string(patch); !strings.Contains(text, "\n") { // otherwise it is the patch itself
 			out = append(out, text)
 		}
 	}
@@ -273,9 +272,9 @@ func entriesOf(k *types.Kustomization) []string {
 	return out
 }
 
-// notLocal says why an entry is none of a local file; "" if it is. kustomize takes much for the address of a
-// repository, which it clones with git: a colon, a query, and the name of GitHub, also after that of a user. It does so
-// even if there is a folder of that name.
+// notLocal explains why an entry is not a local file; "" if it is. kustomize takes many entries for addresses of
+// repositories, and clones them with git: with a colon, a query, or the name of GitHub, also after a user. It does so
+// even if a folder of that name exists.
 func notLocal(entry string) string {
 	lower := strings.ToLower(entry)
 	if user, rest, found := strings.Cut(lower, "@"); found && !strings.Contains(user, "/") {
@@ -292,7 +291,7 @@ func notLocal(entry string) string {
 	return ""
 }
 
-// refuse is the error of a key or an entry, with its line.
+// refuse returns the error of a key or an entry, with its line.
 func (r *reader) refuse(text, problem string) error {
 	where := r.file
 	if line := lineOf(&r.document, text); line > 0 {
@@ -302,7 +301,7 @@ func (r *reader) refuse(text, problem string) error {
 	return errors.New(where + ": " + text + ": " + problem)
 }
 
-// lineOf finds the first key or text of a document that has a text in it.
+// lineOf finds the first key or text of a document containing a text.
 func lineOf(node *yaml.Node, text string) int {
 	if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, text) {
 		return node.Line
