@@ -1,5 +1,5 @@
-// Package schema says what an API server would say of manifests, without one: fields that kinds do not have, and the
-// schemas and rules of this release's CRDs.
+// Package schema predicts an API server's verdict on manifests, without one: unknown fields, and the schemas and rules
+// of this release's CRDs.
 package schema
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// types are those of the kinds that a plan depends on. Other versions of them have other fields.
+// types are the Go types of the kinds used by plans. Other versions of the kinds have other fields.
 var types = map[schema.GroupVersionKind]reflect.Type{
 	clusterv1.GroupVersion.WithKind("Cluster"):                  reflect.TypeFor[clusterv1.Cluster](),
 	clusterv1.GroupVersion.WithKind("MachineDeployment"):        reflect.TypeFor[clusterv1.MachineDeployment](),
@@ -41,16 +41,16 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
 }
 
-// Kinds are those that a plan depends on, each in the version that is written now.
+// Kinds returns the kinds used by plans, each in its current version.
 func Kinds() []schema.GroupVersionKind { return slices.Collect(maps.Keys(types)) }
 
-// Problem is what is wrong in an object.
+// Problem is an error in an object.
 type Problem struct {
-	// Line of the file; 0 if it is not known.
+	// Line of the file; 0 if unknown.
 	Line int
 	// Path of the field.
 	Path string
-	// Message says what is wrong, and the remedy.
+	// Message has the error and the remedy.
 	Message string
 }
 
@@ -62,8 +62,8 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// UnknownFields are the fields of an object that its kind does not have. An API server drops them, or refuses the
-// object. node is the object as it is written; nil if that is not known.
+// UnknownFields returns the fields of an object unknown to its kind. An API server drops them, or refuses the object.
+// node is the object as written; nil if unknown.
 func UnknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	known, found := types[object.GroupVersionKind()]
 	if !found {
@@ -128,13 +128,13 @@ func unknownOfStruct(value map[string]any, node *yaml.Node, known map[string]ref
 	return out
 }
 
-// readsItself reports whether a type decides itself what its JSON looks like.
+// readsItself reports whether a type defines its own JSON format.
 func readsItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) ||
 		t == reflect.TypeFor[metav1.FieldsV1]()
 }
 
-// fieldsOf are the fields of a struct by their names in JSON.
+// fieldsOf returns the fields of a struct by their JSON names.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 
@@ -175,7 +175,8 @@ func itemOf(node *yaml.Node, i int) *yaml.Node {
 	return node.Content[i]
 }
 
-// LineOf returns the line of a path such as spec.disks[0].size; that of its deepest part that is there, or 0.
+// LineOf returns the line of a path such as spec.disks[0].size. If the path is missing, it returns the line of the
+// deepest existing part, or 0.
 func LineOf(node *yaml.Node, path string) int {
 	line := 0
 	if node != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/config"
 )
 
-// rules are those of one kind.
+// rules are the rules of one kind.
 type rules struct {
 	structural *structuralschema.Structural
 	fields     validation.SchemaValidator
@@ -102,9 +102,9 @@ func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	return &rules{structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Violations are what CRDs do not allow in an object, also beside the one that it replaces, which is nil for none. live
-// are the CRDs of a management cluster; those of this release stand in for what it does not have. Kinds of others have
-// no rules in these, but for an even number of control plane machines, which their webhook refuses.
+// Violations returns an object's violations of CRDs, also compared with the object to replace, nil for none. live are a
+// management cluster's CRDs; this release's CRDs replace missing ones. Third-party kinds have no rules in these, except
+// against an even number of control plane machines, refused by their webhook.
 func Violations(
 	ctx context.Context, live CRDs, object, old *unstructured.Unstructured, node *yaml.Node,
 ) ([]Problem, error) {
@@ -127,7 +127,7 @@ func Violations(
 	return out, nil
 }
 
-// broken are the rules that an object breaks.
+// broken returns the rules violated by an object.
 func (r *rules) broken(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) []Problem {
 	wanted := object.DeepCopy().Object
 	defaulting.Default(wanted, r.structural)
@@ -147,7 +147,7 @@ func (r *rules) broken(ctx context.Context, object, old *unstructured.Unstructur
 	return problemsOf(errs, node)
 }
 
-// unknownFields are the fields of an object that the kind does not have in the management cluster.
+// unknownFields returns the fields of an object missing from its kind in the management cluster.
 func (r *rules) unknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	var out []Problem
 
@@ -177,8 +177,8 @@ func problemsOf(errs field.ErrorList, node *yaml.Node) []Problem {
 	return out
 }
 
-// evenControlPlane refuses an even number of machines of a control plane with etcd on them: one more that fails than
-// with one machine less, and it stops.
+// evenControlPlane refuses an even number of control plane machines with etcd. They tolerate no more failures than one
+// machine fewer.
 func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	if object.GetKind() != "KubeadmControlPlane" {
 		return nil
@@ -196,7 +196,7 @@ func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Prob
 		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
 }
 
-// Default returns an object with the defaults of this release's CRDs, as an API server fills them in.
+// Default returns an object with the defaults of this release's CRDs, like an API server.
 func Default(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	all, err := ofRelease()
 	if err != nil {
