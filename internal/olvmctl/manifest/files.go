@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Files are the manifests of a file or a folder: all .yaml, .yml and .json files below it, by name, but those in hidden
-// folders and kustomizations, which are no objects. A folder without any is an error.
+// Files returns the manifests of a file or a folder: all .yaml, .yml and .json files at any depth, by name. It omits
+// hidden folders and kustomizations, which are no objects. A folder without any is an error.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -49,10 +49,10 @@ func Files(path string) ([]string, error) {
 	return files, nil
 }
 
-// maxSize bounds the files that are read: who wrote them must not take the memory of who reads them.
+// maxSize limits the size of files: their author must not exhaust the reader's memory.
 const maxSize = 64 << 20
 
-// ReadAll reads a stream to its end, unless it is very long.
+// ReadAll reads a stream to its end, up to a limit.
 func ReadAll(from io.Reader) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(from, maxSize+1))
 	if err == nil && len(content) > maxSize {
@@ -62,7 +62,7 @@ func ReadAll(from io.Reader) ([]byte, error) {
 	return content, err
 }
 
-// ReadFile reads a file, unless it is very large, or a device without an end.
+// ReadFile reads a file. It returns an error for a very large one, or an endless device.
 func ReadFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func ReadFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// ReadNamed reads a file that another file names: it must be one, and no pipe, which may have no end.
+// ReadNamed reads a file named by another file. It must be a regular file, because a pipe may be endless.
 func ReadNamed(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no file", path)

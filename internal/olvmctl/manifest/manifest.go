@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FieldOwner of what olvmctl applies and changes.
+// FieldOwner of fields applied and changed by olvmctl.
 const FieldOwner = client.FieldOwner("olvmctl")
 
-// ErrNoObject is the error of a document that is valid YAML or JSON, and no object of Kubernetes.
+// ErrNoObject is the error for valid YAML or JSON other than a Kubernetes object.
 var ErrNoObject = errors.New("an object")
 
 // noKind is an ErrNoObject with another text.
@@ -30,8 +30,8 @@ type noKind struct{ error }
 
 func (noKind) Is(target error) bool { return target == ErrNoObject }
 
-// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is
-// 1, and say nothing of its content, which may be secret.
+// Each calls do for each object of a stream of YAML or JSON documents. Errors give the document's number, counted from
+// 1, and omit its content, because it may be secret.
 func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	content, err := io.ReadAll(stream)
 	if err != nil {
@@ -68,10 +68,10 @@ func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	}
 }
 
-// plain are errors of YAML that quote nothing but a sign of its syntax.
+// plain matches YAML errors quoting at most a syntax character.
 var plain = regexp.MustCompile(`yaml: (line [0-9]+: )?([a-z ,]|'[^a-zA-Z0-9]')+$`)
 
-// syntax says what is wrong in a document without its content, which errors of YAML and JSON may quote.
+// syntax returns a syntax error without the document's content. Errors of YAML and JSON may quote it.
 func syntax(err error) error {
 	var inJSON utilyaml.JSONSyntaxError
 	switch {
@@ -121,7 +121,7 @@ func Read(content []byte) ([]*unstructured.Unstructured, error) {
 	return objects, err
 }
 
-// KindsFirst puts the objects of some kinds, in the order of these, before the others, which stay in theirs.
+// KindsFirst moves objects of some kinds to the front, in the order of the kinds. The others keep their order.
 func KindsFirst(objects []*unstructured.Unstructured, kinds ...string) {
 	rank := func(object *unstructured.Unstructured) int {
 		if at := slices.Index(kinds, object.GetKind()); at >= 0 {
@@ -155,15 +155,15 @@ func Write(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// ConflictError is an object that was not applied, for others have changed fields of it.
+// ConflictError reports an object not applied because others have changed its fields.
 type ConflictError struct {
-	// Object that was to be applied.
+	// Object to apply.
 	Object *unstructured.Unstructured
 	Fields []ConflictField
 	err    error
 }
 
-// ConflictField is a field that another field manager has changed. Its path has no dot at its beginning.
+// ConflictField is a field changed by another field manager. Its path has no leading dot.
 type ConflictField struct{ Path, Manager string }
 
 func (e *ConflictError) Error() string {
@@ -180,8 +180,8 @@ func (e *ConflictError) Unwrap() error { return e.err }
 // managerIn finds the field manager in the message of a conflict.
 var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
 
-// Apply applies objects by server-side apply; the options name the field owner. The error is a *ConflictError where
-// other field managers have changed what is applied.
+// Apply applies objects by server-side apply; the options name the field owner. It returns a *ConflictError if other
+// field managers have changed the applied fields.
 func Apply(
 	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
 ) error {
@@ -199,7 +199,7 @@ func Apply(
 	return nil
 }
 
-// conflictsOf are the fields that a refusal of the API server names.
+// conflictsOf returns the fields named in a conflict error of the API server.
 func conflictsOf(err error) []ConflictField {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the content of a file without the mark at its beginning (BOM). Content that is not UTF-8 is an error
-// with its encoding, as far as it shows.
+// Text returns the content of a file without its byte order mark. For content other than UTF-8, it returns an error
+// with the encoding, as far as recognizable.
 func Text(content []byte) ([]byte, error) {
 	for _, known := range []struct{ begin, name string }{
 		{"\xff\xfe\x00\x00", "UTF-32"},
