@@ -1,5 +1,5 @@
-// Package kubeconfigfile changes kubeconfig files that others use, too. It takes the lock that kubectl and kind take,
-// and replaces a file in one step, so that whoever reads it finds all of it.
+// Package kubeconfigfile changes kubeconfig files shared with other programs. It takes the lock of kubectl and kind,
+// and replaces a file atomically, so readers always find a complete one.
 package kubeconfigfile
 
 import (
@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// lockSuffix is that of the file beside a kubeconfig which exists while somebody writes it.
+	// lockSuffix is the suffix of the lock file next to a kubeconfig. It exists during writes.
 	lockSuffix = ".lock"
-	// lockPatience bounds how long a lock of others is waited for. They hold it for milliseconds.
+	// lockPatience limits the wait for others' locks. They hold them for milliseconds.
 	lockPatience = 10 * time.Second
-	// abandonedAfter is the age of a lock whose holder was killed.
+	// abandonedAfter is the age at which a lock counts as left by a killed process.
 	abandonedAfter = time.Minute
-	// lockInterval is how often a lock is tried.
+	// lockInterval is the interval of trying a lock.
 	lockInterval = 50 * time.Millisecond
 )
 
-// Edit changes a kubeconfig file. A file that is not there is made; one in which nothing is left is removed. An error
-// of change leaves it as it is, and so does a change that changes nothing.
+// Edit changes a kubeconfig file. It creates a missing file, and removes an empty one. If change returns an error or
+// changes nothing, the file stays as it is.
 func Edit(path string, change func(*clientcmdapi.Config) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays
+		path = target // keep the link
 	}
 
 	unlock, err := lock(path)
@@ -70,7 +70,7 @@ func Edit(path string, change func(*clientcmdapi.Config) error) error {
 	return replace(path, content)
 }
 
-// lock makes the lock file. One that was abandoned is taken over.
+// lock creates the lock file. It takes over an abandoned one.
 func lock(path string) (unlock func(), err error) {
 	name := path + lockSuffix
 
@@ -96,16 +96,16 @@ func lock(path string) (unlock func(), err error) {
 	}
 }
 
-// unlockOwn removes the lock file that this process has made, and not one that another process has made since it took
-// that for abandoned.
+// unlockOwn removes this process's lock file. It spares one created by another process after considering this one
+// abandoned.
 func unlockOwn(name string, own os.FileInfo) {
 	if found, err := os.Stat(name); err == nil && os.SameFile(found, own) {
 		_ = os.Remove(name)
 	}
 }
 
-// removeAbandoned removes a lock file that was seen to be old. Another process may have done that meanwhile, and made
-// its own: that one is put back.
+// removeAbandoned removes an old lock file. If another process has already replaced it by its own, that one is
+// restored.
 func removeAbandoned(name string, seen os.FileInfo) {
 	aside := name + "." + rand.Text()
 	if err := os.Rename(name, aside); err != nil {
@@ -113,13 +113,13 @@ func removeAbandoned(name string, seen os.FileInfo) {
 	}
 
 	if found, err := os.Stat(aside); err == nil && !os.SameFile(found, seen) {
-		_ = os.Link(aside, name) // unless yet another process has made one
+		_ = os.Link(aside, name) // unless a third process has made one
 	}
 
 	_ = os.Remove(aside)
 }
 
-// replace puts a file with that content in the place of another one, whose mode it gets.
+// replace replaces a file's content, and keeps its mode.
 func replace(path string, content []byte) error {
 	mode := os.FileMode(0o600)
 	if info, err := os.Stat(path); err == nil {

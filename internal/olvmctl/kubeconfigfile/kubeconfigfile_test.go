@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// adds an entry.
+// adds returns a change adding an entry.
 func adds(name string) func(*clientcmdapi.Config) error {
 	return func(c *clientcmdapi.Config) error {
 		c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + name}
@@ -23,7 +23,7 @@ func adds(name string) func(*clientcmdapi.Config) error {
 	}
 }
 
-// servers are those of a file.
+// servers returns the number of servers in a file.
 func servers(t *testing.T, path string) int {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(path)
@@ -50,7 +50,7 @@ func TestAFileThatIsEditedKeepsWhatOthersHaveInIt(t *testing.T) {
 	expectAlone(t, path)
 }
 
-// expectAlone looks for locks and half-written files beside a file.
+// expectAlone checks that no locks and partial files are next to a file.
 func expectAlone(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -148,8 +148,8 @@ func TestTheLockOfACommandThatWasKilledIsTakenOver(t *testing.T) {
 	expectAlone(t, path)
 }
 
-// TestALockThatOthersHaveMadeMeanwhileStays has two commands find the lock of a third that was killed: the second one
-// has taken it over already when the first comes to that.
+// TestALockThatOthersHaveMadeMeanwhileStays has two commands finding the lock of a killed third one. The second command
+// has already taken it over before the first one tries.
 func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	killed, err := lock(path)
@@ -161,7 +161,7 @@ func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
 	unlock, err := lock(path)
 	check.Error(t, err, "")
 	removeAbandoned(path+lockSuffix, seen)
-	killed() // it was slow, and not killed at all
+	killed() // it was only slow, not killed
 
 	_, err = os.Stat(path + lockSuffix)
 	check.Error(t, err, "")
