@@ -1,4 +1,4 @@
-// Package doctor looks at everything about a cluster that can be known before its first VM is made.
+// Package doctor checks everything about a cluster knowable before its first VM is made.
 package doctor
 
 import (
@@ -27,23 +27,23 @@ const (
 	OK      Verdict = "ok"
 	Warning Verdict = "warning"
 	Failed  Verdict = "failed"
-	// Unknown is what could not be found out.
+	// Unknown is the verdict of an impossible check.
 	Unknown Verdict = "unknown"
 )
 
-// Finding is what one check found.
+// Finding is the result of one check.
 type Finding struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
 	Message string  `json:"message"`
-	// Remedy says what to do; empty where nothing is, or where the message says it.
+	// Remedy is the advice; empty if there is none, or if the message has it.
 	Remedy string `json:"remedy,omitempty"`
 }
 
 const (
-	// certificateWarning is how long before its end a certificate is told of.
+	// certificateWarning is the remaining lifetime at which to warn of a certificate.
 	certificateWarning = 30 * 24 * time.Hour
-	// clockWarning is how far clocks may be apart. Certificates that a control plane makes are valid from now on.
+	// clockWarning is the tolerated difference of clocks. A control plane makes certificates valid from the moment it makes them.
 	clockWarning = 10 * time.Second
 )
 
@@ -56,8 +56,8 @@ type examination struct {
 	machines    []preview.Machine
 }
 
-// Examine makes all checks of the manifests of a cluster. One that fails does not hide the others, unless they depend
-// on it. say is called before each.
+// Examine performs all checks of a cluster's manifests. A failed check does not hide others, unless they depend on it.
+// say is called before each.
 func Examine(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials preview.Credentials, say func(check string),
 ) ([]Finding, error) {
@@ -82,7 +82,7 @@ func Examine(
 		say("asking " + engine.ShownURL(use.Cluster.Spec.OLVMOvirtAPIServer.ServerURL))
 
 		if !e.engine(ctx, use) {
-			return e.findings, ctx.Err() // it knows nothing
+			return e.findings, ctx.Err() // it is useless for more checks
 		}
 
 		e.rights(ctx, use)
@@ -138,7 +138,7 @@ func (e *examination) engine(ctx context.Context, use preview.Use) bool {
 func (e *examination) appearance(ctx context.Context, use preview.Use) {
 	seen, err := use.Session.Appearance(ctx)
 	if err != nil && seen.CertificateEnds.IsZero() {
-		return // the login says so
+		return // the login reports the error
 	}
 
 	switch left := time.Until(seen.CertificateEnds); {
@@ -163,7 +163,7 @@ func (e *examination) appearance(ctx context.Context, use preview.Use) {
 	}
 }
 
-// rights checks the roles of the user against what was seen at an engine.
+// rights compares the user's roles with results seen at an engine.
 func (e *examination) rights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.Grants(ctx)
@@ -199,7 +199,7 @@ func (e *examination) rights(ctx context.Context, use preview.Use) {
 	}
 }
 
-// permits compares what roles allow with what was tried at an engine.
+// permits compares the roles' permits with those tried at an engine.
 func (e *examination) permits(roles string, grants []engine.Grant) {
 	const check, remedy = "rights", "give the user a role with these permits, see docs/operate/rights.md"
 
@@ -235,11 +235,11 @@ func areTagged(spec infrav1.OLVMMachineSpec) bool {
 	return len(spec.VirtualMachine.Tags) > 0 || spec.FromInventory != nil
 }
 
-// configureNetworks is the permit for network interfaces. Who makes a VM has it there; on a vNIC profile everyone has
-// it, unless an administrator took that away. No recording has that, it is in the engine's sources.
+// configureNetworks is the permit for network interfaces. The creator of a VM has it there. Everyone has it on a vNIC
+// profile, unless an administrator has revoked this. No recording proves this; the engine's sources do.
 const configureNetworks = "9"
 
-// permits are those that were tried at an engine 4.5.8, with the machines that need them; nil are all.
+// permits were tried at an engine 4.5.8. needs selects the machines needing them; nil selects all.
 var permits = []struct {
 	number, text string
 	needs        func(infrav1.OLVMMachineSpec) bool
@@ -257,7 +257,7 @@ var permits = []struct {
 	}},
 }
 
-// names checks everything that the machines name in the engine, and reports whether all is there.
+// names checks everything named by the machines in the engine, and reports whether all of it exists.
 func (e *examination) names(ctx context.Context) bool {
 	errs := preview.CheckNames(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
@@ -272,7 +272,7 @@ func (e *examination) names(ctx context.Context) bool {
 	return len(errs) == 0
 }
 
-// addresses checks that no other guest reports those of the cluster.
+// addresses checks that no other guest reports the cluster's addresses.
 func (e *examination) addresses(ctx context.Context) {
 	errs := preview.Taken(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
@@ -336,7 +336,7 @@ func (e *examination) template(ctx context.Context, use preview.Use, spec infrav
 
 	template, err := use.Session.TemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
 	if err != nil {
-		e.add(check, Unknown, remedy, "%v", err) // the name has the version in it
+		e.add(check, Unknown, remedy, "%v", err) // the name contains the version
 		return
 	}
 
