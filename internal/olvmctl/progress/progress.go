@@ -1,4 +1,5 @@
-// Package progress shows a person what a long command does: a line for each step, and below it what is waited for.
+// Package progress shows the progress of a long command to a user: a line for each step, and the reasons for waiting
+// below it.
 package progress
 
 import (
@@ -16,32 +17,32 @@ import (
 const (
 	// PollInterval is how often Wait repeats its check.
 	PollInterval = time.Second
-	// reminderInterval is how often a wait without news repeats what it waits for.
+	// reminderInterval is the interval of repeating the reason for a wait without news.
 	reminderInterval = 10 * time.Second
-	// finalAfter is how long an error has to stay final until Wait gives up: what was just written has its effect
-	// first.
+	// finalAfter is the time an error must stay final before Wait gives up, because recent writes take effect with a
+	// delay.
 	finalAfter = 90 * time.Second
-	// maxNews is how many bytes of an error Wait shows while it waits.
+	// maxNews limits the bytes of an error shown during a wait.
 	maxNews = 200
 )
 
-// ErrInterrupted ends what the user has interrupted.
+// ErrInterrupted is the error of an operation interrupted by the user.
 var ErrInterrupted = errors.New("interrupted")
 
 // Display writes the steps of one command.
 type Display struct {
 	out io.Writer
 	mu  sync.Mutex
-	// open reports that the line of the step has no end yet.
+	// open reports whether the step's line is still incomplete.
 	open bool
-	// said is when something was written last.
+	// said is the time of the last output.
 	said time.Time
 }
 
-// To returns a display that writes to out.
+// To returns a display writing to out.
 func To(out io.Writer) *Display { return &Display{out: out} }
 
-// Step runs a step, and writes its name and how it ended.
+// Step runs a step, and writes its name and its result.
 func (d *Display) Step(name string, run func() error) error {
 	begin := time.Now()
 	d.mu.Lock()
@@ -68,8 +69,8 @@ func (d *Display) Step(name string, run func() error) error {
 	return err
 }
 
-// Quietly runs a step without a line of its own. If nothing is said for a while, it says that the step goes on: whoever
-// watches a silent command takes it for one that hangs.
+// Quietly runs a step without a line of its own. After a while without output, it reports that the step continues,
+// because a silent command seems to hang.
 func (d *Display) Quietly(name string, run func() error) error {
 	ended, done := make(chan struct{}), make(chan struct{})
 	begin := time.Now()
@@ -102,7 +103,7 @@ func (d *Display) Quietly(name string, run func() error) error {
 	return run()
 }
 
-// beat says that a step goes on, unless something was said meanwhile.
+// beat reports that a step continues, unless there was output meanwhile.
 func (d *Display) beat(name string, begin time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +113,7 @@ func (d *Display) beat(name string, begin time.Time) {
 	}
 }
 
-// write writes as it is; d.mu is held.
+// write writes unchanged text; d.mu is held.
 func (d *Display) write(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, format, args...)
 	d.said = time.Now()
@@ -125,7 +126,7 @@ func (d *Display) Say(format string, args ...any) {
 	d.say(format, args...)
 }
 
-// say is Say while d.mu is held.
+// say is Say with d.mu held.
 func (d *Display) say(format string, args ...any) {
 	if d.open {
 		d.write("\n")
@@ -135,7 +136,7 @@ func (d *Display) say(format string, args ...any) {
 	d.write("  "+format+"\n", args...)
 }
 
-// Write implements io.Writer: each line of the text is said.
+// Write implements io.Writer. It says each line of the text.
 func (d *Display) Write(text []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
 		d.Say("%s", line)
@@ -144,17 +145,17 @@ func (d *Display) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// finalError is one that waiting does not mend.
+// finalError stops Wait if it persists.
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// Final marks an error of a check as one that waiting does not mend: Wait ends with it, when it stays.
+// Final marks an error of a check as not fixable by waiting: Wait returns it if it persists.
 func Final(err error) error { return &finalError{err} }
 
-// Wait repeats a check until it succeeds. Errors of the check, those of the network among them, are what it waits for:
-// each is said when it changes. After the timeout, after an interrupt, and when an error stays final, Wait returns the
-// last one.
+// Wait repeats a check until it succeeds. It treats errors of the check, including network errors, as reasons for
+// waiting, and prints each new one. After the timeout, after an interrupt, or if an error stays final, it returns the
+// last error.
 func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -191,18 +192,18 @@ func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(co
 	}
 }
 
-// wait is a Wait that goes on.
+// wait is a Wait in progress.
 type wait struct {
 	display *Display
 	begin   time.Time
-	// last error of the check, and when it was said last.
+	// last is the last error of the check, and said the time of printing it.
 	last string
 	said time.Time
-	// finalSince is when the last error came; zero where it is not final.
+	// finalSince is the time since the last error is final; zero if it is not.
 	finalSince time.Time
 }
 
-// heed takes an error of the check, and says it where it is news, or was not said for a while.
+// heed takes an error of the check, and prints it if it is new, or was not printed for a while.
 func (w *wait) heed(err error) {
 	text := err.Error()
 	isNew := text != w.last
@@ -225,7 +226,7 @@ func (w *wait) heed(err error) {
 // final reports whether the last error is final, and has stayed.
 func (w *wait) final() bool { return !w.finalSince.IsZero() && time.Since(w.finalSince) >= finalAfter }
 
-// shorten cuts a text to a line; all of it is in the error of Wait.
+// shorten shortens a text to one line; the error of Wait has the full text.
 func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxNews {

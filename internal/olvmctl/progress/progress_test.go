@@ -84,7 +84,7 @@ func TestWaitEndsWhenAnErrorStaysFinal(t *testing.T) {
 
 		err := To(&out).Wait(t.Context(), time.Hour, func(context.Context) error {
 			if time.Since(begin) < 5*time.Second {
-				return Final(errors.New("no template")) // which goes away
+				return Final(errors.New("no template")) // a transient error
 			}
 
 			if time.Since(begin) < 8*time.Second {

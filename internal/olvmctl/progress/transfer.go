@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Transfer shows how far something is, in bytes: a bar on a terminal, and a line for each tenth elsewhere.
+// Transfer shows progress in bytes: a bar on a terminal, and a line for each tenth elsewhere.
 func Transfer(out io.Writer, what string) func(done, total int64) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return bar(file, what)
