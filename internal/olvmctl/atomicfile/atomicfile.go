@@ -1,4 +1,4 @@
-// Package atomicfile writes files that survive a crash whole: readers see the file of before, or the new one.
+// Package atomicfile writes crash-safe files: readers see either the previous file or the new one.
 package atomicfile
 
 import (
@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Write puts a file with that content and mode in the place of the one before. When it returns, the file is on the
-// disk, and so is its name: a power cut does not take it back. A process that is killed meanwhile leaves at most one
-// file beside it, which the next Write removes. Writers of the same file have to lock it.
+// Write replaces a file by one with this content and mode. After it returns, file and name are on the disk and survive
+// a power cut. A process killed meanwhile leaves at most one file next to it, removed by the next Write. Writers of the
+// same file must lock it.
 func Write(path string, content []byte, mode os.FileMode) (err error) {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
-	_ = os.Remove(next) // of a process that was killed; whatever a stranger has put there is not written to
+	_ = os.Remove(next) // a killed process's; never write to a stranger's file
 
 	defer func() {
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// namesIn are the names in a folder.
+// namesIn returns the names in a folder.
 func namesIn(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -44,7 +44,8 @@ func TestAWriteThatFailsLeavesTheFileOfBefore(t *testing.T) {
 	check.Equal(t, "files", namesIn(t, filepath.Dir(path)), []string{"record"})
 }
 
-// TestWhatAKilledProcessHasBegunToWriteGoes has its file, and a link of a stranger in its place, which is not followed.
+// TestWhatAKilledProcessHasBegunToWriteGoes has a killed process's file, and a stranger's link in its place. Write must
+// not follow the link.
 func TestWhatAKilledProcessHasBegunToWriteGoes(t *testing.T) {
 	for name, begin := range map[string]func(next, other string) error{
 		"half a file": func(next, _ string) error { return os.WriteFile(next, []byte("ha"), 0o600) },

@@ -2,5 +2,5 @@
 
 package atomicfile
 
-// syncFolder does nothing: folders cannot be opened for that.
+// syncFolder does nothing, because folders cannot be opened for this.
 func syncFolder(string) error { return nil }

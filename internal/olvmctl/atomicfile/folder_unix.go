@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// syncFolder has the names of a folder on the disk. File systems that cannot do that are left alone.
+// syncFolder writes the names in a folder to the disk. It ignores file systems without support.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
