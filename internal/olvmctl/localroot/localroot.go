@@ -1,4 +1,4 @@
-// Package localroot runs Terraform roots on this machine: those of plans, bootstrap VMs and images.
+// Package localroot runs Terraform roots on this machine, for plans, bootstrap VMs and images.
 package localroot
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Runner is an executor with a folder for it, for one command.
+// Runner is an executor with its folder, for one command.
 type Runner struct {
 	Executor *terraform.Executor
-	// Dir is a folder that is there until Close.
+	// Dir is a folder removed by Close.
 	Dir    string
 	remove func() error
 }
 
-// NewRunner finds an executor on PATH, or the one that olvmctl start has built, and makes a folder. Sessions are those
-// of its provider.
+// NewRunner finds an executor on PATH, or one built by olvmctl start, and creates a folder. The executor's provider
+// uses the sessions.
 func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) {
 	tools, err := toolchain.Embedded()
 	if err != nil {
@@ -46,7 +46,7 @@ func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) 
 	return &Runner{Executor: executor, Dir: dir, remove: remove}, nil
 }
 
-// AtEngine calls do with a session of an engine, and an executor whose provider has it. Both end with the call.
+// AtEngine calls do with a session at an engine, and an executor whose provider shares it. Both end with the call.
 func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Runner) error) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
