@@ -1,4 +1,4 @@
-// Package shellword writes words into commands that people copy into a shell.
+// Package shellword quotes words in commands for users to copy into a shell.
 package shellword
 
 import (
@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// plain is what a shell takes as it is.
+// plain matches words not needing quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`)
 
-// QuoteWord quotes a word for a shell, unless the shell takes it as it is.
+// QuoteWord quotes a word for a shell, if necessary.
 func QuoteWord(word string) string {
 	if plain.MatchString(word) {
 		return word
