@@ -15,7 +15,7 @@ import (
 const settleTime = 300 * time.Millisecond
 
 // follow prints changes in a list until the command is interrupted. It does not print deletions. It reports a lost API
-// server once on standard error, and continues after its return.
+// server once on standard error, and continues when the server is back.
 func (g *getting[T]) follow(ctx context.Context, list []T) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

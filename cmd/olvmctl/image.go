@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
-// engineFlags select an engine, and objects in it. A cluster file can replace them.
+// engineFlags select an engine, and objects in it. A cluster file can set them, too.
 type engineFlags struct {
 	file     clusterFileFlags
 	server   string

@@ -147,7 +147,7 @@ func (s *Source) checkCatalogs() {
 	}
 }
 
-// checkApplications notes applications impossible to install.
+// checkApplications notes applications that cannot be installed.
 func (s *Source) checkApplications() {
 	s.checkCatalogs()
 	releases := map[string]string{}

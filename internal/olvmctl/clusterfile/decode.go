@@ -28,7 +28,7 @@ type Problem struct {
 	// Path of the key, such as providers.olvm.olvmDatacenterName.
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Warning reports whether the problem is harmless enough to continue.
+	// Warning reports whether the problem stops nothing.
 	Warning bool `json:"warning,omitempty"`
 }
 

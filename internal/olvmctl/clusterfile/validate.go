@@ -236,7 +236,7 @@ func (s *Source) checkDNSServers() {
 	}
 }
 
-// writesDNS reports whether the user data of the file seems to configure DNS servers.
+// writesDNS reports whether the user data of the file seems to configure DNS servers itself.
 func (s *Source) writesDNS() bool {
 	extra, err := s.extraIgnition()
 	text := strings.ToLower(string(extra))

@@ -79,8 +79,8 @@ func (h *history) see(object client.Object, now time.Time) {
 	known.steps = known.steps[max(0, len(known.steps)-mostSteps):]
 }
 
-// seeConditions records changed conditions. A changed status has its transition time; with the same status, the time is
-// now.
+// seeConditions records changed conditions. A changed status gets its transition time. If only the reason or message
+// changed, the time is now.
 func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
 	for _, c := range all {
 		before := p.conditions[c.Type]

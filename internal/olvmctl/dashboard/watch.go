@@ -166,8 +166,8 @@ func (w *watcher) lostBy() error {
 	return errors.Join(out...)
 }
 
-// watchFailed records the end of a kind's watch. A watch ends now and then, and restarts. One unable to restart is
-// reported until the kind can be listed. of is the type of its objects, as in *v1.Event.
+// watchFailed records the end of a kind's watch. A watch ends now and then, and restarts. A watch that cannot restart
+// is reported until the kind can be listed. of is the type of its objects, as in *v1.Event.
 func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return

@@ -1,4 +1,4 @@
-// Package doctor checks everything about a cluster knowable before its first VM is made.
+// Package doctor checks everything about a cluster that can be known before its first VM is made.
 package doctor
 
 import (
@@ -43,7 +43,8 @@ type Finding struct {
 const (
 	// certificateWarning is the remaining lifetime at which to warn of a certificate.
 	certificateWarning = 30 * 24 * time.Hour
-	// clockWarning is the tolerated difference of clocks. A control plane makes certificates valid from the moment it makes them.
+	// clockWarning is the tolerated difference of clocks. Certificates made by a control plane are valid only from that
+	// moment on.
 	clockWarning = 10 * time.Second
 )
 

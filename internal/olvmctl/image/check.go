@@ -301,8 +301,8 @@ func releaseOf(text string) map[string]string {
 
 var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
 
-// dataSources returns cloud-init's data sources, from the last file setting them; nil if none does. Like cloud-init, it
-// skips invalid YAML.
+// dataSources returns cloud-init's data sources, from the last file that sets them; nil if none does. Like cloud-init,
+// it skips files with invalid YAML.
 func (l *look) dataSources() []string {
 	var out []string
 
@@ -590,7 +590,7 @@ var updaters = []string{
 	"dnf-automatic-install.timer", "unattended-upgrades.service",
 }
 
-// updates looks for nodes changing themselves. Cluster API replaces nodes instead, and drains only those it replaces.
+// updates looks for software that changes nodes by itself. Cluster API replaces nodes instead, and drains only those.
 func (l *look) updates(ignition bool) {
 	var on []string
 

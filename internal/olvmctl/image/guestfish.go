@@ -199,7 +199,7 @@ func startGuestfish(
 	g.command.Stderr = &g.stderr
 	g.command.Env = append(os.Environ(), "LC_ALL=C")
 	if os.Getenv("LIBGUESTFS_BACKEND") == "" {
-		// libvirt's QEMU runs as another user, perhaps unable to read the image.
+		// libvirt's QEMU runs as another user, who may not read the image.
 		g.command.Env = append(g.command.Env, "LIBGUESTFS_BACKEND=direct")
 	}
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// output receives the output of an envtest process, otherwise discarded by envtest. It also tells when the process has
-// ended, unlike envtest.
+// output receives the output of an envtest process, which envtest discards. It also tells when the process has ended,
+// which envtest does not.
 type output struct {
 	process *Process
 	// log receives standard error, with nearly all output of such a process.

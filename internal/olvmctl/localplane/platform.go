@@ -2,7 +2,8 @@ package localplane
 
 import "fmt"
 
-// CheckPlatform returns an error if a plane cannot run on an operating system, named as in Go, with alternatives.
+// CheckPlatform returns an error if a plane cannot run on an operating system, named as in Go. The error names
+// alternatives.
 func CheckPlatform(system string) error {
 	if system == "linux" {
 		return nil

@@ -28,8 +28,8 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return queue
 })
 
-// start starts a process. Linux ends a process together with its starting thread, and a thread ends with a goroutine
-// locked to it. Goroutines confining a run of Terraform are such.
+// start starts a process. Linux ends a process together with the thread that started it. A thread ends with a goroutine
+// locked to it, such as one confining a run of Terraform.
 func start(command *exec.Cmd) error {
 	done := make(chan error)
 	starts() <- func() { done <- command.Start() }

@@ -146,7 +146,7 @@ func (m *Input) addIdentity(
 	return identity, nil
 }
 
-// addReadable reads an object into a map. It skips a missing object, or one unreadable for the user.
+// addReadable reads an object into a map. It skips an object that is missing, or that the user may not read.
 func addReadable[T client.Object](
 	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
 ) error {

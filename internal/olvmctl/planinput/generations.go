@@ -65,7 +65,7 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 }
 
 // FollowGenerations returns the objects of a cluster file as applied by olvmctl upgrade to a management cluster. A
-// template unlike the running one gets the next name, because templates cannot be changed.
+// template that differs from the running one gets the next name, because templates cannot be changed.
 func FollowGenerations(
 	ctx context.Context, objects []*unstructured.Unstructured, c client.Reader,
 ) ([]*unstructured.Unstructured, error) {

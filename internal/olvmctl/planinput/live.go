@@ -294,7 +294,7 @@ func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	return metadata
 }
 
-// checkTemplate refuses a template of the manifests unlike the management cluster's.
+// checkTemplate refuses a template of the manifests that differs from the management cluster's.
 func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
 	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
 	if err := decode(live, key, into); err != nil {

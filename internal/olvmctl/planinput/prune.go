@@ -27,7 +27,7 @@ type pruning struct {
 	asked *bool
 	// written are the live objects also in the manifests, and others the remaining ones.
 	written, others []*unstructured.Unstructured
-	// objects to delete, and the line telling whether deletions were considered.
+	// objects to delete, and the line telling whether deletions were looked at.
 	objects []Pruned
 	line    string
 	// alone are namespaces read only for deletions.
@@ -41,7 +41,7 @@ type pruning struct {
 // objects.
 func (m *Input) Prune(asked bool) { m.pruning.asked = &asked }
 
-// Deletions returns a line telling whether deletions were considered.
+// Deletions returns a line telling whether deletions were looked at.
 func (m *Input) Deletions() string {
 	if !m.Connected {
 		return "Deletions were not looked at: that needs a management cluster (--kubeconfig)"

@@ -146,8 +146,8 @@ func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	return byRelease
 }
 
-// readCRDs reads the CRDs of the manifests' kinds. It skips CRDs missing from the management cluster or unreadable for
-// the user.
+// readCRDs reads the CRDs of the manifests' kinds. It skips CRDs that the management cluster lacks, or that the user
+// may not read.
 func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
 	out, seen := schema.CRDs{}, map[string]bool{}
 

@@ -26,8 +26,8 @@ type Capacity struct {
 	LargestFree int64 `json:"largestFree"`
 }
 
-// Lacks describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides on the host of a
-// VM, and on the filling of hosts.
+// Lacks describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides where VMs run, and
+// how they fill hosts.
 func (c Capacity) Lacks() string {
 	switch {
 	case c.Hosts == 0:

@@ -205,8 +205,8 @@ func (c *comment) last(link string) {
 	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
 }
 
-// impersonal returns the owner and the plan, without the machine's name and addresses. It joins spaces, because their
-// number in aligned columns depends on the names.
+// impersonal returns the owner and the plan, without the machine's name and addresses. It collapses spaces, because
+// aligned columns depend on the names.
 func (r *Result) impersonal() string {
 	pairs := []string{r.Name, "NAME"}
 	for _, address := range r.Addresses {

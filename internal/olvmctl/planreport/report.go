@@ -32,7 +32,7 @@ type Report struct {
 	Capacity []Capacity `json:"capacity"`
 	// Changed is the total number of machines to create, update, replace or destroy.
 	Changed int64 `json:"changed"`
-	// Refused is the number of machines impossible as requested.
+	// Refused is the number of machines that cannot be made as requested.
 	Refused int `json:"refused"`
 
 	// Color shows destroyed machines in red.

@@ -14,11 +14,11 @@ type Result struct {
 	From      string `json:"from"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Addresses of the machine, present or future; words replace unknown ones.
+	// Addresses of the machine, present or future. Words describe addresses not known yet.
 	Addresses []string `json:"addresses"`
 	// VM is its OLVMInventoryVM, claimed or chosen; empty if a VM is created for the machine.
 	VM string `json:"vm,omitempty"`
-	// Refused says why the machine is impossible as requested; empty if it is possible.
+	// Refused says why the machine cannot be made as requested; empty if it can.
 	Refused string `json:"refused,omitempty"`
 	// Replaced says why a rollout replaces the machine. Replaces names the machine replaced by this one.
 	Replaced string `json:"replaced,omitempty"`

@@ -65,7 +65,7 @@ func (g same) named() int {
 	return min(len(g), maxNamed)
 }
 
-// list joins the machines' own texts, and counts the machines without one for lack of room.
+// list joins the machines' own texts, and counts the unnamed machines.
 func (g same) list(separator string, own func(*Result) string) string {
 	var out []string
 

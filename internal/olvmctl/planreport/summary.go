@@ -16,7 +16,7 @@ type Summary struct {
 	Update  int64 `json:"update"`
 	Replace int64 `json:"replace"`
 	Destroy int64 `json:"destroy"`
-	// Refused counts machines impossible as requested.
+	// Refused counts machines that cannot be made as requested.
 	Refused int64 `json:"refused"`
 	// Objects counts the management cluster's objects to delete, because the manifests lack them.
 	Objects int64 `json:"objects,omitempty"`

@@ -48,10 +48,9 @@ func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
 	return ok && m.Running.Secrets[key] != nil
 }
 
-// objects returns the Secret, CA, identity and namespace for connecting to an engine. A Secret of the management
-// cluster comes only with other objects of the management cluster: the identity permitting it, and the CA proving the
-// engine. Objects of the manifests apply only to Secrets of the manifests. An identity of the manifests counts only if
-// no management cluster is read.
+// objects returns the Secret, CA, identity and namespace for connecting to an engine. If the Secret is the management
+// cluster's, so are the identity that permits it, and the CA that proves the engine. Objects of the manifests apply
+// only to Secrets of the manifests. An identity of the manifests counts only if no management cluster is read.
 func (m *Manifests) objects(of connection.Engine) (connection.Objects, error) {
 	from := m.Written
 	if m.Connected && connection.IdentityOf(of) != "" {

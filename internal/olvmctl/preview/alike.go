@@ -95,8 +95,8 @@ func replacer(one, other Machine) func(string) string {
 	}
 }
 
-// resultAs converts the plan of one machine for another with a like rendering. encoded is the plan in Terraform's
-// format.
+// resultAs derives the plan of a machine from the plan of one with a like rendering. encoded is that plan in
+// Terraform's format.
 func resultAs(
 	r *planreport.Result, machine Rendered, replace func(string) string, encoded string,
 ) (*planreport.Result, error) {

@@ -31,8 +31,8 @@ func needsOf(machine render.Machine, clusterName string) Needs {
 	}
 }
 
-// Capacities compares the needs of machines with the resources of their engines. The error names engines unable to list
-// their hosts; the others are compared anyway.
+// Capacities compares the needs of machines with the resources of their engines. The error has the engines that do not
+// list their hosts; the others are compared anyway.
 func Capacities(
 	ctx context.Context, m *Manifests, machines []Rendered, credentials Credentials, sessions *engine.Sessions,
 ) ([]planreport.Capacity, error) {

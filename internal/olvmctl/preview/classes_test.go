@@ -49,7 +49,7 @@ spec: {template: {spec: {olvmDatacenterName: Default, olvmOvirtAPIServer: {serve
 `
 )
 
-// unreadable is a management cluster with a kind unreadable for the user.
+// unreadable is a management cluster where the user may not read a kind.
 type unreadable struct {
 	client.Client
 	kind string

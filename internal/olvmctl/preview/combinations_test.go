@@ -212,7 +212,7 @@ func (f *fleet) change(owner map[string]any, kind string, machines int64) (repli
 	return replicas, true, false
 }
 
-// expect adds the machines of an owner, and their expected fate.
+// expect adds the machines of an owner, and what should happen to them.
 func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rollsOut, onDelete, goes bool) {
 	outdated, deleting, remediated, unhealthy := int64(0), int64(0), int64(0), int64(0)
 	drifted := f.maybe()

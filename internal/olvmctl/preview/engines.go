@@ -14,7 +14,7 @@ type Use struct {
 	Cluster *infrav1.OLVMCluster
 	// Host and port of the engine.
 	Host string
-	// Session is nil if the engine is unusable; Err says why.
+	// Session is nil if the engine cannot be used; Err says why.
 	Session *engine.Client
 	Config  engine.Config
 	Err     error

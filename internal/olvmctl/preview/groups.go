@@ -60,8 +60,8 @@ func (m *Manifests) affinityGroups(
 	return ids, nil
 }
 
-// checkGroups returns the machines without a possible place. Either their names do not fit the engine, or an enforced
-// group keeps apart more machines than there are hosts. err comes from an unusable engine.
+// checkGroups returns the machines that cannot be placed. Either their names do not fit the engine, or an enforced
+// group keeps apart more machines than there are hosts. err is the error of an engine that cannot be used.
 func (m *Manifests) checkGroups(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (refused refusals, err error) {
@@ -110,7 +110,7 @@ func (m *Manifests) checkGroups(
 	return refused, nil
 }
 
-// checkHosts adds the machines of a cluster without enough hosts to refused.
+// checkHosts adds the machines for which a cluster has too few hosts to refused.
 func checkHosts(
 	ctx context.Context,
 	session *engine.Client,

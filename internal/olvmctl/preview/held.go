@@ -208,8 +208,8 @@ func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMach
 	}
 }
 
-// checkEndpoints returns the reasons preventing clusters' machines. Either the endpoint differs from the Cluster's, or
-// another object holds it.
+// checkEndpoints returns, by cluster, why its machines cannot be made. Either the endpoint differs from the Cluster's,
+// or another object holds it.
 func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]error {
 	out := map[*infrav1.OLVMCluster]error{}
 

@@ -80,7 +80,7 @@ func (m *Manifests) Machines() ([]Machine, error) {
 	return machines, err
 }
 
-// Expand lists the machines requested by the manifests, and the fate of the management cluster's machines.
+// Expand lists the machines requested by the manifests, and what happens to the management cluster's machines.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	if err := m.checkTopologies(); err != nil {
 		return nil, nil, err
@@ -127,8 +127,8 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	return m.markDestroyed(out, changes), changes, err
 }
 
-// giveNames gives future machines names unlike those of existing ones. A control plane and a MachineDeployment may
-// share a name, and a Machine may be named like another owner plus a number.
+// giveNames gives future machines names that no existing machine has. A control plane and a MachineDeployment may share
+// a name, and a Machine may be named like another owner plus a number.
 func giveNames(machines []Machine) {
 	used := map[types.NamespacedName]bool{}
 
@@ -237,8 +237,8 @@ func (m *Manifests) liveMachine(
 	return machine, nil
 }
 
-// replicasOf returns the machines still to be made by a control plane, MachineDeployment or MachineSet, and the fate of
-// its existing ones. key names its OLVMMachineTemplate.
+// replicasOf returns the machines still to be made by a control plane, MachineDeployment or MachineSet, and what
+// happens to its existing ones. key names its OLVMMachineTemplate.
 func (m *Manifests) replicasOf(
 	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
@@ -324,7 +324,7 @@ func (machine *Machine) domains() []string {
 	return out
 }
 
-// ownerChange returns the fate of an owner's existing machines.
+// ownerChange returns what happens to an owner's existing machines.
 func (m *Manifests) ownerChange(
 	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
 ) *planreport.OwnerChange {

@@ -113,9 +113,8 @@ func allAppliedTo(live *unstructured.Unstructured) []appliedFields {
 	return out
 }
 
-// removableFields returns the fields at a path of a live object, except those set by others: they stay even if the
-// manifest lacks them. foreign lists the paths of these exceptions. If nothing tells the owners of fields, every field
-// is removable.
+// removableFields returns the fields at a path of a live object, except fields set by others: these stay even if the
+// manifest lacks them. foreign lists their paths. If nothing tells the owners of fields, every field is removable.
 func removableFields(
 	applied []appliedFields, asked, there any, path string,
 ) (removable any, foreign []string) {

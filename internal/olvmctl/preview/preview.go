@@ -50,7 +50,7 @@ type Rendered struct {
 	Context string
 }
 
-// Refused is a machine impossible as requested.
+// Refused is a machine that cannot be made as requested.
 type Refused struct {
 	Machine
 	Err error
@@ -59,8 +59,8 @@ type Refused struct {
 // refusals are the reasons for refusing machines.
 type refusals map[types.NamespacedName]error
 
-// Render resolves every machine against its engine and renders it. It refuses machines impossible on the engine, and
-// renders the others. Machines of one engine share sessions. err comes from an unusable engine.
+// Render resolves every machine against its engine and renders it. It refuses machines that the engine cannot make, and
+// renders the others. Machines of one engine share sessions. err is the error of an engine that cannot be used.
 func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
@@ -519,8 +519,8 @@ func (r Refused) Result() *planreport.Result {
 }
 
 // PlanAll renders machines, and runs a real Terraform plan for each machine unless it is refused. It also compares the
-// needs of new VMs with the resources of their engines. progress gets a line for each plan. The error means an unusable
-// engine, a missing executor or an ended context.
+// needs of new VMs with the resources of their engines. progress gets a line for each plan. The error means an engine
+// that cannot be used, a missing executor or an ended context.
 func PlanAll(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
 ) ([]*planreport.Result, []planreport.Capacity, error) {

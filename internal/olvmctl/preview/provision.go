@@ -21,7 +21,7 @@ import (
 // newTag stands in for the UUID of a tag created with the pool; the provider accepts only UUIDs.
 const newTag = "00000000-0000-0000-0000-000000000000"
 
-// provisioned returns the VMs missing from inventories. It refuses impossible ones.
+// provisioned returns the VMs missing from inventories. It refuses VMs that cannot be made.
 func (m *Manifests) provisioned(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {

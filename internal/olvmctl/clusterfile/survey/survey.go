@@ -1,5 +1,5 @@
-// Package survey asks for the content of a cluster file, and writes the file, with the engine's CA and the Secret with
-// its credentials next to it.
+// Package survey asks for the content of a cluster file, and writes the file. It also writes the engine's CA and the
+// Secret with its credentials next to it.
 //
 // The questions and their order are defined only here. An Asker answers them: a user at a terminal, or a file. Choices
 // come from the engine. The rules of cluster files are in internal/olvmctl/clusterfile, which checks every answer at
