@@ -15,8 +15,8 @@ type output struct {
 	process *Process
 	// log receives standard error, with nearly all output of such a process.
 	log *os.File
-	// stdout is the reading end of a pipe. After the start, only the process holds the other end: the pipe closes when
-	// the process ends.
+	// stdout is the writing end of a pipe. After the start, only the process holds it: the pipe closes when the process
+	// ends.
 	stdout *os.File
 }
 

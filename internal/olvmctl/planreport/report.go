@@ -137,7 +137,7 @@ type paper struct {
 	color bool
 }
 
-// line adds a line, and removes characters controlling the terminal from it.
+// line adds a line, and replaces characters of manifests that could control the terminal.
 func (p *paper) line(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
 
 // alarm adds a line in red.

@@ -25,7 +25,7 @@ import (
 type Machine struct {
 	// Cluster, and the requesting object as Kind/name.
 	Cluster, From string
-	// Namespace and Name of the machine. The name of a machine still to be made by Cluster API is a stand-in: the
+	// Namespace and Name of the machine. The name of a machine that Cluster API has yet to make is a stand-in: the
 	// owner's name and a number, while Cluster API appends random letters.
 	Namespace, Name string
 	// Addresses of the machine, as far as they are predictable without a management cluster.
