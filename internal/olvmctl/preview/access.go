@@ -93,7 +93,8 @@ func encryptedError(key types.NamespacedName, tool string) error {
 }
 
 // checkVerified refuses to send a Secret of the management cluster to an engine if the manifests skip verifying its
-// certificate. It adds no risk if the management cluster's own OLVMCluster skips this for the same engine.
+// certificate. It permits this if the management cluster's own OLVMCluster skips it for the same engine: nothing new is
+// risked.
 func (m *Manifests) checkVerified(of connection.Engine) error {
 	server := of.Server
 	if !server.InsecureSkipTLSVerify {
@@ -114,8 +115,8 @@ func unverifiedError(what string) error {
 		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
 }
 
-// checkWritten refuses a login of the manifests with placeholders. A login of the management cluster is in use, however
-// weak it is.
+// checkWritten refuses a login of the manifests that somebody has yet to fill in. A login of the management cluster is
+// in use, however weak it is.
 func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) error {
 	if secret == nil || m.Running.Secrets[client.ObjectKeyFromObject(secret)] == secret {
 		return nil
