@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// quick are timings for tests that do not look at what lies between two statuses.
+// quick are timings for tests without interest in the time between two statuses.
 var quick = ovirtsim.Timings{
 	Clone:     50 * time.Millisecond,
 	Launch:    20 * time.Millisecond,
@@ -29,11 +29,11 @@ var quick = ovirtsim.Timings{
 	PowerDown: 20 * time.Millisecond,
 }
 
-// site is an engine, and the names of what is in it from the start.
+// site is an engine, and the names of its initial objects.
 type site struct {
 	sim    *ovirtsim.Server
 	client *engine.Client
-	// ids are replaced in configurations: $cluster, $template, $profile, $storage, $block.
+	// ids replace the variables of configurations: $cluster, $template, $profile, $storage, $block.
 	ids map[string]string
 }
 
@@ -43,7 +43,7 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	return newSiteWith(t, ovirtsim.Options{Timings: timings})
 }
 
-// newHeldSite is a site in whose engine nothing takes time, except that nothing happens while a test holds it.
+// newHeldSite is a site with an instantaneous engine. Nothing happens in it while holds returns true.
 func newHeldSite(t *testing.T, holds func(*site) bool) *site {
 	t.Helper()
 	clock := ovirtsim.NewManualClock()
@@ -123,7 +123,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// vm is the only VM of that name.
+// vm returns the only VM of this name.
 func (s *site) vm(t *testing.T, name string) *engine.VM {
 	t.Helper()
 	vms, err := s.client.FindVMs(t.Context(), nil, name)
@@ -135,13 +135,13 @@ func (s *site) vm(t *testing.T, name string) *engine.VM {
 	return &vms[0]
 }
 
-// deleteVM deletes a VM as soon as the engine lets it.
+// deleteVM deletes a VM as soon as the engine allows it.
 func (s *site) deleteVM(t *testing.T, id engine.ID) {
 	t.Helper()
 	wait.For(t, "the VM is deleted", func() error { return s.client.DeleteVM(t.Context(), id) })
 }
 
-// count counts the requests of that method whose path ends so.
+// count counts the requests with this method and this end of the path.
 func (s *site) count(method, suffix string) int {
 	n := 0
 
@@ -154,13 +154,13 @@ func (s *site) count(method, suffix string) int {
 	return n
 }
 
-// workspace is a configuration and its state, run by a real executor against the provider in this process.
+// workspace is a configuration and its state. A real executor runs it against the provider in this process.
 type workspace struct {
 	t       *testing.T
 	site    *site
 	dir     string
 	options tfprovider.Options
-	// url and ca are the engine's, unless something stands before it.
+	// url and ca are those of the engine or of a proxy.
 	url string
 	ca  []byte
 }
@@ -170,7 +170,7 @@ func newWorkspace(t *testing.T, s *site) *workspace {
 	return &workspace{t: t, site: s, dir: t.TempDir(), url: s.sim.URL() + "/api/", ca: s.sim.CA()}
 }
 
-// config writes the configuration of the resources.
+// config writes the resources into the configuration.
 func (w *workspace) config(resources string) *workspace {
 	w.t.Helper()
 
@@ -197,7 +197,7 @@ provider "ovirt" {
 	return w
 }
 
-// command prepares a run; end must be called after it.
+// command prepares a run. The caller must call end after it.
 func (w *workspace) command(ctx context.Context, args ...string) (command *exec.Cmd, end func()) {
 	w.t.Helper()
 	endpoint, err := tfprovider.Serve(ctx, w.options)
@@ -220,14 +220,14 @@ func (w *workspace) command(ctx context.Context, args ...string) (command *exec.
 		"TF_IN_AUTOMATION=1",
 		"GOGC=off",
 		"GOMEMLIMIT=512MiB",
-		"GOMAXPROCS=1", // as a run of the manager
+		"GOMAXPROCS=1", // as in a run of the manager
 		"TF_REATTACH_PROVIDERS=" + string(attach),
 	}
 
 	return command, endpoint.Close
 }
 
-// run runs the executor and returns what it said, and how it ended.
+// run runs the executor, and returns its output and exit status.
 func (w *workspace) run(args ...string) (output string, exit int) {
 	w.t.Helper()
 	command, end := w.command(w.t.Context(), args...)
@@ -268,7 +268,7 @@ func (w *workspace) importID(address, id string) {
 	w.succeed("import", "-no-color", "-input=false", address, id)
 }
 
-// fail applies, and returns what the executor said as one line.
+// fail applies, expects an error, and returns the executor's output as one line.
 func (w *workspace) fail() string {
 	w.t.Helper()
 	output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false")
@@ -276,11 +276,11 @@ func (w *workspace) fail() string {
 		w.t.Fatalf("apply succeeded:\n%s", output)
 	}
 
-	// Messages are wrapped and framed for the terminal.
+	// The executor wraps and frames messages for the terminal.
 	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(output)), " ")
 }
 
-// settled fails unless a plan has nothing to do.
+// settled fails the test unless a plan is empty.
 func (w *workspace) settled() {
 	w.t.Helper()
 	if output, exit := w.run("plan", "-detailed-exitcode", "-no-color", "-input=false"); exit != 0 {
@@ -288,7 +288,7 @@ func (w *workspace) settled() {
 	}
 }
 
-// plans are the actions that a plan would take, by address.
+// plans returns the actions of a plan by address.
 func (w *workspace) plans() map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
@@ -317,7 +317,7 @@ func (w *workspace) plans() map[string]string {
 	return out
 }
 
-// wants fails unless the plan is exactly this; pairs are address and action.
+// wants fails the test unless the plan has exactly these pairs of address and action.
 func (w *workspace) wants(pairs ...string) {
 	w.t.Helper()
 
@@ -335,7 +335,7 @@ func (w *workspace) wants(pairs ...string) {
 	}
 }
 
-// value is an attribute of a resource in the state.
+// value returns an attribute of a resource in the state.
 func (w *workspace) value(address, attribute string) any {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
@@ -368,7 +368,7 @@ func (w *workspace) text(address, attribute string) string {
 	return text
 }
 
-// forget drops the state, as a lost one.
+// forget drops the state, as if it were lost.
 func (w *workspace) forget() {
 	w.t.Helper()
 
@@ -379,7 +379,7 @@ func (w *workspace) forget() {
 	}
 }
 
-// interruptWhen applies, and interrupts the executor once when the condition holds. It returns what it said.
+// interruptWhen applies, and interrupts the executor once the condition holds. It returns the executor's output.
 func (w *workspace) interruptWhen(condition func() bool) string {
 	w.t.Helper()
 	command, end := w.command(w.t.Context(), "apply", "-auto-approve", "-no-color", "-input=false")

@@ -31,15 +31,15 @@ func (p *ovirtProvider) Actions(context.Context) []func() action.Action {
 	return out
 }
 
-// vmAction is something that is done to a VM, and leaves no state.
+// vmAction is a Terraform action on a VM. It leaves no state.
 type vmAction struct {
 	*configured
 	typeName, description string
-	// attributes beside vm_id.
+	// attributes are the attributes of the action, except vm_id.
 	attributes map[string]schema.Attribute
-	// isInstant reports that it waits for nothing.
+	// isInstant reports whether the action ends without waiting, so that it needs no timeout.
 	isInstant bool
-	// run does it. What it adds to diags is beside its error.
+	// run performs the action. It adds warnings to diags, and returns its error.
 	run func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		diags *diag.Diagnostics) error
 }
@@ -89,7 +89,7 @@ func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *a
 	}
 }
 
-// flagOf is a flag of a configuration; false if it is not set.
+// flagOf returns a flag of a configuration, or false if it is unset.
 func flagOf(ctx context.Context, config tfsdk.Config, name string) bool {
 	var value types.Bool
 	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
@@ -97,7 +97,7 @@ func flagOf(ctx context.Context, config tfsdk.Config, name string) bool {
 	return value.ValueBool()
 }
 
-// textIn is a text of a configuration, a plan or a state; empty if it is not set.
+// textIn returns a text of a configuration, a plan or a state, or "" if it is unset.
 func textIn(ctx context.Context, source attributeReader, name string) string {
 	var value types.String
 	_ = source.GetAttribute(ctx, path.Root(name), &value) // the schema has it
@@ -105,10 +105,10 @@ func textIn(ctx context.Context, source attributeReader, name string) string {
 	return value.ValueString()
 }
 
-// timeoutAttribute is the attribute that says how long an action may take.
+// timeoutAttribute limits the duration of an action.
 const timeoutAttribute = "timeout"
 
-// actionTimeout is the schema of the attribute.
+// actionTimeout is the schema of timeoutAttribute.
 var actionTimeout = schema.StringAttribute{
 	Optional: true,
 	MarkdownDescription: "How long the action may take, such as `30m` or `1h30m`; `" +
@@ -170,16 +170,16 @@ var migrateAction = vmAction{
 	},
 }
 
-// migration is a VM on its way to another host.
+// migration moves a VM to another host.
 type migration struct {
 	client   *engine.Client
 	id, to   engine.ID
 	from     engine.ID
 	isAsked  bool
-	hasMoved bool // it was seen on its way
+	hasMoved bool // an earlier look saw the VM migrate
 }
 
-// look asks for the migration, and reports whether it has ended.
+// look requests the migration, and reports whether it has ended.
 func (m *migration) look(ctx context.Context) (bool, string, error) {
 	vm, err := m.client.VM(ctx, m.id)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 )
 
-// family is what the addresses of a guest are checked by: the engine takes any text, and the VM boots unreachable.
+// family checks the addresses of a guest. The engine accepts any text, and a VM with a wrong address boots unreachable.
 type family struct {
-	// address and netmask say in words what is accepted.
+	// address and netmask describe the accepted texts.
 	address, netmask     string
 	isAddress, isNetmask func(string) bool
 }
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// isDottedMask reports whether a text is a netmask of IPv4: ones, and then zeros.
+// isDottedMask reports whether text is an IPv4 netmask: ones, followed by zeros.
 func isDottedMask(text string) bool {
 	address, err := netip.ParseAddr(text)
 	if err != nil || !address.Is4() {
@@ -56,7 +56,7 @@ func isDottedMask(text string) bool {
 	return mask != 0 && bits.LeadingZeros32(^mask) == bits.OnesCount32(mask)
 }
 
-// addressRule accepts the texts that a function does.
+// addressRule is a validator. It accepts a text if its function does.
 type addressRule struct {
 	ruleText
 	accepts func(string) bool

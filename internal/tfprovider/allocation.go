@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// refuseAllocation refuses at the plan a new disk that its storage domain cannot have. A storage domain that is not
-// known yet is asked about when the disk is made.
+// refuseAllocation rejects the plan of a new disk if its storage domain cannot hold it. The check of a storage domain
+// still unknown at plan time happens when the disk is created.
 func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() || b.configured == nil || b.client == nil {
 		return
@@ -35,8 +35,8 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 	})
 }
 
-// refusePlace refuses a storage domain that takes no disks, or none of that allocation. at is the attribute that names
-// the domain.
+// refusePlace rejects a storage domain without room for any disk, or for a disk of this allocation. at is the attribute
+// of the domain.
 func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagnostics, place engine.DiskPlace) {
 	var (
 		inactive   *engine.InactiveError
@@ -51,8 +51,7 @@ func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagno
 	}
 }
 
-// refusePlaces refuses at the plan the storage domains of a VM: those of the disks of a new one, and that of a lease
-// that it does not have yet.
+// refusePlaces checks the storage domains in the plan of a VM: those of the disks of a new VM, and that of a new lease.
 func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || r.configured == nil || r.client == nil {
 		return
@@ -93,7 +92,7 @@ func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRe
 	}
 }
 
-// validateOverrides refuses overrides of linked disks, which are always cow and sparse.
+// validateOverrides rejects overrides of linked disks, because linked disks are always cow and sparse.
 func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) (diags diag.Diagnostics) {
 	const block = "template_disk_attachment_override"
 
@@ -132,8 +131,8 @@ func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) 
 	return diags
 }
 
-// completeOverrides says of the overrides what they leave out and what the engine would get wrong: it keeps the
-// allocation of the template's disk whatever format and storage domain the copy has.
+// completeOverrides fills in values missing from the overrides. Otherwise the engine keeps the allocation of the
+// template's disk, whatever the format and storage domain of the copy.
 func (r *vmResource) completeOverrides(ctx context.Context, vm *engine.VM, clone bool) error {
 	if vm.DiskAttachments == nil {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatNoDiskCanBeIsRefusedAtThePlan has disks that engines refuse when the VM beside them is made already.
+// TestWhatNoDiskCanBeIsRefusedAtThePlan plans impossible disks. Engines reject them only after creating the VM beside
+// them.
 func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -42,8 +43,8 @@ func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 	}
 }
 
-// TestACopyIsAsItsOverrideSaysOrAsTheTemplate has the disks of copies. If an override omits something, the engine takes
-// the template's, whether the storage has that or not.
+// TestACopyIsAsItsOverrideSaysOrAsTheTemplate checks the disks of copies. For anything omitted by an override, the
+// engine uses the template's setting, even if the storage does not support it.
 func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	t.Parallel()
 
@@ -57,7 +58,7 @@ func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 		sparse           bool
 	}{
 		"raw-on-block":     {"format = \"raw\"\n    storage_domain_id = \"$block\"", "raw", false},
-		"raw-on-file":      {`format = "raw"`, "raw", true}, // as the template's
+		"raw-on-file":      {`format = "raw"`, "raw", true}, // as in the template
 		"raw-preallocated": {"format = \"raw\"\n    provisioning = \"non-sparse\"", "raw", false},
 		"elsewhere":        {`storage_domain_id = "$block"`, "cow", true},
 	}
@@ -83,8 +84,8 @@ func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	}
 }
 
-// TestAStorageDomainOutOfUseIsRefusedAtThePlan names such a domain wherever a configuration can, and again at the apply
-// of a plan that was made before.
+// TestAStorageDomainOutOfUseIsRefusedAtThePlan names an unusable domain in every possible attribute. It also applies a
+// plan made before the domain became unusable.
 func TestAStorageDomainOutOfUseIsRefusedAtThePlan(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Inventory: ovirtsim.Inventory{

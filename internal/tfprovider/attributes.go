@@ -18,22 +18,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The shapes of attributes. What a change of each does is in package tfchange, and planned adds it. An attribute that
-// the configuration may leave to the engine is optional and computed: the engine's value is recorded, and removing it
-// from the configuration leaves the object as it is. In the released provider it is only optional, so that an import
-// or a removal plans to replace the object.
+// This file defines the shapes of attributes. Package tfchange knows the effect of changing each one, and planned adds
+// it to the schema.
+//
+// An attribute with an engine default is optional and computed. The state records the engine's value, and removing the
+// attribute from the configuration leaves the object unchanged. In the released provider it is only optional, so an
+// import or a removal plans a replacement of the object.
 
 var (
 	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	uuid        = stringvalidator.RegexMatches(uuidPattern,
 		"must be a UUID in lower case, as the engine writes it")
-	// name is what the engine accepts for VMs and templates.
+	// objectName matches the names the engine accepts for VMs and templates.
 	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`),
 		"may hold only letters, digits, dash, underscore and dot")
 	notEmpty = stringvalidator.LengthAtLeast(1)
-	// vmName is what the engine accepts for VMs.
+	// vmName matches the names the engine accepts for VMs.
 	vmName = stringvalidator.All(objectName, stringvalidator.LengthAtMost(engine.MaxVMName))
-	// tagName is what the engine accepts for tags and affinity groups.
+	// tagName matches the names the engine accepts for tags, and groupName those of affinity groups.
 	tagName = stringvalidator.RegexMatches(regexp.MustCompile(`^[\p{L}\p{M}0-9._-]{1,50}$`),
 		"may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
 	groupName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,254}$`),
@@ -42,13 +44,13 @@ var (
 		"may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
 	description = stringvalidator.RegexMatches(regexp.MustCompile(`^[\x{0}-\x{FFFF}]{0,255}$`),
 		"may hold 255 characters, and none beyond U+FFFF, such as emoji")
-	// wholeMiB is for sizes that the engine keeps in MiB, and cuts down to these.
+	// wholeMiB validates sizes: the engine keeps them in MiB, and rounds down.
 	wholeMiB   = wholeMiBValidator{"must be a multiple of 1048576 (1 MiB), and more than 0"}
 	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`),
 		"must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
-// computedText is set by the engine once.
+// computedText is set once, by the engine.
 func computedText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed:            true,
@@ -57,8 +59,8 @@ func computedText(description string) schema.StringAttribute {
 	}
 }
 
-// liveText is set by the engine and changes by itself. A plan of something else says nothing about it, so an update
-// keeps what the plan has: see promised.
+// liveText is set by the engine, and changes by itself. A plan of another attribute does not mention it, so an update
+// keeps the planned value: see promised.
 func liveText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed:            true,
@@ -67,8 +69,8 @@ func liveText(description string) schema.StringAttribute {
 	}
 }
 
-// promised is the value of a liveText after an update: that of the plan, for Terraform takes any other one for an
-// error. The next refresh reads the engine's.
+// promised returns the value of a liveText after an update. It is the planned value, because Terraform reports any
+// other as an error. The next refresh reads the engine's value.
 func promised(planned, now types.String) types.String {
 	if planned.IsUnknown() {
 		return now
@@ -77,7 +79,7 @@ func promised(planned, now types.String) types.String {
 	return planned
 }
 
-// requiredText must be set.
+// requiredText is a mandatory text.
 func requiredText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Required:            true,
@@ -86,10 +88,10 @@ func requiredText(description string, validators ...validator.String) schema.Str
 	}
 }
 
-// ownerID must be set to a UUID.
+// ownerID is a mandatory UUID.
 func ownerID(description string) schema.StringAttribute { return requiredText(description, uuid) }
 
-// enginesText may be left to the engine.
+// enginesText is a text with a default from the engine.
 func enginesText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -100,7 +102,7 @@ func enginesText(description string, validators ...validator.String) schema.Stri
 	}
 }
 
-// enginesNumber may be left to the engine.
+// enginesNumber is a number with a default from the engine.
 func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Optional:            true,
@@ -111,7 +113,7 @@ func enginesNumber(description string, validators ...validator.Int64) schema.Int
 	}
 }
 
-// enginesFlag may be left to the engine.
+// enginesFlag is a flag with a default from the engine.
 func enginesFlag(description string) schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional:            true,
@@ -121,7 +123,7 @@ func enginesFlag(description string) schema.BoolAttribute {
 	}
 }
 
-// sizeAttribute is a size in bytes that can only grow.
+// sizeAttribute is a size in bytes. It can only grow.
 func sizeAttribute(description string) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Required:            true,
@@ -130,7 +132,7 @@ func sizeAttribute(description string) schema.Int64Attribute {
 	}
 }
 
-// theID is the optional ID of a *_resize resource, which is that of what it resizes.
+// theID is the optional ID of a *_resize resource. It equals the ID of the resized object.
 func theID(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -142,13 +144,13 @@ func theID(description string) schema.StringAttribute {
 
 var diskInterfaces = []string{"ide", "sata", "spapr_vscsi", "virtio", "virtio_scsi"}
 
-// ruleText says in words what a validator accepts, for Terraform's documentation of the attribute.
+// ruleText describes the values a validator accepts, for Terraform's documentation of the attribute.
 type ruleText string
 
 func (t ruleText) Description(context.Context) string         { return string(t) }
 func (t ruleText) MarkdownDescription(context.Context) string { return string(t) }
 
-// wholeMiBValidator accepts bytes that are whole MiB, at least one.
+// wholeMiBValidator accepts a number of bytes equal to one or more whole MiB.
 type wholeMiBValidator struct{ ruleText }
 
 func (v wholeMiBValidator) ValidateInt64(_ context.Context, req validator.Int64Request, resp *validator.Int64Response) {

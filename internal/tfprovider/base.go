@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// base is what all resources have: a type name, and the provider's client once it is configured.
+// base is common to all resources: a type name, and the provider's client once configured.
 type base struct {
 	*configured
 	typeName string
@@ -30,16 +30,16 @@ func (b *base) Configure(_ context.Context, req resource.ConfigureRequest, resp 
 	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
 }
 
-// ConfigValidators refuse in all resources what cannot be sent.
+// ConfigValidators makes every resource reject texts the provider cannot send.
 func (b *base) ConfigValidators(context.Context) []resource.ConfigValidator {
 	return []resource.ConfigValidator{sendable{}}
 }
 
-// madeNow are the IDs of what the resources of a run have made or taken, in one walk of Terraform's: it configures the
-// provider before each.
+// madeNow holds the IDs of the objects created or taken over by the resources of a run. It lasts for one walk of
+// Terraform, because Terraform configures the provider before each walk.
 //
-// With create_before_destroy, an object that is made anew may be the one that is to be destroyed after it, because the
-// engine has one of it only: a tag of a VM, a disk in it, the adoption of it.
+// The engine has some objects only once: a tag of a VM, a disk in a VM, the adoption of a VM. With
+// create_before_destroy, the object to destroy may therefore be the one just created.
 type madeNow struct {
 	mu  sync.Mutex
 	ids map[string]bool
@@ -63,7 +63,8 @@ func (m *madeNow) has(id string) bool {
 	return m.ids[id]
 }
 
-// keeps reports whether what is to be destroyed must stay, because the run has made it anew, and warns of it.
+// keeps reports whether an object must survive its destruction, because this run has just created it. It adds a warning
+// if so.
 func (m *madeNow) keeps(id, what string, diags *diag.Diagnostics) bool {
 	if !m.has(id) {
 		return false
@@ -76,12 +77,12 @@ func (m *madeNow) keeps(id, what string, diags *diag.Diagnostics) bool {
 	return true
 }
 
-// mayTake reports whether a create may take what is there already, because all of the VM is the owner's for which the
-// manager runs: what an earlier run made whose end nobody saw.
+// mayTake reports whether a create may take over an existing object. It may if the manager runs for an owner, because
+// everything on the VM is then the owner's. An earlier run with an unknown end may have created it.
 func (b *base) mayTake(id string) bool { return b.owner != "" && !b.made.has(id) }
 
-// refuseMember returns an error if what a resource is to add is there already, so that it is another resource's, or a
-// person's. importID is how to import it.
+// refuseMember returns an error if the member to add exists already: it belongs to another resource, or was added by
+// hand. importID is the ID to import it.
 func (b *base) refuseMember(
 	ctx context.Context, what, importID string, isThere func(context.Context) (bool, error),
 ) error {
@@ -99,10 +100,10 @@ func (b *base) refuseMember(
 	})
 }
 
-// fixed is a resource of which every change makes another object.
+// fixed is a resource without updates: every change replaces the object.
 type fixed struct{ base }
 
-// Update is planned for the time-outs alone.
+// Update handles a change of the timeouts, the only planned update.
 func (f *fixed) Update(_ context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	if onlyTimeouts(req, resp) {
 		return
@@ -112,7 +113,7 @@ func (f *fixed) Update(_ context.Context, req resource.UpdateRequest, resp *reso
 		"This is a bug in the provider: a change must replace it.")
 }
 
-// dataBase is what all data sources have.
+// dataBase is common to all data sources.
 type dataBase struct {
 	*configured
 	typeName string
@@ -126,12 +127,12 @@ func (b *dataBase) Configure(_ context.Context, req datasource.ConfigureRequest,
 	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
 }
 
-// ConfigValidators refuse in all data sources what cannot be sent.
+// ConfigValidators makes every data source reject texts the provider cannot send.
 func (b *dataBase) ConfigValidators(context.Context) []datasource.ConfigValidator {
 	return []datasource.ConfigValidator{sendable{}}
 }
 
-// clientFrom reads the provider's data in a Configure; it is nil while Terraform validates.
+// clientFrom reads the provider's data in Configure. It returns nil while Terraform validates.
 func clientFrom(data any, diags *diag.Diagnostics) *configured {
 	if data == nil {
 		return nil
@@ -150,7 +151,7 @@ func clientFrom(data any, diags *diag.Diagnostics) *configured {
 	return c
 }
 
-// load reads a plan, a state or a configuration into its model; false where that failed.
+// load reads a plan, a state or a configuration into its model. It returns false on failure.
 func load[T any](ctx context.Context, source interface {
 	Get(context.Context, any) diag.Diagnostics
 }, diags *diag.Diagnostics) (*T, bool) {
@@ -159,7 +160,7 @@ func load[T any](ctx context.Context, source interface {
 	return &model, !diags.HasError()
 }
 
-// block reads a block of a configuration or a state; false where it is not known yet, or that failed.
+// block reads a block of a configuration or a state. It returns false if the block is unknown, or on failure.
 func block[T any](ctx context.Context, source interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }, name string, diags *diag.Diagnostics) ([]T, bool) {
@@ -175,8 +176,8 @@ func block[T any](ctx context.Context, source interface {
 	return items, !diags.HasError()
 }
 
-// unread handles the error of a read and reports whether there was one: what is gone leaves the state, and is planned
-// anew.
+// unread handles the error of a read, and reports whether there was one. A deleted object leaves the state, so
+// Terraform plans it anew.
 func unread(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {
 	case err == nil:
@@ -190,7 +191,7 @@ func unread(ctx context.Context, err error, what string, resp *resource.ReadResp
 	return true
 }
 
-// remove asks for something to be removed, also where it is locked for a while. What is gone is removed.
+// remove requests a removal, and retries while the object is locked. It succeeds if the object is gone.
 func remove(ctx context.Context, what string, diags *diag.Diagnostics, ask func(context.Context) error) {
 	err := poll(ctx, what+" to be removed", func(ctx context.Context) (bool, string, error) {
 		err := ask(ctx)
@@ -209,7 +210,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// importParts splits an import ID into the attributes of that order.
+// importParts splits an import ID into attributes, in the given order.
 func importParts(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, attributes ...string,
 ) {
@@ -221,18 +222,19 @@ func importParts(
 	}
 
 	for i, attribute := range attributes {
-		// The engine knows an ID in lower case only.
+		// The engine knows IDs in lower case only.
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), strings.ToLower(parts[i]))...)
 	}
 }
 
-// idOf is the UUID that an attribute holds. A state may hold anything: the client sends what is none nowhere.
+// idOf returns the UUID in an attribute. A state may hold any text: the client refuses to send an invalid UUID.
 func idOf(attribute types.String) engine.ID { return engine.ID(attribute.ValueString()) }
 
-// idValue is a UUID as an attribute.
+// idValue returns a UUID as an attribute.
 func idValue(id engine.ID) types.String { return types.StringValue(id.String()) }
 
-// textOf is a text of the engine, which has no null: an empty one stays null where the state has null.
+// textOf returns a text of the engine as an attribute. The engine has no null, so an empty text stays null if the state
+// has null.
 func textOf(state types.String, seen string) types.String {
 	if seen == "" && state.IsNull() {
 		return state
@@ -241,8 +243,8 @@ func textOf(state types.String, seen string) types.String {
 	return types.StringValue(seen)
 }
 
-// unlessAbsent returns what was seen, or, if the answer lacks it, what the state has. An attribute whose change
-// replaces an object must not become empty because an answer is short.
+// unlessAbsent returns the seen value or, if the answer lacks it, the one in the state. An attribute must not become
+// empty because of an incomplete answer, if its change replaces the object.
 func unlessAbsent[T attr.Value](state, seen T) T {
 	if !isKnown(seen) && isKnown(state) {
 		return state
@@ -251,7 +253,7 @@ func unlessAbsent[T attr.Value](state, seen T) T {
 	return seen
 }
 
-// settle gives a planned value that is not known yet the value that was seen.
+// settle replaces a planned unknown value with the seen one.
 func settle[T attr.Value](planned *T, seen T) {
 	if (*planned).IsUnknown() {
 		*planned = seen

@@ -11,9 +11,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// planned completes a schema with what package tfchange says of its attributes: those whose change needs another object
-// get the plan modifier for it, and all get a sentence. Attributes that are named decide themselves when a change needs
-// another object; no other one may. It adds the time-outs of the operations.
+// planned completes a schema with the facts of package tfchange. Every attribute gets a sentence about its change. An
+// attribute also gets a plan modifier if a change replaces the object, unless conditional names it: those decide
+// themselves, and no others may. planned also adds the timeouts of the operations.
 func (b *base) planned(s schema.Schema, conditional ...string) schema.Schema {
 	for name, attribute := range s.Attributes {
 		if change, known := tfchange.Of(b.typeName, name); known {
@@ -37,7 +37,7 @@ func (b *base) planned(s schema.Schema, conditional ...string) schema.Schema {
 	return s
 }
 
-// consequence is the sentence about a change, after that about the attribute.
+// consequence returns the sentence about a change, to follow the one about the attribute.
 func consequence(change tfchange.Change) string {
 	switch {
 	case change.Effect == tfchange.NextStart:
@@ -53,7 +53,7 @@ func consequence(change tfchange.Change) string {
 	}
 }
 
-// changing is an attribute with the sentence about its change, and the plan modifier of one that replaces.
+// changing adds the sentence to an attribute and, if it replaces the object, the plan modifier.
 func changing(attribute schema.Attribute, sentence string, replaces bool) schema.Attribute {
 	switch a := attribute.(type) {
 	case schema.StringAttribute:
@@ -91,7 +91,7 @@ func changing(attribute schema.Attribute, sentence string, replaces bool) schema
 	}
 }
 
-// changingBlock is a block with the sentence about its change.
+// changingBlock adds the sentence to a block.
 func changingBlock(block schema.Block, sentence string) schema.Block {
 	switch b := block.(type) {
 	case schema.ListNestedBlock:

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// schemasByType are the schemas of all resources.
+// schemasByType returns the schemas of all resources.
 func schemasByType(t *testing.T) map[string]schema.Schema {
 	t.Helper()
 	out := map[string]schema.Schema{}
@@ -32,8 +32,8 @@ func schemasByType(t *testing.T) map[string]schema.Schema {
 	return out
 }
 
-// TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt covers what can be set; what the engine alone sets is in
-// no table.
+// TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt covers all configurable attributes. No table has the
+// attributes set only by the engine.
 func TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt(t *testing.T) {
 	t.Parallel()
 
@@ -106,7 +106,7 @@ func replaces(ctx context.Context, attribute schema.Attribute) bool {
 	return strings.Contains(strings.Join(descriptions, " "), "destroy and recreate")
 }
 
-// TestTheDocumentHasTheTableOfChanges compares the document with the table, which it must have as it is.
+// TestTheDocumentHasTheTableOfChanges looks for the exact table in the document.
 func TestTheDocumentHasTheTableOfChanges(t *testing.T) {
 	t.Parallel()
 	const path = "../../docs/develop/terraform-provider.md"
@@ -115,7 +115,7 @@ func TestTheDocumentHasTheTableOfChanges(t *testing.T) {
 	check.Contains(t, path, string(content), tableOfChanges(t))
 }
 
-// tableOfChanges is the table as a document has it.
+// tableOfChanges returns the table in the form of the document.
 func tableOfChanges(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// provider writes the configuration with a provider block of those attributes.
+// provider writes the configuration with these attributes in the provider block.
 func (w *workspace) provider(attributes, resources string) *workspace {
 	w.t.Helper()
 	w.config(resources)
@@ -80,7 +80,7 @@ func TestTheEnvironmentHasWhatTheProviderBlockLeavesOut(t *testing.T) {
 	w.settled()
 
 	t.Setenv("OVIRT_URL", "https://nowhere.invalid/ovirt-engine")
-	t.Setenv("OVIRT_TLS_INSECURE", "true") // and the block says how the engine is trusted
+	t.Setenv("OVIRT_TLS_INSECURE", "true") // and the block has TLS settings
 	w.config(plainVM).settled()
 
 	t.Setenv("OVIRT_TLS_INSECURE", "perhaps")

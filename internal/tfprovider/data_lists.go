@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The data sources that look something up in one list.
+// This file has the data sources backed by one list of the engine.
 
 func dataID(description string) schema.StringAttribute {
 	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description}
@@ -29,7 +29,7 @@ func requiredID(description string) schema.StringAttribute {
 	}
 }
 
-// setOf is a computed set of objects whose fields are texts.
+// setOf is a computed set of objects with text fields.
 func setOf(description string, fields ...string) schema.SetAttribute {
 	object := map[string]attr.Type{}
 	for _, field := range fields {
@@ -243,7 +243,7 @@ func (d *templatesData) Read(ctx context.Context, req datasource.ReadRequest, re
 
 type attachmentsData struct {
 	dataBase
-	// owner is the attribute that names what the disks are attached to, result the one that lists them.
+	// owner is the attribute naming the owner of the attachments. result is the attribute listing them.
 	owner, result, about string
 	list                 func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment,
 		error)

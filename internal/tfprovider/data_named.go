@@ -15,40 +15,40 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The data sources that find the UUID of one object by its name.
+// This file has the data sources for finding the UUID of an object by its name.
 
-// lookups are their types.
+// lookups are the types of these data sources.
 var lookups = []string{
 	"ovirt_cluster", "ovirt_disk", "ovirt_host", "ovirt_storage_domain", "ovirt_template", "ovirt_vm",
 	"ovirt_vnic_profile",
 }
 
-// candidate is an object that has the name which is looked for.
+// candidate is an object with the wanted name.
 type candidate struct {
 	id engine.ID
-	// network of a vNIC profile.
+	// network is set for vNIC profiles.
 	network string
-	// version and isReady are a template's.
+	// version and isReady are set for templates.
 	version int
 	isReady bool
 }
 
-// wantedName is what a data source looks for.
+// wantedName is the object a data source looks for.
 type wantedName struct {
 	name, network string
 	version       int
 	dc            *engine.DataCenter // nil means the whole engine
 }
 
-// namedData is a data source for objects of one kind.
+// namedData is a data source for one kind of object.
 type namedData struct {
 	dataBase
-	// kind says in words what is found.
+	// kind names the objects in messages.
 	kind string
 	find func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error)
 }
 
-// Attributes that some kinds have alone.
+// These attributes exist only for some kinds.
 const (
 	networkAttribute = "network"
 	versionAttribute = "version"
@@ -87,7 +87,8 @@ func newStorageDomainData() datasource.DataSource {
 		}}
 }
 
-// storageDomains are those of a data center, or for nil of all: the status of each is told by its data center.
+// storageDomains returns the storage domains of a data center, or all if dc is nil. It asks the data centers, because
+// only they know the status of each domain.
 func storageDomains(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (out []engine.StorageDomain, err error) {
@@ -162,7 +163,7 @@ func newTemplateData() datasource.DataSource {
 		}}
 }
 
-// candidates are the items of that name.
+// candidates returns the items with this name.
 func candidates[T any](all []T, name string, of func(T) (string, candidate)) []candidate {
 	var out []candidate
 
@@ -175,7 +176,7 @@ func candidates[T any](all []T, name string, of func(T) (string, candidate)) []c
 	return out
 }
 
-// versions are the templates of one version: that which is asked for, or, for 0, the newest of which a VM can be made.
+// versions returns the templates of one version. For 0, it returns the newest one usable for a VM.
 func versions(found []candidate, version int) []candidate {
 	if version == 0 {
 		found = slices.DeleteFunc(found, func(c candidate) bool { return !c.isReady })
@@ -256,7 +257,7 @@ func (d *namedData) Read(ctx context.Context, req datasource.ReadRequest, resp *
 	}
 }
 
-// look finds the one object.
+// look returns the one matching object.
 func (d *namedData) look(ctx context.Context, dataCenter string, wanted wantedName) (*candidate, error) {
 	if dataCenter != "" {
 		dc, err := d.client.DataCenter(ctx, dataCenter)

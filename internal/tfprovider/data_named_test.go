@@ -30,7 +30,7 @@ func TestTheNewestTemplateIsTheNewestThatIsReady(t *testing.T) {
 	check.Equal(t, "templates of which none is ready", len(versions([]candidate{{id: "a", version: 1}}, 0)), 0)
 }
 
-// TestARestrictedRunHasNoLookupByName has the types of resources that data sources have too.
+// TestARestrictedRunHasNoLookupByName uses types shared by resources and data sources.
 func TestARestrictedRunHasNoLookupByName(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{})

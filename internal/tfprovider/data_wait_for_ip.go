@@ -16,16 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// addressLimit is how long after its start a guest is expected to report an address. A guest that has not done it by
-// then has no agent.
+// addressLimit is the longest expected time between the start of a guest and its first reported address. A guest
+// without an address by then has no agent.
 const addressLimit = 10 * time.Minute
 
 func newWaitForIPData() datasource.DataSource {
 	return &waitForIPData{dataBase{typeName: "ovirt_wait_for_ip"}}
 }
 
-// waitForIPData waits only where an address may still come. Terraform reads data sources with every plan and before it
-// destroys, and a VM without an agent must not hold these up.
+// waitForIPData waits only while an address may still come. Terraform reads data sources with every plan and before
+// destroying, and a VM without an agent must not delay these.
 type waitForIPData struct{ dataBase }
 
 type waitForIPModel struct {
@@ -118,7 +118,7 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// wait waits until the guest of a VM has reported an address. A VM that will report none is a warning.
+// wait waits until the guest of a VM reports an address. If none will come, it adds a warning.
 func (d *waitForIPData) wait(ctx context.Context, vmID engine.ID, diags *diag.Diagnostics) []engine.GuestInterface {
 	begin := time.Now()
 	var interfaces []engine.GuestInterface

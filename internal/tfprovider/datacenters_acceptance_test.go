@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestANameInUseIsBlamedOnItsDataCenter has VMs and templates of one name in two data centers.
+// TestANameInUseIsBlamedOnItsDataCenter has VMs and templates with the same name in two data centers.
 func TestANameInUseIsBlamedOnItsDataCenter(t *testing.T) {
 	t.Parallel()
 
@@ -32,7 +32,7 @@ resource "ovirt_template" "t" {
 }
 `
 	w := newWorkspace(t, s).config(config)
-	w.apply() // what the other data center has is free
+	w.apply() // the names of the other data center are free
 
 	message := newWorkspace(t, s).config(plainVM).fail()
 	check.Contains(t, "the VM", message, w.text("ovirt_vm.a", "id"))

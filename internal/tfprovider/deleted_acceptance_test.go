@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// everything has a resource of each kind, as machines and clusters have them.
+// everything has a resource of each kind used by machines and clusters.
 const everything = machine + `
 resource "ovirt_tag" "t" {
   name = "blue"
@@ -67,7 +67,7 @@ resource "ovirt_vm_graphics_consoles" "a" {
 }
 `
 
-// deletions are what an administrator can delete of everything.
+// deletions are the objects of everything an administrator can delete.
 func deletions() map[string]func(t *testing.T, s *site, w *workspace) {
 	return map[string]func(t *testing.T, s *site, w *workspace){
 		"affinity group": func(t *testing.T, s *site, w *workspace) {
@@ -153,7 +153,7 @@ func deletions() map[string]func(t *testing.T, s *site, w *workspace) {
 	}
 }
 
-// deletedTogether are deletions that can be made one after the other, each of an object that the ones before leave.
+// deletedTogether groups deletions possible in sequence: each deletes an object left by the previous ones.
 var deletedTogether = [][]string{
 	{
 		"membership of the group", "tag of the VM", "network interface", "attachment of a disk", "attachment among several",
@@ -194,7 +194,7 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 	}
 }
 
-// survives fails unless everything is made again, and destroyed, after some of it was deleted.
+// survives fails the test unless everything is recreated after a deletion, and can be destroyed.
 func (w *workspace) survives(remove func()) {
 	w.t.Helper()
 	w.config(everything).apply()
@@ -219,7 +219,7 @@ func (w *workspace) survives(remove func()) {
 	w.isEmpty()
 }
 
-// isEmpty fails unless the engine has nothing of the configuration.
+// isEmpty fails the test if the engine has objects of the configuration.
 func (w *workspace) isEmpty() {
 	w.t.Helper()
 	if left := w.site.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
@@ -227,7 +227,7 @@ func (w *workspace) isEmpty() {
 	}
 }
 
-// startedVM is a VM that runs, and is powered off before it is removed.
+// startedVM is a running VM. Its removal powers it off first.
 const startedVM = plainVM + `
 resource "ovirt_vm_start" "a" {
   vm_id         = ovirt_vm.a.id
@@ -235,8 +235,8 @@ resource "ovirt_vm_start" "a" {
 }
 `
 
-// TestAVMIsStoppedOnce has an engine show a VM as up for the next three looks after it was stopped: P1. The host refuses
-// a second stop, and none is asked for.
+// TestAVMIsStoppedOnce has an engine show a VM as up for three looks after it was stopped: P1. The host rejects a
+// second stop, and the provider requests none.
 func TestAVMIsStoppedOnce(t *testing.T) {
 	t.Parallel()
 	s := newHeldSite(t, func(s *site) bool {
@@ -263,11 +263,11 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 	}
 }
 
-// TestAVMThatGoesWhileItIsStoppedOrStarted has somebody delete a VM between the look at it and the request: m1.
+// TestAVMThatGoesWhileItIsStoppedOrStarted deletes a VM by hand between the look at it and the request: m1.
 func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 	t.Parallel()
 
-	// deleting makes a workspace whose VM somebody deletes just before it is stopped, or started.
+	// deleting returns a workspace with a VM deleted by hand just before its stop or start.
 	deleting := func(t *testing.T, action string) *workspace {
 		t.Helper()
 		s := newSite(t, quick)
@@ -309,8 +309,8 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 	})
 }
 
-// TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords has an engine give up a VM whose disks it copies, while
-// each kind of resource waits for them.
+// TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords has an engine give up a VM while copying its disks, and
+// while a resource of each kind waits for them.
 func TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords(t *testing.T) {
 	t.Parallel()
 
@@ -322,7 +322,7 @@ func TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newHeldSite(t, func(*site) bool { return true }) // its disks are copied for ever
+			s := newHeldSite(t, func(*site) bool { return true }) // copies its disks for ever
 
 			go func() {
 				for t.Context().Err() == nil && s.sim.FailCreation("a") != nil {

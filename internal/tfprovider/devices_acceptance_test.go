@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// available is a VM that runs and is highly available, with a lease, a watchdog and virtual GPUs.
+// available is a running, highly available VM with a lease, a watchdog and virtual GPUs.
 const available = `
 resource "ovirt_vm" "a" {
   name                       = "a"
@@ -58,7 +58,7 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	check.Equal(t, "behaviour", got.StorageError, "kill")
 	check.Equal(t, "TPM", *got.TPM, true)
 
-	// A VM that runs takes another priority, loses its lease, and is not available any more.
+	// A running VM accepts another priority, and loses its lease and its high availability.
 	running := strings.NewReplacer("= 50", "= 10", `"$storage"`, `""`, `"reset"`, `"poweroff"`).Replace(available)
 	w.config(running)
 	w.wants("ovirt_vm.a", "update", "ovirt_vm_watchdog.a", "update")
@@ -95,8 +95,8 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	w.destroy()
 }
 
-// TestEachMediatedDeviceIsOneOfItsOwn loses the request for one of two devices that are added at the same time. The other
-// device must not be taken for it.
+// TestEachMediatedDeviceIsOneOfItsOwn loses the request for one of two devices added at the same time. The provider
+// must not mistake the other device for it.
 func TestEachMediatedDeviceIsOneOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -162,7 +162,8 @@ resource "ovirt_vm_host_device" "a" {
 	w.destroy()
 }
 
-// TestAHostDeviceIsImportedWithAnIDInUpperCase writes the UUID as other tools do; the engine knows lower case only.
+// TestAHostDeviceIsImportedWithAnIDInUpperCase writes the UUID in upper case, like other tools. The engine knows lower
+// case only.
 func TestAHostDeviceIsImportedWithAnIDInUpperCase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

@@ -15,11 +15,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// This file drives the provider by the calls that Terraform makes, in its order, without the executable: a test of one
-// resource costs milliseconds of a processor then. What Terraform itself does is shown by the tests that run it.
+// This file drives the provider by Terraform's calls, in Terraform's order, without the executable. A test of one
+// resource then costs milliseconds of processor time. The tests with the executable cover the behavior of Terraform
+// itself.
 
-// set are attributes and blocks of a resource: texts, flags, numbers, []string, map[string]string; a block is a set, and
-// several are []set.
+// set holds the attributes and blocks of a resource: texts, flags, numbers, []string, map[string]string. A block is a
+// set, and several are a []set.
 type set = map[string]any
 
 // direct is a run of the provider.
@@ -29,7 +30,7 @@ type direct struct {
 	site *site
 	url  string
 	ca   []byte
-	// user is who runs it; nil is the administrator.
+	// user runs it. nil is the administrator.
 	user *ovirtsim.User
 }
 
@@ -41,7 +42,7 @@ func newDirect(t *testing.T, s *site) *direct {
 	return d
 }
 
-// begin begins another run, as each command of Terraform does: the provider has forgotten the one before.
+// begin begins another run. Each command of Terraform does this, with a provider without memory of the previous run.
 func (d *direct) begin() {
 	d.t.Helper()
 	server := providerserver.NewProtocol5(tfprovider.New(tfprovider.Options{}))()
@@ -63,7 +64,7 @@ func (d *direct) begin() {
 	check.Length(d.t, "the problems", got.Diagnostics, 0)
 }
 
-// blockValue is a value of a block of a schema.
+// blockValue returns a value for a block of a schema.
 func blockValue(block *tfprotov5.SchemaBlock, of set) tftypes.Value {
 	values := map[string]tftypes.Value{}
 	for _, attribute := range block.Attributes {
@@ -123,7 +124,7 @@ func plainValue(kind tftypes.Type, given any) tftypes.Value {
 	}
 }
 
-// managed is a resource with its state.
+// managed is a resource and its state.
 type managed struct {
 	d         *direct
 	typeName  string
@@ -133,7 +134,7 @@ type managed struct {
 	isTainted bool
 }
 
-// resource is a resource without a state.
+// resource returns a resource without a state.
 func (d *direct) resource(typeName string) *managed {
 	d.t.Helper()
 	m := &managed{d: d, typeName: typeName}
@@ -169,7 +170,7 @@ func (m *managed) unpacked(value *tfprotov5.DynamicValue) tftypes.Value {
 	return out
 }
 
-// attributes are the attributes of a value; nil if it is null.
+// attributes returns the attributes of a value, or nil if it is null.
 func attributes(value tftypes.Value) map[string]tftypes.Value {
 	var out map[string]tftypes.Value
 	if value.IsNull() || value.As(&out) != nil {
@@ -179,7 +180,7 @@ func attributes(value tftypes.Value) map[string]tftypes.Value {
 	return out
 }
 
-// text is a text in the state; empty if there is none.
+// text returns a text in the state, or "" if it is null.
 func (m *managed) text(name string) string {
 	var text *string
 	if value, ok := attributes(m.state)[name]; ok && value.As(&text) == nil && text != nil {
@@ -189,7 +190,7 @@ func (m *managed) text(name string) string {
 	return ""
 }
 
-// proposed is what Terraform proposes of a configuration: what only the provider can know stays as it is.
+// proposed returns Terraform's proposal for a configuration. Values known only to the provider stay as they are.
 func (m *managed) proposed(config, prior tftypes.Value) tftypes.Value {
 	out, before := attributes(config), attributes(prior)
 
@@ -207,7 +208,7 @@ func (m *managed) proposed(config, prior tftypes.Value) tftypes.Value {
 	return tftypes.NewValue(m.schema().ValueType(), out)
 }
 
-// planned is what a plan says.
+// planned is the result of a plan.
 type planned struct {
 	action   string // no-op, create, update or replace
 	changed  []string
@@ -216,7 +217,7 @@ type planned struct {
 	identity *tfprotov5.ResourceIdentityData
 }
 
-// problems are the errors among diagnostics.
+// problems returns the errors among diagnostics.
 func problems(all []*tfprotov5.Diagnostic) []string {
 	var out []string
 
@@ -229,7 +230,7 @@ func problems(all []*tfprotov5.Diagnostic) []string {
 	return out
 }
 
-// plan plans a configuration. A resource that is tainted is replaced.
+// plan plans a configuration. It replaces a tainted resource.
 func (m *managed) plan(of set) planned {
 	m.d.t.Helper()
 	config := blockValue(m.schema().Block, of)
@@ -415,7 +416,7 @@ func (d *direct) make(typeName string, of set) *managed {
 	return m
 }
 
-// settled fails unless a refresh and a plan have nothing to do.
+// settled fails the test unless a refresh and a plan are empty.
 func (m *managed) settled(of set) {
 	m.d.t.Helper()
 	check.Equal(m.d.t, "the problems of the refresh", strings.Join(m.refresh(), "\n"), "")
@@ -423,7 +424,7 @@ func (m *managed) settled(of set) {
 	check.Equal(m.d.t, "the plan of "+m.typeName+" for "+strings.Join(plan.changed, ", "), plan.action, "no-op")
 }
 
-// with is a set with some attributes changed.
+// with returns a copy of a set with some attributes changed.
 func with(of, changes set) set {
 	out := maps.Clone(of)
 	maps.Copy(out, changes)
@@ -447,7 +448,7 @@ func (d *direct) disk(alias string) string {
 	}).text("id")
 }
 
-// pinned are the attributes of a VM that is pinned to a host.
+// pinned returns the attributes of a VM pinned to a host.
 func (d *direct) pinned() set {
 	d.t.Helper()
 	hosts, err := d.site.client.Hosts(d.t.Context())

@@ -1,12 +1,10 @@
-// Package tfprovider is our implementation of the oVirt Terraform provider:
-// the same resource names, attributes and state shape as the released
-// ovirt/ovirt 2.2, over internal/engine.
+// Package tfprovider is our implementation of the oVirt Terraform provider, based on internal/engine. It has the
+// resource names, attributes and state of the released ovirt/ovirt 2.2.
 //
-// Where the released provider loses machines, this one does not: text is
-// escaped, a lost answer to a create is looked up, starting a VM that runs is
-// no error, every wait has an end and can be interrupted, and a change of
-// memory is sent to the engine.
+// In several situations, the released provider loses machines and this one does not. It escapes text, and looks for the
+// object after a lost answer to a create. Starting a running VM succeeds. Every wait ends, and can be interrupted. A
+// change of memory reaches the engine.
 //
-// Serve runs one endpoint in this process, to which one Terraform run is
-// attached. cmd/terraform-provider-ovirt is the same provider as a plugin.
+// Serve runs one endpoint in this process, for one Terraform run. cmd/terraform-provider-ovirt serves the same provider
+// as a plugin.
 package tfprovider

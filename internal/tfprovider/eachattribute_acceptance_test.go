@@ -11,26 +11,26 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// This file changes each attribute of each resource: by the configuration, and by hand at the engine. Somebody else's
-// change is made by a second copy of the state, which sends what the engine takes.
+// This file changes each attribute of each resource, once by the configuration and once by hand at the engine. For the
+// manual change, a second copy of the state sends a request.
 
 // attributeCase is a resource with all its attributes.
 type attributeCase struct {
-	// more are attributes that lostCases leaves out.
+	// more returns attributes missing from lostCases.
 	more func(d *direct) set
-	// others are other values, by attribute.
+	// others returns other values by attribute.
 	others func(d *direct) set
-	// silent are attributes without another value, or whose change by hand is no drift, each with its reason.
+	// silent are attributes without another value, or without drift after a manual change. The values are the reasons.
 	silent map[string]string
 }
 
-// writeOnly is why an attribute is never in a state.
+// These are reasons.
 const (
 	writeOnly  = "it is in no state"
 	oneCluster = "TestAChangeOfAVMIsSentOrNeedsReplacement has a second cluster"
 )
 
-// otherVM is another VM for resources that belong to one.
+// otherVM returns another VM for resources of a VM.
 func otherVM(d *direct) set { return set{"vm_id": d.vm("other", nil)} }
 
 func attributeCases() map[string]attributeCase {
@@ -48,7 +48,7 @@ func guestNIC(address string) []set {
 	}}}}
 }
 
-// guestOf are the attributes of a guest's initialization.
+// guestOf returns the attributes of a guest's initialization.
 func guestOf(node, address, script string) set {
 	return set{
 		"initialization_hostname": node, "initialization_custom_script": script,
@@ -127,7 +127,7 @@ func attributeCasesOfVMs() map[string]attributeCase {
 	}
 }
 
-// otherHost is a host to which nothing is pinned.
+// otherHost returns a host without pinned VMs.
 func (d *direct) otherHost() string {
 	d.t.Helper()
 	hosts, err := d.site.client.Hosts(d.t.Context())
@@ -136,7 +136,7 @@ func (d *direct) otherHost() string {
 	return hosts[1].ID.String()
 }
 
-// otherProfile is a vNIC profile beside $profile.
+// otherProfile returns a vNIC profile other than $profile.
 func (d *direct) otherProfile() string {
 	d.t.Helper()
 	dc, err := d.site.client.DataCenter(d.t.Context(), "Default")
@@ -278,15 +278,14 @@ func attributeCasesOfOthers() map[string]attributeCase {
 	}
 }
 
-// copied is a second copy of the state, as somebody else's who manages the same object.
+// copied returns a second copy of the state, as if another user managed the same object.
 func (m *managed) copied() *managed {
 	other := *m
 	return &other
 }
 
-// TestEachAttributeIsUpdatedAndItsDriftShown changes each attribute. What the table of changes calls a replacement is
-// planned so, and everything else changes in place; a change by hand is shown by the next plan, which changes it back
-// in place.
+// TestEachAttributeIsUpdatedAndItsDriftShown changes each attribute. It expects a replacement if the table of changes
+// says so, and a change in place otherwise. After a change by hand, the next plan shows it and undoes it in place.
 func TestEachAttributeIsUpdatedAndItsDriftShown(t *testing.T) {
 	testenv.SkipInShort(t, "each attribute of each resource")
 	t.Parallel()
@@ -304,7 +303,7 @@ func TestEachAttributeIsUpdatedAndItsDriftShown(t *testing.T) {
 	}
 }
 
-// TestTheAttributesOfAFewResourcesAreUpdated is the sample of TestEachAttributeIsUpdatedAndItsDriftShown for each
+// TestTheAttributesOfAFewResourcesAreUpdated runs a sample of TestEachAttributeIsUpdatedAndItsDriftShown after each
 // change of the code.
 func TestTheAttributesOfAFewResourcesAreUpdated(t *testing.T) {
 	t.Parallel()

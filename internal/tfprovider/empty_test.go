@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// An engine replaces an empty alias with one of its own, so a plan of "" would never become empty. The walk covers
-// each text that an author may omit because the engine fills it in.
+// An engine replaces an empty alias with one of its own, so a plan of "" would never become empty. The test walks all
+// texts with an engine default.
 func TestATextThatTheEngineFillsInIsNotEmpty(t *testing.T) {
 	mayBeEmpty := []string{
 		"ovirt_vm.description",             // an empty description stays empty
@@ -20,7 +20,7 @@ func TestATextThatTheEngineFillsInIsNotEmpty(t *testing.T) {
 
 		// Empty means no script, as in the released provider.
 		"ovirt_vm.initialization_custom_script", "ovirt_adopted_vm.initialization_custom_script",
-		// Computed by the provider, whatever is written.
+		// The provider computes these, whatever the configuration.
 		"ovirt_disk_resize.id", "ovirt_vm_disks_resize.id",
 	}
 	server := providerserver.NewProtocol5(New(Options{}))()

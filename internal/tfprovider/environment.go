@@ -15,13 +15,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// orVariable is the sentence about the variable of an attribute.
+// orVariable returns the documentation of an attribute's environment variable.
 func orVariable(name string) string {
 	return "`" + name + "` in the environment is used if it is not set."
 }
 
-// isUnknown reports whether the block has values that are known only when something else is applied, and what to do
-// then: Terraform may defer what needs the provider.
+// isUnknown reports whether the provider block has values unknown until something else is applied. If so, it lets
+// Terraform defer everything based on the provider, or adds an error.
 func (m *providerModel) isUnknown(req provider.ConfigureRequest, resp *provider.ConfigureResponse) bool {
 	var names []string
 
@@ -55,7 +55,7 @@ func (m *providerModel) isUnknown(req provider.ConfigureRequest, resp *provider.
 	return true
 }
 
-// hasUnknown reports whether a value, or an element of it, is unknown.
+// hasUnknown reports whether a value or one of its elements is unknown.
 func hasUnknown(value attr.Value) bool {
 	if value.IsUnknown() {
 		return true
@@ -79,8 +79,8 @@ func hasUnknown(value attr.Value) bool {
 	return false
 }
 
-// fromEnvironment sets what the block leaves out to what the environment has. If the block says how the engine is
-// trusted, the environment does not.
+// fromEnvironment sets values missing from the block to those of the environment. It ignores the environment's TLS
+// settings if the block has its own.
 func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.Diagnostics) {
 	text := func(value *types.String, name string) {
 		if found := lookup(name); value.IsNull() && found != "" {
@@ -122,7 +122,7 @@ func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.
 	}
 }
 
-// texts is a list of texts.
+// texts returns a list of texts.
 func texts(elements []string) types.List {
 	values := []attr.Value{}
 	for _, element := range elements {
@@ -132,7 +132,7 @@ func texts(elements []string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// headers are those of extra_headers. One that asks for a filter is the attribute filter by another name.
+// headers returns the headers of extra_headers. It rejects a header equivalent to the attribute filter.
 func (m *providerModel) headers(diags *diag.Diagnostics) map[string]string {
 	out := map[string]string{}
 

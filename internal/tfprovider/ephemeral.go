@@ -22,7 +22,7 @@ var (
 	_ ephemeral.EphemeralResourceWithConfigure = (*consoleEphemeral)(nil)
 )
 
-// ephemeralBase has the session of the provider.
+// ephemeralBase holds the provider's session.
 type ephemeralBase struct{ *configured }
 
 // Configure implements ephemeral.EphemeralResourceWithConfigure.
@@ -32,7 +32,7 @@ func (e *ephemeralBase) Configure(
 	e.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
 }
 
-// tokenEphemeral is the token of the provider's session.
+// tokenEphemeral returns the token of the provider's session.
 type tokenEphemeral struct{ ephemeralBase }
 
 // Metadata implements ephemeral.EphemeralResource.
@@ -68,7 +68,7 @@ func (e *tokenEphemeral) Open(ctx context.Context, _ ephemeral.OpenRequest, resp
 	}{types.StringValue(e.client.APIURL()), types.StringValue(token)})...)
 }
 
-// consoleEphemeral is the way to the graphics console of a VM.
+// consoleEphemeral returns the connection file for the graphics console of a VM.
 type consoleEphemeral struct{ ephemeralBase }
 
 // Metadata implements ephemeral.EphemeralResource.

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachResourceHasAnExampleAndAnImportSection reads what the pages of the registry are made of.
+// TestEachResourceHasAnExampleAndAnImportSection reads the sources of the registry's pages.
 func TestEachResourceHasAnExampleAndAnImportSection(t *testing.T) {
 	t.Parallel()
 	const examples, pages = "../../cmd/terraform-provider-ovirt/examples", "../../docs/terraform-provider"
@@ -61,7 +61,7 @@ func TestEachResourceHasAnExampleAndAnImportSection(t *testing.T) {
 	}
 }
 
-// TestEachActionListFunctionAndEphemeralResourceHasAnExample reads what the pages of the registry are made of.
+// TestEachActionListFunctionAndEphemeralResourceHasAnExample reads the sources of the registry's pages.
 func TestEachActionListFunctionAndEphemeralResourceHasAnExample(t *testing.T) {
 	t.Parallel()
 	const examples, pages = "../../cmd/terraform-provider-ovirt/examples", "../../docs/terraform-provider"

@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows what the released provider does not have.
+// This file tests features missing from the released provider.
 
-// stateText is the state file, and its backup if there is one.
+// stateText returns the state file, and its backup if there is one.
 func (w *workspace) stateText() string {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
@@ -30,7 +30,7 @@ func (w *workspace) stateText() string {
 	return string(content) + string(backup)
 }
 
-// secretVM is a VM whose user data no state has.
+// secretVM is a VM with user data kept out of states.
 func secretVM(script, version string) string {
 	return strings.TrimSuffix(plainVM, "}\n") + "  initialization_custom_script_wo         = \"" + script + "\"\n" +
 		"  initialization_custom_script_wo_version = " + version + "\n}\n"
@@ -42,19 +42,19 @@ func TestWriteOnlyUserDataIsInNoPlanAndNoState(t *testing.T) {
 	w := newWorkspace(t, s).config(secretVM("#cloud-config canary-1", "1"))
 	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
 	planned, _, _ := strings.Cut(w.succeed("show", "-json", "plan.tfplan"), `"configuration":`)
-	check.Lacks(t, "the plan", planned, "canary") // what it shows of the configuration was written there in plain
+	check.Lacks(t, "the plan", planned, "canary") // otherwise the plan shows the configuration in plain text
 	w.apply()
 	w.settled()
 	check.Lacks(t, "the state", w.stateText(), "canary")
 	check.Equal(t, "the user data", s.vm(t, "a").Initialization.CustomScript, "#cloud-config canary-1")
 
-	// Only the version tells that the user data is another.
+	// Only the version signals a change of the user data.
 	w.config(secretVM("#cloud-config canary-2", "1")).settled()
 	w.config(secretVM("#cloud-config canary-2", "2")).wants("ovirt_vm.a", "delete+create")
 	w.apply()
 	check.Equal(t, "the user data", s.vm(t, "a").Initialization.CustomScript, "#cloud-config canary-2")
 
-	w.config(plainVM).wants("ovirt_vm.a", "update") // a guest has read it: what is removed replaces nothing
+	w.config(plainVM).wants("ovirt_vm.a", "update") // a guest has read it: removing it replaces nothing
 	w.apply()
 	w.settled()
 }
@@ -74,7 +74,7 @@ func TestUserDataMovesOutOfTheStateWithoutAnotherVM(t *testing.T) {
 	check.Equal(t, "the VM", s.vm(t, "a").ID, id)
 	check.Equal(t, "the user data in the state", w.text("ovirt_vm.a", "initialization_custom_script"), "")
 
-	// An import reads the user data, and the next apply drops it.
+	// An import reads the user data, and the next apply drops it from the state.
 	w.succeed("state", "rm", "ovirt_vm.a")
 	w.importID("ovirt_vm.a", id.String())
 	w.wants("ovirt_vm.a", "update")
@@ -111,7 +111,7 @@ resource "ovirt_adopted_vm" "a" {
 	w.config(strings.Replace(adopted, "_version = 1", "_version = 2", 1)).wants("ovirt_adopted_vm.a", "delete+create")
 }
 
-// nicWith is a network interface with one more line.
+// nicWith returns a network interface with one more line.
 func nicWith(line string) string { return strings.TrimSuffix(plainNIC, "}\n") + "  " + line + "\n}\n" }
 
 func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
@@ -129,7 +129,7 @@ func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
 		linked, plugged bool
 	}{
 		{"plugged = false", false, false},
-		{"linked = true", true, false}, // what is removed from the configuration stays
+		{"linked = true", true, false}, // removing it from the configuration keeps it
 		{"plugged = true", true, true},
 	} {
 		w.config(plainVM+nicWith(step.line)).wants("ovirt_nic.a", "update")
@@ -140,20 +140,20 @@ func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
 		check.Equal(t, step.line+": plugged", *nic.Plugged, step.plugged)
 	}
 
-	// What somebody has done by hand is drift where the configuration says otherwise.
+	// A manual change is drift if the configuration says otherwise.
 	must(t, s.client.UnplugNIC(t.Context(), engine.ID(vm), s.nics(t, vm)[0].ID))
 	w.wants("ovirt_nic.a", "update")
 	w.apply()
 	check.Equal(t, "plugged", *s.nics(t, vm)[0].Plugged, true)
 
-	// An interface that stays unplugged takes another address without being plugged for it.
+	// An unplugged interface takes another address without being plugged.
 	w.config(plainVM + nicWith("plugged = false\n  mac = \"56:6f:1a:aa:00:21\"")).apply()
 	check.Equal(t, "plugged", *s.nics(t, vm)[0].Plugged, false)
 	w.settled()
 }
 
-// TestAStateOfBeforeShowsNoDrift has a state that was written before ovirt_nic had linked and plugged: the manager
-// takes what a read adds to a state for a change by hand.
+// TestAStateOfBeforeShowsNoDrift has a state older than the attributes linked and plugged of ovirt_nic. The manager
+// treats everything added to a state by a read as a manual change.
 func TestAStateOfBeforeShowsNoDrift(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -256,7 +256,7 @@ func TestTheActiveSnapshotIsNotImported(t *testing.T) {
 	check.Contains(t, "the message", output, "no snapshot that a user made")
 }
 
-// request asks the engine for what its client has no method for, in XML.
+// request sends the engine an XML request without a method in its client.
 func (s *site) request(t *testing.T, method, path, body string) string {
 	t.Helper()
 	token, err := s.client.Token(t.Context(), "")
@@ -284,13 +284,13 @@ func (s *site) request(t *testing.T, method, path, body string) string {
 
 var firstID = regexp.MustCompile(` id="([0-9a-f-]{36})"`)
 
-// activeSnapshot is the ID of the snapshot that a VM without others is.
+// activeSnapshot returns the ID of the active snapshot of a VM without others.
 func (s *site) activeSnapshot(t *testing.T, vm engine.ID) string {
 	t.Helper()
 	return firstID.FindStringSubmatch(s.request(t, "GET", "/vms/"+vm.String()+"/snapshots", ""))[1]
 }
 
-// isoDisk makes a disk with an ISO image.
+// isoDisk creates a disk with an ISO image.
 func (s *site) isoDisk(t *testing.T, alias string) engine.ID {
 	t.Helper()
 	made := s.request(t, "POST", "/disks", "<disk><alias>"+alias+"</alias><content_type>iso</content_type>"+

@@ -17,12 +17,12 @@ func (p *ovirtProvider) Functions(context.Context) []func() function.Function {
 	}
 }
 
-// units of sizes, each 1024 times the one before.
+// units are the units of sizes, each 1024 times the previous one.
 var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,18}) ?(B|KiB|MiB|GiB|TiB|PiB)$`)
 
-// bytesOf is a size such as 40GiB in bytes; false if it is none, or more than a number of 64 bits holds.
+// bytesOf converts a size such as 40GiB to bytes. It returns false if the text is no size, or exceeds 64 bits.
 func bytesOf(text string) (int64, bool) {
 	found := sizePattern.FindStringSubmatch(text)
 	if found == nil {
@@ -45,7 +45,7 @@ func bytesOf(text string) (int64, bool) {
 	return 0, false
 }
 
-// sizeOf is a number of bytes in the largest unit that divides it.
+// sizeOf formats a number of bytes in its largest unit without a fraction.
 func sizeOf(bytes int64) string {
 	unit := 0
 	for ; bytes != 0 && bytes%1024 == 0 && unit < len(units)-1; unit++ {
@@ -55,7 +55,7 @@ func sizeOf(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + units[unit]
 }
 
-// bytesFunction makes bytes of a size.
+// bytesFunction converts a size to bytes.
 type bytesFunction struct{}
 
 // Metadata implements function.Function.
@@ -93,7 +93,7 @@ func (bytesFunction) Run(ctx context.Context, req function.RunRequest, resp *fun
 	resp.Error = resp.Result.Set(ctx, bytes)
 }
 
-// sizeFunction makes a size of bytes.
+// sizeFunction converts bytes to a size.
 type sizeFunction struct{}
 
 // Metadata implements function.Function.

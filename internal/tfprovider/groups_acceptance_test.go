@@ -195,7 +195,7 @@ func TestConsolesAndCPUSettings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
 
-	// The engine pins the CPUs only of a VM that is pinned to a host.
+	// The engine pins the CPUs only of a VM pinned to a host.
 	config := strings.Replace(plainVM, "}\n", `  placement_policy_affinity = "pinned"
   placement_policy_host_ids = [sort([for host in data.ovirt_cluster_hosts.h.hosts : host.id])[0]]
 }
@@ -241,7 +241,7 @@ data "ovirt_templates" "t" { name = "ol9-k8s" }
 data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 `)
 	w.apply()
-	w.apply() // disks may come after the VM
+	w.apply() // the VM may get disks later
 	if got := w.text("data.ovirt_blank_template.b", "id"); got != engine.BlankTemplateID {
 		t.Errorf("the blank template is %q", got)
 	}
@@ -269,8 +269,8 @@ data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 	}
 }
 
-// TestTwoOfOneNameAtTheSameMoment has the engine make two tags and two groups of one name, which it does where the
-// requests overlap: m6. One of each is left at most, and the next apply comes to an end.
+// TestTwoOfOneNameAtTheSameMoment has the engine create two tags and two groups of one name, as it does for overlapping
+// requests: m6. At most one of each remains, and the next apply ends.
 func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -310,7 +310,7 @@ resource "ovirt_affinity_group" "%[1]s" {
 		t.Errorf("%d tags and %d groups are left", tags, groups)
 	}
 
-	// Where the second is left, one apply would make the first while it removes the second.
+	// If the second one is left, one apply would create the first while removing the second.
 	w.config("")
 	w.apply()
 	w.config(first)

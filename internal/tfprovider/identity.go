@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// identities are the attributes by which one object of a resource is told from all others, in the order of its import
-// ID. All are attributes of the resource, too. Every resource is here.
+// identities are the identifying attributes of each resource, in the order of its import ID. All are also attributes of
+// the resource. Every resource has an entry.
 var identities = map[string][]string{
 	"ovirt_adopted_vm":               {"vm_id"},
 	"ovirt_affinity_group":           {"cluster_id", "id"},
@@ -46,14 +46,14 @@ var identities = map[string][]string{
 	"ovirt_vm_watchdog":              {"vm_id", "id"},
 }
 
-// identified is a resource with an identity, which Terraform 1.12 and later keeps beside the state, and imports by. It
-// hands all else to the resource.
+// identified adds an identity to a resource. Terraform 1.12 and later stores it beside the state, and imports by it.
+// All other calls go to the resource.
 type identified struct {
 	resource.Resource
 	attributes []string
 }
 
-// importable is one that can be imported.
+// importable is an identified resource with an import.
 type importable struct {
 	identified
 	importer resource.ResourceWithImportState
@@ -69,7 +69,7 @@ var (
 	_ resource.ResourceWithImportState      = importable{}
 )
 
-// withIdentity returns a constructor of a resource with its identity.
+// withIdentity wraps a constructor: its resources have an identity.
 func withIdentity(construct func() resource.Resource) func() resource.Resource {
 	return func() resource.Resource {
 		made := construct()
@@ -100,7 +100,7 @@ func (r identified) IdentitySchema(
 	resp.IdentitySchema = identityschema.Schema{Attributes: attributes}
 }
 
-// identify writes the identity of an object that is in a state. One that has left the state is the one of before.
+// identify writes the identity of the object in state. For an object no longer in the state, it uses before.
 func (r identified) identify(
 	ctx context.Context, state, before tfsdk.State, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics,
 ) {
@@ -113,20 +113,20 @@ func (r identified) identify(
 	}
 
 	if slices.Contains(r.attributes, "id") && isNullIn(ctx, state, "id") {
-		return // of a create whose answer was lost: an identity must not change
+		return // of a create with a lost answer: an identity must not change
 	}
 
 	for _, name := range r.attributes {
 		var value types.String
 		if diags.Append(state.GetAttribute(ctx, path.Root(name), &value)...); value.IsUnknown() {
-			continue // of a create that failed
+			continue // of a failed create
 		}
 
 		diags.Append(identity.SetAttribute(ctx, path.Root(name), value)...)
 	}
 }
 
-// identifyNone writes an identity of empty texts: of no object, but the framework takes none for an error.
+// identifyNone writes an identity of empty texts. It names no object, but the framework rejects a missing identity.
 func (r identified) identifyNone(ctx context.Context, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics) {
 	if identity == nil {
 		return
@@ -213,7 +213,7 @@ func (r identified) ModifyPlan(
 	}
 }
 
-// MoveState implements resource.ResourceWithMoveState. A resource that takes over nothing has no movers.
+// MoveState implements resource.ResourceWithMoveState. A resource without sources has no movers.
 func (r identified) MoveState(ctx context.Context) []resource.StateMover {
 	if of, ok := r.Resource.(resource.ResourceWithMoveState); ok {
 		return of.MoveState(ctx)
@@ -222,7 +222,7 @@ func (r identified) MoveState(ctx context.Context) []resource.StateMover {
 	return nil
 }
 
-// ImportState implements resource.ResourceWithImportState, by an ID or by an identity, which is the ID in parts.
+// ImportState implements resource.ResourceWithImportState, by an ID or by an identity. An identity is the ID in parts.
 func (r importable) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {

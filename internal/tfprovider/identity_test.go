@@ -23,7 +23,7 @@ const (
 	otherID = "00000000-0000-4000-8000-000000000002"
 )
 
-// identitySchemas are those that Terraform 1.12 and later is given.
+// identitySchemas returns the schemas for Terraform 1.12 and later.
 func identitySchemas(t *testing.T, server tfprotov5.ProviderServer) map[string]*tfprotov5.ResourceIdentitySchema {
 	t.Helper()
 	got, err := server.GetResourceIdentitySchemas(t.Context(), &tfprotov5.GetResourceIdentitySchemasRequest{})
@@ -163,7 +163,7 @@ func TestAnIdentityWithoutANameIsToldAsMissing(t *testing.T) {
 	check.Equal(t, "the problem", problems[0].Detail, "name is missing.")
 }
 
-// TestARunOfTheManagerHasNothingThatItDoesNotNeed calls what a restricted run must not get.
+// TestARunOfTheManagerHasNothingThatItDoesNotNeed makes calls forbidden to a restricted run.
 func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{Types: []string{"ovirt_tag"}})
@@ -200,7 +200,7 @@ func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 		check.Equal(t, name+" is refused", err != nil && strings.Contains(err.Error(), "none of this run"), true)
 	}
 
-	// A provider that is not restricted shows all, also after one that is.
+	// An unrestricted provider shows everything, even after a restricted one.
 	free := New(Options{})
 	all, err := restrict(providerserver.NewProtocol5(free)(), free, Options{}).
 		GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})

@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows what applies do after the import of all disks of a VM.
+// This file tests applies after an import of all disks of a VM.
 
-// attachmentsOf manages some disks of a VM.
+// attachmentsOf returns a resource with these disks of a VM.
 func attachmentsOf(disks ...string) string {
 	out := "resource \"ovirt_disk_attachments\" \"a\" {\n  vm_id = ovirt_vm.a.id\n"
 	for _, id := range disks {
@@ -73,7 +73,7 @@ func TestAnImportKeepsTheBootDiskThatHasNoBlock(t *testing.T) {
 	must(t, err)
 	check.Length(t, "the disks", all, 3)
 
-	// It is no managed disk from now on.
+	// The resource no longer manages it.
 	w.config(strings.Replace(attachmentsOf("ovirt_disk.d.id", "ovirt_disk.e.id"), "  vm_id = ovirt_vm.a.id\n",
 		"  vm_id = ovirt_vm.a.id\n  detach_unmanaged = true\n", 1)).apply()
 	w.settled()

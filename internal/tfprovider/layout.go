@@ -12,23 +12,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// askedLayout is the key under which a disk remembers the layout that was last asked for. The engine can convert a disk
-// in its web console; a plan must not replace it for that, with the loss of its data.
+// askedLayout is the private-state key of the last requested layout of a disk. The engine's web console can convert a
+// disk, and a plan must not replace the disk for this and lose its data.
 const askedLayout = "asked_layout"
 
-// layout is how a disk is stored.
+// layout is the storage layout of a disk.
 type layout struct {
 	Format string `json:"format,omitempty"`
 	Sparse *bool  `json:"sparse,omitempty"`
 }
 
-// privateState is what a provider keeps beside the state.
+// privateState is the data a provider stores beside the state.
 type privateState interface {
 	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// rememberLayout keeps the layout of a model.
+// rememberLayout stores the layout of a model.
 func rememberLayout(ctx context.Context, private privateState, model *diskModel) diag.Diagnostics {
 	content, err := json.Marshal(layout{Format: model.Format.ValueString(), Sparse: flag(model.Sparse)})
 	if err != nil {
@@ -38,7 +38,7 @@ func rememberLayout(ctx context.Context, private privateState, model *diskModel)
 	return private.SetKey(ctx, askedLayout, content)
 }
 
-// layoutOf is the layout that was last asked for; nil if it is not known.
+// layoutOf returns the last requested layout, or nil if unknown.
 func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics) *layout {
 	content, problems := private.GetKey(ctx, askedLayout)
 	diags.Append(problems...)
@@ -51,8 +51,8 @@ func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics
 	return &asked
 }
 
-// readLayout remembers what the state has of a disk, before the model takes over what the engine has: a state of
-// another provider, or an import, remembers nothing.
+// readLayout stores the disk's layout from the state, before the model takes over the engine's. Neither an import nor a
+// state of another provider has stored one.
 func readLayout(
 	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
 ) diag.Diagnostics {
@@ -71,8 +71,8 @@ func readLayout(
 	return diags
 }
 
-// planLayout is the ModifyPlan of format and sparse. Another one in the configuration needs another disk; one that
-// somebody gave the disk in the engine is kept, with a warning.
+// planLayout plans format and sparse. A change in the configuration replaces the disk. A change made in the engine is
+// kept, with a warning.
 func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
@@ -106,7 +106,7 @@ func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 	}
 }
 
-// keepLayout plans what the disk has.
+// keepLayout plans the present value of the disk, and adds a warning.
 func keepLayout(ctx context.Context, resp *resource.ModifyPlanResponse, name string, has any) {
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), has)...)
 	resp.Diagnostics.AddAttributeWarning(path.Root(name), "The disk was converted",

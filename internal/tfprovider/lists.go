@@ -36,7 +36,7 @@ type listedObject struct {
 	name string
 }
 
-// listed lists the objects of a resource, for terraform query.
+// listed lists the objects of a resource for terraform query.
 type listed struct {
 	*configured
 	construct func() resource.Resource
@@ -100,7 +100,7 @@ func (l *listed) List(ctx context.Context, req list.ListRequest, stream *list.Li
 	}
 }
 
-// result is an object in the answer, read as an import reads it if the resource is asked for.
+// result returns an object in the answer. If the request includes the resource, it reads it as an import does.
 func (l *listed) result(ctx context.Context, req list.ListRequest, object listedObject) list.ListResult {
 	out := req.NewListResult(ctx)
 	out.DisplayName = object.name
@@ -132,7 +132,7 @@ func listVMs(ctx context.Context, client *engine.Client) ([]listedObject, error)
 	return objectList(all, func(vm engine.VM) listedObject { return listedObject{vm.ID, vm.Name} }), err
 }
 
-// listDisks leaves out the disks of templates, and those that VMs have from them: they go with their owners.
+// listDisks omits the disks of templates, and their copies in VMs: these disks go with their owners.
 func listDisks(ctx context.Context, client *engine.Client) ([]listedObject, error) {
 	all, err := client.Disks(ctx)
 	if err == nil {
@@ -156,7 +156,7 @@ func listTemplates(ctx context.Context, client *engine.Client) ([]listedObject, 
 	return objectList(all, func(t engine.Template) listedObject { return listedObject{t.ID, t.Name} }), err
 }
 
-// objectList makes a list of what an engine has.
+// objectList converts objects of the engine into a list.
 func objectList[T any](all []T, of func(T) listedObject) []listedObject {
 	out := make([]listedObject, 0, len(all))
 	for _, one := range all {

@@ -20,18 +20,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// This file loses the answer to each request of each resource, once or with all that follow until the operation ends.
+// This file loses the answer to each request of each resource: only this answer, or also all later ones of the
+// operation.
 
-// losing is a proxy before an engine, which loses answers.
+// losing is a proxy before an engine. It loses answers.
 type losing struct {
 	*httptest.Server
 
 	mu sync.Mutex
-	// nth of the requests loses its answer, counted from 1; 0 loses none.
+	// nth is the number of the request with the lost answer, counted from 1. 0 loses none.
 	nth int
-	// onlyChanges leaves out requests that only read.
+	// onlyChanges does not count read requests.
 	onlyChanges bool
-	// staysDown reports that no later request gets through until the proxy is mended.
+	// staysDown blocks all later requests until mend is called.
 	staysDown      bool
 	seen           int
 	isLost, isDown bool
@@ -64,7 +65,7 @@ func newLosing(d *direct) *losing {
 	d.t.Cleanup(l.Close)
 	d.url = l.URL + "/ovirt-engine/api"
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
-	d.ca = slices.Concat(own, d.site.sim.CA()) // images go past the proxy
+	d.ca = slices.Concat(own, d.site.sim.CA()) // images bypass the proxy
 
 	return l
 }
@@ -76,7 +77,7 @@ func (l *losing) refuses() bool {
 	return l.isDown
 }
 
-// answer counts an answer, and returns an error if it is to be lost.
+// answer counts an answer, and returns an error if it must be lost.
 func (l *losing) answer(r *http.Request) error {
 	if !strings.Contains(r.URL.Path, "/api/") || l.onlyChanges && r.Method == http.MethodGet {
 		return nil
@@ -94,7 +95,7 @@ func (l *losing) answer(r *http.Request) error {
 	return errCut
 }
 
-// lose begins to lose the answer to a request; mend ends it and returns how many there were.
+// lose starts losing the answer to a request. mend stops it, and returns the number of requests.
 func (l *losing) lose(nth int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,22 +112,22 @@ func (l *losing) mend() (seen int) {
 	return l.seen
 }
 
-// lostCase is a resource whose answers are lost.
+// lostCase is a resource for losing answers.
 type lostCase struct {
-	// prepare makes what the resource needs, and returns its attributes.
+	// prepare creates the dependencies of the resource, and returns its attributes.
 	prepare func(d *direct) set
-	// change are the attributes that change in place; nil if none does.
+	// change returns attributes changed in place, or nil if there are none.
 	change func(d *direct) set
-	// count counts the objects in the engine; nil if the resource has none of its own.
+	// count counts the objects in the engine, or is nil if the resource has none of its own.
 	count func(d *direct, of set) int
 }
 
-// one is a fixed change.
+// one returns a fixed change.
 func one(name string, value any) func(*direct) set {
 	return func(*direct) set { return set{name: value} }
 }
 
-// length is how many there are.
+// length returns the length of a list, and fails the test on an error.
 func length[T any](d *direct) func([]T, error) int {
 	return func(all []T, err error) int {
 		d.t.Helper()
@@ -141,7 +142,7 @@ func vmOf(of set) engine.ID {
 	return engine.ID(id)
 }
 
-// disksOf counts the disks of an alias.
+// disksOf counts the disks with an alias.
 func disksOf(d *direct, of set) int {
 	alias, _ := of["alias"].(string)
 	return length[engine.Disk](d)(d.site.client.FindDisks(d.t.Context(), nil, alias))
@@ -221,7 +222,7 @@ func lostCasesOfVMs() map[string]lostCase {
 
 func lostCasesOfDisks() map[string]lostCase {
 	attachment := func(disk, kind string) set { return set{"disk_id": disk, "disk_interface": kind} }
-	attached := func(d *direct, of set) int { // beside the disk that the VM boots from
+	attached := func(d *direct, of set) int { // except for the boot disk
 		return length[engine.DiskAttachment](d)(d.site.client.DiskAttachments(d.t.Context(), vmOf(of))) - 1
 	}
 
@@ -262,14 +263,14 @@ func lostCasesOfDisks() map[string]lostCase {
 				}
 			},
 			change: func(d *direct) set {
-				return set{"attachment": []set{attachment(d.diskNamed("d"), "virtio_scsi")}} // and e is detached
+				return set{"attachment": []set{attachment(d.diskNamed("d"), "virtio_scsi")}} // this detaches e
 			},
 			count: func(d *direct, of set) int { return attached(d, of) / 2 },
 		},
 	}
 }
 
-// diskNamed is the disk of an alias.
+// diskNamed returns the disk with an alias.
 func (d *direct) diskNamed(alias string) string {
 	d.t.Helper()
 	found, err := d.site.client.FindDisks(d.t.Context(), nil, alias)
@@ -333,7 +334,7 @@ func lostCasesOfGroups() map[string]lostCase {
 					Collection: "vms", ID: engine.ID(textOf(of, "object_id")),
 				})
 
-				return length[engine.Permission](d)(all, err) - 2 // those of the whole system
+				return length[engine.Permission](d)(all, err) - 2 // without those of the whole system
 			},
 		},
 		"ovirt_vm_affinity_group": {prepare: func(d *direct) set {
@@ -342,7 +343,7 @@ func lostCasesOfGroups() map[string]lostCase {
 	}
 }
 
-// userID is a user of the engine.
+// userID returns a user of the engine.
 func (d *direct) userID() string {
 	d.t.Helper()
 	return firstID.FindStringSubmatch(d.site.request(d.t, "GET", "/users", ""))[1]
@@ -383,13 +384,13 @@ func lostCasesOfDevices() map[string]lostCase {
 	}
 }
 
-// loss is one answer that is lost.
+// loss is one lost answer.
 type loss struct {
 	typeName, phase string
 	nth             int
-	// staysDown reports that the engine is not reached again before the operation ends.
+	// staysDown keeps the engine unreachable until the operation ends.
 	staysDown bool
-	// limit is the time of the operation.
+	// limit is the timeout of the operation.
 	limit string
 }
 
@@ -402,7 +403,7 @@ type lostRun struct {
 	seen   int
 }
 
-// newLostRun makes a resource as far as a phase needs it.
+// newLostRun creates a resource up to the start of a phase.
 func newLostRun(t *testing.T, l loss) *lostRun {
 	t.Helper()
 	d := newDirect(t, newSite(t, quick))
@@ -415,7 +416,7 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 
 	if l.phase != "create" {
 		check.Equal(t, "the problems", strings.Join(r.apply(of), "\n"), "")
-		d.begin() // a run keeps what it has made itself
+		d.begin() // a run keeps the objects it has created itself
 	}
 
 	if l.phase == "update" {
@@ -425,7 +426,7 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 	return r
 }
 
-// run runs the phase, while an answer is lost.
+// run runs the phase with a lost answer.
 func (r *lostRun) run(l loss) []string {
 	r.d.t.Helper()
 	of := r.of
@@ -443,7 +444,7 @@ func (r *lostRun) run(l loss) []string {
 	return r.apply(of)
 }
 
-// again repeats the phase with an engine that answers, and looks at what there is.
+// again repeats the phase with an answering engine, and examines the result.
 func (r *lostRun) again(l loss) {
 	r.d.t.Helper()
 	r.d.begin()
@@ -458,7 +459,7 @@ func (r *lostRun) again(l loss) {
 	}
 
 	if l.typeName == "ovirt_disk_attachments" && l.phase == "update" {
-		want = 0 // the update detaches one of both
+		want = 0 // the update detaches one of them
 	}
 
 	if r.c.count != nil {
@@ -466,14 +467,14 @@ func (r *lostRun) again(l loss) {
 	}
 }
 
-// loses has one answer lost, and reports whether there was such an answer.
+// loses runs a phase with one lost answer. It reports whether there was such an answer.
 func loses(t *testing.T, l loss) {
 	t.Helper()
 	r := newLostRun(t, l)
 	first := r.run(l)
 
 	if !r.losing.isLost {
-		return // how often a status is read differs from run to run
+		return // the number of status reads differs between runs
 	}
 
 	if !l.staysDown {
@@ -483,8 +484,8 @@ func loses(t *testing.T, l loss) {
 	r.again(l)
 }
 
-// TestALostAnswerIsMadeUpFor loses answers that were known to lose a state: the run ends without the engine, and the
-// next one finds what the first has made. TestEachLostAnswerIsMadeUpFor has all.
+// TestALostAnswerIsMadeUpFor loses answers with a history of lost states. The run ends without the engine, and the next
+// one finds the objects of the first. TestEachLostAnswerIsMadeUpFor covers all answers.
 func TestALostAnswerIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 

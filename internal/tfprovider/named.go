@@ -8,21 +8,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// named is an object whose name is to be unique in the engine: a tag or an affinity group.
+// named is an object with a name unique in the engine: a tag or an affinity group.
 type named[T any] struct {
 	kind, name string
 	create     func(context.Context) (*T, error)
-	// list has the objects of the name.
+	// list returns the objects with the name.
 	list   func(context.Context) ([]T, error)
 	remove func(context.Context, *T) error
 	id     func(*T) string
 }
 
-// make creates the object, unless its name is taken. It asks first, so that an object of the name that is found after a
-// lost answer is the one that was asked for.
+// make creates the object, unless its name is taken. It looks for the name first. An object found after a lost answer
+// is therefore the requested one.
 //
-// The engine itself lets creates of one name pass that come at the same moment. So make looks once more, and takes its
-// own object away where it is not alone. If both do that, both fail, and the next run of either makes it.
+// The engine itself accepts simultaneous creates of one name. So make looks again afterwards, and removes its own
+// object if there is another. If two runs do this, both fail, and the next run of either creates the object.
 func (n named[T]) make(ctx context.Context) (*T, error) {
 	what := n.kind + " " + n.name
 	if others, err := n.list(ctx); err != nil {
@@ -42,7 +42,7 @@ func (n named[T]) make(ctx context.Context) (*T, error) {
 		return nil, err
 	}
 
-	// An interrupt must not leave the object without a state that knows it.
+	// An interrupt must not leave the object out of the state.
 	ctx = context.WithoutCancel(ctx)
 	all, err := n.list(ctx)
 	if err != nil {

@@ -14,23 +14,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// ownership refuses to read or change what is not the owner's. IDs come from states, and whoever may write the Secret
-// of a state can put any ID there. What an ID names is the owner's only if the engine has the owner's mark on it.
+// ownership refuses to read or change objects of other owners. IDs come from states, and every writer of the Secret of
+// a state can put any ID there. An object is the owner's only if it carries the owner's mark in the engine.
 type ownership struct {
 	mark string
-	// client of the provider; nil before it is configured.
+	// client returns the provider's client, or nil before Configure.
 	client func() *engine.Client
 
 	// stateVMs are the VMs in the state of the run, whoever owns them.
 	stateVMs []engine.ID
 
 	mu sync.Mutex
-	// vms and disks are known to be the owner's.
+	// vms and disks are the objects already known to be the owner's.
 	vms, disks map[engine.ID]bool
 }
 
-// newOwnership returns the ownership of the owner with this mark. It returns nil, which allows everything, if the mark
-// is not that of an object: a person who runs olvmctl plan has none.
+// newOwnership returns the ownership for an owner's mark. It returns nil, which allows everything, if the mark names no
+// object: a user of olvmctl plan has none.
 func newOwnership(mark string, stateVMs []string, client func() *engine.Client) *ownership {
 	_, machine := ownermark.OwnerOf(mark)
 	_, pooled := ownermark.InventoryOwnerOf(mark)
@@ -47,9 +47,9 @@ func newOwnership(mark string, stateVMs []string, client func() *engine.Client) 
 	return out
 }
 
-// owns reports whether a mark names the owner. It ignores the UID, which changes when the object moves. If the owner is
-// an OLVMInventoryVM, it also accepts the mark of any machine in the same namespace: a machine that claims the VM
-// replaces its mark.
+// owns reports whether a mark names the owner. It ignores the UID, because it changes if the object moves. For an
+// OLVMInventoryVM, it also accepts the mark of any machine in the same namespace: a machine claiming the VM replaces
+// the mark.
 func (o *ownership) owns(mark string) bool {
 	found, machine := ownermark.OwnerOf(mark)
 	if owner, ok := ownermark.OwnerOf(o.mark); ok {
@@ -62,12 +62,12 @@ func (o *ownership) owns(mark string) bool {
 	return pooled && made.SameObject(owner) || machine && found.Namespace == owner.Namespace
 }
 
-// objects are the IDs of what a state of a resource is about.
+// objects are the IDs in a state of a resource.
 type objects struct{ vms, disks, groups []engine.ID }
 
 func (o objects) isEmpty() bool { return len(o.vms)+len(o.disks)+len(o.groups) == 0 }
 
-// objectsOf reads the IDs in a state, prior or planned, of a resource. What is not known yet has none.
+// objectsOf returns the IDs in a prior or planned state of a resource. It omits unknown IDs.
 func objectsOf(typeName string, state map[string]tftypes.Value, exists bool) objects {
 	id := func(attribute string) []engine.ID {
 		var text string
@@ -97,8 +97,8 @@ func objectsOf(typeName string, state map[string]tftypes.Value, exists bool) obj
 	return out
 }
 
-// check returns an error if a state of a resource is about what is not the owner's. exists reports that it is a state
-// that was stored, and not one that is planned.
+// check returns an error if a state of a resource has objects of other owners. exists distinguishes a stored state from
+// a planned one.
 func (o *ownership) check(
 	ctx context.Context, schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue, exists bool,
 ) error {
@@ -142,7 +142,7 @@ func (o *ownership) check(
 	return nil
 }
 
-// checkMark returns an error if a planned resource would get the mark of another owner.
+// checkMark returns an error if a planned resource would get another owner's mark.
 func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value) error {
 	text := func(attribute string) (out string) {
 		_ = planned[attribute].As(&out) // stays empty if it is null or unknown
@@ -167,7 +167,7 @@ func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value)
 	return fmt.Errorf("the plan would mark %s with %q, and this run's owner has the mark %q", typeName, mark, o.mark)
 }
 
-// recordCreated records what a resource has created, which is the owner's.
+// recordCreated records the objects created by a resource as the owner's.
 func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue) {
 	state, err := decode(schema, value)
 	if err != nil || state == nil {
@@ -187,7 +187,7 @@ func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, val
 	}
 }
 
-// decode returns the attributes of a state; nil if there is none.
+// decode returns the attributes of a state, or nil if there is none.
 func decode(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string]tftypes.Value, error) {
 	if value == nil {
 		return nil, nil
@@ -218,7 +218,7 @@ func (o *ownership) isOwned(of map[engine.ID]bool, id engine.ID) bool {
 	return of[id]
 }
 
-// recordOwned records that an ID is the owner's.
+// recordOwned records an ID as the owner's.
 func (o *ownership) recordOwned(of map[engine.ID]bool, id engine.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,7 +226,7 @@ func (o *ownership) recordOwned(of map[engine.ID]bool, id engine.ID) {
 	of[id] = true
 }
 
-// notOwnedError reports what is not the owner's.
+// notOwnedError reports an object of another owner.
 type notOwnedError struct {
 	what string // such as VM
 	id   engine.ID
@@ -260,8 +260,8 @@ func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 	return nil
 }
 
-// checkDisk returns an error if the disk exists and has another owner: it was not made for the owner, and no VM of the
-// owner in the state has it.
+// checkDisk returns an error if the disk exists and has another owner. A disk is the owner's if it was created for the
+// owner, or is attached to one of the owner's VMs in the state.
 func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 	if o.isOwned(o.disks, id) {
 		return nil
@@ -292,7 +292,7 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 	return nil
 }
 
-// isAttachedToOwnedVM reports whether a disk is attached to a VM of the owner's that the state has.
+// isAttachedToOwnedVM reports whether a disk is attached to one of the owner's VMs in the state.
 func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bool, error) {
 	for _, id := range o.stateVMs {
 		var notOwned *notOwnedError

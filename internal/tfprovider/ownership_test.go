@@ -99,7 +99,7 @@ func (o *owned) attach(vm, disk engine.ID) {
 	check.Error(o.t, err, "")
 }
 
-// state is one of a resource with these texts, and nothing else.
+// state returns a state of a resource with only these texts.
 func (o *owned) state(typeName string, texts map[string]engine.ID) *tfprotov5.DynamicValue {
 	o.t.Helper()
 	schema, err := o.server.schemaOf(o.t.Context(), typeName)
@@ -123,7 +123,7 @@ func (o *owned) state(typeName string, texts map[string]engine.ID) *tfprotov5.Dy
 	return &out
 }
 
-// touch checks whether a run may touch what is in a state. If it may not, it is asked to read and to change it.
+// touch checks the access of a run to the objects in a state. If it is forbidden, touch tries to read and change them.
 func (o *owned) touch(what, typeName string, ids map[string]engine.ID, allowed bool) {
 	o.t.Helper()
 	stored := o.state(typeName, ids)
@@ -154,7 +154,7 @@ func refused(problems []*tfprotov5.Diagnostic) bool {
 	})
 }
 
-// TestARunTouchesOnlyWhatIsItsOwners has states with the IDs of others, as whoever may write a Secret can make them.
+// TestARunTouchesOnlyWhatIsItsOwners has states with IDs of other owners. Every writer of a Secret can create these.
 func TestARunTouchesOnlyWhatIsItsOwners(t *testing.T) {
 	o := newOwned(t, theOwner.Comment())
 	own, foreign := o.vm("own", theOwner.Comment()), o.vm("foreign", another.Comment())
@@ -215,7 +215,7 @@ func TestARunTouchesOnlyWhatIsItsOwners(t *testing.T) {
 	}
 }
 
-// TestAPlannedChangeIsCheckedToo has a configuration that would attach the disk of another to the owner's VM.
+// TestAPlannedChangeIsCheckedToo plans to attach another owner's disk to the owner's VM.
 func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 	o := newOwned(t, theOwner.Comment())
 	own, foreign := o.vm("own", theOwner.Comment()), o.disk("another", another.Comment())
@@ -224,14 +224,14 @@ func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 	problem := o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused", refused(problem), true)
 
-	// What a run has made is its owner's, without another look.
+	// A run's own objects are its owner's, without another look.
 	o.server.owner.recordCreated(mustSchema(t, o, "ovirt_disk"), "ovirt_disk", o.state("ovirt_disk",
 		map[string]engine.ID{"id": foreign}))
 	problem = o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused although the run has made it", refused(problem), false)
 }
 
-// TestAPlannedMarkIsTheOwners has configurations that would mark what they make as another's.
+// TestAPlannedMarkIsTheOwners plans objects with another owner's mark.
 func TestAPlannedMarkIsTheOwners(t *testing.T) {
 	o := newOwned(t, theOwner.Comment())
 
@@ -265,7 +265,7 @@ func mustSchema(t *testing.T, o *owned, typeName string) *tfprotov5.Schema {
 	return schema
 }
 
-// TestAVMOfAPoolIsThePools has the run of an OLVMInventoryVM, whose VM a machine may have claimed by now.
+// TestAVMOfAPoolIsThePools has the run of an OLVMInventoryVM. A machine may have claimed its VM by now.
 func TestAVMOfAPoolIsThePools(t *testing.T) {
 	o := newOwned(t, theOwner.InventoryComment())
 
@@ -285,7 +285,7 @@ func TestAVMOfAPoolIsThePools(t *testing.T) {
 	}
 }
 
-// TestAPersonMayTouchEverything has a run of a person, who has credentials of their own.
+// TestAPersonMayTouchEverything has a run of a user with their own credentials.
 func TestAPersonMayTouchEverything(t *testing.T) {
 	for _, mark := range []string{"", "capolvm image 5f0c", "somebody"} {
 		o := newOwned(t, mark)

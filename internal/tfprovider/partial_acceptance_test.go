@@ -13,15 +13,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows creations that fail halfway, and changes for which a VM is not ready.
+// This file tests half-finished creations, and changes while a VM is not ready.
 
-// driveWith is a VM with an image in its drive.
+// driveWith returns a VM with an image in its drive.
 func driveWith(image engine.ID) string {
 	return plainVM + "resource \"ovirt_vm_cdrom\" \"c\" {\n  vm_id = ovirt_vm.a.id\n  disk_id = \"" +
 		image.String() + "\"\n}\n"
 }
 
-// startPlainVM makes a VM and starts it.
+// startPlainVM creates a VM and starts it.
 func startPlainVM(t *testing.T, s *site, w *workspace) engine.ID {
 	t.Helper()
 	w.config(plainVM).apply()
@@ -39,7 +39,7 @@ func TestAnImageThatIsInTheDriveAfterAnErrorIsInTheState(t *testing.T) {
 	vm := startPlainVM(t, s, w)
 	wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 
-	// The change for the next start is made, and that of the VM that runs is refused.
+	// The engine accepts the change for the next start, and rejects that of the running VM.
 	must(t, s.sim.Inject(ovirtsim.Fault{
 		Method: http.MethodPut, Path: "/cdroms/", Nth: 2, Count: 1, Status: http.StatusBadRequest,
 		Reason: "Operation Failed", Detail: "[Cannot Change CD VM.]",
@@ -86,7 +86,7 @@ func TestAnInterfaceThatCannotBeUnlinkedIsInTheState(t *testing.T) {
 			fault.Count, fault.Status = 1, http.StatusBadRequest
 			fault.Reason, fault.Detail = "Operation Failed", "[Not now.]"
 
-			// The engine makes an interface that is linked, whatever the request says.
+			// The engine creates a linked interface, whatever the request.
 			proxy := between(t, s, nil, func(r *http.Response) error {
 				if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/nics") {
 					return rewrite(r, "<linked>false</linked>", "<linked>true</linked>")
@@ -148,7 +148,7 @@ func TestUserDataThatIsUnknownWhenItMovesOutOfTheStateReplacesNothing(t *testing
 	w.apply()
 	id := s.vm(t, "a").ID
 
-	// The ID of a tag is known after the apply that makes it.
+	// The ID of a tag is unknown until the tag exists.
 	unknown := strings.Replace(secretVM("x", "1"), `"x"`,
 		`ovirt_tag.t.id == "" ? "" : "#cloud-config canary"`, 1) +
 		"resource \"ovirt_tag\" \"t\" { name = \"blue\" }\n"

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// permissionOf is a permission of a user on a VM.
+// permissionOf returns a permission of a user on a VM.
 func permissionOf(d *direct, role string) set {
 	return set{"object_type": "vm", "object_id": d.vm("a", nil), "role": role, "user_id": d.userID()}
 }
@@ -47,8 +47,8 @@ func TestAPermissionFromCreationToDestruction(t *testing.T) {
 	check.Equal(t, "the permissions", lostCases()["ovirt_permission"].count(d, of), 0)
 }
 
-// TestAPermissionThatIsInheritedIsAnother gives a user the role on one VM that they have on the whole system. The list of
-// the VM has both.
+// TestAPermissionThatIsInheritedIsAnother gives a user a role on one VM. The user already has it on the whole system,
+// and the list of the VM has both permissions.
 func TestAPermissionThatIsInheritedIsAnother(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSite(t, quick))
@@ -56,7 +56,7 @@ func TestAPermissionThatIsInheritedIsAnother(t *testing.T) {
 	d.make("ovirt_permission", of).settled(of)
 }
 
-// TestAPermissionOfAGroupOnEachKindOfObject gives the group of all users a role.
+// TestAPermissionOfAGroupOnEachKindOfObject gives a role to the group of all users.
 func TestAPermissionOfAGroupOnEachKindOfObject(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSite(t, quick))

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows that plans are right, and that what they begin ends.
+// This file tests the correctness of plans, and the end of everything they start.
 
-// TestMemoryThatIsKnownLaterCrossesItsLimits has memory come from another resource, below what is guaranteed and then
-// above the maximum.
+// TestMemoryThatIsKnownLaterCrossesItsLimits takes memory from another resource: first below the guaranteed memory,
+// then above the maximum.
 func TestMemoryThatIsKnownLaterCrossesItsLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -54,7 +54,7 @@ func TestADiskThatIsReplacedMayBeSmaller(t *testing.T) {
 	w.settled()
 }
 
-// TestWhatWaitsOutlivesTheRemovalOfOtherResources removes what changes the VM when it is destroyed.
+// TestWhatWaitsOutlivesTheRemovalOfOtherResources removes resources with an effect on the VM at their destruction.
 func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 	t.Parallel()
 
@@ -98,7 +98,7 @@ func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 	}
 }
 
-// TestAGeneratedConfigurationPlansNothing imports by import blocks, and has the configuration written.
+// TestAGeneratedConfigurationPlansNothing imports by import blocks, and has Terraform write the configuration.
 func TestAGeneratedConfigurationPlansNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -228,7 +228,7 @@ func TestAnIDInUpperCaseIsRefusedBeforeThePlan(t *testing.T) {
 	check.Contains(t, "the message", newWorkspace(t, s).config(upper).fail(), "lower case")
 }
 
-// TestAShutdownThatTheGuestDidNotHearIsAskedAgain has a guest that hears the second request.
+// TestAShutdownThatTheGuestDidNotHearIsAskedAgain has a guest hear only the second request.
 func TestAShutdownThatTheGuestDidNotHearIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -240,7 +240,7 @@ func TestAShutdownThatTheGuestDidNotHearIsAskedAgain(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 
-		time.Sleep(20 * time.Millisecond) // the guest has been asked by now
+		time.Sleep(20 * time.Millisecond) // by now, the guest has received the request
 		s.sim.ClearFaults()
 	}()
 	w.destroy()
@@ -276,7 +276,7 @@ func TestAWaitEndsWithItsTimeOut(t *testing.T) {
 	check.Contains(t, "the message", w.fail(), "gave up waiting for VM")
 }
 
-// TestAnUploadWhoseDiskCannotBeReadIsKnown has the last request of an upload fail for a while.
+// TestAnUploadWhoseDiskCannotBeReadIsKnown fails the last request of an upload for a while.
 func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -294,7 +294,7 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 		return nil
 	})
 	w := newWorkspace(t, s).through(proxy)
-	w.ca = append(w.ca, s.sim.CA()...) // of the data endpoint
+	w.ca = append(w.ca, s.sim.CA()...) // for the data endpoint
 	w.config("resource \"ovirt_disk_from_image\" \"i\" {\n  format = \"raw\"\n  sparse = true\n" +
 		"  source_file = \"" + file + "\"\n  storage_domain_id = \"$storage\"\n}\n")
 	w.apply()
@@ -303,8 +303,8 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	check.Equal(t, "the disks", s.sim.Summary().Disks, 0)
 }
 
-// TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement has their blocks come from another resource. An update that
-// becomes a replacement while it is applied is an error of Terraform's.
+// TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement takes the blocks from another resource. Terraform rejects an
+// update turned into a replacement during the apply.
 func TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// This file shows what needs Terraform 1.14, by the calls that it makes: no such Terraform is at hand when tests run.
+// This file tests features of Terraform 1.14 by its calls, because tests do not have such a Terraform.
 
-// client is the other end of the protocol.
+// client is the client side of the protocol.
 type client struct {
 	tfprotov5.ProviderServer
 	schemas *tfprotov5.GetProviderSchemaResponse
 }
 
-// configured is a provider that has its provider block.
+// configured returns a provider with a provider block.
 func configured(t *testing.T, s *site) client {
 	t.Helper()
 	server := providerserver.NewProtocol5(tfprovider.New(tfprovider.Options{}))()
@@ -46,7 +46,7 @@ func configured(t *testing.T, s *site) client {
 	return c
 }
 
-// config is a configuration with some attributes; the others are null.
+// config returns a configuration with some attributes. The others are null.
 func (c client) config(t *testing.T, schema *tfprotov5.Schema, set map[string]any) *tfprotov5.DynamicValue {
 	t.Helper()
 	object, isObject := schema.ValueType().(tftypes.Object)
@@ -106,7 +106,7 @@ func TestActionsOfVMs(t *testing.T) {
 
 	does("ovirt_vm_start", map[string]any{})
 	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMUp)
-	does("ovirt_vm_start", map[string]any{}) // one that is up is left alone
+	does("ovirt_vm_start", map[string]any{}) // a running VM is left alone
 	does("ovirt_vm_reboot", map[string]any{})
 	wait.Until(t, "the VM is up again", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 
@@ -115,7 +115,7 @@ func TestActionsOfVMs(t *testing.T) {
 	check.Equal(t, "it is on another host", engine.RefID(s.vm(t, "a").Host) != from, true)
 	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()})
 	check.Equal(t, "the host", engine.RefID(s.vm(t, "a").Host), from)
-	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()}) // where it is already
+	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()}) // it is there already
 
 	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/snapshots$", Action: "cut-after", Count: 1}))
 	does("ovirt_vm_snapshot", map[string]any{"description": "nightly", "memory": true})
@@ -129,7 +129,7 @@ func TestActionsOfVMs(t *testing.T) {
 	does("ovirt_vm_stop", map[string]any{})
 }
 
-// migratesUntil migrates a VM, does something while it is on its way, and returns the problems of the action.
+// migratesUntil migrates a VM, calls interrupt during the migration, and returns the problems of the action.
 func migratesUntil(t *testing.T, interrupt func(s *site, vm engine.ID)) []*tfprotov5.Diagnostic {
 	t.Helper()
 	slow := quick
@@ -231,7 +231,7 @@ func TestAnActionOfAVMThatIsGoneFails(t *testing.T) {
 	check.Equal(t, "the path", problems[0].Attribute.String(), `AttributeName("vm_id")`)
 }
 
-// list lists the objects of a resource: their names, and their resources if they are asked for.
+// list lists the objects of a resource: their names and, on request, their resources.
 func (c client) list(
 	t *testing.T, typeName string, set map[string]any, limit int64,
 ) map[string]map[string]tftypes.Value {
@@ -272,7 +272,7 @@ func TestListsHaveWhatAnImportWouldRead(t *testing.T) {
 	check.Equal(t, "the template of the VM", template, s.ids["$template"])
 
 	check.Equal(t, "the disks", slices.Sorted(maps.Keys(c.list(t, "ovirt_disk", nil, 0)))[0], "data <1> & more")
-	check.Equal(t, "how many", len(c.list(t, "ovirt_disk", nil, 0)), 1) // and none of a template, or of a VM of one
+	check.Equal(t, "how many", len(c.list(t, "ovirt_disk", nil, 0)), 1) // no disks of templates or their VMs
 	check.Equal(t, "the tags", len(c.list(t, "ovirt_tag", nil, 0)), 1)  // without the root of all tags
 
 	templates := c.list(t, "ovirt_template", nil, 0)

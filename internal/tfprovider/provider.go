@@ -21,40 +21,40 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Address is the provider's address in the registry; configurations name it as their source.
+// Address is the provider's address in the registry. Configurations name it as their source.
 const Address = "registry.terraform.io/ovirt/ovirt"
 
-// Version is that of the provider in this build. Its schema is that of the released 2.2, and more.
+// Version returns the provider version of this build. Its schema extends the released 2.2.
 func Version() string { return version.Provider(version.Version) }
 
-// Options tell an in-process provider what the configuration cannot say.
+// Options configure an in-process provider beyond its Terraform configuration.
 type Options struct {
-	// Sessions shares logins with the rest of the process; nil means sessions of its own.
+	// Sessions shares logins with the rest of the process. If nil, the provider has its own.
 	Sessions *engine.Sessions
-	// Session is used instead of a login with the credentials of the configuration; nil means a login.
+	// Session replaces a login with the credentials of the configuration. If nil, the provider logs in.
 	Session *engine.Client
-	// ReturnOnStart lets ovirt_vm_start end as soon as the engine has accepted the start, for callers that watch the
-	// VM themselves. Otherwise it waits until the VM is up, as the released provider does.
+	// ReturnOnStart ends ovirt_vm_start as soon as the engine accepts the start, for callers watching the VM
+	// themselves. Otherwise it waits until the VM is up, as the released provider does.
 	ReturnOnStart bool
-	// Owner is the mark of the object for which a run makes things. It is written down if no attribute of the resource
-	// could tell: in the descriptions of disks. What has another mark is neither read nor changed. May be empty.
+	// Owner is the mark of the object a run creates things for. The provider writes it in the descriptions of disks,
+	// because they have no attribute for it. Objects with another mark are neither read nor changed. Owner may be
+	// empty.
 	Owner string
-	// StateVMs are the IDs of the VMs in the state of the run. The disks of those that are the owner's are the owner's
-	// too.
+	// StateVMs are the IDs of the VMs in the state of the run. If a VM is the owner's, so are its disks.
 	StateVMs []string
-	// Types of resources and data sources that are served; nil means all.
+	// Types are the served types of resources and data sources. If nil, all are served.
 	Types []string
-	// Engine is the only one that a configuration may name; nil means any.
+	// Engine is the only engine a configuration may name. If nil, it may name any.
 	Engine *Engine
-	// Approved is asked before anything is changed; an error refuses it. nil agrees.
+	// Approved is called before every change. An error prevents the change. If nil, all changes are approved.
 	Approved func(ctx context.Context) error
-	// Fence is asked before and after a disk is made, whose name the engine would not refuse a second time; an error
-	// before it refuses it, and engine.ErrSuperseded after it has the disk removed. nil agrees.
+	// Fence is called before and after creating a disk, because disk names are not unique in the engine. An error
+	// before prevents the creation. engine.ErrSuperseded after it removes the disk. If nil, there is no check.
 	Fence func(ctx context.Context) error
 }
 
-// Engine is how an engine is reached: URL of its API, CA in PEM, empty for the system's trust store, and whether its
-// certificate is not verified.
+// Engine describes the connection to an engine: the URL of its API, its CA in PEM, and whether to skip the verification
+// of its certificate. An empty CA means the system's trust store.
 type Engine struct {
 	URL, CA  string
 	Insecure bool
@@ -78,18 +78,18 @@ func New(options Options) provider.Provider {
 
 type ovirtProvider struct {
 	options Options
-	// session of the engine; nil before the provider is configured.
+	// session is the session at the engine, or nil before Configure.
 	session atomic.Pointer[engine.Client]
 }
 
-// configured is what resources get from the provider.
+// configured holds the provider's data for resources.
 type configured struct {
 	client        *engine.Client
 	returnOnStart bool
 	owner         string
 	fence         func(ctx context.Context) error
 	made          *madeNow
-	// recovers allows states without an ID: see keepAsked. The manager finds its own objects by their mark.
+	// recovers allows states without an ID: see keepAsked. The manager finds its own objects by their marks.
 	recovers bool
 }
 
@@ -168,7 +168,7 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	if p.options.Engine == nil { // the manager's environment is not that of its runs
+	if p.options.Engine == nil { // runs do not use the environment of the manager
 		model.fromEnvironment(os.Getenv, &resp.Diagnostics)
 	}
 
@@ -209,7 +209,7 @@ func (p *ovirtProvider) Configure(
 	resp.ListResourceData, resp.ActionData = resp.ResourceData, resp.ResourceData
 }
 
-// connect returns the session with the engine that the block names; it sends nothing.
+// connect returns the session at the engine of the provider block. It sends nothing.
 func (p *ovirtProvider) connect(m *providerModel, ca []byte, headers map[string]string) (*engine.Client, error) {
 	if p.options.Session != nil {
 		return p.options.Session, nil
@@ -226,7 +226,7 @@ func (p *ovirtProvider) connect(m *providerModel, ca []byte, headers map[string]
 	})
 }
 
-// checkRequired names what must be set, and what cannot be.
+// checkRequired reports missing and unsupported attributes.
 func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 	if m.Mock.ValueBool() {
 		diags.AddAttributeError(path.Root("mock"), "mock is not supported",
@@ -246,8 +246,8 @@ func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 	}
 }
 
-// checkEngine checks that a configuration names the only engine that it may, and reaches it in the only way. It can
-// have no files read, and no passwords sent elsewhere; nil allows all.
+// checkEngine checks whether a configuration names the only allowed engine, and connects to it in the only allowed way.
+// This prevents it from reading files, and from sending passwords elsewhere. If only is nil, all is allowed.
 func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
 	if only == nil {
 		return
@@ -271,7 +271,8 @@ func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
 	}
 }
 
-// checkTLS checks that exactly one way of trusting the engine is chosen; withCA reports that certificates are given.
+// checkTLS checks the configuration for exactly one way of trusting the engine. withCA reports whether it has
+// certificates.
 func (m *providerModel) checkTLS(withCA bool, diags *diag.Diagnostics) {
 	insecure, verified := m.TLSInsecure.ValueBool(), withCA || m.TLSSystem.ValueBool()
 
@@ -321,7 +322,7 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 	return bundle.Bytes(), nil
 }
 
-// Resources implements provider.Provider. A run that is restricted has no identities: nothing of it imports by one.
+// Resources implements provider.Provider. Restricted runs have no identities, because they never import by identity.
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
 	all := resources()
 	if p.options.Types != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file takes each attribute of the released provider's schema. All that can be set are set, in an engine that
-// starts empty; the engine must have them, so that an import of all objects plans nothing; and the state must have them
-// and all that the provider computes.
+// This file covers each attribute of the released provider's schema. It sets all configurable attributes in an
+// initially empty engine. The engine must store them, so an import of all objects plans nothing. The state must have
+// them, and all computed attributes.
 
 // allReleased sets each attribute of each resource and data source of ovirt/ovirt 2.2.0.
 const allReleased = `
@@ -181,7 +181,8 @@ resource "ovirt_vm_affinity_group" "a" {
 }
 `
 
-// deviates are the attributes of the released schema that behave otherwise, and where that is said and shown.
+// deviates are the attributes of the released schema with a different behavior. The values name its documentation and
+// test.
 var deviates = map[string]string{
 	"resource ovirt_vm_graphics_consoles.console":    "no block is accepted; TestTheSchemaIsThatOfTheReleasedProvider",
 	"resource ovirt_vm_graphics_consoles.console.id": "no block is accepted",
@@ -190,7 +191,7 @@ var deviates = map[string]string{
 // releasedBlock is a block of the released schema.
 type releasedBlock map[string]struct{ Block releasedBlock }
 
-// attributesOf are the paths of the attributes and blocks of the released schema.
+// attributesOf returns the paths of the attributes and blocks of the released schema.
 func attributesOf(prefix string, block releasedBlock) []string {
 	var out []string
 
@@ -202,7 +203,7 @@ func attributesOf(prefix string, block releasedBlock) []string {
 	return out
 }
 
-// pathsOf are the paths in a value of a state that have one.
+// pathsOf collects the paths with a value in a value of a state.
 func pathsOf(prefix string, value any, out map[string]bool) {
 	switch v := value.(type) {
 	case nil:
@@ -224,7 +225,7 @@ func pathsOf(prefix string, value any, out map[string]bool) {
 	}
 }
 
-// valuesInState are the paths of all attributes in a state that have a value.
+// valuesInState returns the paths of all attributes with a value in a state.
 func (w *workspace) valuesInState() map[string]bool {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
@@ -250,7 +251,7 @@ func (w *workspace) valuesInState() map[string]bool {
 	return out
 }
 
-// talkingGuest has an agent that reports addresses.
+// talkingGuest has an agent reporting addresses.
 type talkingGuest struct{}
 
 func (talkingGuest) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
@@ -271,7 +272,7 @@ func (talkingGuest) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim
 func (talkingGuest) SetNodeReady(string, string, string) error { return nil }
 func (talkingGuest) Close()                                    {}
 
-// audited applies allReleased at an engine of its own.
+// audited applies allReleased at its own engine.
 func audited(t *testing.T) (*site, *workspace) {
 	t.Helper()
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Guest: talkingGuest{}})
@@ -295,7 +296,7 @@ func TestEveryAttributeOfTheReleasedProviderIsAsDocumented(t *testing.T) {
 	seen, looked := w.valuesInState(), 0
 
 	for kind, block := range all {
-		if kind == "provider" { // each has a test of its own, in configuration_acceptance_test.go above all
+		if kind == "provider" { // each has its own test, most of them in configuration_acceptance_test.go
 			continue
 		}
 
@@ -312,8 +313,8 @@ func TestEveryAttributeOfTheReleasedProviderIsAsDocumented(t *testing.T) {
 	t.Run("an import of all reads the same", func(t *testing.T) { w.importsAll(s, t) })
 }
 
-// importsAll forgets the state, and imports all objects at once. What the engine does not remember may be recorded in
-// place; nothing may be replaced.
+// importsAll forgets the state, and imports all objects at once. Attributes the engine does not remember may change in
+// place; no object may be replaced.
 func (w *workspace) importsAll(s *site, t *testing.T) {
 	t.Helper()
 	a, b, group := w.text("ovirt_vm.a", "id"), w.text("ovirt_vm.b", "id"), w.text("ovirt_affinity_group.g", "id")
@@ -336,18 +337,18 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 		blocks.WriteString("import {\n  to = " + address + "\n  id = \"" + id + "\"\n}\n")
 	}
 
-	// A disk of an image has no import: its block becomes the ID that it has.
+	// A disk from an image has no import: write its ID instead of its block.
 	before, rest, _ := strings.Cut(allReleased, "resource \"ovirt_disk_from_image\"")
 	_, after, _ := strings.Cut(rest, "\n}\n")
 	config := strings.ReplaceAll(before+after, "ovirt_disk_from_image.i.id", `"`+image+`"`)
 	w.config(config + blocks.String())
 
-	remembered := []string{ // what an import cannot know, in the words of docs/develop/terraform-provider.md
-		"ovirt_vm.a",               // the way in which the disks of its template were copied
-		"ovirt_vm_start.a",         // how to stop the VM
-		"ovirt_template.b",         // the VM that it was made of
-		"ovirt_disk.d",             // a size that a resize has changed
-		"ovirt_disk_attachments.b", // which of its disks the configuration has
+	remembered := []string{ // unknown to an import, in the order of docs/develop/terraform-provider.md
+		"ovirt_vm.a",               // the way of copying the disks of its template
+		"ovirt_vm_start.a",         // the way of stopping the VM
+		"ovirt_template.b",         // the VM it was created from
+		"ovirt_disk.d",             // a size changed by a resize
+		"ovirt_disk_attachments.b", // the subset of its disks in the configuration
 	}
 
 	for address, action := range w.plans() {
@@ -360,10 +361,10 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 	w.settled()
 	attached, err := s.client.DiskAttachments(t.Context(), engine.ID(b))
 	must(t, err)
-	check.Length(t, "the disks of VM b", attached, 2) // also the one that it boots from, which has no block
+	check.Length(t, "the disks of VM b", attached, 2) // also the boot disk, without a block
 }
 
-// changes are the attributes that a plan would change, by address; of what it would create, "created".
+// changes returns the attributes changed by a plan, by address. For objects to create, it returns "created".
 func (w *workspace) changes() map[string][]string {
 	w.t.Helper()
 	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
@@ -398,14 +399,14 @@ func (w *workspace) changes() map[string][]string {
 	return out
 }
 
-// drift is a change by hand, and what a plan would change of it.
+// drift is a manual change, and the expected plan.
 type drift struct {
 	address string
 	want    []string
 	change  func() error
 }
 
-// drifts are changes by hand of the objects of allReleased, of all that an administrator can change.
+// drifts returns manual changes of every attribute of allReleased an administrator can change.
 func (w *workspace) drifts(s *site) []drift {
 	ctx := w.t.Context()
 	a, b := engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_vm.b", "id"))
@@ -458,8 +459,8 @@ func (w *workspace) drifts(s *site) []drift {
 	}
 }
 
-// TestDriftOfEachAttributeIsChangedBack changes all objects by hand, and expects a plan that changes back each
-// attribute, replaces nothing, and changes nothing else.
+// TestDriftOfEachAttributeIsChangedBack changes all objects by hand. It expects a plan to undo each change in place,
+// and to change nothing else.
 func TestDriftOfEachAttributeIsChangedBack(t *testing.T) {
 	t.Parallel()
 	s, w := audited(t)

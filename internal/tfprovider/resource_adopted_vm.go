@@ -27,7 +27,7 @@ func newAdoptedVMResource() resource.Resource {
 	return &adoptedVMResource{base{typeName: "ovirt_adopted_vm"}}
 }
 
-// adoptedVMResource is the initialization of a VM that exists. The VM is never made, and never deleted.
+// adoptedVMResource is the initialization of an existing VM. It never creates or deletes the VM.
 type adoptedVMResource struct{ base }
 
 // Schema implements resource.Resource.
@@ -81,8 +81,8 @@ type adoptedVMModel struct {
 	Previous      types.String   `tfsdk:"previous"`
 }
 
-// wanted is the initialization that the configuration asks for. What it does not say of the network stays as the VM
-// has it, and must be sent all the same: the engine may forget what a request leaves out.
+// wanted returns the requested initialization. Network settings missing from the configuration stay as they are, but
+// must be in the request: the engine may forget anything omitted.
 func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initialization {
 	vm := vmModel{
 		CustomScript: m.CustomScript, Hostname: m.Hostname,
@@ -108,7 +108,8 @@ func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initializati
 	return out
 }
 
-// Create implements resource.Resource. A VM that runs is left alone: its guest would not read what it is given.
+// Create implements resource.Resource. It leaves a running VM alone, because its guest would not read the
+// initialization.
 func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := within(ctx, req.Plan, creating)
 	defer cancel()
@@ -135,14 +136,15 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 		return
 	}
 
-	// Also if the answer was lost: the next create would not tell what the VM had before from what this one gave it.
+	// Save this even after a lost answer: the next create could not tell the VM's former settings from the ones written
+	// here.
 	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
 	model.settle()
 	r.made.add("adopted/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// settle gives lists a value that nothing has decided.
+// settle sets undecided values to null.
 func (m *adoptedVMModel) settle() {
 	settle(&m.CustomScript, types.StringNull())
 
@@ -153,8 +155,8 @@ func (m *adoptedVMModel) settle() {
 	}
 }
 
-// initialize gives the VM its initialization, and returns the one before. Where an earlier try has done it, nothing is
-// left to do, also if the VM was started since.
+// initialize writes the initialization of the VM, and returns the previous one. If an earlier try has written it, there
+// is nothing left to do, even if the VM has started since.
 func (r *adoptedVMResource) initialize(
 	ctx context.Context, model *adoptedVMModel,
 ) (previous *engine.Initialization, err error) {
@@ -189,14 +191,14 @@ func (r *adoptedVMResource) initialize(
 	return previous, unanswered(err, lost)
 }
 
-// given reports whether a VM has the user data and the host name of a guest already.
+// given reports whether a VM already has the wanted user data and host name.
 func given(has, wanted *engine.Initialization) bool {
 	return has != nil && has.CustomScript == wanted.CustomScript && has.HostName == wanted.HostName &&
 		has.CustomScript+has.HostName != ""
 }
 
-// withoutGuest is the initialization that a VM had. Where it is the wanted one already, an earlier try has written it,
-// and only a network that the configuration says nothing about can be the VM's own.
+// withoutGuest returns the initialization of a VM before its adoption. If it equals the wanted one, an earlier try has
+// written it. In that case only network settings missing from the configuration can be the VM's own.
 func (m *adoptedVMModel) withoutGuest(has, wanted *engine.Initialization) *engine.Initialization {
 	if has == nil {
 		return &engine.Initialization{}
@@ -219,7 +221,7 @@ func (m *adoptedVMModel) withoutGuest(has, wanted *engine.Initialization) *engin
 	return &out
 }
 
-// Read implements resource.Resource. A VM that is gone is to be taken over no more.
+// Read implements resource.Resource. A deleted VM leaves the state: there is nothing left to adopt.
 func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -246,7 +248,7 @@ func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// observe takes over what the guest is given; on import only. What the VM had before is not known.
+// observe takes over the guest's settings, on import only. The VM's former settings are unknown.
 func (m *adoptedVMModel) observe(given *engine.Initialization) {
 	vm := vmModel{}
 	vm.observeInitialization(given)
@@ -283,7 +285,7 @@ func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateReque
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// Delete implements resource.Resource: the VM gets the initialization back that it had, and stays.
+// Delete implements resource.Resource. It restores the VM's former initialization, and keeps the VM.
 func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	ctx, cancel := within(ctx, req.State, deleting)
 	defer cancel()
@@ -315,8 +317,8 @@ func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteReque
 	}
 }
 
-// giveBack writes the initialization that a VM had. The engine keeps the user data where a request has another part
-// alone, so all is taken away first.
+// giveBack restores the former initialization of a VM. It clears everything first: the engine keeps the user data if a
+// request has only another part.
 func giveBack(
 	ctx context.Context, client *engine.Client, id engine.ID, previous *engine.Initialization,
 ) (bool, string, error) {
@@ -340,7 +342,7 @@ func giveBack(
 	return err == nil, string(vm.Status), err
 }
 
-// ImportState takes the UUID of a VM that has its initialization already. The one that it had before is not known.
+// ImportState takes the UUID of a VM with its initialization already written. The former one is unknown.
 func (r *adoptedVMResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {

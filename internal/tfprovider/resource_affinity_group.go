@@ -146,7 +146,7 @@ func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
 	description := m.Description.ValueString()
 	group.Description = &description
 	if len(m.VMsRule) == 0 && m.Enforcing.ValueBool() {
-		group.VMsRule = nil // a rule that is off would turn enforcing off with it
+		group.VMsRule = nil // a disabled rule would turn enforcing off
 	}
 
 	return group
@@ -161,7 +161,7 @@ func (m *affinityGroupModel) observe(group *engine.AffinityGroup) {
 	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
 }
 
-// ValidateConfig refuses what the engine would store in one place.
+// ValidateConfig rejects two settings if the engine stores both in one place.
 func (r *affinityGroupResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -178,8 +178,8 @@ func (r *affinityGroupResource) ValidateConfig(
 	}
 }
 
-// ModifyPlan fills in the defaults of the rules, and follows the rule for VMs where enforcing is left out. The
-// framework cannot do it within a set, whose elements have no other name than their values.
+// ModifyPlan fills in the defaults of the rules. If enforcing is omitted, it follows the rule for VMs. The framework
+// cannot do this inside a set, because the elements of a set are identified only by their values.
 func (r *affinityGroupResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -321,7 +321,7 @@ func (r *affinityGroupResource) ImportState(
 	importParts(ctx, req, resp, "cluster_id", "id")
 }
 
-// sevenDecimals accepts numbers that the engine keeps as they are.
+// sevenDecimals accepts only numbers the engine keeps unchanged.
 type sevenDecimals struct{ ruleText }
 
 func (v sevenDecimals) ValidateFloat64(

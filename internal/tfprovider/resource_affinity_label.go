@@ -97,7 +97,7 @@ func (r *affinityLabelResource) Read(ctx context.Context, req resource.ReadReque
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update implements resource.Resource. What has the label keeps it.
+// Update implements resource.Resource. VMs and hosts keep the label.
 func (r *affinityLabelResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	if onlyTimeouts(req, resp) {
 		return

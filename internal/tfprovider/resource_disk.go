@@ -28,7 +28,7 @@ func newDiskResource() resource.Resource {
 
 type diskResource struct{ base }
 
-// diskAttributes are those of all resources that make a disk.
+// diskAttributes are common to all resources for disks.
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id":     computedText("UUID of the disk."),
@@ -69,8 +69,8 @@ type diskModel struct {
 	TotalSize       types.Int64  `tfsdk:"total_size"`
 }
 
-// observe takes over what the engine reports. A size that is larger than what was asked for is no drift: it cannot be
-// undone, and another resource may have asked for it.
+// observe takes over the engine's report. A disk larger than requested is no drift: growing cannot be undone, and
+// another resource may have requested it.
 func (m *diskModel) observe(disk *engine.Disk) {
 	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())
 	m.Format = unlessAbsent(m.Format, optional(disk.Format))
@@ -86,7 +86,7 @@ func (m *diskModel) observe(disk *engine.Disk) {
 	}
 }
 
-// complete fills in what was not known when it was planned.
+// complete fills in values unknown at plan time.
 func (m *diskModel) complete(disk *engine.Disk) {
 	seen := *m
 	seen.observe(disk)
@@ -98,7 +98,7 @@ func (m *diskModel) complete(disk *engine.Disk) {
 	settle(&m.TotalSize, seen.TotalSize)
 }
 
-// aliasOf is the alias to ask for; nil leaves it to the engine.
+// aliasOf returns the alias to request, or nil for the engine's default.
 func (m *diskModel) aliasOf() *string {
 	if m.Alias.IsUnknown() {
 		return nil
@@ -107,8 +107,8 @@ func (m *diskModel) aliasOf() *string {
 	return m.Alias.ValueStringPointer()
 }
 
-// sparseOf is what a disk of that format is to be: as configured, else as its storage domain needs it. It fails if the
-// storage domain takes no disks.
+// sparseOf returns the allocation to request for a disk of this format: the configured one, else the one its storage
+// domain needs. It fails if the storage domain takes no disks.
 func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format string) (*bool, error) {
 	_, sparse, err := client.PlaceDisk(ctx, nil, engine.DiskPlace{
 		DomainID: idOf(m.StorageDomainID), Format: format, Sparse: flag(m.Sparse),
@@ -117,11 +117,12 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 	return sparse, err
 }
 
-// importedSize is the key that marks a size in the state as the engine's, which nobody has asked for yet: that of an
-// imported disk, which something else may have made larger. The next update takes over what is configured.
+// importedSize is the private-state key marking the size in the state as the engine's: nobody has requested it yet. An
+// imported disk has such a size, because something else may have grown it. The next update takes over the configured
+// size.
 const importedSize = "imported_size"
 
-// refuseShrinking is the ModifyPlan of a size. A disk that is replaced may be smaller.
+// refuseShrinking is the ModifyPlan of a size. It allows a smaller disk only as a replacement.
 func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	diags := &resp.Diagnostics
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
@@ -187,7 +188,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		return
 	}
 
-	// It exists now: whatever happens later, the state has it.
+	// The disk exists now, so save it in the state before anything else can fail.
 	created := *model
 	created.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
@@ -197,7 +198,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	var early *engine.WaitError
 	switch {
 	case errors.As(err, &early):
-		// An error would taint the disk, and the next plan replace it. Who uses it waits for it too.
+		// An error would taint the disk, and the next plan would replace it. Users of the disk wait for it anyway.
 		resp.Diagnostics.AddWarning("The disk is not ready yet", err.Error())
 	case err != nil:
 		resp.Diagnostics.AddError("The disk is not ready", err.Error())
@@ -221,7 +222,7 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 
-	if req.Private != nil { // a list has none
+	if req.Private != nil { // nil in a list
 		resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, model, disk)...)
 	}
 
@@ -313,7 +314,8 @@ func (r *diskResource) ImportState(
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }
 
-// MoveState takes over a disk of ovirt_disk_from_image. The image is forgotten, and the disk stays as it is.
+// MoveState takes over a disk of ovirt_disk_from_image. It drops the image from the state, and leaves the disk
+// unchanged.
 func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 	const source = "ovirt_disk_from_image"
 
@@ -324,7 +326,7 @@ func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 		SourceSchema: &made.Schema,
 		StateMover: func(ctx context.Context, req resource.MoveStateRequest, resp *resource.MoveStateResponse) {
 			if req.SourceTypeName != source || req.SourceState == nil {
-				return // Terraform says that there is no way
+				return // Terraform reports the missing way
 			}
 
 			model, ok := load[diskFromImageModel](ctx, req.SourceState, &resp.Diagnostics)

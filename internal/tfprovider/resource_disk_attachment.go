@@ -59,7 +59,7 @@ type diskAttachmentModel struct {
 	Bootable  types.Bool   `tfsdk:"bootable"`
 }
 
-// attachment is the ID of the attachment. It is that of the disk, also before the engine has said so.
+// attachment returns the ID of the attachment. It equals the disk's ID, even before the engine reports it.
 func (m *diskAttachmentModel) attachment() engine.ID {
 	if m.ID.IsNull() {
 		return idOf(m.DiskID)
@@ -70,8 +70,8 @@ func (m *diskAttachmentModel) attachment() engine.ID {
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up. A disk that
-// the VM has already is another resource's, or a person's.
+// attach attaches a disk to a VM, and retries while one of them is locked. After a lost answer, it looks for the
+// attachment. A disk already attached to the VM belongs to another resource, or was attached by hand.
 func (b *base) attach(
 	ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment,
 ) (*engine.DiskAttachment, error) {
@@ -105,11 +105,11 @@ func (b *base) attach(
 		})
 }
 
-// attachmentLocks let one of several resources for one disk in one VM look for it and attach it before the next one
-// looks.
+// attachmentLocks serialize the resources for one disk in one VM: each looks for the disk and attaches it before the
+// next one looks.
 var attachmentLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// attached is the attachment of a disk to a VM; nil if there is none.
+// attached returns the attachment of a disk to a VM, or nil if there is none.
 func (b *base) attached(ctx context.Context, vmID, diskID engine.ID) (*engine.DiskAttachment, error) {
 	var found *engine.DiskAttachment
 	err := poll(ctx, "disks of VM "+vmID.String(), func(ctx context.Context) (bool, string, error) {
@@ -124,11 +124,11 @@ func (b *base) attached(ctx context.Context, vmID, diskID engine.ID) (*engine.Di
 	return found, err
 }
 
-// attachmentID is what the engine has once of a disk in a VM.
+// attachmentID identifies an attachment: a VM has each disk at most once.
 func attachmentID(vmID, diskID engine.ID) string { return vmID.String() + "/" + diskID.String() }
 
-// reattach changes an attachment in place. Whether it is active comes first or last: of an active disk in a VM that
-// runs, the engine changes nothing else.
+// reattach changes an attachment in place. It changes active first or last, because the engine changes nothing else of
+// an active disk in a running VM.
 func (b *base) reattach(ctx context.Context, vmID engine.ID, seen, wanted *engine.DiskAttachment) error {
 	rest := engine.DiskAttachment{}
 	if seen.Interface != wanted.Interface {
@@ -168,7 +168,7 @@ func (b *base) reattach(ctx context.Context, vmID engine.ID, seen, wanted *engin
 	return nil
 }
 
-// toEngine is the request that makes it.
+// toEngine returns the request to create the attachment.
 func (m *diskAttachmentModel) toEngine() *engine.DiskAttachment {
 	return &engine.DiskAttachment{
 		Active:    m.Active.ValueBoolPointer(),

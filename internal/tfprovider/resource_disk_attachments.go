@@ -101,7 +101,7 @@ func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 }
 
-// find returns the block of the disk, nil where there is none.
+// find returns the block of a disk, or nil if there is none.
 func (m *diskAttachmentsModel) find(diskID engine.ID) *attachedDiskModel {
 	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return idOf(a.DiskID) == diskID })
 	if i < 0 {
@@ -135,8 +135,8 @@ func (r *diskAttachmentsResource) ValidateConfig(
 	}
 }
 
-// ModifyPlan plans the blocks: what they leave out is false, and an attachment that exists keeps its ID. The framework
-// cannot do it within a set, whose elements have no other name than their values.
+// ModifyPlan plans the blocks: omitted flags are false, and an existing attachment keeps its ID. The framework cannot
+// do this inside a set, because the elements of a set are identified only by their values.
 func (r *diskAttachmentsResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -213,13 +213,14 @@ func (r *diskAttachmentsResource) Update(
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedBlocks, nil)...)
 }
 
-// importedBlocks is the key under which a resource remembers that its blocks are those of an import: of all disks that
-// the VM had, also of those that nobody wants to manage, such as the boot disk. It is there until the first update,
-// which may come months later: Terraform does not save what a plan without changes says.
+// importedBlocks is the private-state key marking the blocks as those of an import: one for every disk of the VM, even
+// unmanaged ones such as the boot disk. It lasts until the first update, perhaps months later: Terraform does not save
+// the private data of a plan without changes.
 const importedBlocks = "imported_attachments"
 
-// forgetWithout forgets the block of a boot disk that an import had and a plan does not have. The disk is detached only
-// if unmanaged ones are. Other disks without a block are detached: somebody may have removed their blocks on purpose.
+// forgetWithout forgets the block of an imported boot disk without a block in the plan. Such a disk is detached only
+// together with unmanaged ones. Other disks without a block are detached: their blocks may have been removed on
+// purpose.
 func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
 	all := len(m.Attachments)
 	m.Attachments = slices.DeleteFunc(m.Attachments, func(a attachedDiskModel) bool {
@@ -233,7 +234,7 @@ func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *
 	}
 }
 
-// apply brings the VM's disks to what is planned, and leaves in the model those that are attached.
+// apply makes the VM's disks match the plan, and leaves the attached ones in the model.
 func (r *diskAttachmentsResource) apply(
 	ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
@@ -250,12 +251,12 @@ func (r *diskAttachmentsResource) apply(
 		return
 	}
 
-	// First what must go: a disk that is to be bootable takes the place of another one.
+	// Detach first: a new bootable disk takes the place of another.
 	r.detachUnwanted(ctx, live, plan, before, diags)
 	plan.Attachments = r.attachMissing(ctx, live, plan, diags)
 }
 
-// detachUnwanted takes away what is not planned.
+// detachUnwanted detaches unplanned disks.
 func (r *diskAttachmentsResource) detachUnwanted(
 	ctx context.Context, live []engine.DiskAttachment, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
@@ -282,8 +283,8 @@ func (r *diskAttachmentsResource) detachUnwanted(
 	}
 }
 
-// attachMissing attaches what is planned and not there, changes what is there in another way, and returns what is
-// attached then. Disks that are no longer bootable come first: a VM has one bootable disk.
+// attachMissing attaches the missing disks, changes attachments different from the plan, and returns the attached
+// disks. It handles disks no longer bootable first, because a VM has one bootable disk.
 func (r *diskAttachmentsResource) attachMissing(
 	ctx context.Context, live []engine.DiskAttachment, plan *diskAttachmentsModel, diags *diag.Diagnostics,
 ) []attachedDiskModel {
@@ -316,8 +317,8 @@ func (r *diskAttachmentsResource) attachMissing(
 	return attached
 }
 
-// putDisk attaches a disk, or changes how it is attached; at is where it is among those that are live, or -1. After an
-// error of another disk it attaches none.
+// putDisk attaches a disk, or changes its attachment. at is its index in live, or -1. After an error of another disk,
+// it attaches none.
 func (r *diskAttachmentsResource) putDisk(
 	ctx context.Context, vmID engine.ID, live []engine.DiskAttachment, at int, wanted *attachedDiskModel,
 	diags *diag.Diagnostics,
@@ -345,7 +346,7 @@ func (r *diskAttachmentsResource) putDisk(
 	return err
 }
 
-// boolsFirst orders what is true before what is not.
+// boolsFirst sorts true before false.
 func boolsFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -374,8 +375,8 @@ func (r *diskAttachmentsResource) detach(
 	return !problems.HasError()
 }
 
-// Read keeps the blocks whose disk is attached. Where disks without a block are attached and must not be, the state
-// says that it was not asked for, so that the next plan asks again.
+// Read keeps the blocks of attached disks. If disks without a block are attached against the configuration, it clears
+// the request to detach them in the state, so the next plan makes it again.
 func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -410,7 +411,7 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete detaches the disks; it deletes none.
+// Delete detaches the disks, and deletes none.
 func (r *diskAttachmentsResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {

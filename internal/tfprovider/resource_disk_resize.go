@@ -19,17 +19,18 @@ var (
 	_ resource.ResourceWithModifyPlan  = (*resizeResource)(nil)
 )
 
-// resizeResource gives disks their size: ovirt_disk_resize one, ovirt_vm_disks_resize those from which a VM boots.
+// resizeResource sets a minimum size of disks. ovirt_disk_resize is for one disk, ovirt_vm_disks_resize for the boot
+// disks of a VM.
 //
-// Its size is the least that a disk must have. That lets it live beside ovirt_disk, which reads its own size in the
-// same way: the one that asks for more gets it, and neither plans to take it back.
+// A minimum lets it coexist with ovirt_disk, which reads its own size in the same way. The larger of both sizes wins,
+// and neither resource plans to shrink the disk.
 type resizeResource struct {
 	base
-	// owner is the attribute that names what is resized.
+	// owner is the attribute naming the disk or VM.
 	owner string
-	// about are the descriptions of the resource, its owner and its size.
+	// about, aboutOwner and aboutSize describe the resource, its owner and its size.
 	about, aboutOwner, aboutSize string
-	// disks finds what is resized; IsNotFound reports that the owner is gone.
+	// disks returns the disks to resize. It returns a NotFound error if the owner is gone.
 	disks func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error)
 }
 
@@ -64,7 +65,7 @@ func newVMDisksResizeResource() resource.Resource {
 	}
 }
 
-// bootableDisks reads the disks from which the VM boots.
+// bootableDisks returns the disks the VM boots from.
 func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) ([]engine.Disk, error) {
 	attachments, err := client.DiskAttachments(ctx, vmID)
 	if err != nil {
@@ -80,7 +81,7 @@ func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 
 		disk, err := client.Disk(ctx, attachments[i].DiskID())
 		if engine.IsNotFound(err) {
-			continue // detached and deleted between the two looks
+			continue // detached and deleted between the two requests
 		} else if err != nil {
 			return nil, err
 		}
@@ -112,7 +113,7 @@ type attributeReader interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }
 
-// read reads what is resized, and its size in bytes; 0 where it is null.
+// read returns the owner, and the size in bytes. A null size is 0.
 func (r *resizeResource) read(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
@@ -124,7 +125,7 @@ func (r *resizeResource) read(
 	return idOf(id), bytes.ValueInt64()
 }
 
-// grow makes the disks as large as planned. One that is larger is an error, unless it was imported so.
+// grow grows the disks to the planned size. A larger disk is an error, unless it was imported.
 func (r *resizeResource) grow(
 	ctx context.Context, plan attributeReader, imported bool, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
@@ -218,10 +219,10 @@ func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest,
 	resp.State.Raw = req.Plan.Raw
 }
 
-// Delete leaves the disks as they are.
+// Delete leaves the disks unchanged.
 func (r *resizeResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {}
 
-// ImportState takes the UUID of what is resized.
+// ImportState takes the UUID of the owner.
 func (r *resizeResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {

@@ -22,7 +22,7 @@ var (
 type labelledResource struct {
 	fixed
 	kind engine.LabelOwner
-	// word and owner name the object: VM and vm_id.
+	// word and owner name the object, such as VM and vm_id.
 	word, owner string
 }
 
@@ -47,7 +47,7 @@ func (r *labelledResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 	})
 }
 
-// labelMembership is which label which object has.
+// labelMembership pairs a label with an object.
 type labelMembership struct{ label, owner engine.ID }
 
 func (m labelMembership) importID() string { return m.label.String() + "/" + m.owner.String() }

@@ -61,7 +61,7 @@ type nicModel struct {
 	Plugged       types.Bool   `tfsdk:"plugged"`
 }
 
-// toEngine is the request that makes it.
+// toEngine returns the request to create the interface.
 func (m *nicModel) toEngine() *engine.NIC {
 	nic := &engine.NIC{
 		Name:        m.Name.ValueString(),
@@ -84,13 +84,13 @@ func (m *nicModel) observe(nic *engine.NIC) {
 	m.Interface = optional(nic.Interface)
 	if nic.MAC == nil {
 		m.MAC = types.StringNull()
-	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // an address is the same in both cases
+	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // MAC addresses are case-insensitive
 		m.MAC = optional(nic.MAC.Address)
 	}
 }
 
-// observePlug takes over whether the interface is linked and plugged. A state that was written before the provider had
-// these attributes does not get them by a read, which would look like a change by hand; an import does.
+// observePlug takes over linked and plugged. A read does not add them to a state older than these attributes, because
+// they would look like a manual change. An import does.
 func (m *nicModel) observePlug(nic *engine.NIC, isImported bool) {
 	if isImported || !m.Linked.IsNull() {
 		m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
@@ -111,7 +111,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 
 	nic, err := r.create(ctx, idOf(model.VMID), model.toEngine())
-	if nic != nil { // also after an error: the state has what the engine has
+	if nic != nil { // also after an error: the state matches the engine
 		r.made.add(nic.ID.String())
 		model.observe(nic)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -127,8 +127,9 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 }
 
-// create makes the interface once, or takes the one of that name that the VM has from its template. Any other one is
-// another resource's, or a person's: names are unique within a VM. With an error, it returns an interface that it made.
+// create creates the interface once, or takes over the one of this name from the VM's template. Any other interface of
+// this name belongs to another resource, or was added by hand: names are unique within a VM. create may return an
+// interface together with an error.
 func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
 	unlock, err := nicLocks.lock(ctx, vmID.String()+"/"+wanted.Name)
 	if err != nil {
@@ -154,7 +155,7 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 		return made, err
 	}
 
-	// No recording shows a new interface that is unlinked or unplugged; one that exists is recorded.
+	// No recording shows a new interface created unlinked or unplugged; a change of an existing one is recorded.
 	if err := r.change(ctx, vmID, made.ID, wanted); err != nil {
 		return made, err
 	}
@@ -167,13 +168,13 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 	return seen, nil
 }
 
-// isAs reports whether a flag that was seen is the wanted one; nil wants nothing.
+// isAs reports whether a flag has the wanted value. nil accepts any value.
 func isAs(seen, wanted *bool) bool { return wanted == nil || seen != nil && *seen == *wanted }
 
-// nicLocks let one of several resources of one name look for it and make it before the next one looks.
+// nicLocks serialize the resources for one name: each looks for the interface and creates it before the next one looks.
 var nicLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// named is the network interface of that name; nil if the VM has none.
+// named returns the network interface of this name, or nil if the VM has none.
 func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*engine.NIC, error) {
 	var found *engine.NIC
 	what := "network interfaces of VM " + vmID.String()
@@ -189,7 +190,7 @@ func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*
 	return found, err
 }
 
-// takeOfTemplate makes an interface that the VM has from its template what is wanted.
+// takeOfTemplate takes over an interface from the VM's template, and changes it as wanted.
 func (r *nicResource) takeOfTemplate(
 	ctx context.Context, vmID engine.ID, there, wanted *engine.NIC,
 ) (*engine.NIC, error) {
@@ -211,7 +212,7 @@ func (r *nicResource) takeOfTemplate(
 	return r.client.NIC(context.WithoutCancel(ctx), vmID, there.ID)
 }
 
-// isOfTemplate reports whether the template that a VM was made from has an interface of that name.
+// isOfTemplate reports whether the VM's template has an interface of this name.
 func (r *nicResource) isOfTemplate(ctx context.Context, vmID engine.ID, name string) (bool, error) {
 	vm, err := r.client.VM(ctx, vmID)
 	if err != nil {
@@ -227,17 +228,17 @@ func (r *nicResource) isOfTemplate(ctx context.Context, vmID engine.ID, name str
 	return slices.ContainsFunc(all, func(n engine.NIC) bool { return n.Name == name }), err
 }
 
-// nicChange makes an interface what is wanted, in as many tries as it takes. The engine takes another address or
-// another kind only while the interface is unplugged, if the VM runs.
+// nicChange changes an interface, with as many tries as necessary. If the VM runs, the engine changes the address or
+// kind only while the interface is unplugged.
 type nicChange struct {
 	client   *engine.Client
 	vmID, id engine.ID
 	wanted   *engine.NIC
-	// unplugged reports that an earlier try asked for it to be unplugged, so that a later one must plug it.
+	// unplugged reports whether an earlier try requested to unplug the interface. If so, a later try must plug it.
 	unplugged bool
 }
 
-// plugs reports whether the interface is plugged at the end. Unless that is wanted, it is as it was.
+// plugs reports whether the interface is plugged at the end. Without a wish for either, it stays as it was.
 func (c *nicChange) plugs(now bool) bool {
 	if c.wanted.Plugged != nil {
 		return *c.wanted.Plugged
@@ -246,7 +247,7 @@ func (c *nicChange) plugs(now bool) bool {
 	return now || c.unplugged
 }
 
-// try makes one try. It is not interrupted, which would leave the interface unplugged.
+// try makes one try. It ignores interrupts: they would leave the interface unplugged.
 func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error) {
 	ctx = context.WithoutCancel(ctx)
 
@@ -257,12 +258,12 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 
 	wanted := *c.wanted
 	if wanted.MAC != nil && there.MAC != nil && strings.EqualFold(wanted.MAC.Address, there.MAC.Address) {
-		wanted.MAC = nil // an address is the same in both cases
+		wanted.MAC = nil // MAC addresses are case-insensitive
 	}
 
 	plugged := isSet(there.Plugged)
 	atEnd := c.plugs(plugged)
-	wanted.Plugged = nil // the engine has actions for it, which a guest that runs notices
+	wanted.Plugged = nil // the engine has actions for it, visible to a running guest
 
 	if plugged && !atEnd {
 		if err := c.client.UnplugNIC(ctx, c.vmID, c.id); err != nil {
@@ -287,7 +288,7 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	return err == nil, "", err
 }
 
-// change makes an interface what is wanted. An error says so if the interface may be left unplugged.
+// change changes the interface as wanted. Its error mentions an interface possibly left unplugged.
 func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
 	change := nicChange{client: r.client, vmID: vmID, id: id, wanted: wanted}
 
@@ -299,7 +300,7 @@ func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *en
 	return err
 }
 
-// needsUnplugged reports whether a change is one that a plugged interface cannot take.
+// needsUnplugged reports whether a change needs the interface unplugged.
 func needsUnplugged(there, wanted *engine.NIC) bool {
 	return wanted.MAC != nil || wanted.Interface != "" && wanted.Interface != there.Interface
 }
@@ -322,7 +323,7 @@ func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 
-	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // a state of before has neither
+	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // an old state has neither
 		nic, err := r.client.NIC(context.WithoutCancel(ctx), idOf(model.VMID), idOf(model.ID))
 		if err != nil {
 			resp.Diagnostics.AddError("The network interface cannot be read", err.Error())

@@ -26,11 +26,11 @@ func newPermissionResource() resource.Resource {
 	return &permissionResource{fixed{base{typeName: "ovirt_permission"}}}
 }
 
-// permissionResource is a role that a user or a group has on an object. No recording has the answer to a request that
-// gives one or takes it away.
+// permissionResource is a role of a user or a group on an object. No recording has an answer to granting or revoking
+// one.
 type permissionResource struct{ fixed }
 
-// permittedKinds are the collections of the API by the kind of the object.
+// permittedKinds maps kinds of objects to collections of the API.
 var permittedKinds = map[string]string{
 	"cluster": "clusters", "data_center": "datacenters", "disk": "disks", "storage_domain": "storagedomains",
 	"template": "templates", "vm": "vms", "vnic_profile": "vnicprofiles",
@@ -93,7 +93,7 @@ func (m *permissionModel) on() engine.Permitted {
 }
 
 // Create implements resource.Resource. Only the answer tells whether the permission is new: the engine answers with an
-// existing one, and its list also has permissions of the cluster and of the whole system.
+// existing one, and its list includes permissions of the cluster and of the whole system.
 func (r *permissionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := within(ctx, req.Plan, creating)
 	defer cancel()

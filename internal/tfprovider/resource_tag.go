@@ -88,7 +88,7 @@ func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update gives the tag another name or description. The VMs that have it keep it.
+// Update changes the name or description of the tag. VMs keep the tag.
 func (r *tagResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	if onlyTimeouts(req, resp) {
 		return

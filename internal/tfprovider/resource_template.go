@@ -30,7 +30,8 @@ type templateResource struct{ base }
 func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	vm := ownerID("UUID of the VM that the template is made of; it must be down.")
 
-	// The engine does not remember it, so that after an import it is not known, and what is configured is believed.
+	// The engine does not report the VM of a template. After an import it is therefore unknown, and the configured one
+	// is taken as correct.
 	vm.PlanModifiers = []planmodifier.String{
 		stringplanmodifier.RequiresReplaceIf(
 			func(_ context.Context, req planmodifier.StringRequest,
@@ -81,7 +82,7 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 		return
 	}
 
-	// It exists now: whatever happens later, the state has it.
+	// The template exists now, so save it in the state before anything else can fail.
 	model.ID = idValue(template.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	err = poll(ctx, "template "+template.ID.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
@@ -101,7 +102,7 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 
 	switch {
 	case errors.As(err, &early):
-		// An error would taint the template, and the next apply destroy it and copy again.
+		// An error would taint the template, and the next apply would destroy it and copy again.
 		resp.Diagnostics.AddWarning("The template is not ready yet",
 			err.Error()+". What uses it may have to wait; `timeouts` has the time that a copy may take.")
 	case err != nil:
@@ -109,8 +110,8 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 	}
 }
 
-// create makes the template once. Its name is unique in a data center only, so that one that is found after a lost
-// answer is ours if it was not there before.
+// create creates the template once. Its name is unique only within a data center. A template found after a lost answer
+// is therefore ours if it did not exist before.
 func (r *templateResource) create(ctx context.Context, model *templateModel) (*engine.Template, error) {
 	name := model.Name.ValueString()
 	vm, err := r.client.VM(ctx, idOf(model.VMID))
@@ -213,7 +214,7 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 			return false, engine.TemplateLocked, err
 		}
 
-		// deleted is what a second look says
+		// another look reports the deletion
 		return false, seen.Status, ignoreNotFound(r.client.DeleteTemplate(ctx, id))
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func newVMResource() resource.Resource { return &vmResource{base{typeName: "ovir
 
 type vmResource struct{ base }
 
-// ValidateConfig checks what belongs together before anything is planned.
+// ValidateConfig checks the combinations of attributes before any plan.
 func (r *vmResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -59,7 +59,7 @@ func (r *vmResource) ValidateConfig(
 	resp.Diagnostics.Append(validateLease(ctx, req)...)
 	resp.Diagnostics.Append(validateOverrides(ctx, req)...)
 
-	// The sizes of an instance type win over those of a request, so that every later plan would show a change.
+	// The sizes of an instance type override those of a request, so every later plan would show a change.
 	var instanceType types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("instance_type_id"), &instanceType)...)
 	if instanceType.IsNull() {
@@ -79,8 +79,8 @@ func (r *vmResource) ValidateConfig(
 	}
 }
 
-// ModifyPlan decides whether another template, or another way to copy it, needs another VM. An imported clone does not
-// know its template: what is configured is believed.
+// ModifyPlan decides whether a change of the template, or of clone, replaces the VM. The template of an imported clone
+// is unknown, so the configured one is taken as correct.
 func (r *vmResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -100,11 +100,11 @@ func (r *vmResource) ModifyPlan(
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("clone"), &clone)...)
 	isClone := effective.ValueString() == engine.BlankTemplateID
 	importedClone := isClone && before.Equal(effective) && clone.ValueBool()
-	if isKnown(before) && !after.Equal(before) && !importedClone { // one that is not known is none to leave
+	if isKnown(before) && !after.Equal(before) && !importedClone { // an unknown template cannot change
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
 	}
 
-	// One that is not known yet may need another VM; an update that becomes a replacement is an error of Terraform's.
+	// An unknown value may need another VM, and Terraform rejects an update turned into a replacement later.
 	if clone.IsUnknown() || clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
@@ -115,13 +115,13 @@ func (r *vmResource) ModifyPlan(
 	}
 }
 
-// sizes are the attributes that an instance type decides.
+// sizes are the attributes decided by an instance type.
 var sizes = []string{
 	"memory", "guaranteed_memory", "maximum_memory", "cpu_cores", "cpu_threads", "cpu_sockets",
 }
 
-// planSizes plans the sizes of a VM with an instance type: another one brings others, which are not known yet. The same
-// one leaves them as they are, also where an import has left them out.
+// planSizes plans the sizes of a VM with an instance type. Another type brings other sizes, still unknown. The same
+// type keeps them, even if an import has omitted them.
 func planSizes(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) diag.Diagnostics {
@@ -150,8 +150,8 @@ func planSizes(
 	return diags
 }
 
-// planMemory lets what is guaranteed, and the maximum, follow a change of the memory where the configuration leaves
-// them to the engine: it refuses one that is less than the one, or more than the other.
+// planMemory adjusts the guaranteed and maximum memory to a change of the memory, if the configuration leaves them to
+// the engine. The engine rejects a memory below the guaranteed or above the maximum.
 func planMemory(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) diag.Diagnostics {
@@ -162,7 +162,7 @@ func planMemory(
 	diags.Append(resp.Plan.GetAttribute(ctx, path.Root("maximum_memory"), &maximum)...)
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("guaranteed_memory"), &ownGuaranteed)...)
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("maximum_memory"), &ownMaximum)...)
-	if memory.IsUnknown() { // what follows it is not known either
+	if memory.IsUnknown() { // the others are unknown too
 		for name, own := range map[string]types.Int64{
 			"guaranteed_memory": ownGuaranteed, "maximum_memory": ownMaximum,
 		} {
@@ -229,14 +229,14 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, ownDisks, r.disksNow(ctx, vm.ID))...)
 }
 
-// ownDisks is where the disks with which a VM came into being are remembered, as a JSON list of their IDs. Others were
-// attached later, by the CSI driver for one, and are not ours to destroy.
+// ownDisks is the private-state key of the VM's original disks, as a JSON list of IDs. Others were attached later, for
+// example by the CSI driver, and are not ours to destroy.
 const ownDisks = "own_disks"
 
-// disksNow are the disks of a VM as JSON; null where they are not known.
+// disksNow returns the IDs of a VM's disks as JSON, or null if unknown.
 func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	attached, err := r.client.DiskAttachments(ctx, id)
-	if err != nil || len(attached) == 0 { // no record is left; an engine may show them a moment later
+	if err != nil || len(attached) == 0 { // store nothing; the engine may list them later
 		return []byte("null")
 	}
 
@@ -253,9 +253,8 @@ func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	return encoded
 }
 
-// releaseForeign detaches the disks that did not come with the VM, so that they outlive it. After an
-// import no record tells which did; then those from which the VM boots count as its own. To keep a disk too many is
-// better than to destroy one.
+// releaseForeign detaches the disks added to the VM later, so that they outlive it. An import has no record of the
+// original disks. In this case the boot disks count as original: keeping a disk too many is better than destroying one.
 func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembered []byte) error {
 	var own []engine.ID
 	_ = json.Unmarshal(remembered, &own)
@@ -269,8 +268,8 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 	})
 }
 
-// create makes the VM once. It looks for the name before: a VM that appears after a lost answer is the one that was
-// asked for, if name, comment and cluster are its own. One that was there before is somebody else's.
+// create creates the VM once. It looks for the name first. A VM found after a lost answer is ours if its name, comment
+// and cluster match the request. A VM found before belongs to somebody else.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
@@ -299,7 +298,7 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 			return nil, err
 		})
 	if engine.IsConflict(err) {
-		// Most conflicts are about the name, and the next question is whose it is.
+		// Most conflicts are about the name, so tell the user the owner of the name.
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
 			return nil, fmt.Errorf(
@@ -323,7 +322,7 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 		return
 	}
 
-	// What waits for the next start has been asked for: it is no difference.
+	// Settings pending until the next start count as applied: they are no difference.
 	imported := model.Name.IsNull()
 	model.observe(settings.Next)
 	model.Status = types.StringValue(string(settings.Now.Status))
@@ -367,7 +366,7 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// change changes the VM, and returns it as it will be after its next start.
+// change changes the VM, and returns its settings after its next start.
 func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM) (*engine.VM, error) {
 	if change.OS != nil {
 		if err := r.client.CheckOperatingSystem(ctx, change.OS.Type); err != nil {
@@ -417,7 +416,7 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 			err := r.client.DeleteVM(ctx, idOf(id))
 
-			// deleted is what a second look says, not what the engine accepted
+			// Another look must confirm the deletion: an accepted request does not.
 			return engine.IsNotFound(err), "", ignoreNotFound(err)
 		})
 	}

@@ -41,11 +41,11 @@ type vmAffinityGroupModel struct {
 	VMID      types.String `tfsdk:"vm_id"`
 }
 
-// groupLocks serialise changes to one affinity group: the engine refuses one of two that come at once. They span all
-// runs in the process, because machines of one cluster share their groups.
+// groupLocks serialize changes to one affinity group: the engine rejects one of two simultaneous changes. All runs in
+// the process share them, because machines of one cluster share their groups.
 var groupLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// keyedLocks are mutexes by key whose waiters give up with their context.
+// keyedLocks are mutexes by key. Waiting for one ends with the context.
 type keyedLocks struct {
 	mu   sync.Mutex
 	held map[string]chan struct{}
@@ -91,7 +91,7 @@ func (m *vmAffinityGroupModel) importID() string {
 	return m.ClusterID.ValueString() + "/" + m.GroupID.ValueString() + "/" + m.VMID.ValueString()
 }
 
-// join makes the VM a member; the lock of the group is held.
+// join makes the VM a member. The caller holds the lock of the group.
 func (r *vmAffinityGroupResource) join(ctx context.Context, model *vmAffinityGroupModel) error {
 	group, vm := idOf(model.GroupID), idOf(model.VMID)
 	member := func(ctx context.Context) (bool, error) { return r.member(ctx, model) }

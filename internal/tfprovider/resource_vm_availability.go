@@ -13,13 +13,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file has those attributes of a VM that the released provider does not have: high availability, firmware, and
-// custom properties.
+// This file has VM attributes beyond those of the released provider: high availability, firmware, and custom
+// properties.
 
-// hugePagesProperty is the custom property that has an attribute of its own.
+// hugePagesProperty is a custom property with its own attribute.
 const hugePagesProperty = "hugepages"
 
-// validateLease refuses what the engine would refuse, or change without a word.
+// validateLease rejects settings the engine would reject or silently change.
 func validateLease(ctx context.Context, req resource.ValidateConfigRequest) diag.Diagnostics {
 	var diags diag.Diagnostics
 	var enabled types.Bool
@@ -44,7 +44,7 @@ func validateLease(ctx context.Context, req resource.ValidateConfigRequest) diag
 	return diags
 }
 
-// availability is nil where it is left to the engine.
+// availability returns the high availability to request, or nil for the engine's default.
 func (m *vmModel) availability() *engine.HighAvailability {
 	if !isKnown(m.HighAvailability) && !isKnown(m.Priority) {
 		return nil
@@ -53,7 +53,7 @@ func (m *vmModel) availability() *engine.HighAvailability {
 	return &engine.HighAvailability{Enabled: flag(m.HighAvailability), Priority: number(m.Priority)}
 }
 
-// lease is nil where it is left to the engine.
+// lease returns the lease to request, or nil for the engine's default.
 func (m *vmModel) lease() *engine.Lease {
 	if !isKnown(m.LeaseID) {
 		return nil
@@ -62,7 +62,7 @@ func (m *vmModel) lease() *engine.Lease {
 	return &engine.Lease{StorageDomain: engine.NewRef(idOf(m.LeaseID))}
 }
 
-// properties are nil where they are left to the engine.
+// properties returns the custom properties to request, or nil for the engine's defaults.
 func (m *vmModel) properties() *engine.Properties {
 	var items []engine.Property
 
@@ -86,7 +86,7 @@ func (m *vmModel) properties() *engine.Properties {
 	return &engine.Properties{Items: items}
 }
 
-// observeAvailability takes over what the engine tells of high availability and firmware.
+// observeAvailability takes over high availability and firmware from the engine.
 func (m *vmModel) observeAvailability(vm *engine.VM) {
 	m.HighAvailability, m.Priority = types.BoolNull(), types.Int64Null()
 	if vm.HighAvailability != nil {
@@ -110,7 +110,7 @@ func (m *vmModel) observeAvailability(vm *engine.VM) {
 	m.BIOSType = unlessAbsent(m.BIOSType, bios)
 }
 
-// observeProperties takes over the custom properties, of which huge pages are an attribute of their own.
+// observeProperties takes over the custom properties. Huge pages have their own attribute.
 func (m *vmModel) observeProperties(seen *engine.Properties) {
 	m.HugePages = types.Int64Null()
 	others := map[string]attr.Value{}

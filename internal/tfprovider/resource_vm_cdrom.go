@@ -20,7 +20,7 @@ func newVMCDROMResource() resource.Resource {
 	return &vmCDROMResource{base{typeName: "ovirt_vm_cdrom"}}
 }
 
-// vmCDROMResource is the image in the drive of a VM. Each VM has one drive, so nothing is made and nothing deleted.
+// vmCDROMResource is the image in the drive of a VM. Each VM has exactly one drive, so it creates and deletes nothing.
 type vmCDROMResource struct{ base }
 
 // Schema implements resource.Resource.
@@ -45,7 +45,8 @@ type vmCDROMModel struct {
 	DiskID types.String `tfsdk:"disk_id"`
 }
 
-// Create implements resource.Resource. An image that is in the drive is another resource's, or a person's.
+// Create implements resource.Resource. An image already in the drive belongs to another resource, or was inserted by
+// hand.
 func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := within(ctx, req.Plan, creating)
 	defer cancel()
@@ -67,7 +68,7 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 		isIn = err == nil || r.hasImage(ctx, vmID, image)
 	}
 
-	// An image that only the next start of the VM has belongs to the state, too.
+	// Save an image in the state even if only the next start of the VM has it.
 	if isIn {
 		r.made.add(vmID.String())
 		model.ID = model.VMID
@@ -84,15 +85,15 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 }
 
-// hasImage reports whether the drive has an image, also if the time of the operation is over.
+// hasImage reports whether the drive has an image, even if the operation has timed out.
 func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) bool {
 	drive, err := r.client.CDROMOf(context.WithoutCancel(ctx), vmID)
 
 	return err == nil && drive.Image() == image
 }
 
-// insert puts an image into the drive of a VM, or takes out what is in it. A VM that runs has two images: the one in
-// its drive, and that of its next start. It changes none while the VM is between two statuses.
+// insert inserts an image into the drive of a VM, or removes the present one. A running VM has two images: the one in
+// its drive, and the one for its next start. insert changes neither while the VM is between two statuses.
 func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
 	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
 	lost := false
@@ -134,7 +135,7 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 	return unanswered(err, lost)
 }
 
-// betweenStatuses reports whether a VM is on its way to a status in which its drive can be changed. No recording has a
+// betweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording has a
 // change in such a VM.
 func betweenStatuses(status engine.VMStatus) bool {
 	switch status {
@@ -145,13 +146,13 @@ func betweenStatuses(status engine.VMStatus) bool {
 	}
 }
 
-// hasGuest reports whether a VM has a guest, which keeps its image until a change at once. No recording has such a
-// change, in a VM that is up or in any other. A VM that is suspended, or whose disks are copied, is on no host.
+// hasGuest reports whether a VM has a guest. A guest keeps its image until an immediate change. No recording has such a
+// change, for a VM in any status. A suspended VM, or one with disks being copied, is on no host.
 func hasGuest(status engine.VMStatus) bool {
 	return !status.Off() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
 
-// Read implements resource.Resource. A drive that somebody has emptied is planned anew.
+// Read implements resource.Resource. Terraform plans an emptied drive anew.
 func (r *vmCDROMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {

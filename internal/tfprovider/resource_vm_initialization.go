@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// initText is a text that the guest is told at its first boot.
+// initText is a text for the guest's first boot.
 func initText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -29,7 +29,7 @@ func initText(description string) schema.StringAttribute {
 	}
 }
 
-// initTexts is a list of words that the guest is told at its first boot.
+// initTexts is a list of words for the guest's first boot.
 func initTexts(description string) schema.ListAttribute {
 	return schema.ListAttribute{
 		Optional:            true,
@@ -46,11 +46,11 @@ func initTexts(description string) schema.ListAttribute {
 	}
 }
 
-// otherGuest says when a configuration of the guest needs another VM. What a template has, and a configuration does not
-// name, needs none.
+// otherGuest explains why a configuration of the guest needs another VM. Settings of the template missing from the
+// configuration need none.
 const otherGuest = "A guest reads it at its first boot: another one is another VM."
 
-// initNICBlock is the configuration of network interfaces of the guest.
+// initNICBlock configures the network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
 	address := func(f family, protocols ...string) schema.NestedBlockObject {
 		return schema.NestedBlockObject{
@@ -81,7 +81,7 @@ func initNICBlock() schema.ListNestedBlock {
 			listplanmodifier.RequiresReplaceIf(
 				func(_ context.Context, req planmodifier.ListRequest,
 					resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-					// An update that becomes a replacement when more is known is an error of Terraform's.
+					// Terraform rejects an update turned into a replacement when more is known.
 					resp.RequiresReplace = req.ConfigValue.IsUnknown() || len(req.ConfigValue.Elements()) > 0
 				},
 				otherGuest,
@@ -129,10 +129,10 @@ const (
 	protocolNone   = "none"
 )
 
-// objectRule is about the attributes of one block together.
+// objectRule validates the attributes of one block together.
 type objectRule struct {
 	ruleText
-	// check says what is wrong.
+	// check returns the problem, or "".
 	check func(map[string]attr.Value) string
 }
 
@@ -146,7 +146,7 @@ func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectReques
 	}
 }
 
-// checkFamilies refuses an interface about which nothing is said.
+// checkFamilies rejects an interface without any family.
 func checkFamilies(nic map[string]attr.Value) string {
 	for _, family := range []string{"ipv4", "ipv6"} {
 		if list, ok := nic[family].(types.List); !ok || list.IsUnknown() || len(list.Elements()) > 0 {
@@ -157,7 +157,7 @@ func checkFamilies(nic map[string]attr.Value) string {
 	return "Write a block ipv4, ipv6 or both."
 }
 
-// checkFamily refuses a static configuration without an address, and another one with it.
+// checkFamily rejects a static configuration without an address, and an address in any other configuration.
 func checkFamily(family map[string]attr.Value) string {
 	protocol, ok := family["boot_protocol"].(types.String)
 	address := family["address"]
@@ -178,7 +178,7 @@ func checkFamily(family map[string]attr.Value) string {
 	return ""
 }
 
-// word is what can stand in a list that the engine divides at spaces and commas.
+// word matches an element of a list. The engine divides lists at spaces and commas.
 var word = regexp.MustCompile(`^[^\s,]+$`)
 
 func (m *vmModel) initialization() *engine.Initialization {
@@ -213,7 +213,7 @@ func (m *vmModel) initialization() *engine.Initialization {
 	return out
 }
 
-// toEngine is the boot protocol of a family, and its address if that is static.
+// toEngine returns the boot protocol of a family, and its address if the protocol is static.
 func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	if protocol := m.BootProtocol.ValueString(); protocol != "" && protocol != protocolStatic {
 		return protocol, nil
@@ -227,7 +227,7 @@ func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	}
 }
 
-// words are a list as the engine has it: one text, divided by spaces.
+// words converts a list to the engine's form: one text, divided by spaces.
 func words(list types.List) string {
 	var out []string
 
@@ -240,7 +240,7 @@ func words(list types.List) string {
 	return strings.Join(out, " ")
 }
 
-// wordList is the list in a text of the engine, null where there is none.
+// wordList converts a text of the engine to a list, or to null if it is empty.
 func wordList(text string) types.List {
 	var values []attr.Value
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
@@ -254,7 +254,7 @@ func wordList(text string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// observeInitialization takes over what the guest was given; on import only.
+// observeInitialization takes over the guest's configuration, on import only.
 func (m *vmModel) observeInitialization(given *engine.Initialization) {
 	if given == nil {
 		return
@@ -271,7 +271,7 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		case protocol == protocolDHCP:
 			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
 		case protocol != "" && protocol != protocolStatic || ip == nil || ip.Address == "":
-			return nil // none, or what no configuration can say
+			return nil // nothing a configuration can express
 		}
 
 		return []initIPModel{

@@ -44,12 +44,12 @@ type vmMediatedDeviceModel struct {
 	Type types.String `tfsdk:"type"`
 }
 
-// mediatedDeviceLocks are held while a VM gets a device, by the VM's UUID. Otherwise a device whose answer was lost
-// would be looked for among those that other resources are adding.
+// mediatedDeviceLocks are held while adding a device, by the VM's UUID. Otherwise the search after a lost answer could
+// find a device just added by another resource.
 var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// Create adds a device. A VM may have several of a type: one that came into being although its answer was lost is known
-// by not having been there before.
+// Create adds a device. A VM may have several of one type. After a lost answer, a device is recognized as new if it did
+// not exist before.
 func (r *vmMediatedDeviceResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
@@ -119,7 +119,7 @@ func (r *vmMediatedDeviceResource) Read(ctx context.Context, req resource.ReadRe
 		return
 	}
 
-	// Whether every engine shows the type was not recorded.
+	// No recording shows whether every engine reports the type.
 	if kind := all[at].Type(); kind != "" {
 		model.Type = types.StringValue(kind)
 	}

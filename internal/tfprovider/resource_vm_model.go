@@ -62,7 +62,7 @@ type diskOverrideModel struct {
 	StorageDomainID types.String `tfsdk:"storage_domain_id"`
 }
 
-// toEngine is the request that makes the VM.
+// toEngine returns the request to create the VM.
 func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	vm := &engine.VM{
@@ -109,7 +109,7 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	return vm, diags
 }
 
-// diskOverrides are how disks of the template are copied; nil where that is left to the engine.
+// diskOverrides returns the settings for copying the template's disks, or nil for the engine's defaults.
 func (m *vmModel) diskOverrides() *engine.DiskOverrides {
 	if len(m.DiskOverrides) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (m *vmModel) diskOverrides() *engine.DiskOverrides {
 	return out
 }
 
-// placement is nil where it is left to the engine.
+// placement returns the placement policy to request, or nil for the engine's default.
 func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.Diagnostics) {
 	if !isKnown(m.PlacementAffinity) && !isKnown(m.PlacementHosts) {
 		return nil, nil
@@ -164,7 +164,7 @@ func (m *vmModel) memoryPolicy() *engine.MemoryPolicy {
 	}
 }
 
-// text is what a request says: nil where the value is left to the engine.
+// text returns a text for a request, or nil for the engine's default.
 func text(value types.String) *string {
 	if !isKnown(value) {
 		return nil
@@ -175,7 +175,7 @@ func text(value types.String) *string {
 
 func isKnown(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
 
-// number is what a request says: nil where the value is left to the engine.
+// number returns a number for a request, or nil for the engine's default.
 func number(value types.Int64) *int64 {
 	if !isKnown(value) {
 		return nil
@@ -184,7 +184,7 @@ func number(value types.Int64) *int64 {
 	return value.ValueInt64Pointer()
 }
 
-// flag is what a request says: nil where the value is left to the engine.
+// flag returns a flag for a request, or nil for the engine's default.
 func flag(value types.Bool) *bool {
 	if !isKnown(value) {
 		return nil
@@ -193,8 +193,8 @@ func flag(value types.Bool) *bool {
 	return value.ValueBoolPointer()
 }
 
-// observe takes over what the engine tells. The initialization is left alone: the guest has read it, and the engine may
-// have forgotten it.
+// observe takes over the engine's report. It skips the initialization: the guest has read it, and the engine may have
+// forgotten it.
 func (m *vmModel) observe(vm *engine.VM) {
 	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
 	m.Comment = textOf(m.Comment, vm.CommentText())
@@ -236,8 +236,8 @@ func (m *vmModel) observe(vm *engine.VM) {
 	m.observePlacement(vm.PlacementPolicy)
 }
 
-// omitSizes leaves out what an instance type decides, so that a configuration that is made of the state has one of
-// both. The next read has it.
+// omitSizes omits the sizes decided by an instance type. A configuration generated from the state must not have both.
+// The next read adds them.
 func (m *vmModel) omitSizes() {
 	if m.InstanceTypeID.IsNull() {
 		return
@@ -262,7 +262,7 @@ func (m *vmModel) observeCPU(cpu *engine.CPU) {
 		m.CPUThreads = types.Int64Value(t.Threads)
 	}
 
-	// The engine tells host_passthrough alone: where it is silent, the mode may be any other.
+	// The engine reports only host_passthrough. If it reports nothing, the mode may be any other.
 	if cpu.Mode != "" || m.CPUMode.IsUnknown() || m.CPUMode.ValueString() == "host_passthrough" {
 		m.CPUMode = optional(cpu.Mode)
 	}
@@ -288,7 +288,7 @@ func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
 	}
 }
 
-// optional is a text of the engine for which an empty one is none.
+// optional converts a text of the engine to an attribute: null if empty.
 func optional(text string) types.String {
 	if text == "" {
 		return types.StringNull()
@@ -297,13 +297,13 @@ func optional(text string) types.String {
 	return types.StringValue(text)
 }
 
-// complete fills in what was not known when it was planned.
+// complete fills in values unknown at plan time.
 func (m *vmModel) complete(vm *engine.VM) {
 	seen := *m
 	seen.observe(vm)
 	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
 	settle(&m.CustomScript, types.StringNull())
-	settle(&m.DNSServers, types.ListNull(types.StringType)) // what was not asked for is not there
+	settle(&m.DNSServers, types.ListNull(types.StringType)) // not requested, so absent
 	settle(&m.SearchDomains, types.ListNull(types.StringType))
 	settle(&m.Clone, seen.Clone)
 	settle(&m.Memory, seen.Memory)
@@ -332,7 +332,7 @@ func (m *vmModel) complete(vm *engine.VM) {
 	settle(&m.PlacementHosts, seen.PlacementHosts)
 }
 
-// changes is the request for what differs; null leaves a value as it is, but clears the comment.
+// changes returns the request for the differences. null leaves a value unchanged, but clears the comment.
 func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	change := &engine.VM{Name: m.Name.ValueString()}
@@ -384,7 +384,7 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 	return change, diags
 }
 
-// changeHardware adds to a request what differs of CPU, firmware, kind, cluster and custom properties.
+// changeHardware adds differences of CPU, firmware, kind, cluster and custom properties to a request.
 func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
 	if !m.ClusterID.Equal(before.ClusterID) {
 		change.Cluster = engine.NewRef(idOf(m.ClusterID))
@@ -424,7 +424,7 @@ func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
 		change.TPM = flag(m.TPM)
 	}
 
-	// A request has all custom properties or none of them.
+	// A request has all custom properties, or none.
 	if !m.HugePages.Equal(before.HugePages) || !m.CustomProperties.Equal(before.CustomProperties) {
 		if change.Properties = m.properties(); change.Properties == nil {
 			change.Properties = &engine.Properties{}
@@ -432,7 +432,7 @@ func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
 	}
 }
 
-// topology is that of the CPU.
+// topology returns the CPU topology.
 func (m *vmModel) topology() *engine.Topology {
 	return &engine.Topology{
 		Cores:   m.CPUCores.ValueInt64(),

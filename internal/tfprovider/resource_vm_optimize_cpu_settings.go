@@ -69,7 +69,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read reports that the setting is gone where the engine has another one.
+// Read removes the setting from the state if the engine has another one.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -107,7 +107,7 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	remove(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
 		if engine.IsRefused(err) && !engine.IsTransient(err) {
-			// A destruction that stops here would help nothing: the setting goes with the VM.
+			// Failing the destruction would not help: the setting goes with the VM.
 			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
 			return nil
 		}

@@ -61,7 +61,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	}, "template_id", "clone", scriptAttribute, writeOnlyScriptVersion, "initialization_hostname")
 }
 
-// hardwareAttributes are those of CPU, memory, placement and kind of a VM.
+// hardwareAttributes are the attributes of CPU, memory, placement and kind of a VM.
 func hardwareAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"cpu_cores":   enginesNumber("Cores per socket; with cpu_threads and cpu_sockets."),
@@ -105,7 +105,7 @@ func hardwareAttributes() map[string]schema.Attribute {
 	}
 }
 
-// availabilityAttributes are those of high availability, firmware and custom properties.
+// availabilityAttributes are the attributes of high availability, firmware and custom properties.
 func availabilityAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"high_availability": enginesFlag(
@@ -142,7 +142,7 @@ func availabilityAttributes() map[string]schema.Attribute {
 	}
 }
 
-// diskOverrideBlock says how a disk of the template is copied.
+// diskOverrideBlock configures the copy of a template's disk.
 func diskOverrideBlock() schema.SetNestedBlock {
 	return schema.SetNestedBlock{
 		MarkdownDescription: "How a disk of the template is copied into the VM. The engine does not " +

@@ -55,7 +55,7 @@ func (m *vmSnapshotModel) observe(snapshot *engine.Snapshot) {
 	m.ID, m.Description = idValue(snapshot.ID), types.StringValue(snapshot.Description)
 	m.CreatedAt = unlessAbsent(m.CreatedAt, optional(snapshot.Date))
 
-	// An engine keeps no memory of a VM that is down, whatever is asked for.
+	// The engine stores no memory of a stopped VM, whatever the request.
 	if m.Memory.IsNull() || m.Memory.IsUnknown() {
 		m.Memory = types.BoolValue(isSet(snapshot.Memory))
 	}
@@ -80,7 +80,7 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 		return
 	}
 
-	// It exists now: whatever happens later, the state has it.
+	// The snapshot exists now, so save it in the state before anything else can fail.
 	model.observe(made)
 	settle(&model.CreatedAt, optional(made.Date))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -88,7 +88,7 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 	waitSnapshot(ctx, r.client, vmID, made.ID, &resp.Diagnostics)
 }
 
-// waitSnapshot waits until a snapshot is made. One that takes longer is a warning: the engine goes on with it.
+// waitSnapshot waits until a snapshot is complete. If this takes too long, it adds a warning: the engine continues.
 func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID, diags *diag.Diagnostics) {
 	err := poll(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
 		seen, err := client.Snapshot(ctx, vmID, id)
@@ -132,8 +132,8 @@ func (r *vmSnapshotResource) Read(ctx context.Context, req resource.ReadRequest,
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete implements resource.Resource. An engine that could not merge the disks of a VM that runs shows the snapshot as
-// it was: to ask again would only try the same.
+// Delete implements resource.Resource. An engine unable to merge the disks of a running VM shows the snapshot
+// unchanged. Asking again would only repeat the failure.
 func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	ctx, cancel := within(ctx, req.State, deleting)
 	defer cancel()
@@ -149,15 +149,16 @@ func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 }
 
-// snapshotRemoval is a snapshot on its way out.
+// snapshotRemoval removes a snapshot.
 type snapshotRemoval struct {
 	client   *engine.Client
 	vmID, id engine.ID
-	// isAsked reports that the engine has accepted the removal, and isLocked that it was seen at work.
+	// isAsked reports whether the engine has accepted the removal. isLocked reports whether a look has seen it in
+	// progress.
 	isAsked, isLocked bool
 }
 
-// look asks for the removal once the snapshot is settled, and reports whether it is gone.
+// look requests the removal once the snapshot is unlocked, and reports whether it is gone.
 func (s *snapshotRemoval) look(ctx context.Context) (bool, string, error) {
 	seen, err := s.client.Snapshot(ctx, s.vmID, s.id)
 	if engine.IsNotFound(err) {

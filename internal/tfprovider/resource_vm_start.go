@@ -25,7 +25,7 @@ func newVMStartResource() resource.Resource {
 
 type vmStartResource struct{ base }
 
-// The values of stop_behavior.
+// These are the values of stop_behavior.
 const (
 	stopByGuest = "shutdown"
 	stopByPower = "stop"
@@ -74,12 +74,12 @@ type vmStartModel struct {
 	Status       types.String `tfsdk:"status"`
 	StopBehavior types.String `tfsdk:"stop_behavior"`
 	ForceStop    types.Bool   `tfsdk:"force_stop"`
-	// UseInitialization is a matter of the start alone.
+	// UseInitialization affects only the start.
 	UseInitialization types.Bool `tfsdk:"use_initialization"`
 }
 
-// start brings the VM up: it waits for locked disks, starts a VM that is down, resumes one that is suspended or paused,
-// and leaves one that runs alone.
+// start brings the VM up. It waits for locked disks, starts a stopped VM, resumes a suspended or paused one, and leaves
+// a running one alone.
 func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bool) error {
 	return poll(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VM(ctx, id)
@@ -94,14 +94,14 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 		case vm.Status.Starting():
 			return r.returnOnStart, seen, nil
 		case vm.Status != engine.VMDown && vm.Status != engine.VMSuspended && vm.Status != engine.VMPaused:
-			return false, seen, nil // locked or on its way down
+			return false, seen, nil // locked, or going down
 		}
 
 		if err := r.client.StartVM(ctx, id, initialize); err != nil && !engine.IsConflict(err) {
 			return false, seen, err
 		} else if err != nil {
-			// A conflict is either a status that changed in between, which the next look sees, or a refusal that
-			// will stay: no host fits, no disk boots.
+			// A conflict means one of two things. Either the status changed in between, and the next look sees it. Or
+			// the refusal is permanent: no host fits, or no disk boots.
 			vm, again := r.client.VM(ctx, id)
 			if again == nil && string(vm.Status) == seen && !engine.IsTransient(err) {
 				return false, seen, err
@@ -133,8 +133,8 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read distinguishes a VM that is down from one that is not. Any other live status in the state would plan something
-// for a VM that is just rebooting or migrating.
+// Read only distinguishes a stopped VM from all others. Any other live status in the state would plan a change of a
+// rebooting or migrating VM.
 func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -146,7 +146,7 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	// A configuration that is made of an import can only say up; the next read tells that the VM is down.
+	// A configuration generated from an import can only be up. The next read finds the VM down.
 	imported := model.ID.IsNull()
 
 	model.ID, model.Status = model.VMID, types.StringValue(string(engine.VMUp))
@@ -154,7 +154,7 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 		model.Status = types.StringValue(string(engine.VMDown))
 	}
 
-	if model.StopBehavior.IsNull() { // imported: the engine does not know how the VM is to be stopped
+	if model.StopBehavior.IsNull() { // imported: the engine does not know the way to stop the VM
 		model.StopBehavior, model.ForceStop = types.StringValue(stopByGuest), types.BoolValue(false)
 	}
 

@@ -22,7 +22,7 @@ func newVMTemplateNICsResource() resource.Resource {
 	return &templateNICsResource{base{typeName: "ovirt_vm_template_nics"}}
 }
 
-// templateNICsResource removes the network interfaces that a VM has from its template and that nobody names.
+// templateNICsResource removes the VM's network interfaces from its template, except for the named ones.
 type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -50,7 +50,7 @@ type templateNICsModel struct {
 	Kept []string     `tfsdk:"kept"`
 }
 
-// ofTemplate lists the network interfaces of a VM whose names its template has.
+// ofTemplate lists the network interfaces of a VM with the same name as one of its template.
 func (r *templateNICsResource) ofTemplate(ctx context.Context, vmID engine.ID) ([]engine.NIC, error) {
 	vm, err := r.client.VM(ctx, vmID)
 	if err != nil || vm.MadeFrom() == "" {
@@ -58,7 +58,7 @@ func (r *templateNICsResource) ofTemplate(ctx context.Context, vmID engine.ID) (
 	}
 
 	given, err := r.client.TemplateNICs(ctx, vm.MadeFrom())
-	if engine.IsNotFound(err) { // the template is gone, and nothing says what it gave
+	if engine.IsNotFound(err) { // the template is gone, so its interfaces are unknown
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (r *templateNICsResource) ofTemplate(ctx context.Context, vmID engine.ID) (
 	}), err
 }
 
-// removeOthers removes what is not kept, and looks until none of it is left.
+// removeOthers removes all interfaces not kept, and waits until none is left.
 func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) error {
 	vmID := idOf(model.VMID)
 
@@ -109,7 +109,7 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read adds what the VM has from its template to what is kept, so that a plan tells of it.
+// Read adds the VM's interfaces from its template to the kept ones, so a plan shows them.
 func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[templateNICsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -122,7 +122,7 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 	}
 
 	model.ID = model.VMID
-	if model.Kept == nil { // it is imported
+	if model.Kept == nil { // imported
 		model.Kept = []string{}
 	}
 
@@ -135,7 +135,7 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update is planned if other names are kept, or the VM has got an interface of its template again.
+// Update is planned if other names are kept, or if the VM has an interface from its template again.
 func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	if onlyTimeouts(req, resp) {
 		return
@@ -157,7 +157,7 @@ func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete leaves the VM as it is.
+// Delete leaves the VM unchanged.
 func (r *templateNICsResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
 }
 

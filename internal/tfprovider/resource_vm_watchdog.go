@@ -72,7 +72,7 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 	asked, lost := false, false
 	what := "the watchdog of VM " + model.VMID.ValueString()
 	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
+		ctx = context.WithoutCancel(ctx) // an interrupt would leave a watchdog outside the state
 		err := r.put(ctx, model, &asked)
 		lost = lost || engine.AnswerLost(err)
 
@@ -90,8 +90,8 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// put gives the VM the watchdog. One that it has from its template, or from a request whose answer was lost, becomes
-// it: the engine refuses a second one. asked reports that there was such a request.
+// put gives the VM the watchdog. The engine rejects a second one, so an existing one is changed if it comes from the
+// template, or from a request with a lost answer. asked reports such a request.
 func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel, asked *bool) error {
 	vmID := idOf(model.VMID)
 	there, err := r.client.Watchdogs(ctx, vmID)
@@ -121,7 +121,7 @@ func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel, as
 	return err
 }
 
-// refuse returns an error if the watchdog of a VM is neither its template's nor what this resource has asked for.
+// refuse returns an error if the VM's watchdog comes neither from its template nor from a request of this resource.
 func (r *vmWatchdogResource) refuse(ctx context.Context, vmID, id engine.ID, asked bool) error {
 	if (asked || r.mayTake(id.String())) && !r.made.has(id.String()) {
 		return nil

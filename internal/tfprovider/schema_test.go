@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 )
 
-// released is the schema of ovirt/ovirt 2.2.0, cut down to what configurations and states depend on: names, types,
-// modes, and nesting and numbers of blocks.
+// released is the schema of ovirt/ovirt 2.2.0, reduced to the parts with an effect on configurations and states: names,
+// types, modes, and the nesting and number of blocks.
 type released map[string]entry
 
 type entry struct {
@@ -33,8 +33,8 @@ type entry struct {
 	Block     released `json:"block,omitempty"`
 }
 
-// deliberate are the differences from the released schema, each with its reason. A path that is listed and does not
-// differ fails the test: the list says neither more nor less than there is.
+// deliberate are the differences from the released schema, and their reasons. A listed path without a difference fails
+// the test, so the list is exact.
 var deliberate = map[string]string{
 	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of " +
 		"clusters: a plan must not show it",
@@ -136,7 +136,7 @@ const (
 		"this is how the framework says it"
 )
 
-// ours is the schema of this provider.
+// ours returns the schema of this provider.
 func ours(t *testing.T) map[string]released {
 	t.Helper()
 	server := providerserver.NewProtocol5(New(Options{}))()
@@ -204,7 +204,7 @@ func mode(required, optional, computed bool) string {
 	return strings.Join(out, ", ")
 }
 
-// blockNumbers reads how many blocks the validators allow: the framework does not put it on the wire.
+// blockNumbers reads the allowed numbers of blocks from the validators: the framework does not send them.
 func blockNumbers(t *testing.T) map[string]released {
 	t.Helper()
 	out := map[string]released{}
@@ -302,14 +302,14 @@ func TestTheSchemaIsThatOfTheReleasedProvider(t *testing.T) {
 	})
 }
 
-// compare reports what differs and is not listed, and what is listed and does not differ.
+// compare reports unlisted differences, and listed paths without a difference.
 func compare(t *testing.T, want, got map[string]released) {
 	t.Helper()
 	differences := map[string]string{}
 	differ("", toEntries(want), toEntries(got), differences)
 
 	for path, difference := range differences {
-		if deliberate[path] == "" && !strings.HasSuffix(path, "."+timeoutsBlock) { // which all resources have
+		if deliberate[path] == "" && !strings.HasSuffix(path, "."+timeoutsBlock) { // all resources have this block
 			t.Errorf("%s: %s", path, difference)
 		}
 	}

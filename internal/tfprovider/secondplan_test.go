@@ -25,8 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// choices are the fields of a machine, and the values that each is tried with. The first is what a machine has that
-// does not write the field.
+// choices are the fields of a machine, and the values to try for each. The first value is the field's default.
 var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"size": {
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "2GB" },
@@ -140,7 +139,7 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 
 func nothing(*infrav1.OLVMMachineSpec) {}
 
-// flags are a setting that is left out, on, and off.
+// flags are the three values of a setting: omitted, on, and off.
 func flags(set func(vm *infrav1.VirtualMachine, value *bool)) []func(*infrav1.OLVMMachineSpec) {
 	return []func(*infrav1.OLVMMachineSpec){
 		nothing,
@@ -149,7 +148,7 @@ func flags(set func(vm *infrav1.VirtualMachine, value *bool)) []func(*infrav1.OL
 	}
 }
 
-// pick is a machine by the number of each field's value.
+// pick selects a machine by the index of each field's value.
 type pick map[string]int
 
 func (p pick) spec() infrav1.OLVMMachineSpec {
@@ -165,7 +164,7 @@ func (p pick) spec() infrav1.OLVMMachineSpec {
 	}
 
 	if vm := &spec.VirtualMachine; vm.InstanceType != "" || vm.CPU.Topology != (infrav1.CPUTopology{}) {
-		vm.CPU.AutoPinningPolicy = "" // of three that size the CPU, one may
+		vm.CPU.AutoPinningPolicy = "" // at most one of three fields may size the CPU
 	}
 
 	return spec
@@ -183,9 +182,9 @@ func (p pick) String() string {
 	return strings.Join(out, " ")
 }
 
-// everyChoice are machines of which each differs in one field from one that writes nothing, and those whose template
-// has a second disk, of which the engine wants to be told where it is told of the first, or a raw one, which only a
-// copy can be.
+// everyChoice returns machines with one field different from the default. It adds machines of two other templates. One
+// has a second disk: a request naming its first disk must name the second, too. The other has a raw disk: only a copied
+// disk can be raw.
 func everyChoice() []pick {
 	out := []pick{{}}
 	for value := range choices["rootDisk"] {
@@ -201,7 +200,7 @@ func everyChoice() []pick {
 	return out
 }
 
-// fewChoices are the fewest machines that have each value of each field. The order of a field's values is its own.
+// fewChoices returns the fewest machines with every value of every field. The order of a field's values is its own.
 func fewChoices() []pick {
 	var out []pick
 
@@ -232,8 +231,8 @@ func randomChoice(random *rand.Rand) pick {
 	return out
 }
 
-// TestASecondPlanIsEmpty makes machines of all kinds with the real executor. As long as nobody changes anything, a plan
-// says that there is nothing to do, also when the VM was stopped: whether it runs is not Terraform's to watch.
+// TestASecondPlanIsEmpty creates machines of all kinds with the real executor. Without a change, a second plan is
+// empty, even if the VM was stopped: Terraform does not watch whether it runs.
 func TestASecondPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 
@@ -258,7 +257,7 @@ func TestASecondPlanIsEmpty(t *testing.T) {
 	}
 }
 
-// factory makes machines of an engine.
+// factory creates the machines of an engine.
 type factory struct {
 	client   *engine.Client
 	config   engine.Config
@@ -317,7 +316,7 @@ func newFactory(t *testing.T) *factory {
 	return f
 }
 
-// check makes a machine, and plans again while it runs and when it was stopped.
+// check creates a machine, and plans again while it runs and after it was stopped.
 func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec) {
 	t.Helper()
 	cluster := infrav1.OLVMClusterSpec{OLVMDatacenterName: "Default"}
@@ -369,7 +368,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	}
 }
 
-// stop brings a VM down as an administrator does.
+// stop stops a VM as an administrator does.
 func (f *factory) stop(t *testing.T, name string) {
 	t.Helper()
 	vms, err := f.client.FindVMs(t.Context(), nil, name)

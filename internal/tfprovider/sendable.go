@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// sendable refuses a configuration with a text that the engine would get as another one. It looks at the values, not at
-// the schema, so that no attribute can be forgotten.
+// sendable rejects a configuration with a text the engine would receive changed. It examines the values, not the
+// schema, so no attribute can be forgotten.
 type sendable struct{}
 
 var (
@@ -43,7 +43,7 @@ func (sendable) ValidateDataSource(
 	checkSendable(req.Config.Raw, &resp.Diagnostics)
 }
 
-// checkSendable checks all texts of a configuration that are known, and the keys of its maps.
+// checkSendable checks all known texts of a configuration, and the keys of its maps.
 func checkSendable(config tftypes.Value, diags *diag.Diagnostics) {
 	_ = tftypes.Walk(config, func(at *tftypes.AttributePath, value tftypes.Value) (bool, error) {
 		where, name := pathOf(at)
@@ -61,15 +61,15 @@ func checkSendable(config tftypes.Value, diags *diag.Diagnostics) {
 	})
 }
 
-// refuse adds the problem of a text.
+// refuse adds an error for an unsendable text.
 func refuse(where path.Path, name, text string, diags *diag.Diagnostics) {
 	if err := engine.CheckText(name, text); err != nil {
 		diags.AddAttributeError(where, where.String()+" cannot be sent to the engine", err.Error())
 	}
 }
 
-// pathOf is a path of the protocol as the framework has it, down to the first set, whose elements have no names. name
-// is that of the attribute.
+// pathOf converts a path of the protocol into one of the framework, up to the first set, because its elements have no
+// names. It also returns the name of the attribute.
 func pathOf(at *tftypes.AttributePath) (where path.Path, name string) {
 	where = path.Empty()
 	inSet := false

@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// escape is a text that XML cannot carry.
+// escape is a text XML cannot carry.
 const escape = "ab\x1b[32m"
 
-// badValue is a value of a type with the text in it everywhere; false for a type that has no text.
+// badValue returns a value of a type with escape in every text. It returns false for a type without texts.
 func badValue(of tftypes.Type) (tftypes.Value, bool) {
 	switch of := of.(type) {
 	case tftypes.List:
@@ -45,7 +45,7 @@ func badValue(of tftypes.Type) (tftypes.Value, bool) {
 	return tftypes.NewValue(of, nil), false
 }
 
-// withOne is a configuration in which one attribute or block has a value, and all others are null.
+// withOne returns a configuration with a value for one attribute or block. All others are null.
 func withOne(t *testing.T, of tftypes.Object, name string, value tftypes.Value) *tfprotov5.DynamicValue {
 	t.Helper()
 
@@ -62,7 +62,7 @@ func withOne(t *testing.T, of tftypes.Object, name string, value tftypes.Value) 
 	return &out
 }
 
-// refusals are the errors about an attribute for a character that cannot be sent.
+// refusals returns the errors about unsendable characters in an attribute.
 func refusals(diagnostics []*tfprotov5.Diagnostic, name string) (out []string) {
 	for _, d := range diagnostics {
 		if strings.Contains(d.Summary, "cannot be sent to the engine") && d.Attribute != nil &&
@@ -74,8 +74,8 @@ func refusals(diagnostics []*tfprotov5.Diagnostic, name string) (out []string) {
 	return out
 }
 
-// TestNoAttributeTakesWhatXMLCannotCarry goes over the whole schema: each attribute and block with a text, at any depth,
-// is refused with its name, the position and the character, before anything is planned.
+// TestNoAttributeTakesWhatXMLCannotCarry walks the whole schema. It expects an error for each attribute and block with
+// a text, at any depth, before any plan. The error has its name, the position and the character.
 func TestNoAttributeTakesWhatXMLCannotCarry(t *testing.T) {
 	server := providerserver.NewProtocol5(New(Options{}))()
 	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})

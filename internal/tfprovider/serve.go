@@ -26,23 +26,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Endpoint is a provider that runs in this process, for one Terraform run.
+// Endpoint is a provider in this process, for one Terraform run.
 type Endpoint struct {
-	// Config is what Terraform needs to attach.
+	// Config lets Terraform attach.
 	Config *plugin.ReattachConfig
 	cancel context.CancelFunc
 	closed chan struct{}
-	own    *engine.Sessions // nil where the sessions are shared with others
+	own    *engine.Sessions // nil if the sessions are shared
 }
 
-// Serve starts an endpoint on a socket of its own. Close ends it.
+// Serve starts an endpoint on its own socket. Close ends it.
 //
-// One endpoint per run, never one for all: a provider holds one configuration, so a second run would redirect the calls
-// of the first to its own engine, and interrupting one would interrupt both.
+// Each run needs its own endpoint, because a provider holds one configuration. In a shared endpoint, a second run would
+// redirect the calls of the first to its own engine, and interrupting one run would interrupt both.
 //
-// Two things differ from how a plugin is served in a process of its own. A call that panics fails, and takes nothing
-// with it. And the endpoint ends after its calls, whatever becomes of Terraform: a create that is under way when
-// Terraform is killed is over before the next run looks whether there is such an object.
+// Two things differ from a plugin in its own process. A panic fails only its own call. And the endpoint ends after its
+// calls, even if Terraform is killed: a create in progress ends before the next run looks for the object.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	var own *engine.Sessions
 	if options.Sessions == nil {
@@ -78,7 +77,7 @@ func serve(ctx context.Context, served provider.Provider, options Options) (*End
 				append(
 					opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive),
-					// Calls need deep stacks: goroutines that stay have grown theirs once, and not for each call.
+					// Calls need deep stacks. Permanent goroutines grow theirs once, instead of for each call.
 					grpc.NumStreamWorkers(2),
 				)...)
 		},
@@ -100,9 +99,9 @@ func serve(ctx context.Context, served provider.Provider, options Options) (*End
 	}
 }
 
-// restricted serves a run what it needs, and nothing else. Calls about other types than those of the run are refused,
-// and changes are made when they are approved. It also saves work: the executor decodes and checks all schemas that it
-// is given, and asks twice for the same plan when it applies one; the second answer is remembered.
+// restricted serves only the needs of one run. It rejects calls about types outside the run, and makes only approved
+// changes. It also saves work: the executor decodes and checks all schemas it receives, and an apply requests each plan
+// twice. restricted remembers the answer.
 type restricted struct {
 	tfprotov5.ProviderServer
 	types    []string // nil means all
@@ -114,7 +113,7 @@ type restricted struct {
 	planned   map[[sha256.Size]byte]*tfprotov5.PlanResourceChangeResponse
 }
 
-// restrict returns a server of the provider that does what the options allow.
+// restrict returns a server of the provider, limited by the options.
 func restrict(server tfprotov5.ProviderServer, served provider.Provider, options Options) *restricted {
 	out := &restricted{ProviderServer: server, types: options.Types, approved: options.Approved}
 	if own, ok := served.(*ovirtProvider); ok {
@@ -124,7 +123,7 @@ func restrict(server tfprotov5.ProviderServer, served provider.Provider, options
 	return out
 }
 
-// question is the identity of a call about a resource.
+// question returns the cache key of a call about a resource.
 func question(parts ...[]byte) (out [sha256.Size]byte) {
 	digest := sha256.New()
 	for _, part := range parts {
@@ -135,7 +134,7 @@ func question(parts ...[]byte) (out [sha256.Size]byte) {
 	return [sha256.Size]byte(digest.Sum(nil))
 }
 
-// packed are the bytes of a value.
+// packed returns the bytes of a value.
 func packed(value *tfprotov5.DynamicValue) []byte {
 	if value == nil {
 		return nil
@@ -144,7 +143,7 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 	return append(slices.Clone(value.MsgPack), value.JSON...)
 }
 
-// packedIdentity are the bytes of an identity.
+// packedIdentity returns the bytes of an identity.
 func packedIdentity(identity *tfprotov5.ResourceIdentityData) []byte {
 	if identity == nil {
 		return nil
@@ -153,7 +152,7 @@ func packedIdentity(identity *tfprotov5.ResourceIdentityData) []byte {
 	return packed(identity.IdentityData)
 }
 
-// once answers a question, and remembers the answer where it is good.
+// once returns the remembered answer, or asks and remembers a good answer.
 func once[T any](
 	s *restricted,
 	known *map[[sha256.Size]byte]*T,
@@ -227,7 +226,7 @@ func (s *restricted) PlanResourceChange(
 	})
 }
 
-// serves returns an error if a type is none of the run's.
+// serves returns an error if a type is outside the run.
 func (s *restricted) serves(name string) error {
 	if s.types == nil || slices.Contains(s.types, name) {
 		return nil
@@ -236,8 +235,8 @@ func (s *restricted) serves(name string) error {
 	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
 }
 
-// servesData is serves for data sources. A run that is restricted has none that finds objects by their names, whose
-// types are those of resources: it would see what others have.
+// servesData is serves for data sources. It rejects all lookups by name in a restricted run. They share their types
+// with resources, and would show objects of other owners.
 func (s *restricted) servesData(name string) error {
 	if s.types != nil && slices.Contains(lookups, name) {
 		return status.Errorf(codes.PermissionDenied, "the data source %s is none of this run", name)
@@ -316,7 +315,7 @@ func (s *restricted) ReadDataSource(
 	return s.ProviderServer.ReadDataSource(ctx, request)
 }
 
-// ApplyResourceChange implements tfprotov5.ProviderServer. It waits until the change is approved.
+// ApplyResourceChange implements tfprotov5.ProviderServer. It waits for the approval of the change.
 func (s *restricted) ApplyResourceChange(
 	ctx context.Context, request *tfprotov5.ApplyResourceChangeRequest,
 ) (*tfprotov5.ApplyResourceChangeResponse, error) {
@@ -344,8 +343,7 @@ func (s *restricted) ApplyResourceChange(
 	return response, err
 }
 
-// foreign says what of a resource is not the owner's; nil if all is. planned is the state that is asked for, nil if
-// none is.
+// foreign returns errors about objects of other owners, or nil. planned is the requested state, or nil if none is.
 func (s *restricted) foreign(
 	ctx context.Context, typeName string, stored, planned *tfprotov5.DynamicValue,
 ) []*tfprotov5.Diagnostic {
@@ -373,7 +371,7 @@ func (s *restricted) foreign(
 	}}
 }
 
-// schemaOf returns the schema of a type of resource.
+// schemaOf returns the schema of a resource type.
 func (s *restricted) schemaOf(ctx context.Context, typeName string) (*tfprotov5.Schema, error) {
 	all, err := s.allSchemas(ctx, &tfprotov5.GetProviderSchemaRequest{})
 	if err != nil {
@@ -388,7 +386,7 @@ func (s *restricted) schemaOf(ctx context.Context, typeName string) (*tfprotov5.
 	return schema, nil
 }
 
-// schemas of the whole provider, which are always the same.
+// schemas caches the schemas of the whole provider. They never change.
 var schemas struct {
 	sync.Mutex
 	response *tfprotov5.GetProviderSchemaResponse
@@ -415,7 +413,7 @@ func (s *restricted) GetProviderSchema(
 	return &out, nil
 }
 
-// allSchemas are the schemas of all types. It is called by many runs at once.
+// allSchemas returns the schemas of all types. Many runs call it concurrently.
 func (s *restricted) allSchemas(
 	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
@@ -434,10 +432,10 @@ func (s *restricted) allSchemas(
 	return schemas.response, nil
 }
 
-// maxMessage bounds a message, in bytes, as in plugins.
+// maxMessage is the maximum size of a message in bytes, as in plugins.
 const maxMessage = 256 << 20
 
-// survive makes an error of a panic.
+// survive turns a panic into an error.
 func survive(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (_ any, err error) {
@@ -451,12 +449,12 @@ func survive(
 	return handler(ctx, request)
 }
 
-// quiet turns the SDK's own log off, unless it is asked for. Served in process it would write every call with all
-// its values to stderr, whatever the level of our log is.
+// quiet turns off the SDK's own log, unless the environment enables it. In this process, the SDK would write every call
+// with all its values to stderr, whatever our log level.
 var quiet = sync.OnceFunc(func() {
 	names := []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"}
 	if _, wanted := os.LookupEnv(names[0]); !wanted {
-		// With a level of their own these two do not even put together what they would write.
+		// With a level of their own, these two do not even format their messages.
 		names = append(names, "TF_LOG_SDK_PROTO", "TF_LOG_SDK_FRAMEWORK")
 	}
 
@@ -467,10 +465,10 @@ var quiet = sync.OnceFunc(func() {
 	}
 })
 
-// logoutLimit bounds the end of the sessions: Terraform kills a plugin that takes more than two seconds to go.
+// logoutLimit bounds the end of the sessions: Terraform kills a plugin two seconds after asking it to stop.
 const logoutLimit = 1500 * time.Millisecond
 
-// Close ends the endpoint; calls that run in it are cancelled, and sessions that it does not share are ended.
+// Close ends the endpoint. It cancels running calls, and ends unshared sessions.
 func (e *Endpoint) Close() {
 	e.cancel()
 	<-e.closed
@@ -479,7 +477,7 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// Logout ends the sessions on their engines, as far as that can be done quickly.
+// Logout ends the sessions at their engines, within logoutLimit.
 func Logout(sessions *engine.Sessions) {
 	ctx, cancel := context.WithTimeout(context.Background(), logoutLimit)
 	defer cancel()

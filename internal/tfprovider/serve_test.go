@@ -23,17 +23,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// panicking is the provider with a bug.
+// panicking is a provider with a bug.
 type panicking struct{ provider.Provider }
 
 func (panicking) Configure(context.Context, provider.ConfigureRequest, *provider.ConfigureResponse) {
 	panic("out of cheese")
 }
 
-// served is a terraform.Provider that serves one provider.
+// served is a terraform.Provider for one provider.
 type served struct {
 	provider.Provider
-	// closing is called when the run closes its endpoint, and closed once it has; nil where a test does not ask.
+	// closing is called when the run closes its endpoint, and closed after it. Both may be nil.
 	closing func(endpoint net.Addr)
 	closed  func()
 }
@@ -71,7 +71,7 @@ provider "ovirt" {
 resource "ovirt_tag" "one" { name = "one" }
 `
 
-// oneTag is a configuration that declares a tag.
+// oneTag is a configuration with one tag.
 func oneTag(main string) render.Configuration {
 	return render.Configuration{
 		Files:     render.Files{"main.tf": []byte(main)},
@@ -107,9 +107,8 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 	}
 }
 
-// TestAnEndpointEndsAfterItsCalls kills Terraform, as far as the endpoint can see, while the engine makes a tag. The
-// engine goes on once the endpoint takes no more calls: one that does not wait for those it has ends before the tag is
-// made.
+// TestAnEndpointEndsAfterItsCalls simulates the end of Terraform while the engine creates a tag. The engine continues
+// once the endpoint accepts no more calls. An endpoint without a wait for its calls would end before the tag exists.
 func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var made, early atomic.Bool

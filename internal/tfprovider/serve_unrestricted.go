@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The calls of this file are those that no run of the manager makes: about identities, functions, ephemeral resources,
-// lists and actions. A run that is restricted gets none of them, whatever its configuration says: a list shows what
-// others have, a token is good for all that the user may do, and an action changes what no plan has shown.
+// No run of the manager makes the calls in this file: about identities, functions, ephemeral resources, lists and
+// actions. A restricted run may not make them, whatever its configuration. A list shows objects of other owners, a
+// token gives all rights of the user, and an action makes changes no plan has shown.
 
 var (
 	_ tfprotov5.ActionServer       = (*restricted)(nil)
 	_ tfprotov5.ListResourceServer = (*restricted)(nil)
 )
 
-// isRestricted reports whether the run is for an owner, or for some types alone.
+// isRestricted reports whether the run is limited to an owner or to some types.
 func (s *restricted) isRestricted() bool { return s.types != nil || s.owner != nil }
 
 // refuseRestricted returns an error if the run is restricted.
@@ -196,7 +196,7 @@ func (s *restricted) PlanAction(
 	return server.PlanAction(ctx, request)
 }
 
-// InvokeAction implements tfprotov5.ActionServer. It waits until the change is approved.
+// InvokeAction implements tfprotov5.ActionServer. It waits for the approval of the change.
 func (s *restricted) InvokeAction(
 	ctx context.Context, request *tfprotov5.InvokeActionRequest,
 ) (*tfprotov5.InvokeActionServerStream, error) {

@@ -9,14 +9,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// keptBySnapshots are resources that the engine does not destroy while a snapshot of their VM has them, and its words.
+// keptBySnapshots are resources the engine does not destroy while a snapshot of their VM has them. The values are from
+// the engine's message.
 var keptBySnapshots = map[string]string{
 	"ovirt_disk_attachment":  "snapshot",
 	"ovirt_disk_attachments": "snapshot",
 }
 
-// TestASnapshotInTheWayOfADestruction makes a snapshot of a VM by hand, and destroys each resource that the VM has. A
-// destruction that the engine refuses is an error in its words, and succeeds once the snapshot is gone.
+// TestASnapshotInTheWayOfADestruction makes a snapshot of a VM by hand, and destroys each resource of the VM. A
+// destruction rejected by the engine fails with the engine's message, and succeeds after the snapshot is gone.
 func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 	t.Parallel()
 
@@ -33,7 +34,7 @@ func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 			}
 
 			if vm == "" {
-				return // what no VM has, no snapshot has
+				return // without a VM, there is no snapshot
 			}
 
 			d.snapshot(vm)
@@ -55,7 +56,7 @@ func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 	}
 }
 
-// snapshot makes a snapshot of a VM by hand, and waits until it is there.
+// snapshot makes a snapshot of a VM by hand, and waits for it.
 func (d *direct) snapshot(vm engine.ID) {
 	d.t.Helper()
 	wait.For(d.t, "a snapshot is begun", func() error {

@@ -43,8 +43,7 @@ func (s *site) disk(t *testing.T, id engine.ID) *engine.Disk {
 	return found
 }
 
-// TestADiskWithoutSparseIsAsItsStorageNeedsIt leaves the allocation out: M8. Block storage refuses raw disks that are
-// sparse.
+// TestADiskWithoutSparseIsAsItsStorageNeedsIt omits the allocation: M8. Block storage rejects sparse raw disks.
 func TestADiskWithoutSparseIsAsItsStorageNeedsIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -153,7 +152,7 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 		t.Errorf("the message is %q", message)
 	}
 
-	// An imported disk has the size that it has, and the one that is configured is taken over once.
+	// An imported disk keeps its size, and takes over the configured one once.
 	w.config(resize(3 * gib))
 	w.forget()
 	w.importID("ovirt_disk.d", id)
@@ -322,7 +321,7 @@ resource "ovirt_disk_attachments" "a" {
 			t.Errorf("the VM has %d disks", n)
 		}
 
-		w.config(config("", "")) // the disk of a removed block is detached, and lives
+		w.config(config("", "")) // the disk of a removed block is detached, and remains
 		w.apply()
 		w.settled()
 		if n := attached(t, s, w); n != 2 {
@@ -429,7 +428,7 @@ data "ovirt_template_disk_attachments" "t" {
 	w.destroy()
 }
 
-// image writes a file of that many bytes, with a qcow2 header where virtual is its virtual size in bytes.
+// image writes a file of this length. If virtual is set, the file has a qcow2 header with this virtual size in bytes.
 func image(t *testing.T, bytes_ int, virtual uint64) string {
 	t.Helper()
 	content := bytes.Repeat([]byte("image <&> "), bytes_/10+1)[:bytes_]

@@ -24,7 +24,7 @@ resource "ovirt_nic" "a" {
 }
 `
 
-// newSiteWithNICs has a template whose VMs get a network interface nic1.
+// newSiteWithNICs has a template with a network interface nic1.
 func newSiteWithNICs(t *testing.T) *site {
 	t.Helper()
 
@@ -44,7 +44,7 @@ func (s *site) nics(t *testing.T, vm string) []engine.NIC {
 	return nics
 }
 
-// replaceFirst is a life cycle that makes the new object before it destroys the old one.
+// replaceFirst is a lifecycle block: create the new object before destroying the old one.
 const replaceFirst = "  lifecycle {\n    create_before_destroy = true\n  }\n}\n"
 
 func TestANetworkInterfaceThatExistsIsNotTaken(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAMembershipThatIsMadeAnewIsNotDestroyed(t *testing.T) {
 	} {
 		output, _ := w.run("apply", "-auto-approve", "-no-color", "-input=false", "-replace="+address)
 		if strings.Contains(output, "is there already") || strings.Contains(output, "already: import") {
-			continue // it is refused, and nothing is lost
+			continue // it is rejected, and nothing is lost
 		}
 
 		check.Contains(t, address, output, "was kept")
@@ -184,8 +184,8 @@ resource "ovirt_disk_attachment" "d" {
 	w.settled()
 }
 
-// TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse has a VM of the same name, comment and cluster, and a request that the
-// engine answers with 503.
+// TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse has a VM of the same name, comment and cluster. The engine answers the
+// request with 503.
 func TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -221,7 +221,7 @@ func TestADiskThatWasMovedIsMovedBackAndKeepsItsData(t *testing.T) {
 	check.Equal(t, "where it is", s.disk(t, id).StorageDomainIDs()[0], second)
 }
 
-// otherStorage is a storage domain beside $storage.
+// otherStorage returns a storage domain other than $storage.
 func (s *site) otherStorage(t *testing.T) engine.ID {
 	t.Helper()
 	dc, err := s.client.DataCenter(t.Context(), "Default")
@@ -280,7 +280,7 @@ resource "ovirt_adopted_vm" "a" {
 	w.settled()
 }
 
-// TestNoChangeByHandReplacesAVM changes each setting of a VM that an administrator can, and looks at the plan.
+// TestNoChangeByHandReplacesAVM changes each setting of a VM an administrator can change, and examines the plan.
 func TestNoChangeByHandReplacesAVM(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -350,8 +350,8 @@ func rewrite(r *http.Response, from, to string) error {
 	return nil
 }
 
-// TestADiskThatWasConvertedIsKept has an engine show another format than was asked for, as after its action convert,
-// which the simulator does not have.
+// TestADiskThatWasConvertedIsKept has an engine show another format than the requested one, as after its action
+// convert. The simulator does not have this action.
 func TestADiskThatWasConvertedIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -370,11 +370,11 @@ func TestADiskThatWasConvertedIsKept(t *testing.T) {
 	w.config(strings.Replace(disk, `"raw"`, `"cow"`, 1)).settled()
 	w.url, w.ca = s.sim.URL()+"/api/", s.sim.CA()
 	w.config(strings.Replace(disk, `"raw"`, `"cow"`, 1))
-	w.wants("ovirt_disk.d", "delete+create") // which the configuration asks for
+	w.wants("ovirt_disk.d", "delete+create") // the configuration requests it
 }
 
-// TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost changes the address of an interface in a VM that runs, for
-// which it must be unplugged.
+// TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost changes the address of an interface in a running VM. This
+// needs the interface unplugged.
 func TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost(t *testing.T) {
 	t.Parallel()
 

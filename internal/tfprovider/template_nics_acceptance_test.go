@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestNICsOfATemplateThatNobodyNamesAreRemoved also removes one that comes back while the VM runs. The simulator
-// answers as the engine in the recording nics.
+// TestNICsOfATemplateThatNobodyNamesAreRemoved also removes an interface restored while the VM runs. The simulator
+// answers like the engine in the recording nics.
 func TestNICsOfATemplateThatNobodyNamesAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick}, func(inventory *ovirtsim.Inventory) {
@@ -56,7 +56,7 @@ resource "ovirt_vm_template_nics" "a" {
 	w.destroy()
 }
 
-// nicsOf are the names of the network interfaces of a VM, sorted.
+// nicsOf returns the names of the network interfaces of a VM, sorted.
 func nicsOf(t *testing.T, s *site, vm engine.ID) []string {
 	t.Helper()
 	all, err := s.client.NICs(t.Context(), vm)

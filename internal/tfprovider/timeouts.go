@@ -15,10 +15,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// timeoutsBlock is the block of all resources that says how long their operations may take.
+// timeoutsBlock limits the duration of a resource's operations. Every resource has it.
 const timeoutsBlock = "timeouts"
 
-// The operations that can have a time-out.
+// These operations can have a timeout.
 const (
 	creating = "create"
 	reading  = "read"
@@ -26,12 +26,12 @@ const (
 	deleting = "delete"
 )
 
-// timed are the time-outs in the model of a resource.
+// timed holds the timeouts in the model of a resource.
 type timed struct {
 	Timeouts types.Object `tfsdk:"timeouts"`
 }
 
-// timeouts is the schema of the block.
+// timeouts returns the schema of the block.
 func timeouts() schema.Block {
 	limit := func(operation string) schema.StringAttribute {
 		return schema.StringAttribute{
@@ -50,12 +50,12 @@ func timeouts() schema.Block {
 	}
 }
 
-// shortDuration is a duration of whole minutes.
+// shortDuration formats a duration of whole minutes.
 func shortDuration(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes())) }
 
 var isDuration = durationValidator{"must be a time such as 30m or 1h30m, and more than 0"}
 
-// durationValidator accepts times as Go writes them.
+// durationValidator accepts durations in Go's syntax.
 type durationValidator struct{ ruleText }
 
 func (v durationValidator) ValidateString(
@@ -71,8 +71,8 @@ func (v durationValidator) ValidateString(
 	}
 }
 
-// within bounds an operation by the time-out that a plan, a state or a configuration has for it. Without one, each wait
-// has the usual limit.
+// within bounds an operation by its timeout in a plan, a state or a configuration. Without one, each wait has the usual
+// limit.
 func within(ctx context.Context, source attributeReader, operation string) (context.Context, context.CancelFunc) {
 	var text types.String
 
@@ -81,7 +81,7 @@ func within(ctx context.Context, source attributeReader, operation string) (cont
 	return limited(ctx, text.ValueString())
 }
 
-// limited bounds an operation by a time-out; a text that is none bounds nothing.
+// limited bounds an operation by a timeout. An invalid text bounds nothing.
 func limited(ctx context.Context, text string) (context.Context, context.CancelFunc) {
 	if limit, err := time.ParseDuration(text); err == nil && limit > 0 {
 		return engine.WithWaitLimit(ctx, limit)
@@ -90,8 +90,8 @@ func limited(ctx context.Context, text string) (context.Context, context.CancelF
 	return context.WithCancel(ctx)
 }
 
-// onlyTimeouts handles an update of the time-outs and nothing else, and reports whether it is one: it is none of the
-// engine's business, and what the engine has may be out of sight by now, such as user data that it has forgotten.
+// onlyTimeouts handles an update of nothing but the timeouts, and reports whether it is one. It does not ask the
+// engine, because the engine may no longer report some values, such as forgotten user data.
 func onlyTimeouts(req resource.UpdateRequest, resp *resource.UpdateResponse) bool {
 	var before, after map[string]tftypes.Value
 	if req.State.Raw.As(&before) != nil || req.Plan.Raw.As(&after) != nil {

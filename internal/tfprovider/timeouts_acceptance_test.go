@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows that a change of the time-outs alone is no change of what the engine has.
+// This file shows that a change of the timeouts changes nothing in the engine.
 
-// withTimeouts gives a block of time-outs to each resource of the provider that has none.
+// withTimeouts adds a timeouts block to each resource of the provider without one.
 func withTimeouts(config string) string {
 	var out strings.Builder
 
@@ -25,7 +25,7 @@ func withTimeouts(config string) string {
 	return out.String()
 }
 
-// everyKind has resources of the kinds whose objects a request cannot change, and others.
+// everyKind has resources of the kinds without updates of their objects, and others.
 const everyKind = `
 resource "ovirt_vm" "a" {
   name                      = "a"
@@ -116,7 +116,7 @@ func TestAChangeOfTimeoutsSendsNothing(t *testing.T) {
 	w.settled()
 }
 
-// changesOf are the requests that change something, except the log-in.
+// changesOf returns the changing requests, except for the login.
 func changesOf(s *site) []string {
 	var out []string
 
@@ -129,7 +129,7 @@ func changesOf(s *site) []string {
 	return out
 }
 
-// TestTimeoutsOfAnAdoptedVMThatRunsChange has an engine that has forgotten the user data, which the guest has read.
+// TestTimeoutsOfAnAdoptedVMThatRunsChange has an engine forget the user data after the guest has read it.
 func TestTimeoutsOfAnAdoptedVMThatRunsChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -150,7 +150,7 @@ resource "ovirt_adopted_vm" "a" {
 	w.settled()
 }
 
-// TestTimeoutsOfAResizeChangeWhileTheDiskIsLarger has a disk that somebody has made larger.
+// TestTimeoutsOfAResizeChangeWhileTheDiskIsLarger has a disk grown by hand.
 func TestTimeoutsOfAResizeChangeWhileTheDiskIsLarger(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

@@ -16,26 +16,26 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file keeps in the state what a create has asked for and got no answer to, not even later. Terraform marks such a
-// resource as tainted. The next refresh finds the object, or that there is none; then Terraform makes it anew, and
-// destroys the one that is there. Without the state, the next create would refuse the object as somebody else's.
+// This file keeps the request of a create in the state if the engine never answers it. Terraform marks such a resource
+// as tainted. The next refresh looks for the object. Either way, Terraform then creates a new one, and destroys the old
+// one if it exists. Without the state, the next create would reject the object as somebody else's.
 
-// askedKey is the key under which a state without an ID remembers how to find its object.
+// askedKey is the private-state key of a state without an ID. It stores the data for finding the object.
 const askedKey = "asked"
 
-// asked is how to find an object without its ID.
+// asked is the data for finding an object without its ID.
 type asked struct {
 	Mark  string      `json:"mark,omitempty"`
 	Known []engine.ID `json:"known,omitempty"`
 }
 
-// locator is a resource whose objects get an ID from the engine.
+// locator is a resource with IDs assigned by the engine.
 type locator interface {
-	// alike returns the IDs of the objects that are as a state says. mark is that of the request; most have none.
+	// alike returns the IDs of the objects matching a state. mark is that of the request; most requests have none.
 	alike(ctx context.Context, state attributeReader, mark string) ([]engine.ID, error)
 }
 
-// keepAsked keeps the planned state of a create if the engine may have made the object although no answer came.
+// keepAsked keeps the planned state of a create without an answer, because the engine may have created the object.
 func (b *base) keepAsked(ctx context.Context, err error, plan tfsdk.Plan, resp *resource.CreateResponse) {
 	var lost *engine.UnansweredError
 	if !b.recovers || !errors.As(err, &lost) {
@@ -61,7 +61,7 @@ func (b *base) keepAsked(ctx context.Context, err error, plan tfsdk.Plan, resp *
 	}
 }
 
-// find gives a state that was kept without an ID the ID of its object. It reports false if there is no such object.
+// find adds the object's ID to a state without one. It returns false if there is no such object.
 func (r identified) find(
 	ctx context.Context, state *tfsdk.State, private privateState, diags *diag.Diagnostics,
 ) bool {
@@ -95,14 +95,14 @@ func (r identified) find(
 	}
 
 	diags.Append(state.SetAttribute(ctx, path.Root("id"), found[at].String())...)
-	if vm, ok := r.Resource.(*vmResource); ok { // whose create could not say which disks it came with
+	if vm, ok := r.Resource.(*vmResource); ok { // its create could not record the original disks
 		diags.Append(private.SetKey(ctx, ownDisks, vm.disksNow(ctx, found[at]))...)
 	}
 
 	return true
 }
 
-// idsWhere returns the IDs of those objects that a condition holds for.
+// idsWhere returns the IDs of the objects satisfying a condition.
 func idsWhere[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engine.ID {
 	var out []engine.ID
 
@@ -115,7 +115,7 @@ func idsWhere[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engi
 	return out
 }
 
-// idIn reads a UUID of a plan or a state; empty if it has none.
+// idIn reads a UUID of a plan or a state, or "" if it has none.
 func idIn(ctx context.Context, source attributeReader, name string) engine.ID {
 	return engine.ID(textIn(ctx, source, name))
 }

@@ -8,20 +8,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// onlyAdministrators are the resources that a user without the role of an administrator cannot have, as
-// docs/develop/terraform-provider.md says.
+// onlyAdministrators are the resources unavailable to users without an administrator's role, as documented in
+// docs/develop/terraform-provider.md.
 var onlyAdministrators = map[string]bool{
 	"ovirt_affinity_group":    true,
 	"ovirt_affinity_label":    true,
-	"ovirt_disk_from_image":   true, // the engine does not show such a user the transfer
+	"ovirt_disk_from_image":   true, // the engine hides the transfer from such a user
 	"ovirt_tag":               true,
 	"ovirt_vm_affinity_group": true,
 	"ovirt_vm_tag":            true,
 }
 
-// TestAUserWithoutTheRoleOfAnAdministratorHasEachResource makes, reads, changes and destroys each resource as such a
-// user, of what an administrator has prepared. What a user may do in the simulator follows from recordings of the roles
-// VmCreator, UserTemplateBasedVm and DiskCreator; of permissions, snapshots, templates and devices there are none.
+// TestAUserWithoutTheRoleOfAnAdministratorHasEachResource creates, reads, changes and destroys each resource as such a
+// user, with objects prepared by an administrator. The rights in the simulator follow from recordings of the roles
+// VmCreator, UserTemplateBasedVm and DiskCreator. There are no recordings for permissions, snapshots, templates and
+// devices.
 func TestAUserWithoutTheRoleOfAnAdministratorHasEachResource(t *testing.T) {
 	t.Parallel()
 
@@ -48,7 +49,7 @@ func TestAUserWithoutTheRoleOfAnAdministratorHasEachResource(t *testing.T) {
 			m.settled(of)
 
 			if c.change != nil {
-				d.user = nil // prepares what the change needs
+				d.user = nil // prepare the change as the administrator
 				changed := with(of, c.change(d))
 				d.user = &user
 				check.Equal(t, "the problems of the update", strings.Join(m.apply(changed), "\n"), "")

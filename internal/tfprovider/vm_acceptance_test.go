@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// machine is a VM as CAPOLVM renders it.
+// machine is a VM as rendered by CAPOLVM.
 const machine = `
 resource "ovirt_vm" "a" {
   name        = "a"
@@ -76,7 +76,7 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 		t.Errorf("the VM is %s", vm.Status)
 	}
 
-	// R3: text arrives as it was written.
+	// R3: text arrives unchanged.
 	if got := vm.CommentText(); got != `owner <of> a && "b"` {
 		t.Errorf("the comment is %q", got)
 	}
@@ -126,7 +126,7 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	}
 }
 
-// TestAPlanShowsOnlyWhatIsAskedFor changes a VM that runs and a disk: their statuses are no part of that.
+// TestAPlanShowsOnlyWhatIsAskedFor changes a running VM and a disk. Their statuses must not appear in the plan.
 func TestAPlanShowsOnlyWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -140,7 +140,7 @@ resource "ovirt_disk" "d" {
 `
 	w := newWorkspace(t, s).config(resources)
 	w.apply()
-	w.succeed("refresh", "-no-color", "-input=false") // which finds the VM up
+	w.succeed("refresh", "-no-color", "-input=false") // it finds the VM up
 	check.Equal(t, "the status of the VM", w.value("ovirt_vm.a", "status"), any("up"))
 
 	w.config(strings.NewReplacer(`alias             = "d"`, `alias             = "e"`, "memory      = 4294967296",
@@ -154,7 +154,7 @@ resource "ovirt_disk" "d" {
 	check.Equal(t, "the description", s.vm(t, "a").DescriptionText(), "b")
 }
 
-// TestTheWholeNetworkOfAGuest is the initialization as far as the released provider does not go, made and imported.
+// TestTheWholeNetworkOfAGuest creates and imports an initialization beyond that of the released provider.
 func TestTheWholeNetworkOfAGuest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -188,7 +188,7 @@ resource "ovirt_vm" "a" {
 	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 
-	// An engine shows both families of every interface, without addresses where it was told none.
+	// An engine shows both families of every interface, without addresses if it has none.
 	none := &engine.IP{}
 	want := []engine.NICConfiguration{
 		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IP: none, IPv6Boot: "dhcp", IPv6: none},
@@ -211,7 +211,8 @@ resource "ovirt_vm" "a" {
 	w.settled()
 }
 
-// TestAnOperatingSystemThatTheEngineDoesNotKnow: an engine takes any text, and makes the VM with another system.
+// TestAnOperatingSystemThatTheEngineDoesNotKnow sends an unknown system: an engine accepts any text, and creates the VM
+// with another system.
 func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -260,9 +261,8 @@ resource "ovirt_vm" "b" {
 	})
 }
 
-// TestAnImportOfAVMWhoseTemplateHasAnInitialization takes over a VM that has its host name and script from the
-// template: m8. A configuration without them replaces nothing: they leave the state with the next apply, and stay in
-// the engine.
+// TestAnImportOfAVMWhoseTemplateHasAnInitialization imports a VM with the host name and script of its template: m8. A
+// configuration without them replaces nothing. They leave the state with the next apply, and stay in the engine.
 func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -407,7 +407,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 	}
 }
 
-// waiting is a VM that runs, with settings that an engine changes at the next start only.
+// waiting is a running VM with settings an engine changes only at the next start.
 const waiting = `
 resource "ovirt_vm" "a" {
   name              = "a"
@@ -430,7 +430,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(waiting)
 	w.apply()
-	w.settled() // an engine tells of console and sound card only when it is asked for all
+	w.settled() // an engine reports console and sound card only if asked for everything
 	id := w.text("ovirt_vm.a", "id")
 	settings := func() engine.Settings {
 		t.Helper()
@@ -510,7 +510,7 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 	}
 
 	nic := w.text("ovirt_nic.a", "id")
-	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // an engine wants it, because the VM runs
+	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // the engine requires it, because the VM runs
 	must(t, s.client.DeleteNIC(t.Context(), engine.ID(id), engine.ID(nic)))
 	w.wants("ovirt_nic.a", "create")
 }
@@ -552,13 +552,13 @@ func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 	w.succeed("state", "rm", "ovirt_vm_start.a")
-	w.apply() // starts a VM that is up
+	w.apply() // starts a running VM
 	if n := s.count("POST", "/start"); n != 1 {
 		t.Errorf("%d starts were asked for", n)
 	}
 
 	w.succeed("state", "rm", "ovirt_vm_start.a")
-	w.destroy() // deletes a VM that is up
+	w.destroy() // deletes a running VM
 	if left := s.sim.Summary(); left.VMs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
@@ -575,7 +575,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 	s := newHeldSite(t, func(s *site) bool { return boots(s) && !interrupted.Load() })
 	w := newWorkspace(t, s).config(machine)
 
-	// Another run at the same time is not touched.
+	// Another run at the same time is unaffected.
 	other := newWorkspace(t, s).config(strings.Replace(machine, `name        = "a"`, `name        = "other"`, 1))
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -724,7 +724,7 @@ func (w *workspace) through(proxy *httptest.Server) *workspace {
 	return w
 }
 
-// lossy is a proxy before the engine that swallows the first answer to a create in that collection.
+// lossy is a proxy before the engine. It swallows the first answer to a create in this collection.
 func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	t.Helper()
 	var lost atomic.Bool
@@ -741,7 +741,7 @@ func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	})
 }
 
-// between is a proxy before the engine that does something before each request, and something else with each answer.
+// between is a proxy before the engine. It calls before with each request, and after with each answer.
 func between(t *testing.T, s *site, before func(*http.Request), after func(*http.Response) error) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(s.sim.URL())
@@ -793,7 +793,7 @@ data "ovirt_wait_for_ip" "a" {
 		before := s.count("GET", "/reporteddevices")
 		w.apply()
 		w.destroy()
-		if looks := s.count("GET", "/reporteddevices") - before; looks > 3 { // one for each time that it is read
+		if looks := s.count("GET", "/reporteddevices") - before; looks > 3 { // one for each read
 			t.Errorf("it looked for an address %d times", looks)
 		}
 	})
@@ -810,7 +810,7 @@ func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 
-	// The released provider records nothing of what the configuration leaves out but the types, and the live status.
+	// Of omitted attributes, the released provider records only the types and the live status.
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
 	must(t, err)
 

@@ -10,13 +10,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// poll waits as engine.Wait does and reports what it sees.
+// poll waits like engine.Wait, and reports its progress.
 func poll(ctx context.Context, what string, look engine.Look) error {
 	return engine.Wait(ctx, what, look, progress(ctx, what))
 }
 
-// ensure asks for something until it is so. An earlier try may have done it although its answer was lost, or it was so
-// before: then a refusal is none.
+// ensure requests something until it is done. It ignores a refusal if the goal is already reached: from the start, or
+// by an earlier try with a lost answer.
 func ensure(
 	ctx context.Context, what string, ask func(context.Context) error, isSo func(context.Context) (bool, error),
 ) error {
@@ -36,7 +36,7 @@ func ensure(
 	return unanswered(err, lost)
 }
 
-// unanswered says of a wait that ended early that the engine may have done what was asked, if an answer was lost.
+// unanswered marks the error of a wait cut short if an answer was lost: the engine may have done the work.
 func unanswered(err error, lost bool) error {
 	var early *engine.WaitError
 	if !lost || !errors.As(err, &early) {
@@ -46,19 +46,20 @@ func unanswered(err error, lost bool) error {
 	return &engine.UnansweredError{Err: err}
 }
 
-// progress reports what a wait sees. Terraform has no channel from a resource to the terminal: it shows that it waits,
-// and for how long; what for is in its log at level INFO, and in the error when a wait ends early.
+// progress returns a function to report the progress of a wait. Terraform has no channel from a resource to the
+// terminal. It shows only the wait and its duration. The reason is in its log at level INFO, and in the error of a wait
+// cut short.
 func progress(ctx context.Context, what string) func(seen string) {
 	return func(seen string) {
 		tflog.Info(ctx, "waiting for "+what, map[string]any{"seen": seen})
 	}
 }
 
-// shutdownPatience is how long a guest may read as up after it was asked to shut down. An engine gives up after about
-// 30 seconds, and the VM is up again: the guest did not hear it, because it was not up enough, or it ignores it.
+// shutdownPatience limits the time a guest may still be up after a shutdown request. An engine gives up after about 30
+// seconds, and the VM is up again: its guest was not ready to hear the request, or ignored it.
 const shutdownPatience = 45 * time.Second
 
-// powerOff brings the VM down, by the guest if graceful, and waits. A VM that is gone is down.
+// powerOff stops the VM and waits. If graceful, the guest shuts down. A deleted VM counts as stopped.
 func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful, force bool) error {
 	stop := stopping{client: client, id: id, graceful: graceful, force: force, patience: engine.StopPatience}
 	if graceful {
@@ -68,19 +69,19 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 	return poll(ctx, "VM "+id.String()+" to stop", stop.look)
 }
 
-// stopping is a VM on its way down.
+// stopping stops a VM.
 type stopping struct {
 	client          *engine.Client
 	id              engine.ID
 	graceful, force bool
-	// patience is how long the VM may read as if it had not been asked, after it was.
+	// patience is the time the VM may still appear unasked after a request.
 	patience time.Duration
 	asked    time.Time
-	// leaving reports that it was seen on its way down.
+	// leaving reports whether the VM was seen going down.
 	leaving bool
 }
 
-// look asks the VM to stop if that is due, and reports whether it has.
+// look asks the VM to stop if that is due, and reports whether it has stopped.
 func (s *stopping) look(ctx context.Context) (bool, string, error) {
 	vm, err := s.client.VM(ctx, s.id)
 	if engine.IsNotFound(err) {
@@ -97,7 +98,7 @@ func (s *stopping) look(ctx context.Context) (bool, string, error) {
 		s.leaving = s.leaving || vm.Status == engine.VMPoweringDown
 		return false, seen, nil
 	case s.leaving && vm.Status == engine.VMUp && s.graceful:
-		s.asked, s.leaving = time.Time{}, false // it did not hear it: ask again
+		s.asked, s.leaving = time.Time{}, false // it did not hear the request: ask again
 	}
 
 	if !s.asked.IsZero() && time.Since(s.asked) < s.patience {
@@ -121,7 +122,7 @@ func (s *stopping) look(ctx context.Context) (bool, string, error) {
 	return false, seen, err
 }
 
-// refusalOf is why the engine refused, for the message beside what is waited for.
+// refusalOf returns the engine's reason for refusing, to append to the progress of the wait.
 func refusalOf(err error) string {
 	var fault *engine.Fault
 	if !errors.As(err, &fault) || fault.Detail == "" {

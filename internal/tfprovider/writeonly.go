@@ -15,19 +15,19 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// The attributes that have the user data of a guest. No plan and no state has the second one: Terraform 1.11 and
-// OpenTofu 1.11 hand it over with the configuration alone. The third one says when it is another.
+// These attributes hold the user data of a guest. The second one is write-only: Terraform 1.11 and OpenTofu 1.11 send
+// it with the configuration only, so no plan and no state has it. The third one is its version, and signals a change.
 const (
 	scriptAttribute        = "initialization_custom_script"
 	writeOnlyScript        = scriptAttribute + "_wo"
 	writeOnlyScriptVersion = writeOnlyScript + "_version"
 )
 
-// scriptAttributes are the three attributes of the user data. when says when a guest reads it.
+// scriptAttributes are the three attributes of the user data. when tells users the time the guest reads it.
 func scriptAttributes(when string) map[string]schema.Attribute {
 	script := initText(when)
-	script.Sensitive = true // it holds the keys of clusters; in the released provider a plan shows it
-	script.Computed = true  // a configuration that Terraform writes of an import leaves out what is sensitive
+	script.Sensitive = true // it holds the keys of clusters; the released provider shows it in plans
+	script.Computed = true  // a configuration generated from an import omits sensitive values
 	script.PlanModifiers = append(
 		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
 	)
@@ -55,7 +55,7 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 	}
 }
 
-// scriptOf is the user data of a configuration, from whichever attribute has it. planned is that of the plan.
+// scriptOf returns the user data of a configuration, from either attribute. planned is the planned value.
 func scriptOf(ctx context.Context, config attributeReader, planned types.String, diags *diag.Diagnostics) types.String {
 	var secret types.String
 	diags.Append(config.GetAttribute(ctx, path.Root(writeOnlyScript), &secret)...)
@@ -66,9 +66,9 @@ func scriptOf(ctx context.Context, config attributeReader, planned types.String,
 	return planned
 }
 
-// planScript plans write-only user data. The state loses what it has, and another version needs another object. User
-// data that moves from the state to the configuration, and is the same, needs none. If it is not known yet, that is an
-// error: a replacement would lose the disks.
+// planScript plans write-only user data. It removes the user data from the state, and another version replaces the
+// object. Moving unchanged user data from the state to the configuration replaces nothing. Moving user data unknown at
+// plan time is an error: a replacement would lose the disks.
 func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
@@ -92,7 +92,7 @@ func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 
 	switch {
 	case version.Equal(versionBefore), isKnown(before) && before.Equal(secret):
-	case isKnown(before) && secret.IsUnknown(): // it may be what the state has
+	case isKnown(before) && secret.IsUnknown(): // it may equal the state's
 		resp.Diagnostics.AddAttributeError(path.Root(writeOnlyScript), writeOnlyScript+" is not known yet",
 			"Whether the user data of "+scriptAttribute+" only moves to this attribute cannot be told, and other user "+
 				"data replaces the resource. Apply once with a value that is known at plan time, such as the user "+
