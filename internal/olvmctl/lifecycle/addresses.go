@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// sayOfAddresses says where the OLVMMachineTemplate of machines has fewer addresses than there are to be machines:
-// those beyond wait. Nothing is said of what is not known: templates of others, addresses by DHCP and of IPAM
-// providers.
+// sayOfAddresses warns if the OLVMMachineTemplate has fewer addresses than the planned number of machines, because the
+// others would wait for one. It says nothing in unknown cases: templates of other providers, and addresses from DHCP or
+// IPAM providers.
 func sayOfAddresses(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 	ref clusterv1.ContractVersionedObjectReference, machines int32, say func(line string),
@@ -36,7 +36,7 @@ func sayOfAddresses(
 
 	nics, err := addressing.NICs(template.Spec.Template.Spec, infrastructure.Spec)
 	if err != nil {
-		return // the machines say so themselves
+		return // the machines report this error
 	}
 
 	for _, nic := range nics {

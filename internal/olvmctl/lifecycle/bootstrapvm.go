@@ -15,10 +15,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file has bootstrap VMs: management clusters of one cluster each, which go when that manages itself.
+// This file handles bootstrap VMs. A bootstrap VM is the management cluster of one cluster, and is removed once the
+// cluster manages itself.
 
-// findVM finds the bootstrap VM that an earlier Create has begun, or decides what a new one is made of. It is the
-// management cluster then.
+// findVM finds the bootstrap VM begun by an earlier Create, or chooses the options of a new one. The VM becomes the
+// management cluster.
 func (c *creation) findVM() (err error) {
 	c.vm, err = bootstrapvm.Find(c.namespace(), c.File.Name)
 	if err != nil || c.vm == nil && !c.BootstrapVM {
@@ -48,7 +49,7 @@ func (c *creation) findVM() (err error) {
 	return nil
 }
 
-// vmSteps make the bootstrap VM, and wait until its API server has a node that is ready.
+// vmSteps create the bootstrap VM, and wait until its API server has a ready node.
 func (c *creation) vmSteps() []Step {
 	if c.vm == nil {
 		return nil
@@ -71,7 +72,7 @@ func (c *creation) vmSteps() []Step {
 	}
 }
 
-// checkVM succeeds when the node of the bootstrap VM is ready.
+// checkVM succeeds once the node of the bootstrap VM is ready.
 func (c *creation) checkVM(ctx context.Context) error {
 	if err := c.management.connect(ctx); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (c *creation) checkVM(ctx context.Context) error {
 	return fmt.Errorf("the node of VM %s is not ready yet", c.vm.Name())
 }
 
-// removeVM are the steps that remove a bootstrap VM, where there is one.
+// removeVM returns the steps to remove a bootstrap VM, if there is one.
 func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
 	if vm == nil {
 		return nil
@@ -108,10 +109,10 @@ func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
 	}}
 }
 
-// moveInterrupted reports whether a move of the cluster into itself has begun and not ended: the cluster has its own
-// objects, which are paused. Where a bootstrap VM has lost the last of them, it ends the move.
+// moveInterrupted reports whether a move of the cluster into itself was interrupted: the cluster has its own objects,
+// but they are paused. If the bootstrap VM has no objects left, moveInterrupted finishes the move.
 func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
-	if c.vm == nil { // which management cluster it comes from is not known yet
+	if c.vm == nil { // the source of the move is not known yet
 		return ptr.Deref(c.own.Spec.Paused, false) && c.own.Annotations[movingAnnotation] != "", nil
 	}
 
@@ -122,7 +123,7 @@ func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
 	return interruptedMove(ctx, c.management, c.workload, c.File.Name)
 }
 
-// interruptedMove is what moveInterrupted does, with the management clusters of both ends.
+// interruptedMove implements moveInterrupted, with the management clusters of both ends.
 func interruptedMove(ctx context.Context, from, to *management, name string) (bool, error) {
 	moved, err := to.GetCluster(ctx, name)
 	if err != nil || !ptr.Deref(moved.Spec.Paused, false) {
@@ -138,7 +139,7 @@ func interruptedMove(ctx context.Context, from, to *management, name string) (bo
 	return false, endMove(ctx, to.Cluster, moved)
 }
 
-// moveOut moves a cluster out of its bootstrap VM, or ends a move that was interrupted.
+// moveOut moves a cluster out of its bootstrap VM, or finishes an interrupted move.
 func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *management) error {
 	if err := vm.MarkMoved(); err != nil {
 		return err
@@ -147,15 +148,15 @@ func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *mana
 	return o.move(ctx, from, to)
 }
 
-// remindOfVM says after an error that there is a bootstrap VM.
+// remindOfVM mentions a remaining bootstrap VM after an error.
 func (c *creation) remindOfVM() {
 	if c.vm != nil && c.vm.Exists() {
 		c.Display.Say("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
 	}
 }
 
-// findVM finds the bootstrap VM of a cluster that was not completed. Unless the user names another one, it is the
-// management cluster then; else it is left alone, for it may know machines that the other one does not.
+// findVM finds the bootstrap VM of an incomplete cluster. The VM becomes the management cluster, unless the user names
+// another one. In that case the VM is left alone, because it may know machines unknown to the other.
 func (d *deletion) findVM() (err error) {
 	d.vm, err = bootstrapvm.Find(d.Management.Namespace, d.Name)
 	if err != nil || d.vm == nil {
@@ -196,8 +197,8 @@ func (d *deletion) findVM() (err error) {
 	return nil
 }
 
-// findBeside finds the Cluster in the bootstrap VM, or in itself where it was moved already. Before the manifests were
-// applied there is none.
+// findBeside finds the Cluster in the bootstrap VM, or in the cluster itself after its move. There is none before the
+// manifests are applied.
 func (d *deletion) findBeside(ctx context.Context) error {
 	if !d.vm.Asked {
 		return nil
@@ -224,8 +225,8 @@ func (d *deletion) findBeside(ctx context.Context) error {
 	return d.findOwn(ctx)
 }
 
-// findOwn turns to the cluster itself, if that has its own objects. It may have some of them, where a move was
-// interrupted.
+// findOwn turns to the cluster itself if it has its own objects. After an interrupted move, it may have only some of
+// them.
 func (d *deletion) findOwn(ctx context.Context) error {
 	if !fileExists(d.vm.Workload) {
 		if d.cluster == nil && d.vm.Moved {
@@ -233,7 +234,7 @@ func (d *deletion) findOwn(ctx context.Context) error {
 				"or delete the cluster with --kubeconfig", d.Name, d.vm.Workload)
 		}
 
-		return nil // no move has begun: that needs the file
+		return nil // no move has begun: it needs the file
 	}
 
 	own, err := newManagement(mgmtcluster.Options{Kubeconfig: d.vm.Workload, Namespace: d.vm.Namespace},
@@ -254,13 +255,13 @@ func (d *deletion) findOwn(ctx context.Context) error {
 
 	switch {
 	case errors.As(err, &missing) && d.cluster != nil && checkSettled(d.cluster) != nil:
-		d.own, d.interrupted = own, true // before its first copy
+		d.own, d.interrupted = own, true // before the first copy
 
 		return nil
 	case errors.As(err, &missing), meta.IsNoMatchError(err):
 		return nil // no move has begun
 	case err != nil && d.cluster != nil && !ptr.Deref(d.cluster.Spec.Paused, false):
-		return nil // nor here: a move pauses the Cluster first
+		return nil // no move has begun: it would have paused the Cluster first
 	case err != nil:
 		return fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; move "+
 			"that file away if the cluster is gone", d.Name, d.vm.Workload, err)
@@ -277,7 +278,7 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// endMoveSteps end a move of the cluster into itself that was interrupted.
+// endMoveSteps finish an interrupted move of the cluster into itself.
 func (d *deletion) endMoveSteps() []Step {
 	return only(func() bool { return d.interrupted },
 		Step{

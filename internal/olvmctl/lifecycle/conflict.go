@@ -13,11 +13,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// replicas is the field that Scale changes.
+// replicas is the path of the field changed by Scale.
 var replicas = []string{"spec", "replicas"}
 
-// keepScale takes the number of replicas out of the manifest that was refused for the one that Scale has written, so
-// that it stays. Where something else was refused, it reports false.
+// keepScale removes the number of replicas from a rejected manifest if the conflict is with Scale. The number written
+// by Scale then stays. keepScale returns false for any other conflict.
 func (c *creation) keepScale(ctx context.Context, err error) bool {
 	var conflict *manifest.ConflictError
 	if !errors.As(err, &conflict) || !slices.Equal(conflict.Fields, []manifest.ConflictField{{
@@ -36,7 +36,7 @@ func (c *creation) keepScale(ctx context.Context, err error) bool {
 	return true
 }
 
-// live is what the management cluster has of an object; nil where that cannot be read.
+// live returns an object as stored in the management cluster, or nil if it cannot be read.
 func (c *creation) live(ctx context.Context, object *unstructured.Unstructured) map[string]any {
 	out := object.DeepCopy()
 	if err := c.management.Get(ctx, client.ObjectKeyFromObject(object), out); err != nil {
@@ -46,7 +46,7 @@ func (c *creation) live(ctx context.Context, object *unstructured.Unstructured) 
 	return out.Object
 }
 
-// explainConflict names the fields that others have changed since Create wrote them, and what to do about it.
+// explainConflict adds remedies to a conflict error, and the fields changed by others since Create wrote them.
 func (c *creation) explainConflict(ctx context.Context, err error) error {
 	var conflict *manifest.ConflictError
 	if !errors.As(err, &conflict) || len(conflict.Fields) == 0 {
@@ -66,10 +66,10 @@ func (c *creation) explainConflict(ctx context.Context, err error) error {
 		conflict, strings.Join(lines, "\n"), c.File.Path)
 }
 
-// valueAt is a value in words.
+// valueAt returns a value as text.
 func valueAt(object map[string]any, path []string) string {
 	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
-	if !found || err != nil { // there are more than names in the path
+	if !found || err != nil { // the path has more than names
 		return "something else"
 	}
 

@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// deployment is a MachineDeployment with that many replicas.
+// deployment returns a MachineDeployment with this number of replicas.
 func deployment(replicas int64) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cluster.x-k8s.io/v1beta2",
@@ -36,8 +36,8 @@ func deployment(replicas int64) *unstructured.Unstructured {
 	}}
 }
 
-// refusing is a management cluster that has a MachineDeployment of 3 replicas, and refuses what others apply to fields
-// that these managers have changed.
+// refusing is a management cluster with a MachineDeployment of 3 replicas. It rejects others' changes of fields written
+// by these managers.
 func refusing(managers map[string]string) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(deployment(3)).
 		WithInterceptorFuncs(interceptor.Funcs{

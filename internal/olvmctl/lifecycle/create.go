@@ -28,71 +28,74 @@ import (
 )
 
 const (
-	// managedBy is the label of what Create makes beside the manifests, and Delete takes away.
+	// managedBy labels objects of Create outside the manifests. Delete removes these objects.
 	managedBy      = "app.kubernetes.io/managed-by"
 	managedByValue = "olvmctl"
 )
 
-// CreateOptions say which cluster to make, and how.
+// CreateOptions configure Create.
 type CreateOptions struct {
 	Common
-	// File is the cluster file. Its namespace takes the place of that of Management.
+	// File is the cluster file. Its namespace overrides that of Management.
 	File clusterfile.Loaded
 	// Provider is the infrastructure of the cluster file.
 	Provider Provider
-	// AddOns are installed beside the applications of the cluster file.
+	// AddOns are installed in addition to the applications of the cluster file.
 	AddOns addon.Sources
-	// SelfManaged moves the cluster into itself, as does the cluster file.
+	// SelfManaged moves the cluster into itself. The cluster file can request this, too.
 	SelfManaged bool
-	// BootstrapVM has a temporary VM in the infrastructure manage the cluster until that manages itself. It takes the
-	// place of Management, also where an earlier Create has begun to make it.
+	// BootstrapVM creates a temporary VM in the infrastructure, to manage the cluster until it manages itself. It
+	// replaces Management. A VM begun by an earlier Create does so even without this option.
 	BootstrapVM bool
-	// KubeconfigOut is the file for the kubeconfig of the cluster; empty means KubeconfigPath.
+	// KubeconfigOut is the file for the kubeconfig of the cluster. If empty, it is KubeconfigPath.
 	KubeconfigOut string
-	// Confirm asks the user to type a word before machines go; an error ends the operation. nil agrees.
+	// Confirm asks the user to type a word before machines are deleted. An error ends the operation. If nil, nobody is
+	// asked.
 	Confirm func(question, word string) error
-	// ForceConflicts takes back fields that others have changed.
+	// ForceConflicts overwrites fields changed by others.
 	ForceConflicts bool
 }
 
-// Created is a cluster with its nodes.
+// Created describes a cluster with its nodes.
 type Created struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Kubeconfig is the file for the cluster; Management, for its management cluster: the same where it manages itself.
+	// Kubeconfig is the kubeconfig file of the cluster. Management is that of its management cluster: the same file if
+	// the cluster manages itself.
 	Kubeconfig string `json:"kubeconfig"`
 	Management string `json:"managementKubeconfig"`
 	Nodes      int    `json:"nodes"`
 }
 
-// creation is a Create that runs, with what its steps have found.
+// creation is a running Create, with the findings of its steps.
 type creation struct {
 	CreateOptions
-	// addOns are those to install.
+	// addOns are the add-ons to install.
 	addOns []addon.AddOn
 	// objects are the manifests of the cluster.
 	objects []*unstructured.Unstructured
 	// management is the management cluster, and workload the cluster itself.
 	management, workload *management
-	// managesItself reports that the cluster has its own objects already. Where that cannot be known, unsure is why.
+	// managesItself reports whether the cluster has its own objects already. If this is unknown, unsure is the reason.
 	managesItself bool
 	unsure        error
-	// own is the Cluster that the cluster itself has; nil for none. answers reports that its API server has none.
+	// own is the Cluster object in the cluster itself, or nil. answers reports whether its API server has answered
+	// without one.
 	own     *clusterv1.Cluster
 	answers bool
-	// elsewhere is its kubeconfig, where that has another server than the manifests; nil else.
+	// elsewhere is set if the kubeconfig has another server than the manifests.
 	elsewhere *elsewhere
-	// exists reports that the management cluster has the cluster.
+	// exists reports whether the management cluster has the cluster.
 	exists bool
 	nodes  int
-	// vm is the bootstrap VM, and engine where it is made; nil for none. interrupted reports that a move out of it has
+	// vm is the bootstrap VM, or nil, and engine is its engine. interrupted reports whether a move out of the VM has
 	// begun.
 	vm          *bootstrapvm.VM
 	engine      engine.Config
 	interrupted bool
 }
 
-// Create makes the cluster of a cluster file, from nothing to nodes that are ready.
+// Create creates the cluster of a cluster file, and waits until its nodes are ready.
 func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 	scratchdir.Tidy(scratchdir.Command)
 
@@ -117,7 +120,7 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 	}, nil
 }
 
-// newCreation reads what the options name, and finds mistakes before anything is made.
+// newCreation reads the objects of the options, and finds mistakes before creating anything.
 func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	c := &creation{CreateOptions: o}
 	c.Management.Namespace = o.File.Namespace()
@@ -153,7 +156,7 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 		return nil, err
 	}
 
-	if c.management.isLocal { // before an image is uploaded in vain
+	if c.management.isLocal { // avoids a useless upload of an image
 		if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 			return nil, err
 		}
@@ -168,12 +171,12 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	return c, err
 }
 
-// infrastructure is that of the cluster file.
+// infrastructure returns the provider of the cluster file.
 func (c *creation) infrastructure() ([]Provider, error) { return []Provider{c.Provider}, nil }
 
 func (c *creation) namespace() string { return c.Management.Namespace }
 
-// steps from nothing to nodes that are ready.
+// steps returns all steps, from nothing to ready nodes.
 func (c *creation) steps() []Step {
 	var out []Step
 
@@ -186,11 +189,11 @@ func (c *creation) steps() []Step {
 	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
 }
 
-// findSteps look for the cluster, for one that is there already is treated otherwise.
+// findSteps look for an existing cluster, because it needs other steps.
 func (c *creation) findSteps() []Step {
 	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
-	// A local management cluster that has stopped may have the cluster.
+	// A stopped local management cluster may have the cluster.
 	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
 		c.management.start(c.Display, nil)...)...)
 
@@ -207,7 +210,7 @@ func (c *creation) findSteps() []Step {
 	})
 }
 
-// prepareSteps ask the infrastructure, and have a management cluster with all providers. A cluster that is there has
+// prepareSteps check the infrastructure, and set up a management cluster with all providers. An existing cluster has
 // its images already.
 func (c *creation) prepareSteps() []Step {
 	out := only(func() bool { return !c.exists }, c.Provider.EnsureImages(c)...)
@@ -227,7 +230,7 @@ func (c *creation) prepareSteps() []Step {
 	})
 }
 
-// makeSteps apply the manifests and connect to the cluster.
+// makeSteps apply the manifests, and connect to the cluster.
 func (c *creation) makeSteps() []Step {
 	return []Step{
 		{
@@ -257,7 +260,7 @@ func (c *creation) makeSteps() []Step {
 	}
 }
 
-// addOnSteps install the add-ons, a CNI among them, and wait for the nodes, which are not ready without one.
+// addOnSteps install the add-ons, and wait for the nodes. One add-on is the CNI: nodes are not ready without it.
 func (c *creation) addOnSteps() []Step {
 	var out []Step
 	for _, one := range c.addOns {
@@ -282,7 +285,7 @@ func (c *creation) install(ctx context.Context, one addon.AddOn) error {
 	return one.Install(ctx, to, c.Timeout, c.Display)
 }
 
-// installLoadBalancers installs what gives Services of type LoadBalancer addresses.
+// installLoadBalancers installs the provider of addresses for Services of type LoadBalancer.
 func (c *creation) installLoadBalancers(ctx context.Context) error {
 	objects, err := c.File.LoadBalancers()
 	if err != nil {
@@ -292,7 +295,7 @@ func (c *creation) installLoadBalancers(ctx context.Context) error {
 	return c.install(ctx, addon.Of("load balancers for Services", objects))
 }
 
-// find connects to the management cluster, if there is one, and looks whether it has the cluster.
+// find connects to an existing management cluster, and looks for the cluster in it.
 func (c *creation) find(ctx context.Context) error {
 	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {
 		return c.checkUnmanaged()
@@ -303,7 +306,7 @@ func (c *creation) find(ctx context.Context) error {
 	}
 
 	found, err := c.isIn(ctx, c.management)
-	if !found { // also where the API server of a cluster that kubectl uses cannot say it
+	if !found { // also if the API server of kubectl's cluster cannot tell
 		if local, problem := c.turnToLocal(ctx); local || err == nil {
 			found, err = local, problem
 		}
@@ -322,14 +325,14 @@ func (c *creation) find(ctx context.Context) error {
 	return nil
 }
 
-// isIn reports whether a management cluster has the cluster, or had it before a move that has not ended.
+// isIn reports whether a management cluster has the cluster, or had it before an unfinished move.
 func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
 	var found clusterv1.Cluster
 	err := in.Get(ctx, key, &found)
 
 	switch {
-	case err == nil && !c.interrupted && !c.SelfManaged: // which would go on with the move
+	case err == nil && !c.interrupted && !c.SelfManaged: // SelfManaged would continue the move
 		return true, checkSettled(&found)
 	case err == nil && !c.interrupted:
 		return true, nil
@@ -342,8 +345,8 @@ func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 	return movesFrom(ctx, c.own, in)
 }
 
-// turnToLocal takes the local management cluster, where that has the cluster and the one of kubectl does not: users
-// have kubectl use the cluster that was made.
+// turnToLocal switches to the local management cluster if it has the cluster and kubectl's does not. Users often point
+// kubectl at the new cluster.
 func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
 	m := c.management
 	if m.isLocal || !m.local.Runs() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
@@ -362,14 +365,14 @@ func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
 	found, err := c.isIn(ctx, local)
 	if err == nil && found {
 		c.Display.Say("the local management cluster has %s", c.File.Name)
-		*m = *local // which the steps have
+		*m = *local // the steps share m
 	}
 
 	return found, err
 }
 
-// checkUnmanaged fails where a cluster that its management cluster does not have runs: another one manages it, and two
-// would make its machines twice.
+// checkUnmanaged fails if a cluster runs and its management cluster does not have it. Another one manages it, and two
+// would create its machines twice.
 func (c *creation) checkUnmanaged() error {
 	in := c.management
 	runs := c.answers || c.interrupted
@@ -395,7 +398,7 @@ func (c *creation) checkUnmanaged() error {
 		"a second one would make its machines again; %s", c.File.Name, remedy)
 }
 
-// recordIdentity records which cluster was made. One that is not the recorded one is not touched.
+// recordIdentity records the identity of the new cluster. It fails if another identity is recorded.
 func (c *creation) recordIdentity(ctx context.Context) error {
 	id, err := c.workload.Identity(ctx)
 	if err != nil {
@@ -405,7 +408,7 @@ func (c *creation) recordIdentity(ctx context.Context) error {
 	return c.management.RecordIdentity(ctx, c.File.Name, id)
 }
 
-// apply makes the namespace and the objects with the credentials, and applies the manifests.
+// apply creates the namespace and the credentials, and applies the manifests.
 func (c *creation) apply(ctx context.Context) (err error) {
 	labels := map[string]string{managedBy: managedByValue}
 	if err := c.makeNamespace(ctx, c.namespace(), labels); err != nil {
@@ -443,7 +446,7 @@ func (c *creation) apply(ctx context.Context) (err error) {
 	}
 }
 
-// makeNamespace makes a namespace where there is none. One that Delete has just deleted has to go first.
+// makeNamespace creates a missing namespace. It first waits for the end of a deletion, for example by Delete.
 func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
 	err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
 		return checkNotTerminating(ctx, c.management.Cluster, name)
@@ -489,7 +492,7 @@ func (c *creation) countNodes(ctx context.Context) error {
 	return nil
 }
 
-// checkAlone succeeds when a move of the namespace moves no other cluster.
+// checkAlone succeeds if a move of the namespace moves no other cluster.
 func (c *creation) checkAlone(ctx context.Context) error {
 	others, err := c.management.Others(ctx, c.File.Name, client.InNamespace(c.namespace()))
 	if err != nil || len(others) == 0 {

@@ -27,50 +27,49 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// DeleteOptions say which cluster to delete.
+// DeleteOptions configure Delete.
 type DeleteOptions struct {
 	Common
-	// Name of the Cluster.
+	// Name is the name of the Cluster.
 	Name string
-	// To is the management cluster that deletes a cluster that manages itself; without a kubeconfig that is a local
-	// one.
+	// To is the management cluster for deleting a self-managed cluster. Without a kubeconfig, it is a local one.
 	To mgmtcluster.Options
-	// Engine are the credentials of the engine, for the bootstrap VM of a cluster that was not completed.
+	// Engine returns the credentials of the engine, for the bootstrap VM of an incomplete cluster.
 	Engine func() (preview.Credentials, error)
-	// Confirm asks the user to type a word; an error ends the operation.
+	// Confirm asks the user to type a word. An error ends the operation.
 	Confirm func(question, word string) error
 }
 
-// deletion is a Delete that runs, with what its steps have found.
+// deletion is a running Delete, with the findings of its steps.
 type deletion struct {
 	DeleteOptions
 	management *management
-	// cluster is nil where an interrupted Delete has deleted it.
+	// cluster is nil if an interrupted Delete has deleted it.
 	cluster *clusterv1.Cluster
-	// managesItself reports that the management cluster is the cluster itself. It is moved to the management cluster
-	// to.
+	// managesItself reports whether the management cluster is the cluster itself. If so, the cluster moves to the
+	// management cluster to.
 	managesItself bool
 	to            *management
-	// provider is the infrastructure of the cluster, and kept what Create has made in the management cluster for it.
+	// provider is the infrastructure of the cluster. kept are Create's objects for it in the management cluster.
 	provider Provider
 	kept     []client.Object
-	// vm is the bootstrap VM of a cluster that was not completed; nil for none. engine is where it is, and
-	// managesFromVM reports that it is the management cluster.
+	// vm is the bootstrap VM of an incomplete cluster, or nil, and engine is its engine. managesFromVM reports whether
+	// the VM is the management cluster.
 	vm            *bootstrapvm.VM
 	engine        engine.Config
 	managesFromVM bool
-	// kubeconfig is how the cluster is reached; nil where that is not known.
+	// kubeconfig is the connection to the cluster, or nil if unknown.
 	kubeconfig *clientcmdapi.Cluster
-	// missing is why the cluster was not found where it was looked for first.
+	// missing is the error of the first search for the cluster.
 	missing error
-	// own is the cluster itself, where it has its own objects; interrupted reports that it does not have all of them.
+	// own is the cluster itself if it has its own objects. interrupted reports whether it has only some of them.
 	own         *management
 	interrupted bool
-	// source is the cluster itself, where an earlier Delete has not ended the move out of it; nil else.
+	// source is the cluster itself if an earlier Delete has not finished the move out of it. Otherwise it is nil.
 	source *management
 }
 
-// Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
+// Delete deletes a cluster with its VMs, waits until everything is gone, and removes Create's additional objects.
 func Delete(ctx context.Context, o DeleteOptions) error {
 	scratchdir.Tidy(scratchdir.Command)
 
@@ -105,7 +104,7 @@ func newDeletion(o DeleteOptions) (*deletion, error) {
 	return d, err
 }
 
-// steps from a cluster to nothing.
+// steps returns all steps, from a cluster to nothing.
 func (d *deletion) steps() []Step {
 	var out []Step
 
@@ -131,10 +130,10 @@ func (d *deletion) steps() []Step {
 	return append(out, removeVM(d.vm, d.engine)...)
 }
 
-// onlyVM reports that there is nothing but a bootstrap VM.
+// onlyVM reports whether there is only a bootstrap VM.
 func (d *deletion) onlyVM() bool { return d.managesFromVM && !d.exists() }
 
-// moveSteps move a cluster that manages itself to another management cluster, which deletes it then.
+// moveSteps move a self-managed cluster to another management cluster, to be deleted there.
 func (d *deletion) moveSteps() []Step {
 	out := d.to.start(d.Display, func() Provider { return d.provider })
 
@@ -159,7 +158,7 @@ func (d *deletion) moveSteps() []Step {
 		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
 		Step{
 			name: movingName,
-			// Its end is known when its turn comes: a cluster in a bootstrap VM may have been moved into itself.
+			// Compute the target when the step runs: a cluster in a bootstrap VM may have moved into itself by then.
 			run: d.moveAway,
 		},
 		Step{
@@ -172,8 +171,8 @@ func (d *deletion) moveSteps() []Step {
 				return err
 			},
 		},
-		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
-		// connection alone.
+		// Cluster API connects only to clusters with an infrastructure it has seen, and needs a connection to delete a
+		// control plane.
 		Step{
 			name: "Waiting for Cluster API to know it",
 			run: d.wait(func(ctx context.Context) error {
@@ -183,8 +182,8 @@ func (d *deletion) moveSteps() []Step {
 	)
 }
 
-// moveAway moves a cluster out of itself. Its identity tells a second Delete which cluster the other management cluster
-// has then.
+// moveAway moves a cluster out of itself. Its recorded identity lets a second Delete recognize it in the other
+// management cluster.
 func (d *deletion) moveAway(ctx context.Context) error {
 	id, err := d.management.Identity(ctx)
 	if err == nil {
@@ -198,7 +197,7 @@ func (d *deletion) moveAway(ctx context.Context) error {
 	return d.move(ctx, d.management, d.to)
 }
 
-// deleteSteps delete the cluster, and remove what Create made for it.
+// deleteSteps delete the cluster, and remove Create's objects for it.
 func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
@@ -214,8 +213,8 @@ func (d *deletion) deleteSteps() []Step {
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
 			run: func(ctx context.Context) error {
-				// Cluster API deletes in the order that infrastructures need. The garbage collector, asked to wait for
-				// all dependents, would delete the network of a cluster on OCI before its machines.
+				// Cluster API deletes in the order needed by infrastructures. If asked to wait for all dependents, the
+				// garbage collector would delete the network of a cluster on OCI before its machines.
 				if err := d.deleteCluster(ctx); err != nil {
 					return err
 				}
@@ -247,8 +246,8 @@ func (d *deletion) deleteSteps() []Step {
 	return append(out, d.leaveSteps()...)
 }
 
-// deleteCluster deletes the Cluster that the user was asked about. While the question waited, another command may have
-// deleted it, and made another one of its name.
+// deleteCluster deletes the Cluster the user was asked about. Another command may have deleted it during the question,
+// and created another one of its name.
 func (d *deletion) deleteCluster(ctx context.Context) error {
 	err := d.management.Delete(ctx, d.cluster, client.Preconditions{UID: &d.cluster.UID})
 	if apierrors.IsConflict(err) {
@@ -263,7 +262,7 @@ func (d *deletion) deleteCluster(ctx context.Context) error {
 	return nil
 }
 
-// leaveSteps remove the local management cluster that is not needed any more.
+// leaveSteps remove the local management cluster if it is no longer needed.
 func (d *deletion) leaveSteps() []Step {
 	own := only(func() bool { return d.management != d.to }, d.management.leave(&d.Common)...)
 	other := only(func() bool { return d.management == d.to }, d.to.leave(&d.Common)...)
@@ -271,7 +270,8 @@ func (d *deletion) leaveSteps() []Step {
 	return append(own, other...)
 }
 
-// guarded reads the kubeconfigs of a management cluster, which tenants may write, without what runs programs here.
+// guarded reads the kubeconfigs of a management cluster. Tenants may write them, so guarded omits the parts able to run
+// programs here.
 func guarded(in *management) client.Reader {
 	return workload.Secrets{Reader: in.Client, Clusters: in.Client}
 }
@@ -296,8 +296,8 @@ func (d *deletion) workload(ctx context.Context) (client.Client, error) {
 
 func (d *deletion) exists() bool { return d.cluster != nil }
 
-// find reads the Cluster. Where an interrupted Delete has deleted it, its Secret is left: without that there is nothing
-// to know it from.
+// find reads the Cluster. If an interrupted Delete has deleted it, its Secret remains, and is the only way to identify
+// the cluster.
 func (d *deletion) find(ctx context.Context) error {
 	if d.managesFromVM {
 		return d.findBeside(ctx)
@@ -345,8 +345,8 @@ func (d *deletion) find(ctx context.Context) error {
 	return nil
 }
 
-// turnToOther turns to the other management cluster if the kubeconfig is the one that tidy removes, and is gone: an
-// earlier Delete may have removed it, and was interrupted.
+// turnToOther switches to the other management cluster if the given kubeconfig is the one tidy removes, and is missing.
+// An interrupted Delete may have removed it.
 func (d *deletion) turnToOther() bool {
 	if d.To.Kubeconfig == "" || d.management == d.to || fileExists(d.Management.Kubeconfig) {
 		return false
@@ -374,9 +374,9 @@ func (d *deletion) turnToOther() bool {
 	return true
 }
 
-// findRemains finds what an interrupted Delete has left in the other management cluster. unreachable is why the first
-// one was not reached. Delete removes the kubeconfig after the Cluster, and has noted before how that was reached: a
-// Cluster that is there, or a Secret without the note, belongs to another cluster.
+// findRemains finds the remains of an interrupted Delete in the other management cluster. unreachable is the error of
+// the first one. Delete removes the kubeconfig after the Cluster, and has noted the connection before. An existing
+// Cluster, or a Secret without this note, therefore belongs to another cluster.
 func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	if err := d.find(ctx); err != nil {
 		return err
@@ -390,8 +390,7 @@ func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	return nil
 }
 
-// findMovedSteps look for a cluster that an interrupted Delete has moved out of itself, in the management cluster that
-// it was moved to.
+// findMovedSteps look for a cluster moved out of itself by an interrupted Delete, in the target of the move.
 func (d *deletion) findMovedSteps() []Step {
 	wanted := func() bool {
 		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
@@ -411,7 +410,7 @@ func (d *deletion) findMovedSteps() []Step {
 	})
 }
 
-// findMoved turns to the other management cluster, where that has the cluster from this one.
+// findMoved switches to the other management cluster if it has the cluster from this one.
 func (d *deletion) findMoved(ctx context.Context) error {
 	d.to.options.Namespace = d.management.Namespace
 	if err := d.to.connect(ctx); err != nil {
@@ -428,7 +427,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 		return err
 	}
 
-	// The identity of a cluster that managed itself is that of the management cluster which was asked first.
+	// A self-managed cluster has the identity of the management cluster asked first.
 	id, err := d.management.Identity(ctx)
 	if err != nil {
 		return err
@@ -438,7 +437,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 		return nil
 	}
 
-	if ptr.Deref(cluster.Spec.Paused, false) { // the move ends when the user has agreed
+	if ptr.Deref(cluster.Spec.Paused, false) { // the move is finished once the user has agreed
 		d.source = d.management
 	}
 
@@ -448,7 +447,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 	return nil
 }
 
-// endMoveAway ends the move of an earlier Delete.
+// endMoveAway finishes the move of an earlier Delete.
 func (d *deletion) endMoveAway(ctx context.Context) error {
 	err := d.move(ctx, d.source, d.to)
 	if err != nil {
@@ -460,13 +459,13 @@ func (d *deletion) endMoveAway(ctx context.Context) error {
 	return err
 }
 
-// findKept finds what Create has made for the cluster, while its infrastructure names it.
+// findKept finds Create's objects for the cluster while its infrastructure still names them.
 func (d *deletion) findKept(ctx context.Context) (err error) {
 	d.kept, err = d.provider.Kept(ctx, d.management.Cluster, d.Name, d.cluster)
 	return err
 }
 
-// checkOwn finds whether the cluster manages itself, and checks that it can be deleted then.
+// checkOwn finds out whether the cluster manages itself. If so, it checks whether the cluster can be deleted.
 func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	if d.management.isLocal { // processes are no cluster of machines
 		return d.checkSettled()
@@ -486,7 +485,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", d.Name)
 	}
 
-	// Other clusters would have no controllers any more, and those of the namespace would be moved, too.
+	// Other clusters would lose their controllers, and those in the namespace would move, too.
 	others, err := d.management.Others(ctx, d.Name)
 	if err != nil {
 		return err
@@ -500,7 +499,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkSettled fails where a move was interrupted that this deletion does not end itself.
+// checkSettled fails after an interrupted move, unless this deletion finishes it.
 func (d *deletion) checkSettled() error {
 	if d.interrupted || d.source != nil {
 		return nil
@@ -509,7 +508,7 @@ func (d *deletion) checkSettled() error {
 	return checkSettled(d.cluster)
 }
 
-// tidy removes what Create made, as far as nothing else needs it.
+// tidy removes Create's objects, unless something else needs them.
 func (d *deletion) tidy(ctx context.Context) error {
 	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
 		if err := d.removeKubeconfig(path); err != nil {
@@ -522,7 +521,7 @@ func (d *deletion) tidy(ctx context.Context) error {
 		return err
 	}
 
-	// What is kept comes last: it is what a second Delete knows the cluster by.
+	// The kept objects go last: a second Delete identifies the cluster by them.
 	if namespace != nil {
 		if err := d.management.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
@@ -547,8 +546,8 @@ func (d *deletion) tidy(ctx context.Context) error {
 	return nil
 }
 
-// userOf says who uses a Secret that was made for the cluster, which is gone; empty for nobody. A cluster that takes
-// long to go leaves time for others to begin.
+// userOf returns the user of a Secret of the deleted cluster, or "" if there is none. Deleting a cluster can take long
+// enough for another cluster to start using it.
 func (d *deletion) userOf(ctx context.Context, object client.Object) string {
 	users, err := usersOf(ctx, d.management.Cluster)
 	if apierrors.IsForbidden(err) && object.GetObjectKind().GroupVersionKind().Kind != "" {
@@ -568,7 +567,7 @@ func (d *deletion) userOf(ctx context.Context, object client.Object) string {
 	return ""
 }
 
-// nameOf is an object for people.
+// nameOf returns a readable name of an object.
 func nameOf(object client.Object) string {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 
@@ -602,17 +601,17 @@ func (d *deletion) removeKubeconfig(path string) error {
 	return nil
 }
 
-// reachedAnnotation of what Create has made says how a cluster that is deleted was reached: kubeconfigs of users are
-// known by that.
+// reachedAnnotation stores the connection to a deleted cluster on an object of Create. It identifies the cluster's
+// entries in kubeconfigs of users.
 const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
 
-// reached is what the annotation has.
+// reached is the value of the annotation.
 type reached struct {
 	Server string `json:"server,omitempty"`
 	CA     []byte `json:"ca,omitempty"`
 }
 
-// noteKubeconfig notes how the cluster is reached: a second Delete does not find the Cluster any more.
+// noteKubeconfig stores the connection to the cluster, because a second Delete no longer finds the Cluster.
 func (d *deletion) noteKubeconfig(ctx context.Context) error {
 	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
 	if err != nil {
@@ -631,7 +630,7 @@ func (d *deletion) noteKubeconfig(ctx context.Context) error {
 	return nil
 }
 
-// recallKubeconfig takes what an interrupted Delete has noted.
+// recallKubeconfig reads the connection stored by an interrupted Delete.
 func (d *deletion) recallKubeconfig() {
 	for _, object := range d.kept {
 		var noted reached
@@ -641,7 +640,7 @@ func (d *deletion) recallKubeconfig() {
 	}
 }
 
-// findKubeconfig finds how the cluster is reached, while it can be asked.
+// findKubeconfig finds the connection to the cluster while it still exists.
 func (d *deletion) findKubeconfig(ctx context.Context) error {
 	d.kubeconfig = &clientcmdapi.Cluster{Server: mgmtcluster.ServerAt(d.cluster)}
 

@@ -54,8 +54,8 @@ func TestStepsOfDelete(t *testing.T) {
 	)
 
 	for name, test := range map[string]struct {
-		existing bool // a management cluster that is not local
-		stopped  bool // a local management cluster that does not run
+		existing bool // a management cluster other than the local one
+		stopped  bool // a stopped local management cluster
 		change   func(*deletion)
 		want     []string
 	}{
@@ -79,7 +79,7 @@ func TestStepsOfDelete(t *testing.T) {
 			want:     []string{build, launch, providers, moving, knowing, deleting, removing},
 		},
 		"no management cluster is started for a cluster that cannot be there": {
-			want: []string{removing}, // which is not come to: looking for the cluster fails
+			want: []string{removing}, // never reached: looking for the cluster fails
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// scaled is a management cluster with a cluster of 3 control plane machines and 2 workers, with ten addresses for these.
+// scaled is a management cluster with a cluster of 3 control plane machines and 2 workers. It has ten addresses for the
+// workers.
 func scaled(t *testing.T) *mgmtcluster.Cluster {
 	t.Helper()
 	meta := func(name string) metav1.ObjectMeta {
@@ -48,7 +49,8 @@ func scaled(t *testing.T) *mgmtcluster.Cluster {
 	return in
 }
 
-// TestScaleAsksBeforeWhatAUserMayNotWant asks before machines go, before many come, and before addresses end.
+// TestScaleAsksBeforeWhatAUserMayNotWant asks before machines are deleted, before many are added, and before addresses
+// run out.
 func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 	refused := errors.New("it stays as it is")
 
@@ -93,7 +95,7 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 	}
 }
 
-// TestAVersionThatNoMachineHasCanBeTakenBack has a control plane that was told to have v1.36.2.
+// TestAVersionThatNoMachineHasCanBeTakenBack has a control plane with v1.36.2 in its specification.
 func TestAVersionThatNoMachineHasCanBeTakenBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec, kubelet, node string
@@ -152,7 +154,7 @@ func TestTheMachinesThatGoAreFoundInTheManagementCluster(t *testing.T) {
 	c := &creation{management: &management{Cluster: clusterWith(t, deployment(3))}}
 	c.Provider = &OLVM{}
 	c.File = clusterNamed("prod", "127.0.0.1", 1)
-	pool := deployment(1) // which the cluster does not have yet
+	pool := deployment(1) // it does not exist in the cluster yet
 	pool.SetName("prod-new")
 	c.File.Objects = append(c.File.Objects, deployment(1), pool)
 
@@ -199,8 +201,8 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 	}
 }
 
-// topology is a Cluster with a ClusterClass; workers have the numbers of machines of its MachineDeployments, and -1
-// stands for none that is said.
+// topology is a Cluster with a ClusterClass. workers are the numbers of machines of its MachineDeployments. -1 omits a
+// number.
 func topology(controlPlane int64, workers map[string]int64) *unstructured.Unstructured {
 	part := func(number int64) map[string]any {
 		if number < 0 {
@@ -229,8 +231,8 @@ func topology(controlPlane int64, workers map[string]int64) *unstructured.Unstru
 	return out
 }
 
-// TestASmallerTopologyIsAskedAbout has a cluster of a ClusterClass with 3 machines of the control plane and two groups
-// of workers.
+// TestASmallerTopologyIsAskedAbout has a cluster of a ClusterClass with 3 control plane machines and two groups of
+// workers.
 func TestASmallerTopologyIsAskedAbout(t *testing.T) {
 	const (
 		fewer = "the control plane is to have 1 machine instead of 3: 2 go for good, with their VMs and disks"
@@ -268,7 +270,7 @@ func TestASmallerTopologyIsAskedAbout(t *testing.T) {
 	}
 }
 
-// TestScaleFindsAllBeforeItWrites names a group of workers that is not there, beside a control plane that is.
+// TestScaleFindsAllBeforeItWrites names a missing group of workers and an existing control plane.
 func TestScaleFindsAllBeforeItWrites(t *testing.T) {
 	in := scaled(t)
 	cluster, err := in.GetCluster(t.Context(), "prod")

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/kubeconfigfile"
 )
 
-// KubeconfigPath is where Create puts the kubeconfig of a cluster: ~/.kube/kubeconfig.NAME.
+// KubeconfigPath returns the path of the kubeconfig written by Create: ~/.kube/kubeconfig.NAME.
 func KubeconfigPath(cluster string) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -24,14 +24,14 @@ func KubeconfigPath(cluster string) (string, error) {
 	return filepath.Join(home, ".kube", dedicatedName(cluster)), nil
 }
 
-// dedicatedName is the name of a file for the kubeconfig of one cluster. Others may have several.
+// dedicatedName returns the file name for a kubeconfig of only one cluster. Other files may have several.
 func dedicatedName(cluster string) string { return "kubeconfig." + cluster }
 
-// contextName is the context that Cluster API makes for a cluster.
+// contextName returns the name of Cluster API's context for a cluster.
 func contextName(cluster string) string { return cluster + "-admin@" + cluster }
 
-// contextIn is the context of a cluster in a kubeconfig: the one that Cluster API names, or the only one of a file for
-// that cluster alone; empty for none.
+// contextIn returns the context of a cluster in a kubeconfig, or "". It is the one named by Cluster API, or the only
+// one in a file dedicated to the cluster.
 func contextIn(config *clientcmdapi.Config, path, cluster string) string {
 	if _, ok := config.Contexts[contextName(cluster)]; ok {
 		return contextName(cluster)
@@ -45,7 +45,7 @@ func contextIn(config *clientcmdapi.Config, path, cluster string) string {
 	return ""
 }
 
-// contextInFile is contextIn of a file; empty also where there is no file, or it is none.
+// contextInFile is contextIn for a file. It returns "" for a missing or invalid file.
 func contextInFile(path, cluster string) string {
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func contextInFile(path, cluster string) string {
 	return contextIn(config, path, cluster)
 }
 
-// keepKubeconfig adds the kubeconfig of a cluster to a file. Entries of others stay, and so does what users have
-// changed in ours: the server, a proxy, another user. own reports that the file is known to lead to the cluster.
+// keepKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of others, and changes by users in
+// ours: the server, a proxy, another user. own reports whether the file is known to lead to the cluster.
 func keepKubeconfig(path, name string, content []byte, own bool) error {
 	ours, err := clientcmd.Load(content)
 	if err == nil {
@@ -118,7 +118,7 @@ func merge(there, ours *clientcmdapi.Config, path, name string) error {
 	return nil
 }
 
-// renew takes new certificates over, where those before came from Cluster API, too.
+// renew replaces certificates, but only those from Cluster API.
 func renew(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *clientcmdapi.Cluster,
 	by *clientcmdapi.AuthInfo,
 ) {
@@ -131,8 +131,8 @@ func renew(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *cli
 	}
 }
 
-// isSame reports whether two entries are of one cluster: their CAs are the same, however it is reached. Where one says
-// no CA, the server decides.
+// isSame reports whether two entries are for the same cluster. They are if they have the same CA, whatever the
+// connection. Without a CA in one of them, the server decides.
 func isSame(a, b *clientcmdapi.Cluster) bool {
 	if a == nil || b == nil {
 		return false
@@ -146,17 +146,17 @@ func isSame(a, b *clientcmdapi.Cluster) bool {
 	return a.Server == b.Server
 }
 
-// caOf is the CA of a cluster; empty for none.
+// caOf returns the CA of a cluster, or nothing.
 func caOf(cluster *clientcmdapi.Cluster) []byte {
 	out := cluster.CertificateAuthorityData
 	if len(out) == 0 && cluster.CertificateAuthority != "" {
-		out, _ = os.ReadFile(cluster.CertificateAuthority) // without it, the server decides
+		out, _ = os.ReadFile(cluster.CertificateAuthority) // if it fails, the server decides
 	}
 
 	return bytes.TrimSpace(out)
 }
 
-// otherServerError reports that a kubeconfig is that of another cluster.
+// otherServerError reports a kubeconfig of another cluster.
 func otherServerError(path string, found *clientcmdapi.Cluster, name string, wanted *clientcmdapi.Cluster) error {
 	differs := "its CA is another one"
 	if found == nil {
@@ -171,11 +171,11 @@ func otherServerError(path string, found *clientcmdapi.Cluster, name string, wan
 		"move it elsewhere", path, differs)
 }
 
-// errNotOurs ends an edit that would remove what is not ours.
+// errNotOurs ends an edit about to remove something foreign.
 var errNotOurs = errors.New("it is not the cluster's")
 
-// dropKubeconfig removes the entries of a cluster from a file, and the file if nothing else is in it. It reports
-// whether it has removed them.
+// dropKubeconfig removes the entries of a cluster from a file, and the file if it becomes empty. It reports whether it
+// has removed them.
 func dropKubeconfig(path, name string, of *clientcmdapi.Cluster) (bool, error) {
 	err := kubeconfigfile.Edit(path, func(there *clientcmdapi.Config) error {
 		at := contextIn(there, path, name)
@@ -188,7 +188,7 @@ func dropKubeconfig(path, name string, of *clientcmdapi.Cluster) (bool, error) {
 
 		for _, left := range there.Contexts {
 			if left.Cluster == gone.Cluster || left.AuthInfo == gone.AuthInfo {
-				return errNotOurs // a context that a user has made goes on with it
+				return errNotOurs // a user's context still uses it
 			}
 		}
 

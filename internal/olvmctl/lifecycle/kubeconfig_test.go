@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// clusterNamed is a cluster file for an endpoint.
+// clusterNamed returns a cluster file for an endpoint.
 func clusterNamed(name, host string, port int64) clusterfile.Loaded {
 	out := clusterfile.Loaded{Source: &clusterfile.Source{}, Path: "cluster.yaml"}
 	out.Name, out.Providers.OLVM.Namespace = name, name
@@ -73,7 +73,7 @@ func TestAsksItself(t *testing.T) {
 	}
 }
 
-// merged is a kubeconfig as Cluster API makes it, for a CA.
+// merged returns a kubeconfig in the form of Cluster API, for a CA.
 func merged(t *testing.T, name, server, ca, certificate string) []byte {
 	t.Helper()
 
@@ -90,7 +90,7 @@ func merged(t *testing.T, name, server, ca, certificate string) []byte {
 	return content
 }
 
-// TestAKubeconfigOfOthersIsAddedTo names the file of kubectl with --kubeconfig-out.
+// TestAKubeconfigOfOthersIsAddedTo names kubectl's file with --kubeconfig-out.
 func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	testenv.WriteKubeconfig(t, path, "https://theirs:6443")
@@ -113,7 +113,7 @@ func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
 	check.Equal(t, "the current context after that", config.CurrentContext, "test")
 }
 
-// TestWhatAUserHasChangedInAKubeconfigStays has start run again.
+// TestWhatAUserHasChangedInAKubeconfigStays runs start again.
 func TestWhatAUserHasChangedInAKubeconfigStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig.prod")
 	keep := func(server, ca, certificate string) error {
@@ -168,7 +168,7 @@ func TestTheURLsOfASharedSecretStay(t *testing.T) {
 	}
 }
 
-// wantError fails unless an error has a text in it; an empty text wants no error.
+// wantError fails unless an error contains a text. An empty text means no error.
 func wantError(t *testing.T, what string, err error, text string) {
 	t.Helper()
 
@@ -187,7 +187,7 @@ func TestKeepKubeconfig(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		// there is the server of the file that is there; empty for none.
+		// there is the server in an existing file, or "" for no file.
 		there string
 		own   bool
 		fail  string

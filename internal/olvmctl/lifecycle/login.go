@@ -27,20 +27,20 @@ import (
 )
 
 const (
-	// apiScope is what tokens of the engine are for.
+	// apiScope is the scope of the engine's tokens.
 	apiScope = "ovirt-app-api"
 	// cloudInitOS is the operating system of templates for images with cloud-init.
 	cloudInitOS = "other_linux"
 )
 
-// secretKey is the Secret with the credentials of the engine.
+// secretKey returns the key of the Secret with the engine's credentials.
 func (*OLVM) secretKey(c *creation) client.ObjectKey {
 	ref := c.File.Providers.OLVM.OvirtAPIServer.CredentialsSecret
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
 }
 
-// compareLogin looks whether the credentials that are given are those in the Secret. Wrong ones must not take the place
-// of these: Cluster API and the storage driver could do nothing with them.
+// compareLogin compares the given credentials with those in the Secret. Wrong ones must not replace these, because they
+// would be useless to Cluster API and the storage driver.
 func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 	if o.Engine.Username == "" {
 		return nil
@@ -57,14 +57,14 @@ func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// tryLogin logs in with the credentials that are given. It tries once: engines lock users out after some failures.
+// tryLogin logs in with the given credentials. It tries once: engines lock users out after some failures.
 func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	config, err := o.engineConfig(c)
 	if err != nil {
 		return err
 	}
 
-	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
+	if len(config.CA) == 0 && !config.Insecure { // the management cluster may have it
 		if config.CA, err = o.knownCA(ctx, c); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// engineConfig is how the cluster file and the credentials that are given reach the engine.
+// engineConfig returns the connection to the engine from the cluster file and the given credentials.
 func (o *OLVM) engineConfig(c *creation) (engine.Config, error) {
 	config := engine.Config{Username: o.Engine.Username, Password: o.Engine.Password, CA: o.Engine.CA}
 	if err := c.File.CompleteEngine(&config); err != nil {
@@ -104,7 +104,7 @@ func (o *OLVM) engineConfig(c *creation) (engine.Config, error) {
 	return config, nil
 }
 
-// knownCA is the CA of the engine that the management cluster has; nil for none.
+// knownCA returns the engine's CA from the management cluster, or nil.
 func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
 	ref := c.File.Providers.OLVM.OvirtAPIServer.CAConfigMap
 	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
@@ -121,8 +121,7 @@ func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
 	return out, nil
 }
 
-// writeLogin writes the Secret with the credentials of the engine, where some are given; else the Secret has to be
-// there.
+// writeLogin writes the Secret with the engine's credentials. Without given credentials, the Secret must exist.
 func (o *OLVM) writeLogin(
 	ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string,
 ) error {
@@ -136,7 +135,7 @@ func (o *OLVM) writeLogin(
 		return err
 	}
 
-	// Another command may add the URL of another cluster's engine at the same time.
+	// Another command may concurrently add the URL of another cluster's engine.
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error { return o.mergeLogin(ctx, c, key, labels) })
@@ -147,8 +146,7 @@ func (o *OLVM) writeLogin(
 	return nil
 }
 
-// mergeLogin makes the Secret, or changes what is ours in the one that is there: other clusters, with engines of their
-// own, may have the same.
+// mergeLogin creates the Secret, or changes only our parts of an existing one: clusters of other engines may share it.
 func (o *OLVM) mergeLogin(ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string) error {
 	login := map[string][]byte{
 		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
@@ -177,7 +175,7 @@ func (o *OLVM) mergeLogin(ctx context.Context, c *creation, key client.ObjectKey
 	return c.management.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// withURL adds a URL to a list of a Secret, unless it is there.
+// withURL adds a URL to a list in a Secret, unless it is there.
 func withURL(list []byte, added string) []byte {
 	known := strings.FieldsFunc(string(list), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if slices.Contains(known, added) {
@@ -187,7 +185,7 @@ func withURL(list []byte, added string) []byte {
 	return []byte(strings.Join(append(known, added), "\n"))
 }
 
-// makeTemplate makes the template of the control plane's machines, if there is none of its name.
+// makeTemplate creates the template for the control plane's machines, if its name is free.
 func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 	if o.Engine.Username == "" {
 		return errNoLogin("--image")

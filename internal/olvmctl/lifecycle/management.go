@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// management is the management cluster of an operation, which may have to be started first.
+// management is the management cluster of an operation. It may have to be started first.
 type management struct {
 	options mgmtcluster.Options
-	// isLocal reports that it is the local one; unused, that no cluster is left in it.
+	// isLocal reports whether it is the local one. unused reports whether no cluster is left in it.
 	isLocal, unused bool
 	local           mgmtcluster.Local
 	// Cluster is nil before connect.
@@ -23,7 +23,7 @@ type management struct {
 }
 
 func newManagement(options mgmtcluster.Options, driver string) (_ *management, err error) {
-	if options.Kubeconfig != "" { // another command, in another folder, may find it in what is kept
+	if options.Kubeconfig != "" { // a command in another folder may read it from the stored data
 		if options.Kubeconfig, err = filepath.Abs(options.Kubeconfig); err != nil {
 			return nil, fmt.Errorf("--kubeconfig: %w", err)
 		}
@@ -37,15 +37,15 @@ func newManagement(options mgmtcluster.Options, driver string) (_ *management, e
 	m := &management{options: options, isLocal: isLocal, local: mgmtcluster.LocalOfUser()}
 	if isLocal {
 		m.options.Kubeconfig = m.local.Kubeconfig()
-	} else if read, err := options.Read(); err == nil { // else the connection says what is wrong
+	} else if read, err := options.Read(); err == nil { // otherwise the connection reports the error
 		m.options = read
 	}
 
 	return m, nil
 }
 
-// connect makes the client. Which context of the kubeconfig is meant is decided once. That of a local management
-// cluster has one context, and is written at each start.
+// connect creates the client. It chooses the context of the kubeconfig once. The kubeconfig of a local management
+// cluster has one context, and is rewritten at each start.
 func (m *management) connect(context.Context) (err error) {
 	options := m.options
 	if !m.isLocal {
@@ -61,15 +61,15 @@ func (m *management) connect(context.Context) (err error) {
 	return err
 }
 
-// use has the next connection read the file again, and take that context of it.
+// use makes the next connection read the file again, and use this context.
 func (m *management) use(context string) {
 	m.options = mgmtcluster.Options{
 		Kubeconfig: m.options.Kubeconfig, Context: context, Namespace: m.options.Namespace,
 	}
 }
 
-// start are the steps that start a local management cluster; of is the infrastructure that it is to know, and nil for
-// ours alone. It is asked when the turn of the steps comes.
+// start returns the steps to start a local management cluster. of returns its infrastructure, and is called when the
+// steps run. If of is nil, the cluster knows only ours.
 func (m *management) start(display *progress.Display, of func() Provider) []Step {
 	stopped := func() bool { return m.isLocal && !m.local.Runs() }
 	name := func() string { return of().Components().Name }
@@ -105,7 +105,7 @@ func (m *management) start(display *progress.Display, of func() Provider) []Step
 	}
 }
 
-// checkServes fails where the local management cluster does not know an infrastructure: its manager has not started.
+// checkServes fails if the local management cluster does not know an infrastructure: its manager has not started.
 func (m *management) checkServes(ctx context.Context, of Provider) error {
 	if err := m.connect(ctx); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 	return err
 }
 
-// leave are the steps that remove a local management cluster without clusters.
+// leave returns the steps to remove a local management cluster without clusters.
 func (m *management) leave(o *Common) []Step {
 	return only(func() bool { return m.isLocal && !o.Preserve },
 		Step{
@@ -145,15 +145,15 @@ func (m *management) leave(o *Common) []Step {
 	)
 }
 
-// remind says after an interrupt that the local management cluster still runs.
+// remind mentions a running local management cluster after an interrupt.
 func (m *management) remind(ctx context.Context, display *progress.Display) {
 	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
 		display.Say("the local management cluster goes on; olvmctl local stop ends it")
 	}
 }
 
-// ensureProviders is the step that installs the providers that are missing in a management cluster, and waits for all.
-// Which infrastructures are needed is asked when its turn comes.
+// ensureProviders returns the step to install missing providers in a management cluster, and to wait for all. It asks
+// for the infrastructures when it runs.
 func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) Step {
 	return Step{
 		name: "Cluster API and its providers",
@@ -179,7 +179,7 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 	}
 }
 
-// StartLocal starts the local management cluster of the user, where it does not run.
+// StartLocal starts the user's local management cluster, unless it runs.
 func StartLocal(ctx context.Context, display *progress.Display) error {
 	m, err := newManagement(mgmtcluster.Options{}, mgmtcluster.DriverProcess)
 	if err != nil {

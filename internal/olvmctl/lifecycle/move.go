@@ -16,15 +16,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
-// MoveOptions say what moves where.
+// MoveOptions configure Move.
 type MoveOptions struct {
 	Common
-	// To is the management cluster that the namespace moves to.
+	// To is the new management cluster of the namespace.
 	To mgmtcluster.Options
 }
 
-// Move moves all clusters of a namespace to another management cluster, which gets the providers that are missing
-// there.
+// Move moves all clusters of a namespace to another management cluster. It installs missing providers there.
 func Move(ctx context.Context, o MoveOptions) error {
 	scratchdir.Tidy(scratchdir.Command)
 
@@ -70,7 +69,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 		},
 		{name: movingName, run: func(ctx context.Context) error { return o.move(ctx, from, to) }},
 		{
-			// Until then Cluster API has no connection to them, without which it cannot delete a control plane.
+			// Until then Cluster API has no connection to them, and cannot delete a control plane without one.
 			name: "Waiting for Cluster API to know them",
 			run: o.wait(func(ctx context.Context) error {
 				var problems []error
@@ -84,7 +83,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 	})
 }
 
-// provisionedIn are the clusters of a namespace whose infrastructure Cluster API has seen.
+// provisionedIn returns the clusters of a namespace with an infrastructure seen by Cluster API.
 func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
 	list, err := clustersIn(ctx, in)
 	var out []string
@@ -98,7 +97,7 @@ func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, erro
 	return out, err
 }
 
-// providersIn are those of the clusters of a namespace.
+// providersIn returns the providers of the clusters in a namespace.
 func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
 	list, err := clustersIn(ctx, in)
 	found := map[string]Provider{}
@@ -120,7 +119,7 @@ func clustersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Clust
 	return list.Items, nil
 }
 
-// providers are those of the options, with what they wait for shown below the step.
+// providers returns the providers of the options. They show the reason of a wait below the step.
 func (o *Common) providers() clusterctl.Providers {
 	out := o.Providers
 	out.Timeout, out.Progress = o.Timeout, o.Display.Say

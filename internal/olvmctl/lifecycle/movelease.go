@@ -22,11 +22,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file keeps olvmctl on other machines from moving a namespace at the same time: each would take the copies of the
-// other for those of an interrupted move. Both management clusters have a Lease for that.
+// This file prevents olvmctl on other machines from moving a namespace at the same time. Each would mistake the copies
+// of the other for those of an interrupted move. Both management clusters have a Lease against this.
 
 const (
-	// leaseLife is how long a Lease holds that nobody renews.
+	// leaseLife is the life of a Lease without renewal.
 	leaseLife = 15 * time.Second
 	// leaseCleanup bounds the release, also after an interrupt.
 	leaseCleanup = 10 * time.Second
@@ -36,16 +36,17 @@ const (
 type moveLease struct {
 	in        *mgmtcluster.Cluster
 	namespace string
-	// holder is this command, and with the same note the next one on this machine, if this one is killed.
+	// holder names this command. If it is killed, the next command with the same note on this machine takes over the
+	// name.
 	holder, note string
 	life         time.Duration
 	lease        *coordinationv1.Lease
 }
 
-// leaseName is the name of a Lease in kube-system: the namespace may not be there yet.
+// leaseName returns the name of a Lease. It is in kube-system, because the namespace may not exist yet.
 func leaseName(namespace string) string { return "olvmctl-move-" + namespace }
 
-// newMoveLease names the holder. note is a file that only one process of this machine uses; empty for none.
+// newMoveLease chooses the holder. note is a file locked by this process on this machine, or "".
 func newMoveLease(in *mgmtcluster.Cluster, namespace, note string) *moveLease {
 	out := &moveLease{in: in, namespace: namespace, note: note, life: leaseLife}
 
@@ -61,25 +62,25 @@ func newMoveLease(in *mgmtcluster.Cluster, namespace, note string) *moveLease {
 
 	who = strings.ReplaceAll(who+"@"+host, " ", "_") + " "
 	if noted, err := os.ReadFile(note); err == nil && strings.HasPrefix(string(noted), who) {
-		out.holder = string(noted) // a command that was killed: the lock of the file says so
+		out.holder = string(noted) // of a killed command, because its file is unlocked
 		return out
 	}
 
 	out.holder = who + uuid.NewString()
-	if note != "" { // without it, the next command waits until the Lease has ended
+	if note != "" { // without a note, the next command waits for the end of the Lease
 		_ = atomicfile.Write(note, []byte(out.holder), 0o600)
 	}
 
 	return out
 }
 
-// key is the name of the Lease.
+// key returns the key of the Lease.
 func (l *moveLease) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: leaseName(l.namespace)}
 }
 
-// take takes the Lease. One of another command is watched: if that renews it, it moves the namespace; otherwise it is
-// gone. Clocks of other machines do not matter.
+// take takes the Lease. If another command holds it, take watches it: a renewal proves a move in progress, and without
+// one the command is gone. This does not depend on the clocks of other machines.
 func (l *moveLease) take(ctx context.Context) error {
 	var (
 		watched string
@@ -107,7 +108,7 @@ func (l *moveLease) take(ctx context.Context) error {
 		switch {
 		case l.lease != nil:
 			return nil
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // somebody else was faster: look again
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // another command was faster: look again
 		case err != nil:
 			return fmt.Errorf("failed to lock the namespace in %s: %w", l.in.Server(), err)
 		}
@@ -120,7 +121,7 @@ func (l *moveLease) take(ctx context.Context) error {
 	}
 }
 
-// write writes the Lease with this holder. before is what is there; nil for nothing.
+// write writes the Lease with this holder. before is the existing Lease, or nil.
 func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key().Namespace, Name: l.key().Name}}
 	if before != nil {
@@ -135,7 +136,7 @@ func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) err
 	if before == nil {
 		err = l.in.Create(ctx, lease)
 	} else {
-		err = l.in.Update(ctx, lease) // of this version alone
+		err = l.in.Update(ctx, lease) // only if before is current
 	}
 
 	if err == nil {
@@ -145,7 +146,7 @@ func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) err
 	return err
 }
 
-// heldBy is the error about another command.
+// heldBy returns the error about another command.
 func (l *moveLease) heldBy(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
@@ -154,8 +155,8 @@ func (l *moveLease) heldBy(holder string) error {
 		l.in.Server(), l.in.Server(), l.key().Namespace, l.key().Name)
 }
 
-// keep renews the Lease until the context ends. It returns an error if another command has taken it. A management
-// cluster that does not answer takes nothing away: whoever moves needs the Lease of the other one, too.
+// keep renews the Lease until the context ends. It returns an error if another command has taken it. An unreachable
+// management cluster is no error: another command would need the Lease of the other one, too.
 func (l *moveLease) keep(ctx context.Context) error {
 	for {
 		select {
@@ -170,11 +171,11 @@ func (l *moveLease) keep(ctx context.Context) error {
 	}
 }
 
-// errLeaseLost ends a move that is another command's by now.
+// errLeaseLost ends a move taken over by another command.
 var errLeaseLost = errors.New("another command has taken the lock of the move away; run this one again to continue " +
 	"what is left to do")
 
-// renew writes the Lease again. The answer to an earlier renewal may have been lost.
+// renew writes the Lease again. It accepts the result of an earlier renewal with a lost answer.
 func (l *moveLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.life/3)
 	defer cancel()
@@ -202,7 +203,8 @@ func (l *moveLease) renew(ctx context.Context) error {
 	return l.write(ctx, found)
 }
 
-// release removes the Lease, unless another command has it. It has a limit of its own: the context may have ended.
+// release removes the Lease, unless another command has it. It has its own time limit, because the context may have
+// ended.
 func (l *moveLease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseCleanup)
 	defer cancel()
@@ -221,14 +223,14 @@ func (l *moveLease) release(ctx context.Context) {
 	}
 }
 
-// hold takes the Leases of both management clusters. The context that it returns ends if one is lost; release gives
-// them back. A user who may not write Leases moves without.
+// hold takes the Leases of both management clusters. The returned context ends if one is lost, and release releases
+// both. Without the right to write Leases, the user moves without them.
 func (m *move) hold(ctx context.Context) (held context.Context, release func(), err error) {
 	leases := []*moveLease{
 		newMoveLease(m.from.Cluster, m.from.Namespace, m.notes[m.fromID]),
 		newMoveLease(m.to.Cluster, m.from.Namespace, m.notes[m.toID]),
 	}
-	if cmp.Compare(m.fromID, m.toID) > 0 { // the way back takes the same one first
+	if cmp.Compare(m.fromID, m.toID) > 0 { // a move in the other direction takes the same one first
 		slices.Reverse(leases)
 	}
 
@@ -276,8 +278,7 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 	return held, release, nil
 }
 
-// dropMoveLease removes the Lease that a killed move has left, from a management cluster whose namespace has no Cluster
-// any more.
+// dropMoveLease removes the Lease of a killed move from a management cluster without Clusters in the namespace.
 func dropMoveLease(ctx context.Context, in *mgmtcluster.Cluster) error {
 	left, err := clustersOfNamespace(ctx, in, in.Namespace)
 	if err != nil || len(left) > 0 {

@@ -25,7 +25,7 @@ import (
 // shortLife is the life of a Lease in tests.
 const shortLife = 900 * time.Millisecond
 
-// leased is a management cluster that knows Leases.
+// leased is a management cluster with Leases.
 func leased(t *testing.T, funcs interceptor.Funcs) *mgmtcluster.Cluster {
 	t.Helper()
 
@@ -37,7 +37,7 @@ func leased(t *testing.T, funcs interceptor.Funcs) *mgmtcluster.Cluster {
 	return in
 }
 
-// leaseOf is the Lease of a command with a note in that folder, each of which is a machine.
+// leaseOf returns the Lease of a command on a machine. The folder of its note represents the machine.
 func leaseOf(in *mgmtcluster.Cluster, machine string) *moveLease {
 	out := newMoveLease(in, "prod", filepath.Join(machine, "note"))
 	out.life = shortLife
@@ -45,7 +45,7 @@ func leaseOf(in *mgmtcluster.Cluster, machine string) *moveLease {
 	return out
 }
 
-// TestAMoveOfAnotherMachineIsRefusedWhileItGoes has two machines, the first of which renews its Lease.
+// TestAMoveOfAnotherMachineIsRefusedWhileItGoes has two machines. The first renews its Lease.
 func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	first, second := leaseOf(in, t.TempDir()), leaseOf(in, t.TempDir())
@@ -66,8 +66,8 @@ func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	check.Error(t, second.take(t.Context()), "")
 }
 
-// TestAMoveThatWasKilledIsTakenOver has the next command on the same machine, which does not wait, and one on another
-// machine, which waits for the life of the Lease.
+// TestAMoveThatWasKilledIsTakenOver runs the next command on the same machine, without a wait. It also runs one on
+// another machine, after waiting for the life of the Lease.
 func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 	in, machine := leased(t, interceptor.Funcs{}), t.TempDir()
 	killed := leaseOf(in, machine)
@@ -90,7 +90,7 @@ func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 	check.Equal(t, "the holder", ptr.Deref(found.Spec.HolderIdentity, ""), other.holder)
 }
 
-// TestALeaseThatIsTakenAwayEndsTheMove has somebody delete it, as the error says.
+// TestALeaseThatIsTakenAwayEndsTheMove deletes the Lease, as suggested by the error.
 func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	held := leaseOf(in, t.TempDir())
@@ -99,7 +99,7 @@ func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
 	check.Error(t, held.keep(t.Context()), "run this one again")
 }
 
-// TestANoteOfAnotherMachineIsNotTaken has a home folder that two machines share, without locks that both know.
+// TestANoteOfAnotherMachineIsNotTaken has a home folder shared by two machines, without common locks.
 func TestANoteOfAnotherMachineIsNotTaken(t *testing.T) {
 	note := filepath.Join(t.TempDir(), "note")
 	check.Error(t, os.WriteFile(note, []byte("jane@elsewhere 1"), 0o600), "")
@@ -107,7 +107,7 @@ func TestANoteOfAnotherMachineIsNotTaken(t *testing.T) {
 	check.Equal(t, "the other's", strings.HasPrefix(one.holder, "jane@elsewhere"), false)
 }
 
-// TestARenewalWithoutAnAnswerIsNoLoss has the answer of each second renewal lost.
+// TestARenewalWithoutAnAnswerIsNoLoss loses the answer of every second renewal.
 func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	updates := 0
 	in := leased(t, interceptor.Funcs{
@@ -129,7 +129,7 @@ func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	check.Equal(t, "renewals", updates > 4, true)
 }
 
-// TestAUserWithoutLeasesMoves may not write to kube-system.
+// TestAUserWithoutLeasesMoves has a user without write access to kube-system.
 func TestAUserWithoutLeasesMoves(t *testing.T) {
 	in := leased(t, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -148,8 +148,8 @@ func TestAUserWithoutLeasesMoves(t *testing.T) {
 	check.Error(t, dropMoveLease(t.Context(), in), "")
 }
 
-// TestTwoMachinesDoNotUndoEachOthersMove has a second machine begin the same move, or the way back, while the first one
-// copies, and while it deletes what it has copied. The next one finds no lock.
+// TestTwoMachinesDoNotUndoEachOthersMove starts the same move, or one back, on a second machine. The first one is
+// copying, or deleting the copied objects. A later command finds no lock.
 func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		at      int32

@@ -22,20 +22,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file moves namespaces from one management cluster to another. clusterctl pauses the Clusters, copies all
-// objects, deletes them at the source, and has the copies go on. A move that was interrupted is continued from where it
-// is: before all is copied the copies are removed and it begins again; after that the rest of the source is removed.
+// This file moves namespaces between management clusters. clusterctl pauses the Clusters, copies all objects, deletes
+// them at the source, and resumes the copies. An interrupted move continues from its state. If some objects were not
+// copied, it removes the copies and starts again. Otherwise it removes the rest of the source.
 
 const (
-	// movingName is the name of steps that move.
+	// movingName is the name of the steps for moving.
 	movingName = "Moving the namespace"
-	// movingAnnotation is on a Cluster that moves: the identities of both management clusters.
+	// movingAnnotation marks a moving Cluster with the identities of both management clusters.
 	movingAnnotation = "olvmctl.cluster.x-k8s.io/moving"
-	// shownInTheWay is how many objects an error names.
+	// shownInTheWay is the maximum number of objects in an error.
 	shownInTheWay = 5
 )
 
-// move is one of a namespace.
+// move is the move of a namespace.
 type move struct {
 	*Common
 	from, to *management
@@ -43,19 +43,19 @@ type move struct {
 	fromID, toID types.UID
 	// source and target are the Clusters of the namespace at both ends.
 	source, target []clusterv1.Cluster
-	// interrupted reports that an earlier one has not ended.
+	// interrupted reports whether an earlier move has not ended.
 	interrupted bool
-	// notes are the files that say who moves, by management cluster: those that this process has locked.
+	// notes are files naming the holder of a move, by management cluster. This process has locked them.
 	notes map[types.UID]string
 }
 
-// checkMovable fails where a move would: nothing is installed in a cluster for a move that is refused.
+// checkMovable fails if a move would. It prevents installations for an impossible move.
 func (o *Common) checkMovable(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}
 	return m.look(ctx)
 }
 
-// move moves all clusters of the namespace to another management cluster, or continues a move that was interrupted.
+// move moves all clusters of the namespace to another management cluster, or continues an interrupted move.
 func (o *Common) move(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}
 	if err := m.look(ctx); err != nil {
@@ -82,7 +82,7 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	return err
 }
 
-// run moves, while no other command does.
+// run moves while no other command does.
 func (m *move) run(ctx context.Context) error {
 	o, from, to := m.Common, m.from, m.to
 	if err := m.look(ctx); err != nil { // another move may have ended since
@@ -122,9 +122,9 @@ func (m *move) run(ctx context.Context) error {
 	return m.release(ctx, to.Cluster)
 }
 
-// lock keeps other commands of this user, in other terminals, from moving the namespace into or out of either
-// management cluster at the same time. A machine that cannot lock moves without: hold keeps those of other machines
-// from that, too, and needs longer to see that a command was killed.
+// lock prevents other commands of this user from moving the namespace into or out of either management cluster at the
+// same time. If locking fails, the move goes on without it. hold does the same for other machines, too, but takes
+// longer to notice a killed command.
 func (m *move) lock() (release func(), err error) {
 	folder, err := lockFolder()
 	if err != nil {
@@ -163,7 +163,7 @@ func (m *move) lock() (release func(), err error) {
 	return release, nil
 }
 
-// goOnUnlocked says that a move is not locked, and releases nothing.
+// goOnUnlocked reports an unlocked move, and returns a release without effect.
 func (m *move) goOnUnlocked(err error) (release func()) {
 	m.Display.Say("the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
 		m.from.Namespace, err)
@@ -171,8 +171,8 @@ func (m *move) goOnUnlocked(err error) (release func()) {
 	return func() {}
 }
 
-// lockFolder is the folder for locks of this user: among caches, or among temporary files if the user has no folder for
-// caches. Others can write among temporary files.
+// lockFolder returns the folder for this user's locks. It is in the user's cache folder or, without one, among
+// temporary files. Other users can write among temporary files.
 func lockFolder() (string, error) {
 	if base, err := os.UserCacheDir(); err == nil {
 		return filepath.Join(base, "capolvm", "moves"), nil
@@ -195,12 +195,12 @@ func lockFolder() (string, error) {
 	return filepath.Join(dir, "moves"), nil
 }
 
-// sign is what movingAnnotation has.
+// sign returns the value of movingAnnotation.
 func (m *move) sign() string { return signOf(m.fromID, m.toID) }
 
 func signOf(from, to types.UID) string { return fmt.Sprintf("from %s to %s", from, to) }
 
-// look finds which management clusters they are, and how far an earlier move has come.
+// look identifies the management clusters, and the progress of an earlier move.
 func (m *move) look(ctx context.Context) (err error) {
 	if m.fromID, err = m.from.Identity(ctx); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (m *move) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// lookAtSource finds whether a Cluster of the source is in a move, and refuses those that others have paused.
+// lookAtSource finds out whether a Cluster of the source is moving. It rejects Clusters paused by others.
 func (m *move) lookAtSource(cluster *clusterv1.Cluster) error {
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return nil
@@ -265,7 +265,7 @@ func (m *move) lookAtSource(cluster *clusterv1.Cluster) error {
 		cluster.Name)
 }
 
-// isCopy reports whether a Cluster of the target was copied by a move from the source that has not ended.
+// isCopy reports whether a Cluster of the target was copied by an unfinished move from the source.
 func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return false
@@ -284,7 +284,7 @@ func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
 	return false
 }
 
-// sameCluster reports whether two Clusters stand for one workload cluster.
+// sameCluster reports whether two Clusters represent the same workload cluster.
 func sameCluster(a, b *clusterv1.Cluster) bool {
 	one, other := a.Annotations[mgmtcluster.IdentityAnnotation], b.Annotations[mgmtcluster.IdentityAnnotation]
 	if one != "" && other != "" {
@@ -294,7 +294,7 @@ func sameCluster(a, b *clusterv1.Cluster) bool {
 	return a.Spec.ControlPlaneEndpoint.IsValid() && a.Spec.ControlPlaneEndpoint == b.Spec.ControlPlaneEndpoint
 }
 
-// resume ends a move that had copied all objects. One that had not is undone, and begins again then.
+// resume finishes a move with all objects copied. It undoes any other move, to start again.
 func (m *move) resume(ctx context.Context) (ended bool, err error) {
 	from, to, namespace := m.from.Access(), m.to.Access(), m.from.Namespace
 
@@ -317,7 +317,7 @@ func (m *move) resume(ctx context.Context) (ended bool, err error) {
 
 	m.Display.Say("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
 
-	// The source goes on for a moment: copies of what it deletes by then must not be left.
+	// The source continues for a moment: do not leave copies of objects it deletes meanwhile.
 	if err := clusterctl.Discard(ctx, to, from, namespace); err != nil {
 		return false, err
 	}
@@ -327,7 +327,7 @@ func (m *move) resume(ctx context.Context) (ended bool, err error) {
 	return false, m.release(ctx, m.from.Cluster)
 }
 
-// release has the Clusters of the move go on in one of its ends.
+// release resumes the Clusters of the move at one of its ends.
 func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
 	classes := &metav1.PartialObjectMetadataList{}
 	classes.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterClass"))
@@ -362,7 +362,7 @@ func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
 	return nil
 }
 
-// names are the Clusters that move: those of the source, and the copies.
+// names returns the moving Clusters: those of the source, and the copies.
 func (m *move) names() []string {
 	var out []string
 	for i := range m.source {
@@ -378,7 +378,7 @@ func (m *move) names() []string {
 	return out
 }
 
-// knows reports whether the source has or had a Cluster of that name.
+// knows reports whether the source has or had a Cluster of this name.
 func (m *move) knows(name string) bool {
 	for i := range m.source {
 		if m.source[i].Name == name {
@@ -389,7 +389,7 @@ func (m *move) knows(name string) bool {
 	return false
 }
 
-// checkNothingInTheWay fails where the target has objects that clusterctl would write over: those of another cluster.
+// checkNothingInTheWay fails if clusterctl would overwrite objects of another cluster in the target.
 func (m *move) checkNothingInTheWay(ctx context.Context) error {
 	found, err := clusterctl.InTheWay(ctx, m.from.Access(), m.to.Access(), m.from.Namespace)
 	if err != nil || len(found) == 0 {
@@ -405,7 +405,7 @@ func (m *move) checkNothingInTheWay(ctx context.Context) error {
 		"move to another management cluster, or delete them there", m.from.Namespace, m.to.Server(), named)
 }
 
-// mark signs Clusters that begin to move.
+// mark signs Clusters before their move.
 func mark(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
 	for i := range clusters {
 		cluster := &clusters[i]
@@ -419,7 +419,7 @@ func mark(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Clu
 	return nil
 }
 
-// endMove has the controllers of a Cluster that was moved go on.
+// endMove resumes the controllers of a moved Cluster.
 func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster) error {
 	before := cluster.DeepCopy()
 	cluster.Spec.Paused = nil
@@ -431,15 +431,15 @@ func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cl
 	return nil
 }
 
-// isRest reports whether a Cluster is the rest of a move that had copied all. clusterctl marks what it deletes at the
-// source so, and takes all other annotations away with that.
+// isRest reports whether a Cluster is the rest of a move with all objects copied. clusterctl marks objects before
+// deleting them at the source, and removes all other annotations.
 func isRest(cluster *clusterv1.Cluster) bool {
 	_, goes := cluster.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return goes && ptr.Deref(cluster.Spec.Paused, false)
 }
 
-// checkSettled fails for a Cluster in a move that has not ended: each end has a part of its objects, and controllers of
-// neither act on them. A deletion here would leave the machines that the other end has.
+// checkSettled fails for a Cluster in an unfinished move. Each end has a part of its objects, and no controllers act on
+// them. Deleting the Cluster here would leave the machines at the other end.
 func checkSettled(cluster *clusterv1.Cluster) error {
 	if isRest(cluster) {
 		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management "+
@@ -457,7 +457,7 @@ func checkSettled(cluster *clusterv1.Cluster) error {
 		"moved to", cluster.Name, sign, cluster.Namespace)
 }
 
-// clustersOfNamespace are none where the management cluster does not know the kind yet.
+// clustersOfNamespace returns none if the management cluster does not know the kind yet.
 func clustersOfNamespace(
 	ctx context.Context, in *mgmtcluster.Cluster, namespace string,
 ) ([]clusterv1.Cluster, error) {
@@ -469,7 +469,7 @@ func clustersOfNamespace(
 	return list.Items, nil
 }
 
-// movesFrom reports whether a Cluster is the copy of a move out of a management cluster that has not ended.
+// movesFrom reports whether a Cluster is the copy of an unfinished move out of this management cluster.
 func movesFrom(ctx context.Context, cluster *clusterv1.Cluster, from *management) (bool, error) {
 	sign := cluster.Annotations[movingAnnotation]
 	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {

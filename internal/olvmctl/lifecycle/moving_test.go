@@ -37,7 +37,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// ends are two management clusters: API servers with the kinds, without controllers. Tests that need them share them.
+// ends are two management clusters: API servers with the kinds, without controllers. The tests share them.
 var ends struct {
 	sync.Once
 	servers [2]*testsite.APIServer
@@ -77,14 +77,13 @@ func startEnds(t *testing.T) [2]*testsite.APIServer {
 	return ends.servers
 }
 
-// gate counts the requests that write, and ends the command at one of them.
+// gate counts write requests, and ends the command at one of them.
 type gate struct {
 	writes atomic.Int32
-	// at is the number of the write before or after which the command is ended; 0 for none.
+	// at is the number of the write to end the command at, before it or after it. 0 means never.
 	at    int32
 	after bool
-	// kill has no request reach the API server any more, as if the process was gone; without it the command may tidy
-	// up.
+	// kill blocks all later requests, as if the process were gone. Otherwise the command may tidy up.
 	kill bool
 	end  context.CancelFunc
 	shut atomic.Bool
@@ -96,7 +95,7 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 
-		renewal := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") // which time decides
+		renewal := r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") // renewals depend on time
 		if r.Method == http.MethodGet || r.Method == http.MethodHead || renewal || g.writes.Add(1) != g.at {
 			next.ServeHTTP(w, r)
 			return
@@ -115,7 +114,7 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// moving is a namespace that is moved between both ends.
+// moving is a namespace to move between both ends.
 type moving struct {
 	t         *testing.T
 	servers   [2]*testsite.APIServer
@@ -128,13 +127,13 @@ var movingNumber atomic.Int32
 func newMoving(t *testing.T) *moving {
 	t.Helper()
 	m := &moving{t, startEnds(t), fmt.Sprintf("moving-%d", movingNumber.Add(1))}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // with the locks of moves
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // has the locks of moves
 	m.populate(0, "prod")
 
 	return m
 }
 
-// populate makes a cluster with machines, as it is after Cluster API has made it.
+// populate creates a cluster with machines, in the state left by Cluster API.
 func (m *moving) populate(end int, name string) {
 	m.t.Helper()
 	c, ctx := m.servers[end].Client, m.t.Context()
@@ -208,7 +207,7 @@ func (m *moving) move(g *gate, from, to int) (string, error) {
 	return said.String(), err
 }
 
-// objects are what one end has of the namespace, as kind and name, and its Clusters that go on.
+// objects returns the objects of the namespace at one end, as kind and name, and the number of its active Clusters.
 func (m *moving) objects(end int) (names []string, active int) {
 	m.t.Helper()
 	c, ctx, in := m.servers[end].Client, m.t.Context(), client.InNamespace(m.namespace)
@@ -237,7 +236,7 @@ func (m *moving) objects(end int) (names []string, active int) {
 	return names, active
 }
 
-// expectMoved looks for one manager of all objects, and for nothing at the other end.
+// expectMoved expects one manager for all objects, and nothing at the other end.
 func (m *moving) expectMoved(to int) {
 	m.t.Helper()
 	left, _ := m.objects(1 - to)
@@ -254,14 +253,15 @@ func (m *moving) expectMoved(to int) {
 	check.Equal(m.t, "the sign of a move", cluster.Annotations[movingAnnotation], "")
 }
 
-// sampleOfMoves has one write of each kind for the fast tier: the lock, the mark, the pause, a copy, a deletion, the end.
+// sampleOfMoves has one write of each kind for the fast tier: the lock, the mark, the pause, a copy, a deletion, the
+// end.
 var sampleOfMoves = []string{
 	"write 2, after it true, killed true", "write 3, after it true, killed true", "write 4, after it true, killed false",
 	"write 8, after it true, killed true", "write 14, after it false, killed true", "write 19, after it false, killed false",
 }
 
-// TestAMoveThatIsInterruptedGoesOn ends a move before and after each of its writes, by Ctrl-C and as a killed process
-// leaves it, and runs it again: then one management cluster has all, and the other one nothing.
+// TestAMoveThatIsInterruptedGoesOn interrupts a move before and after each of its writes, by Ctrl-C and by killing it,
+// and runs it again. Afterwards one management cluster has everything, and the other one nothing.
 func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 	m := newMoving(t)
 	count := &gate{}
@@ -286,7 +286,7 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 				_, err := m.move(g, 0, 1)
 				m.expectOneManager()
 				said, again := m.move(&gate{}, 0, 1)
-				if again != nil && err == nil { // the first one had come to its end
+				if again != nil && err == nil { // the first move had ended
 					check.Error(t, again, "there is no Cluster in namespace")
 				} else {
 					check.Error(t, again, "")
@@ -299,8 +299,8 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 	}
 }
 
-// TestAMoveBesideAnotherClusterLosesNothing moves into a namespace that has a cluster of its own already. The move ends
-// between two of its copies: that the target has more than the source does not tell that all is copied.
+// TestAMoveBesideAnotherClusterLosesNothing moves into a namespace with a cluster of its own. The move ends between two
+// of its copies. More objects at the target than at the source must not count as a complete copy.
 func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
 	for at := int32(5); at <= 10; at++ {
 		if testing.Short() && at != 7 {
@@ -327,7 +327,7 @@ func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
 	}
 }
 
-// expectOneManager looks whether no two management clusters work on the cluster.
+// expectOneManager expects at most one management cluster to work on the cluster.
 func (m *moving) expectOneManager() {
 	m.t.Helper()
 	_, one := m.objects(0)
@@ -337,7 +337,7 @@ func (m *moving) expectOneManager() {
 	}
 }
 
-// TestNothingIsDoneToAHalfMovedCluster runs other commands at both ends of a move that was killed between its copies.
+// TestNothingIsDoneToAHalfMovedCluster runs other commands at both ends of a move killed between its copies.
 func TestNothingIsDoneToAHalfMovedCluster(t *testing.T) {
 	m := newMoving(t)
 	_, err := m.move(&gate{at: 7, kill: true}, 0, 1)
@@ -387,7 +387,7 @@ func TestAMoveThatWasInterruptedGoesToItsOwnEndAlone(t *testing.T) {
 	_, err := m.move(&gate{at: 6, kill: true}, 0, 1)
 	check.Set(t, "the error", err != nil)
 
-	// Another management cluster: the mark is of a move to elsewhere.
+	// The mark names a move to another management cluster.
 	var cluster clusterv1.Cluster
 	key := client.ObjectKey{Namespace: m.namespace, Name: "prod"}
 	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &cluster), "")
@@ -433,7 +433,7 @@ func TestAMoveWritesOverNothing(t *testing.T) {
 	}
 }
 
-// TestOneObjectOfTheSameNameIsInTheWay has a Secret of a user, which no Cluster owns.
+// TestOneObjectOfTheSameNameIsInTheWay has a user's Secret without an owner.
 func TestOneObjectOfTheSameNameIsInTheWay(t *testing.T) {
 	m := newMoving(t)
 	c := m.servers[1].Client
@@ -445,7 +445,7 @@ func TestOneObjectOfTheSameNameIsInTheWay(t *testing.T) {
 	check.Error(t, err, "Secret/prod-kubeconfig")
 }
 
-// TestAMoveToItselfIsRefused names one cluster by two URLs: clusterctl would delete what it has just copied.
+// TestAMoveToItselfIsRefused names one cluster by two URLs: clusterctl would delete the objects it has just copied.
 func TestAMoveToItselfIsRefused(t *testing.T) {
 	m := newMoving(t)
 	g := &gate{}
@@ -461,8 +461,8 @@ func TestAMoveOfNothingIsAnError(t *testing.T) {
 	check.Error(t, err, "there is no Cluster in namespace")
 }
 
-// TestNothingIsInstalledForAMoveThatIsRefused has the target without Cluster API: a Provider is the first that clusterctl
-// would write.
+// TestNothingIsInstalledForAMoveThatIsRefused has a target without Cluster API. clusterctl would write a Provider
+// first.
 func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 	m := newMoving(t)
 
@@ -479,7 +479,7 @@ func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 			o.Management = m.open(0, from).options
 			o.Management.Namespace = test.namespace
 			o.To = m.open(test.to, target).options
-			// Whatever would be installed would come from there.
+			// Every installation would read this file.
 			o.Providers.Config = filepath.Join(t.TempDir(), "there is no such file")
 
 			check.Error(t, Move(t.Context(), o), test.want)
@@ -488,7 +488,7 @@ func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStartBehindATunnelKnowsItsCluster has a kubeconfig of the user with another server than the cluster file.
+// TestAStartBehindATunnelKnowsItsCluster has a user's kubeconfig with another server than the cluster file.
 func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded func(id string) string
@@ -529,8 +529,8 @@ func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 	}
 }
 
-// TestTwoMovesAtATimeLoseNothing has a second terminal begin the same move, or the way back, while the first one copies,
-// and while it deletes what it has copied.
+// TestTwoMovesAtATimeLoseNothing starts the same move, or one back, in a second terminal. The first one is copying, or
+// deleting the copied objects.
 func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 	for _, at := range []int32{6, 9, 14} {
 		for name, test := range map[string]struct {
@@ -554,8 +554,8 @@ func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 	}
 }
 
-// TestAManagementClusterIsNotTakenForItsCluster has a first start that was interrupted before it wrote the kubeconfig:
-// the only context of the file of kubectl is that of the management cluster, which has the Cluster.
+// TestAManagementClusterIsNotTakenForItsCluster has an earlier start interrupted before it wrote the kubeconfig. The
+// only context in kubectl's file is that of the management cluster, and this has the Cluster.
 func TestAManagementClusterIsNotTakenForItsCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded func(own string) string
@@ -603,7 +603,8 @@ func TestTheKubeconfigIsWrittenBesideThatOfTheManagementCluster(t *testing.T) {
 	check.Equal(t, "the context of the cluster", c.workload.options.Context, "prod-admin@prod")
 }
 
-// TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet was interrupted between an owner of machines and its template.
+// TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet has a start interrupted between an owner of machines and its
+// template.
 func TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet(t *testing.T) {
 	owner := func(template string) *unstructured.Unstructured {
 		out := deployment(1)
@@ -638,7 +639,7 @@ func TestAStartGoesOnWithoutATemplateThatWasNotAppliedYet(t *testing.T) {
 	}
 }
 
-// deployment makes a group of workers.
+// deployment creates a group of workers.
 func (m *moving) deployment(replicas int32) *clusterv1.MachineDeployment {
 	m.t.Helper()
 	out := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -657,8 +658,8 @@ func (m *moving) deployment(replicas int32) *clusterv1.MachineDeployment {
 	return out
 }
 
-// TestAScaleThatAnotherTerminalHasOvertakenIsRefused has somebody scale to 5 while the question for 2 in place of 3
-// waits: 3 machines would go, and the user has agreed to 1.
+// TestAScaleThatAnotherTerminalHasOvertakenIsRefused has another terminal scale to 5 while the question about 2 instead
+// of 3 is open. This would delete 3 machines, and the user has agreed to 1.
 func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	for name, other := range map[string]int32{"nobody has": 3, "another terminal has": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -688,7 +689,7 @@ func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	}
 }
 
-// TestAScaleOfATopologyChangesItsOwnGroupAlone has another terminal scale the other group of workers meanwhile.
+// TestAScaleOfATopologyChangesItsOwnGroupAlone scales the other group of workers in another terminal meanwhile.
 func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 	m := newMoving(t)
 	c, key := m.servers[0].Client, client.ObjectKey{Namespace: m.namespace, Name: "classy"}
@@ -718,8 +719,7 @@ func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 	check.Equal(t, "machines of both groups", got, []int32{2, 9})
 }
 
-// TestAScaleOfTheControlPlaneOfATopology has a topology without the block of the control plane, and with one that leaves
-// the number to its default.
+// TestAScaleOfTheControlPlaneOfATopology has topologies without a control plane block, and with one without a number.
 func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
 	for name, test := range map[string]struct {
 		block clusterv1.ControlPlaneTopology
@@ -762,7 +762,8 @@ func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
 	}
 }
 
-// overtaken has another command write just before the first patch of this one arrives.
+// overtaken returns a management cluster. Just before it receives the first patch of this command, it calls write for
+// another command.
 func (m *moving) overtaken(write func()) mgmtcluster.Options {
 	m.t.Helper()
 	var once sync.Once
@@ -781,7 +782,8 @@ func (m *moving) overtaken(write func()) mgmtcluster.Options {
 	return mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
 }
 
-// TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused has an owner without a number: none can be compared.
+// TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused has an owner without a number, so numbers cannot be
+// compared.
 func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*clusterv1.MachineDeployment)
@@ -816,7 +818,7 @@ func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) 
 	}
 }
 
-// TestAMoveWithoutACacheIsLocked has no folder for caches: others can write to that for temporary files.
+// TestAMoveWithoutACacheIsLocked has no cache folder. Other users can write to the one for temporary files.
 func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -862,8 +864,8 @@ func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 	}
 }
 
-// TestTheRestOfAMoveIsKnownWithoutItsSign has the Cluster of the source as clusterctl leaves it that was killed while it
-// deleted: it has taken all annotations away, and no command may act on it.
+// TestTheRestOfAMoveIsKnownWithoutItsSign has the Cluster of the source after clusterctl was killed during its
+// deletions. clusterctl has removed all other annotations, and no command may act on the Cluster.
 func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}}
 	cluster.Spec.Paused = ptr.To(true)
@@ -871,7 +873,7 @@ func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all")
 }
 
-// TestADeletionAsksBeforeItEndsAMove has an earlier one that was killed when it had moved the cluster out of itself.
+// TestADeletionAsksBeforeItEndsAMove has an earlier deletion, killed after moving the cluster out of itself.
 func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m := newMoving(t)
 	d, _ := deletionIn(t, m)
@@ -900,8 +902,8 @@ func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m.expectMoved(1)
 }
 
-// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved was killed between the kubeconfig and the Secret. A kubeconfig
-// that is missing for another reason leads to no other cluster of that name.
+// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved has a deletion killed between the kubeconfig and the Secret.
+// A kubeconfig missing for another reason must not lead to another cluster of this name.
 func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		mistyped, lives, unnoted bool
@@ -949,7 +951,7 @@ func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
 	}
 }
 
-// noted has the Secret of the cluster say how it is reached, as a deletion leaves it.
+// noted stores the connection to the cluster in its Secret, as a deletion does.
 func (m *moving) noted() {
 	m.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-ovirt-credentials"}}

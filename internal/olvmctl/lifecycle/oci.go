@@ -30,15 +30,14 @@ import (
 
 // OCI is the infrastructure of Oracle Cloud.
 type OCI struct {
-	// Files are disks to import, by architecture, where the compartment has no image for it.
+	// Files are disks by architecture. They are imported if the compartment has no image for the architecture.
 	Files map[string]string
 
 	account *oci.Account
 	cloud   *oci.Cloud
-	// compartment is its OCID; empty before look.
+	// compartment is the OCID of the compartment. It is empty before look.
 	compartment string
-	// images are OCIDs by architecture; empty where there is none yet. Those of an earlier Create that was interrupted
-	// are unfinished.
+	// images are OCIDs by architecture, empty for missing images. unfinished are images of an interrupted Create.
 	images     map[string]string
 	unfinished map[string]*core.Image
 }
@@ -64,16 +63,16 @@ func newOCI(o ProviderOptions) (Provider, error) {
 // Components implements Provider.
 func (*OCI) Components() clusterctl.Infrastructure { return clusterctl.OCI }
 
-// settingsOfOCI are those of the cluster file.
+// settingsOfOCI returns the settings in the cluster file.
 func settingsOfOCI(c *creation) clusterfile.OCI { return c.File.Providers.OCI }
 
-// writtenImages are the images that the cluster file names, by architecture.
+// writtenImages returns the images in the cluster file by architecture.
 func writtenImages(c *creation) map[string]string {
 	images := settingsOfOCI(c).Images
 	return map[string]string{oci.AMD64: images.AMD64, oci.ARM: images.ARM64}
 }
 
-// architecturesOf are those of the machines, in their order.
+// architecturesOf returns the architectures of the machines, in a fixed order.
 func architecturesOf(c *creation) []string {
 	o := settingsOfOCI(c)
 	found := map[string]bool{
@@ -135,7 +134,7 @@ func (*OCI) Bootstrap(*creation) (bootstrapvm.Options, error) {
 		"without --kubeconfig a management cluster on this machine makes the cluster")
 }
 
-// Manifests implements Provider. Machines that are there keep their images: a newer one is for a rollout.
+// Manifests implements Provider. Existing machines keep their images: a newer image needs a rollout.
 func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error) {
 	if err := o.look(ctx, c); err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 		}
 	}
 
-	// What is new, or was interrupted before the machines had templates, has none yet.
+	// A cluster without machine templates is new, or was interrupted before it had them. It has no images yet.
 	if o.images == nil && (facts.ControlPlaneImage == "" || facts.WorkerImage == "") {
 		if err := o.imagesFor(ctx, c); err != nil {
 			return nil, err
@@ -176,7 +175,7 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 	return objects, checkImageIDs(objects)
 }
 
-// Secrets implements Provider. The key is kept where the cluster names it.
+// Secrets implements Provider. It stores the key if the cluster refers to it.
 func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
 	key := client.ObjectKey{Namespace: c.namespace(), Name: clusterfile.OCICredentialsOf(c.File.Name)}
 	if o.account.Key == "" || !slices.ContainsFunc(c.objects, func(object *unstructured.Unstructured) bool {
@@ -190,7 +189,7 @@ func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	_, err := controllerutil.CreateOrPatch(ctx, c.management.Client, secret, func() error {
-		if secret.ResourceVersion == "" { // that of a user stays the user's
+		if secret.ResourceVersion == "" { // a user's Secret stays the user's
 			secret.Labels = maps.Clone(labels)
 			secret.Labels[clusterv1.ClusterNameLabel] = c.File.Name
 		}
@@ -214,7 +213,7 @@ func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string
 	return nil
 }
 
-// Addons implements Provider: the cloud controller manager, without which nodes stay tainted.
+// Addons implements Provider. It installs the cloud controller manager, because nodes stay tainted without it.
 func (o *OCI) Addons(c *creation) []Step {
 	return []Step{{
 		name: "Installing the cloud controller manager of OCI",
@@ -234,7 +233,8 @@ func (o *OCI) Addons(c *creation) []Step {
 	}}
 }
 
-// controllerManager is what it is told: the network of the OCICluster, unless the cluster file names another.
+// controllerManager returns the settings of the cloud controller manager. The network is that of the OCICluster, unless
+// the cluster file names another.
 func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.ControllerManager, error) {
 	settings := settingsOfOCI(c)
 	out := oci.ControllerManager{
@@ -273,7 +273,7 @@ func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.Controlle
 	return out, nil
 }
 
-// subnetsOfRole are the OCIDs of the subnets of a network that have a role.
+// subnetsOfRole returns the OCIDs of a network's subnets with this role.
 func subnetsOfRole(vcn map[string]any, role string) []string {
 	var out []string
 	list, _, _ := unstructured.NestedSlice(vcn, "subnets")
@@ -288,7 +288,7 @@ func subnetsOfRole(vcn map[string]any, role string) []string {
 	return out
 }
 
-// newOCIObject is an empty object of Cluster API Provider OCI.
+// newOCIObject returns an empty object of Cluster API Provider OCI.
 func newOCIObject(kind string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(schema.GroupVersionKind{
@@ -298,7 +298,7 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 	return out
 }
 
-// Kept implements Provider: the Secret with the key, and the OCIClusterIdentity that names it.
+// Kept implements Provider. It returns the Secret with the key, and its OCIClusterIdentity.
 func (*OCI) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, _ *clusterv1.Cluster,
 ) ([]client.Object, error) {

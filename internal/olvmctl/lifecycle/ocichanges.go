@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file has what changes a cluster on OCI that is there: rollouts, and what is released before its deletion.
+// This file changes existing clusters on OCI: it handles rollouts, and the release of resources before a deletion.
 
-// Rollouts implements Provider. Cluster API replaces the machines of owners that ask for another version or template.
+// Rollouts implements Provider. Cluster API replaces the machines of owners with a new version or template.
 func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
 	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
@@ -37,7 +37,7 @@ func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, 
 	return out, nil
 }
 
-// Left implements Provider: the machines of an owner that do not have its version, or its template.
+// Left implements Provider. It names a machine of the owner with another version or template.
 func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 	var machines clusterv1.MachineList
 	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
@@ -71,7 +71,7 @@ func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 	return "", nil
 }
 
-// ownedBy reports whether a machine is of a control plane or a MachineDeployment.
+// ownedBy reports whether a machine belongs to a control plane or a MachineDeployment.
 func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool {
 	_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
 
@@ -79,8 +79,8 @@ func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool 
 		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
 }
 
-// Release implements Provider: load balancers of Services. They are in the network of the cluster, which could not be
-// deleted, and nothing removes them once the nodes are gone.
+// Release implements Provider. It deletes the load balancers of Services. The network of the cluster cannot be deleted
+// while it has them, and nothing removes them after the nodes are gone.
 func (*OCI) Release(d *deletion) []Step {
 	return []Step{{
 		name: "Deleting the load balancers of Services",
@@ -102,7 +102,7 @@ func (*OCI) Release(d *deletion) []Step {
 	}}
 }
 
-// deleteBalancers deletes the Services with load balancers, and waits until these are gone.
+// deleteBalancers deletes the Services with load balancers, and waits until the load balancers are gone.
 func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) error {
 	return d.Display.Wait(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
 		var services corev1.ServiceList
@@ -132,5 +132,5 @@ func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) e
 	})
 }
 
-// releaseLimit bounds how long load balancers of Services are waited for.
+// releaseLimit bounds the wait for the deletion of load balancers.
 const releaseLimit = 5 * time.Minute

@@ -16,15 +16,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// This file has the images of machines on OCI.
+// This file handles the images of machines on OCI.
 
-// wanted is the image for an architecture.
+// wanted returns the image for an architecture.
 func (o *OCI) wanted(c *creation, architecture string) oci.Wanted {
 	return oci.Wanted{Compartment: o.compartment, Architecture: architecture, Kubernetes: c.File.OCIKubernetes()}
 }
 
-// findImages finds the images of the machines: those of the cluster file, or the newest of the compartment. One that is
-// still being imported is unfinished.
+// findImages finds the images of the machines: those of the cluster file, or the newest ones of the compartment. An
+// image still being imported is unfinished.
 func (o *OCI) findImages(ctx context.Context, c *creation) error {
 	o.images, o.unfinished = map[string]string{}, map[string]*core.Image{}
 	written := writtenImages(c)
@@ -52,7 +52,7 @@ func (o *OCI) findImages(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// checkImages says which images are missing, and have no file to make them of.
+// checkImages returns an error about missing images without a file to import.
 func (o *OCI) checkImages(c *creation) error {
 	var problems []error
 
@@ -73,8 +73,7 @@ func (o *OCI) checkImages(c *creation) error {
 	return errors.Join(problems...)
 }
 
-// imagesFor finds the images of a new cluster, and says what is wrong with them. Manifests that the cluster file has
-// itself name theirs.
+// imagesFor finds and checks the images of a new cluster. Manifests inside the cluster file name their own images.
 func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
 	if c.File.Objects != nil {
 		return checkImageIDs(c.File.Objects)
@@ -87,7 +86,7 @@ func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
 	return o.checkImages(c)
 }
 
-// checkImageIDs says which templates of machines name no image.
+// checkImageIDs returns an error about machine templates without an image.
 func checkImageIDs(objects []*unstructured.Unstructured) error {
 	var problems []error
 
@@ -106,7 +105,7 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 	return errors.Join(problems...)
 }
 
-// EnsureImages implements Provider. Nothing is written before all that is missing is known.
+// EnsureImages implements Provider. It finds everything missing before it writes anything.
 func (o *OCI) EnsureImages(c *creation) []Step {
 	out := o.Validate(c)
 	if c.File.Objects != nil {
@@ -129,7 +128,7 @@ func (o *OCI) EnsureImages(c *creation) []Step {
 	return out
 }
 
-// importImage makes the image for an architecture of its file.
+// importImage imports the image for an architecture from its file.
 func (o *OCI) importImage(ctx context.Context, c *creation, architecture string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -146,7 +145,7 @@ func (o *OCI) importImage(ctx context.Context, c *creation, architecture string)
 	return err
 }
 
-// finishImage ends the import of an image that an earlier Create has begun.
+// finishImage waits for the image import of an earlier Create.
 func (o *OCI) finishImage(ctx context.Context, c *creation, image *core.Image) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -154,7 +153,7 @@ func (o *OCI) finishImage(ctx context.Context, c *creation, image *core.Image) e
 	return o.cloud.FinishImage(ctx, image, sayPercents(c.Display, "image "+*image.Id+" is being imported"))
 }
 
-// sayPercents says each percentage once.
+// sayPercents returns a function to show each percentage once.
 func sayPercents(display *progress.Display, what string) func(percent int) {
 	said := -1
 
@@ -167,8 +166,7 @@ func sayPercents(display *progress.Display, what string) func(percent int) {
 	}
 }
 
-// imagesInUse are the images of the control plane's machines and of workers in the management cluster; empty where
-// there are none yet.
+// imagesInUse returns the images of the control plane and of the workers in the management cluster, or "" for new ones.
 func imagesInUse(
 	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
 ) (controlPlane, workers string, err error) {

@@ -25,18 +25,18 @@ import (
 
 // OLVM is the infrastructure of an engine.
 type OLVM struct {
-	// Engine are credentials of the engine that take the place of those in the management cluster; empty for none.
-	// EngineFrom is where the user gave them.
+	// Engine are credentials to replace those in the management cluster. They may be empty. EngineFrom is their origin,
+	// for messages to the user.
 	Engine     preview.Credentials
 	EngineFrom string
-	// StorageDriver are credentials of the engine for the storage driver; empty for none.
+	// StorageDriver are the storage driver's credentials for the engine. They may be empty.
 	StorageDriver Login
-	// Image is a file to make the template of, where the engine does not have it yet; empty for none.
+	// Image is a file to create a missing template from. It may be empty.
 	Image string
 
-	// loginChanges reports that Engine has other credentials than the management cluster.
+	// loginChanges reports whether Engine differs from the credentials in the management cluster.
 	loginChanges bool
-	// driver is the storage driver; nil for none.
+	// driver is the storage driver, or nil.
 	driver *addon.AddOn
 }
 
@@ -65,7 +65,7 @@ func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
 func (o *OLVM) EnsureImages(c *creation) []Step {
 	return []Step{
 		{
-			name:  "Checking the storage driver", // before an upload that takes long
+			name:  "Checking the storage driver", // before a long upload
 			quiet: true,
 			run:   func(context.Context) error { return o.checkStorageDriver(c) },
 		},
@@ -77,8 +77,8 @@ func (o *OLVM) EnsureImages(c *creation) []Step {
 	}
 }
 
-// Validate implements Provider. The engine is not asked about a cluster that is there: its addresses are taken by
-// itself.
+// Validate implements Provider. It does not ask the engine about an existing cluster, because the cluster itself uses
+// its addresses.
 func (o *OLVM) Validate(c *creation) []Step {
 	return []Step{
 		{
@@ -108,8 +108,8 @@ func (o *OLVM) Validate(c *creation) []Step {
 	}
 }
 
-// checkNotMade fails where the engine has machines of the cluster, which the management cluster does not have: another
-// one makes them, and two would take the same addresses.
+// checkNotMade fails if the engine has machines of the cluster unknown to the management cluster. Another one creates
+// them, and both would use the same addresses.
 func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 	made, err := preview.Made(ctx, c.File.Objects, o.Engine)
 	if err != nil {
@@ -119,7 +119,7 @@ func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 	var others []string
 
 	for _, one := range made {
-		if c.management.Cluster != nil { // it may be of another cluster of the namespace
+		if c.management.Cluster != nil { // they may belong to another cluster in the namespace
 			key := client.ObjectKey{Namespace: one.Namespace, Name: one.Name}
 			err := c.management.Get(ctx, key, &infrav1.OLVMMachine{})
 			if err == nil {
@@ -163,7 +163,7 @@ func (o *OLVM) Bootstrap(c *creation) (bootstrapvm.Options, error) {
 	}, err
 }
 
-// errNoLogin reports that something needs the credentials of the engine.
+// errNoLogin reports missing credentials of the engine.
 func errNoLogin(what string) error {
 	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give "+
 		"--credentials", what)
@@ -205,7 +205,7 @@ func (o *OLVM) Addons(c *creation) []Step {
 	}
 }
 
-// Rollouts implements Provider. The engine is asked about what is replaced.
+// Rollouts implements Provider. It asks the engine about the replacements.
 func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	manifests, err := u.manifests(ctx, owners...)
 	if err != nil {
@@ -251,7 +251,7 @@ func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 // Release implements Provider.
 func (*OLVM) Release(*deletion) []Step { return nil }
 
-// Kept implements Provider: the Secret with the credentials.
+// Kept implements Provider. It returns the Secret with the credentials.
 func (*OLVM) Kept(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
 ) ([]client.Object, error) {
@@ -259,7 +259,7 @@ func (*OLVM) Kept(
 
 	var all infrav1.OLVMClusterList
 	if err := in.List(ctx, &all); meta.IsNoMatchError(err) {
-		return nil, nil // no cluster on OLVM was ever there
+		return nil, nil // there never was a cluster on OLVM
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
 	}
@@ -293,7 +293,7 @@ func (*OLVM) Kept(
 	return keptSecret(ctx, in, key)
 }
 
-// keyOf is what a reference of an object in a namespace means.
+// keyOf resolves a reference from an object in a namespace.
 func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 }

@@ -18,46 +18,47 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// Provider is an infrastructure: what operations ask it for. All else is the same for all infrastructures.
+// Provider is an infrastructure. It has all parts of operations specific to one.
 type Provider interface {
-	// Components is the provider of Cluster API that makes its clusters.
+	// Components returns the infrastructure's provider for Cluster API.
 	Components() clusterctl.Infrastructure
-	// EnsureImages are the steps that have the images which the machines of a new cluster start from.
+	// EnsureImages returns the steps to provide the images for the machines of a new cluster.
 	EnsureImages(c *creation) []Step
-	// Validate are the steps that ask the infrastructure, before anything is made in the management cluster.
+	// Validate returns the steps to check the infrastructure before changing the management cluster.
 	Validate(c *creation) []Step
-	// Bootstrap says which cluster a bootstrap VM is for, and how the infrastructure that it is made in is reached.
+	// Bootstrap returns the options of a bootstrap VM: its cluster, and the connection to its infrastructure.
 	Bootstrap(c *creation) (bootstrapvm.Options, error)
-	// Manifests are the objects of the cluster.
+	// Manifests returns the objects of the cluster.
 	Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
-	// Secrets keeps the credentials of the infrastructure in the management cluster. Its objects have labels, by which
-	// a Delete knows them.
+	// Secrets stores the infrastructure's credentials in the management cluster. Delete recognizes its objects by their
+	// labels.
 	Secrets(ctx context.Context, c *creation, labels map[string]string) error
-	// Addons are the steps that install what the infrastructure has in the cluster itself.
+	// Addons returns the steps to install the infrastructure's add-ons in the cluster itself.
 	Addons(c *creation) []Step
-	// Rollouts are what owners of machines, as they are to be, replace, for people.
+	// Rollouts describes to the user the replacements by changed owners of machines.
 	Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
-	// Left is what an owner that was changed has still to replace, for people; empty for nothing.
+	// Left describes to the user the remaining replacements of a changed owner, or returns "".
 	Left(ctx context.Context, u *upgrade, one *owner) (string, error)
-	// Release are the steps that delete what a cluster has made in the infrastructure by itself, before it is deleted.
+	// Release returns the steps to delete resources created by the cluster itself in the infrastructure, before its
+	// deletion.
 	Release(d *deletion) []Step
-	// Kept is what Secrets has made for a cluster and no other cluster needs. cluster is nil where it is gone; then the
-	// name says which it was.
+	// Kept returns the objects of Secrets for a cluster, except for those other clusters need. If the cluster is
+	// already deleted, cluster is nil, and name identifies it.
 	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)
 }
 
-// ProviderOptions are what users say of an infrastructure beside the cluster file.
+// ProviderOptions are options of an infrastructure outside the cluster file.
 type ProviderOptions struct {
-	// Engine are credentials of the engine, EngineFrom is where the user gave them.
+	// Engine are credentials of the engine. EngineFrom is their origin.
 	Engine     preview.Credentials
 	EngineFrom string
-	// StorageDriver are credentials of the engine for the storage driver.
+	// StorageDriver are the storage driver's credentials for the engine.
 	StorageDriver Login
-	// Images are files to make images of; of some infrastructures as ARCHITECTURE=FILE.
+	// Images are image files to import. Some infrastructures take ARCHITECTURE=FILE.
 	Images []string
 }
 
-// NewProvider is the infrastructure of that name, as cluster files have it.
+// NewProvider returns the infrastructure with this name in cluster files.
 func NewProvider(name string, o ProviderOptions) (Provider, error) {
 	return map[string]func(ProviderOptions) (Provider, error){
 		clusterfile.OLVMProvider: newOLVM,
@@ -65,12 +66,12 @@ func NewProvider(name string, o ProviderOptions) (Provider, error) {
 	}[name](o)
 }
 
-// Template are the manifests of a cluster file. The infrastructure may be asked for parts of them.
+// Template returns the manifests of a cluster file. It may ask the infrastructure for parts of them.
 func Template(ctx context.Context, file clusterfile.Loaded, from Provider) ([]*unstructured.Unstructured, error) {
 	return from.Manifests(ctx, &creation{CreateOptions: CreateOptions{File: file, Provider: from}})
 }
 
-// Ask asks the infrastructure whether all is there that a cluster file names, and returns what is wrong.
+// Ask checks the infrastructure for everything named in a cluster file, and returns the problems.
 func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	c := &creation{CreateOptions: CreateOptions{File: file, Provider: of}}
 	c.Display = progress.To(io.Discard)
@@ -87,7 +88,7 @@ func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	return nil
 }
 
-// keptSecret is a Secret that Create has made; empty where there is none, or a user has made it.
+// keptSecret returns a Secret created by Create. It returns none for a missing Secret or a user's.
 func keptSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectKey) ([]client.Object, error) {
 	secret := &corev1.Secret{}
 	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
@@ -101,10 +102,10 @@ func keptSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectK
 	return []client.Object{secret}, nil
 }
 
-// providers are those of running clusters.
+// providers returns the providers for existing clusters.
 func providers() []Provider { return []Provider{&OLVM{}, &OCI{}} }
 
-// providerOf is the provider of a cluster; that of OLVM where there is none for its kind.
+// providerOf returns the provider of a cluster. For an unknown kind, it is that of OLVM.
 func providerOf(cluster *clusterv1.Cluster) Provider {
 	for _, one := range providers() {
 		if cluster != nil && cluster.Spec.InfrastructureRef.Kind == one.Components().ClusterKind {

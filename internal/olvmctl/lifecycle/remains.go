@@ -21,12 +21,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file says what goes with a cluster, and what stays because others need it.
+// This file lists the objects deleted with a cluster, and the ones kept because others need them.
 
-// shownRemains is how many objects a line names.
+// shownRemains is the maximum number of objects in a line.
 const shownRemains = 5
 
-// confirm asks before anything is deleted.
+// confirm asks the user before a deletion.
 func (d *deletion) confirm(ctx context.Context) error {
 	if d.onlyVM() {
 		return d.Confirm(fmt.Sprintf(
@@ -79,7 +79,7 @@ func (d *deletion) confirm(ctx context.Context) error {
 		lines, rest), d.Name)
 }
 
-// machineLines say which machines go, with their VMs and disks.
+// machineLines list the machines to delete, with their VMs and disks.
 func (d *deletion) machineLines(ctx context.Context) (string, error) {
 	var machines clusterv1.MachineList
 	of := []client.ListOption{
@@ -127,7 +127,7 @@ func (d *deletion) machineLines(ctx context.Context) (string, error) {
 	return line + "\n", nil
 }
 
-// remainsLines say what else goes, and what stays.
+// remainsLines list the other objects to delete, and those to keep.
 func (d *deletion) remainsLines(ctx context.Context) (string, error) {
 	var lines strings.Builder
 	for _, object := range d.kept {
@@ -151,7 +151,7 @@ func (d *deletion) remainsLines(ctx context.Context) (string, error) {
 	return lines.String(), nil
 }
 
-// listed are the first of some names.
+// listed returns the first names of a list.
 func listed(names []string) string {
 	out := strings.Join(names[:min(len(names), shownRemains)], ", ")
 	if more := len(names) - shownRemains; more > 0 {
@@ -161,7 +161,8 @@ func listed(names []string) string {
 	return out
 }
 
-// emptyNamespace is the namespace of the cluster, if Create has made it and nothing of others is in it; else nil.
+// emptyNamespace returns the namespace of the cluster if Create has made it and it has no foreign objects. Otherwise it
+// returns nil.
 func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace, stays, err := d.namespaceToGo(ctx)
 	if len(stays) > 0 {
@@ -171,8 +172,8 @@ func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error
 	return namespace, err
 }
 
-// namespaceToGo is the namespace of the cluster, if Create has made it. Where it has something of others it is nil, and
-// stays names that.
+// namespaceToGo returns the namespace of the cluster if Create has made it. If the namespace has foreign objects, it
+// returns nil and their names.
 func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stays []string, err error) {
 	in := d.management
 	namespace := &corev1.Namespace{}
@@ -218,8 +219,8 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 	return namespace, nil, nil
 }
 
-// staysUnknown has the namespace stay because what is in it is not known: the cluster can be deleted all the same. An
-// API that an add-on of the management cluster serves may be down, for example.
+// staysUnknown keeps the namespace because its content is unknown. The cluster can be deleted nevertheless. For
+// example, an API may be down if it is served by an add-on of the management cluster.
 func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -231,8 +232,8 @@ func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, 
 	return nil, []string{fmt.Sprintf("what cannot be listed: %v", err)}, nil
 }
 
-// isOwn reports whether an object of the namespace goes with the cluster: Kubernetes or the cluster has made it, or
-// Create has applied it. Objects with VMs of their own never do.
+// isOwn reports whether an object of the namespace goes with the cluster. It does if Kubernetes or the cluster has
+// created it, or Create has applied it. Objects with their own VMs never do.
 func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
 	if object.Kind == "OLVMInventory" || object.Kind == "OLVMInventoryVM" {
 		return false
@@ -255,7 +256,7 @@ func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
 
 	for i := range object.OwnerReferences {
 		if d.management.IsNamespaced(&object.OwnerReferences[i]) {
-			return true // it goes with its owner, which is looked at itself
+			return true // it goes with its owner, and the owner is checked itself
 		}
 	}
 
@@ -264,16 +265,16 @@ func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
 	})
 }
 
-// user is an object that names a Secret or a ConfigMap of the engine.
+// user is an object with a reference to a Secret or a ConfigMap of the engine.
 type user struct {
-	// name of it for people, with its namespace; empty for those without.
+	// name and namespace are for messages. namespace is "" for cluster-scoped objects.
 	name, namespace string
-	// key has its own kind and name.
+	// kind and object identify the object, and uses is the key it refers to.
 	kind, object string
 	uses         client.ObjectKey
 }
 
-// usersOf are all objects of a management cluster that name Secrets or ConfigMaps of engines.
+// usersOf returns all objects in a management cluster with references to Secrets or ConfigMaps of engines.
 func usersOf(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 	var out []user
 

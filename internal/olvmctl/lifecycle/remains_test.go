@@ -27,10 +27,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// errRefused is the answer of a user who does not agree.
+// errRefused is the answer of a user who disagrees.
 var errRefused = errors.New("it stays as it is")
 
-// deletionIn is a Delete of prod that comes to its question, and what it asks.
+// deletionIn returns a Delete of prod up to its question, and the question.
 func deletionIn(t *testing.T, m *moving) (d *deletion, asked *string) {
 	t.Helper()
 	emptyHome(t)
@@ -51,7 +51,7 @@ func deletionIn(t *testing.T, m *moving) (d *deletion, asked *string) {
 	return d, asked
 }
 
-// ours labels the namespace as Create does, and makes the credentials.
+// ours labels the namespace as Create does, and creates the credentials.
 func (m *moving) ours() {
 	m.t.Helper()
 	labels := map[string]string{managedBy: managedByValue}
@@ -66,7 +66,7 @@ func (m *moving) ours() {
 	}), "")
 }
 
-// inventory is one that users have made, with the credentials of the cluster.
+// inventory creates a user's inventory with the credentials of the cluster.
 func (m *moving) inventory() {
 	m.t.Helper()
 	check.Error(m.t, localplane.Apply(m.t.Context(), m.servers[0].Client, &unstructured.Unstructured{
@@ -85,7 +85,7 @@ func (m *moving) inventory() {
 	}), "")
 }
 
-// TestTheQuestionBeforeADeletion is what a user sees.
+// TestTheQuestionBeforeADeletion checks the text shown to the user.
 func TestTheQuestionBeforeADeletion(t *testing.T) {
 	m := newMoving(t)
 	m.ours()
@@ -99,7 +99,7 @@ func TestTheQuestionBeforeADeletion(t *testing.T) {
 		"Type its name: ")
 }
 
-// TestANamespaceWithAnInventoryStays has an inventory, whose VMs would go with the namespace, and which needs the
+// TestANamespaceWithAnInventoryStays has an inventory. Its VMs would go with the namespace, and it needs the
 // credentials of the cluster.
 func TestANamespaceWithAnInventoryStays(t *testing.T) {
 	m := newMoving(t)
@@ -143,8 +143,8 @@ func TestANamespaceWithSomethingOfAUserStays(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster has an API of the management cluster that is down, and a user
-// who may not list what administrators own.
+// TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster has an unavailable API in the management cluster. It also has
+// a user without the right to list objects of administrators.
 func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, want string
@@ -183,8 +183,7 @@ func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 	}
 }
 
-// TestAClusterThatMovesOutOfItselfIsKnownAgain has a cluster whose identity was not recorded when it was made, as one
-// that kubectl has applied.
+// TestAClusterThatMovesOutOfItselfIsKnownAgain has a cluster without a recorded identity, as after kubectl apply.
 func TestAClusterThatMovesOutOfItselfIsKnownAgain(t *testing.T) {
 	m := newMoving(t)
 	d, _ := deletionIn(t, m)
@@ -198,7 +197,7 @@ func TestAClusterThatMovesOutOfItselfIsKnownAgain(t *testing.T) {
 	check.Set(t, "the cluster", again.exists())
 }
 
-// TestAClusterBehindATunnelIsKnownToManageItself reaches it by a URL that is not its endpoint.
+// TestAClusterBehindATunnelIsKnownToManageItself connects by another URL than the cluster's endpoint.
 func TestAClusterBehindATunnelIsKnownToManageItself(t *testing.T) {
 	m := newMoving(t)
 	in := m.open(0, &gate{})
@@ -210,14 +209,13 @@ func TestAClusterBehindATunnelIsKnownToManageItself(t *testing.T) {
 	check.Error(t, d.checkOwn(t.Context()), "name another management cluster with --to-kubeconfig")
 }
 
-// TestAClusterWhoseIdentityIsUnknownIsNotDeleted has a Cluster of whose API server nothing is known.
+// TestAClusterWhoseIdentityIsUnknownIsNotDeleted has a Cluster with an unknown API server.
 func TestAClusterWhoseIdentityIsUnknownIsNotDeleted(t *testing.T) {
 	d, _ := deletionIn(t, newMoving(t))
 	check.Error(t, d.checkOwn(t.Context()), "loses its controllers before its machines")
 }
 
-// TestASecondStartInAnotherManagementClusterIsRefused has the cluster answer, which the management cluster does not
-// have.
+// TestASecondStartInAnotherManagementClusterIsRefused has a running cluster unknown to the management cluster.
 func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*creation)
@@ -248,7 +246,7 @@ func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
 	}
 }
 
-// TestAMoveIntoItselfGoesOnFromItsSourceAlone has start run again with another management cluster.
+// TestAMoveIntoItselfGoesOnFromItsSourceAlone runs start again with another management cluster.
 func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 	m := newMoving(t)
 	in := m.open(0, &gate{})
@@ -266,8 +264,8 @@ func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 	}
 }
 
-// TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted has another terminal delete the cluster and make it again while the
-// question waits.
+// TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted deletes and recreates the cluster in another terminal while the
+// question is open.
 func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
 	m := newMoving(t)
 	d, _ := deletionIn(t, m)
@@ -290,8 +288,8 @@ func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
 	check.Equal(t, "whether the new one goes", again.DeletionTimestamp != nil, false)
 }
 
-// TestCredentialsThatAnotherClusterHasBegunToUseStay has another terminal start a cluster with the Secret while the
-// first one goes.
+// TestCredentialsThatAnotherClusterHasBegunToUseStay starts a cluster with the Secret in another terminal during the
+// deletion of the first one.
 func TestCredentialsThatAnotherClusterHasBegunToUseStay(t *testing.T) {
 	m := newMoving(t)
 	m.ours()
@@ -306,8 +304,8 @@ func TestCredentialsThatAnotherClusterHasBegunToUseStay(t *testing.T) {
 	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &corev1.Secret{}), "")
 }
 
-// TestTwoCommandsThatAddEnginesToASecretLoseNone has another terminal add the URL of its engine to the Secret between
-// the read and the write of the first one.
+// TestTwoCommandsThatAddEnginesToASecretLoseNone has another terminal add the URL of its engine to the Secret. It does
+// so between the read and the write of the first command.
 func TestTwoCommandsThatAddEnginesToASecretLoseNone(t *testing.T) {
 	m := newMoving(t)
 	m.ours()

@@ -20,35 +20,35 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// fieldOwnerOfScale is what Create names, where a cluster file asks for other numbers than Scale has written.
+// fieldOwnerOfScale lets Create name Scale if the cluster file conflicts with numbers written by Scale.
 const fieldOwnerOfScale = client.FieldOwner("olvmctl-scale")
 
-// ScaleOptions say how many machines a cluster is to have.
+// ScaleOptions configure Scale.
 type ScaleOptions struct {
 	// Management is the management cluster, and the namespace of the cluster in it.
 	Management mgmtcluster.Options
-	// Name of the Cluster.
+	// Name is the name of the Cluster.
 	Name string
-	// ControlPlane and Workers are numbers of machines; nil leaves them.
+	// ControlPlane and Workers are numbers of machines. nil leaves them unchanged.
 	ControlPlane, Workers *int32
-	// Deployment is the MachineDeployment of the workers; empty means the only one.
+	// Deployment is the MachineDeployment of the workers. If empty, it is the only one.
 	Deployment string
-	// Agree is called before anything is written with what a user may not want, one line each, and where that is; an
-	// error ends it. nil agrees.
+	// Agree is called before a change with possibly unwanted effects, one line each, and their location. An error ends
+	// the operation. If nil, all is agreed.
 	Agree func(alarms []string, where string) error
 }
 
-// growthLimit is how many times as many machines are more than a user is taken to mean.
+// growthLimit is the growth factor considered a mistake of the user.
 const growthLimit = 10
 
-// sizing is an owner of machines that gets another number of them.
+// sizing is an owner of machines about to get another number of them.
 type sizing struct {
 	name     string
 	from, to int32
 	template clusterv1.ContractVersionedObjectReference
 }
 
-// alarms are what a user may not want: machines that go, and many more than today.
+// alarms returns possibly unwanted effects: machines to delete, and many more machines than before.
 func (s sizing) alarms() []string {
 	switch {
 	case s.to < s.from:
@@ -62,7 +62,7 @@ func (s sizing) alarms() []string {
 	return nil
 }
 
-// agree asks the user where there is something to ask about.
+// agree asks the user about alarms, if there are any.
 func (o ScaleOptions) agree(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, list []sizing, say func(line string),
 ) error {
@@ -97,7 +97,7 @@ func (o ScaleOptions) validate() error {
 	return nil
 }
 
-// Scale writes numbers of replicas, and calls say with each line for people. It does not wait for machines.
+// Scale changes numbers of replicas, and calls say with each line for the user. It does not wait for machines.
 func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	return nil
 }
 
-// find finds what is to be scaled, before anything is written.
+// find finds the objects to scale, before any change.
 func (o ScaleOptions) find(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 ) (objects []client.Object, sizes []sizing, err error) {
@@ -169,7 +169,7 @@ func (o ScaleOptions) find(
 	return objects, sizes, nil
 }
 
-// deployment is the MachineDeployment of the workers. One that the cluster autoscaler scales is an error.
+// deployment returns the MachineDeployment of the workers. It fails if the cluster autoscaler scales it.
 func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (*clusterv1.MachineDeployment, error) {
 	var list clusterv1.MachineDeploymentList
 	err := in.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingLabels{
@@ -199,7 +199,7 @@ func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (
 	return found, nil
 }
 
-// scaleTopology writes replicas of a Cluster with a ClusterClass.
+// scaleTopology changes the replicas of a Cluster with a ClusterClass.
 func (o ScaleOptions) scaleTopology(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, say func(line string),
 ) error {
@@ -222,7 +222,7 @@ func (o ScaleOptions) scaleTopology(
 	return nil
 }
 
-// changeTopology says what is to change in the topology of a Cluster.
+// changeTopology returns the changes in the topology of a Cluster.
 func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing, changes []change, err error) {
 	topology, version := &cluster.Spec.Topology, cluster.ResourceVersion
 
@@ -260,7 +260,8 @@ func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing
 	return sizes, changes, nil
 }
 
-// pick is the index of the MachineDeployment that the options name, or of the only one. where has them.
+// pick returns the index of the MachineDeployment in the options, or of the only one. where describes the list in
+// errors.
 func (o ScaleOptions) pick(names []string, where string) (int, error) {
 	for i, name := range names {
 		if name == o.Deployment || o.Deployment == "" && len(names) == 1 {
@@ -289,7 +290,7 @@ func scaleObject(
 	return nil
 }
 
-// replicasOf is the number of machines that an owner of them asks for; nil for none.
+// replicasOf returns the number of machines an owner requests, or nil for none.
 func replicasOf(object client.Object) *int32 {
 	switch owner := object.(type) {
 	case *controlplanev1.KubeadmControlPlane:
@@ -308,8 +309,8 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// replacement writes a number in the place of the one that the user was asked about, and of no other. A number that is
-// left to its default cannot be compared: the version of the object is.
+// replacement replaces a number only if it is still the one shown to the user. An unset number cannot be compared, so
+// the patch compares the version of the object.
 func replacement(path string, from *int32, to int32, version string) []change {
 	if from == nil {
 		return addition(path, to, version)
@@ -318,21 +319,21 @@ func replacement(path string, from *int32, to int32, version string) []change {
 	return []change{{"test", path, *from}, {"replace", path, to}}
 }
 
-// addition adds a field to the version of an object that lacks it, and to no other.
+// addition adds a missing field to an object, only if it still has this version.
 func addition(path string, value any, version string) []change {
 	return []change{{"test", "/metadata/resourceVersion", version}, {"add", path, value}}
 }
 
-// writeScale applies a JSON patch. asked are the sizes that the user has agreed to; plan says which the object needs as
-// it is, and how to write them. If another command has written others in the meantime, writeScale refuses, and so does
-// the API server.
+// writeScale applies a JSON patch. asked are the sizes the user has agreed to. plan returns the sizes for the current
+// object, and the patch. If another command has changed the numbers meanwhile, writeScale or the API server rejects the
+// patch.
 func writeScale(
 	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, asked []sizing,
 	plan func() ([]sizing, []change, error),
 ) error {
 	name := object.GetName()
 
-	// The question may have waited for long, and the controllers have written the status meanwhile.
+	// The question may have waited long, and the controllers have written the status meanwhile.
 	changes, err := planAgain(ctx, in, object, asked, plan)
 	if err != nil {
 		return err
@@ -357,7 +358,7 @@ func writeScale(
 	return nil
 }
 
-// planAgain reads an object again, and plans how to scale it. It fails if the object asks for other numbers by now.
+// planAgain reads an object again, and plans its scaling. It fails if the object now requests other numbers.
 func planAgain(
 	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, asked []sizing,
 	plan func() ([]sizing, []change, error),

@@ -18,11 +18,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// ownLimit bounds how long a cluster is asked whether it manages itself.
+// ownLimit bounds asking a cluster whether it manages itself.
 const ownLimit = 10 * time.Second
 
-// findOwn looks whether the kubeconfig of an earlier Create is that of a cluster that has its own objects, and connects
-// to it then.
+// findOwn finds out whether the kubeconfig of an earlier Create leads to a cluster with its own objects. If so, it
+// connects to the cluster.
 func (c *creation) findOwn(ctx context.Context) (err error) {
 	c.managesItself, c.unsure, err = c.asksItself(ctx)
 	if err != nil || !c.managesItself {
@@ -42,15 +42,15 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 		return nil
 	}
 
-	if left, err := local.CountUses(ctx); err == nil && left.None() { // a command was interrupted before it removed it
+	if left, err := local.CountUses(ctx); err == nil && left.None() { // left by an interrupted command
 		c.Display.Say("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
 	}
 
 	return nil
 }
 
-// asksItself reports whether the cluster of a kubeconfig that was written before has its own objects; unsure is why
-// that cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
+// asksItself reports whether the cluster of an existing kubeconfig has its own objects. If this is unknown, unsure is
+// the reason. A kubeconfig of another cluster is an error, because it would be overwritten.
 func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error) {
 	if !fileExists(c.KubeconfigOut) {
 		return false, nil, nil
@@ -58,7 +58,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 
 	at := contextInFile(c.KubeconfigOut, c.File.Name)
 	if at == "" {
-		// The file has clusters of others alone, or it is none.
+		// The file has only other clusters, or is no kubeconfig.
 		err := kubeconfigfile.Edit(c.KubeconfigOut, func(*clientcmdapi.Config) error { return nil })
 		if err != nil {
 			return false, nil, fmt.Errorf("--kubeconfig-out: %w", err)
@@ -87,7 +87,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	itself := err == nil && (wanted == "" || wanted == server)
 
 	if err == nil && !itself && wanted == mgmtcluster.ServerAt(&found) {
-		// It is behind a tunnel, or its management cluster.
+		// The kubeconfig leads through a tunnel, or to the management cluster.
 		if itself, err = c.workload.Is(limited, &found); err != nil {
 			return false, nil, err
 		}
@@ -101,8 +101,8 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 	return c.asksOther(limited, at, server, err)
 }
 
-// asksOther is what asksItself finds if the context of the kubeconfig has no objects of the cluster in itself. err is
-// why they were not found there.
+// asksOther completes asksItself if the cluster of the kubeconfig does not have its own objects. err is the error of
+// looking for them.
 func (c *creation) asksOther(ctx context.Context, at, server string, err error) (own bool, unsure, problem error) {
 	wanted := wantedServer(c.File.Objects)
 
@@ -111,7 +111,7 @@ func (c *creation) asksOther(ctx context.Context, at, server string, err error) 
 		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
 		c.workload.use("") // until the context of the cluster is written
 
-		return false, nil, nil // the only context of the file is another cluster's, beside which this one will be
+		return false, nil, nil // the file has only another cluster's context, and this one is added
 	case wanted != "" && wanted != server:
 		other := otherServerError(c.KubeconfigOut, &clientcmdapi.Cluster{Server: server}, c.File.Name,
 			&clientcmdapi.Cluster{Server: wanted})
@@ -130,7 +130,7 @@ func (c *creation) asksOther(ctx context.Context, at, server string, err error) 
 			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
 }
 
-// checkRecorded fails where a cluster has the Cluster of another one.
+// checkRecorded fails if a cluster has the Cluster of another one.
 func (c *creation) checkRecorded(ctx context.Context) error {
 	recorded := c.own.Annotations[mgmtcluster.IdentityAnnotation]
 	if recorded == "" {
@@ -147,14 +147,14 @@ func (c *creation) checkRecorded(ctx context.Context) error {
 	return err
 }
 
-// elsewhere is a kubeconfig whose server is not that of the manifests: it leads through a tunnel, or to another
-// cluster. The identity tells.
+// elsewhere is a kubeconfig with another server than the manifests. It leads through a tunnel, or to another cluster.
+// The identity tells them apart.
 type elsewhere struct {
 	id    types.UID
 	other error
 }
 
-// askElsewhere asks for the identity. Without an answer, it is another cluster.
+// askElsewhere asks for the identity. A cluster without an answer counts as another cluster.
 func (c *creation) askElsewhere(ctx context.Context, other error) error {
 	id, err := c.workload.Identity(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *creation) askElsewhere(ctx context.Context, other error) error {
 	return nil
 }
 
-// checkElsewhere fails unless the management cluster knows the cluster of the kubeconfig as this one.
+// checkElsewhere fails unless the management cluster knows the kubeconfig's cluster as this one.
 func (c *creation) checkElsewhere(ctx context.Context) error {
 	if c.management.Cluster == nil { // nobody knows it
 		return c.elsewhere.other
@@ -180,8 +180,7 @@ func (c *creation) checkElsewhere(ctx context.Context) error {
 	return nil
 }
 
-// wantedServer is the server of the cluster of manifests, which the object of its infrastructure has; empty where they
-// do not say it.
+// wantedServer returns the server in the infrastructure object of the manifests, or "" if there is none.
 func wantedServer(objects []*unstructured.Unstructured) string {
 	for _, object := range objects {
 		host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
@@ -194,7 +193,7 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// pivots reports whether the cluster is to be moved into itself.
+// pivots reports whether to move the cluster into itself.
 func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
 
 // moveToItself moves the cluster into itself.
@@ -206,13 +205,13 @@ func (c *creation) moveToItself(ctx context.Context) error {
 	return c.move(ctx, c.management, c.workload)
 }
 
-// pivotSteps install the providers in the cluster and move its objects there.
+// pivotSteps install the providers in the cluster, and move its objects there.
 func (c *creation) pivotSteps() []Step {
-	from := c.management // findOwn changes it only where the cluster does not pivot
+	from := c.management // findOwn changes it only if the cluster does not pivot
 	name := c.File.Name
 
 	out := []Step{
-		// Another one may have come in the meantime.
+		// Another one may have appeared meanwhile.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.infrastructure),
 		{name: movingName, run: c.moveToItself},

@@ -12,26 +12,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file has Kubernetes's version skew policy. API servers go up by one minor version at a time and never back.
-// kubelets are replaced with their machines, so they may skip versions; they are not newer than the API servers, and
-// older by three minor versions at most.
+// This file implements Kubernetes's version skew policy. API servers go up by one minor version at a time, and never
+// back. kubelets may skip versions, because they are replaced with their machines. They are never newer than the API
+// servers, and at most three minor versions older.
 
 const (
-	// kubeletLag is how many minor versions a kubelet may be older than the API servers.
+	// kubeletLag is the maximum number of minor versions from a kubelet to newer API servers.
 	kubeletLag = 3
-	// earlyKubeletLag is that of kubelets before earlyKubelet.
+	// earlyKubeletLag is the maximum for kubelets before earlyKubelet.
 	earlyKubeletLag = 2
 	earlyKubelet    = 25
 )
 
-// pool is a group of workers, with the versions that its machines have.
+// pool is a group of workers with the versions of its machines.
 type pool struct {
 	name     string
 	versions []string
 }
 
-// checkSkew says why the cluster cannot be upgraded. now is what the control plane is to have before, and pools are the
-// MachineDeployments. What machines have decides, too: an earlier rollout may not have ended.
+// checkSkew returns an error if the cluster cannot be upgraded. now is the version requested for the control plane so
+// far, and deployments are the MachineDeployments. The versions of machines count, too: an earlier rollout may not have
+// ended.
 func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unstructured.Unstructured) error {
 	if u.Version == "" {
 		return nil
@@ -68,21 +69,21 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		}
 	}
 
-	// A version that no machine has yet can be taken back.
+	// A version without any machine can be taken back.
 	if !isOlder(u.Version, now) || len(controlPlane) == 0 || slices.Contains(controlPlane, now) {
 		controlPlane = slices.Insert(controlPlane, 0, now)
 	}
 
 	var list []pool
-	for _, name := range slices.Sorted(maps.Keys(pools)) { // the same error each time
+	for _, name := range slices.Sorted(maps.Keys(pools)) { // for the same error each time
 		list = append(list, *pools[name])
 	}
 
 	return skewed(controlPlane, list, u.Version)
 }
 
-// isToCome reports whether a machine is to have a newer version than that, and does not have it: it is no node yet, or
-// its kubelet is another one, as where the VM template does not have the version.
+// isToCome reports whether a machine requests a newer version and does not have it yet. It is no node, or its kubelet
+// has another version, for example because of its VM template.
 func isToCome(machine *clusterv1.Machine, version string) bool {
 	if !isOlder(version, machine.Spec.Version) {
 		return false
@@ -103,7 +104,7 @@ func isOlder(version, than string) bool {
 	return err == nil && otherErr == nil && one.LT(other)
 }
 
-// skewed says why a control plane and its pools cannot be upgraded to a version.
+// skewed returns an error if a control plane and its pools cannot be upgraded to a version.
 func skewed(controlPlane []string, pools []pool, to string) error {
 	for _, from := range controlPlane {
 		if err := upgradable(from, to); err != nil {
@@ -122,8 +123,8 @@ func skewed(controlPlane []string, pools []pool, to string) error {
 	return nil
 }
 
-// endures says why kubelets cannot work with API servers of a newer version, which come first. now is the version that
-// the control plane has.
+// endures returns an error if kubelets cannot work with newer API servers, because API servers are upgraded first. now
+// is the version of the control plane.
 func endures(kubelet, to, now string) error {
 	before, err := semver.ParseTolerant(kubelet)
 	if err != nil {
@@ -140,7 +141,7 @@ func endures(kubelet, to, now string) error {
 		lag = earlyKubeletLag
 	}
 
-	// What is there already does not get worse by a rollout that replaces it.
+	// A rollout does not worsen an existing skew: it replaces the old machines.
 	if running, err := semver.ParseTolerant(now); err == nil && running.Minor == after.Minor {
 		return nil
 	}
@@ -153,7 +154,7 @@ func endures(kubelet, to, now string) error {
 	return nil
 }
 
-// upgradable says why a control plane cannot be upgraded from one version to another.
+// upgradable returns an error if a control plane cannot be upgraded from one version to another.
 func upgradable(from, to string) error {
 	before, err := semver.ParseTolerant(from)
 	if err != nil {

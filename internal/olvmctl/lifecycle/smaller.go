@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// This file asks before a cluster file that was made smaller takes machines away.
+// This file asks before a smaller cluster file deletes machines.
 
-// askAboutGoners asks the user where the cluster file has fewer machines than the cluster.
+// askAboutGoners asks the user if the cluster file has fewer machines than the cluster.
 func (c *creation) askAboutGoners(ctx context.Context) error {
 	gone, err := c.goners(ctx)
 	if err != nil || len(gone) == 0 {
@@ -30,7 +30,7 @@ func (c *creation) askAboutGoners(ctx context.Context) error {
 	return c.Confirm(question, c.File.Name)
 }
 
-// goners are the machines that go, one line for each of their owners.
+// goners returns the machines to delete, one line for each owner.
 func (c *creation) goners(ctx context.Context) ([]string, error) {
 	objects, err := c.Provider.Manifests(ctx, c)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 	return gone, nil
 }
 
-// shrinks reports whether an owner of machines gets fewer, from which number to which. A number that others have
-// written, as Scale does, stays unless the user forces conflicts.
+// shrinks reports whether an owner of machines gets fewer of them, and both numbers. Unless the user forces conflicts,
+// a number written by others stays, such as one from Scale.
 func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
 	from, known, _ := unstructured.NestedInt64(live.Object, replicas...)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
@@ -80,8 +80,8 @@ func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool)
 		known && wanted && to < from && !kept
 }
 
-// shrunkTopology are the parts of a Cluster with a ClusterClass that get fewer machines, or go with all of theirs. The
-// API server refuses the numbers that Scale has written, and the user is asked all the same: once too often is better.
+// shrunkTopology returns the parts of a Cluster with a ClusterClass with fewer machines, or to be removed completely.
+// The API server rejects changes of numbers written by Scale. The user is asked nevertheless: once too often is better.
 func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 	before, after := topologyParts(live), topologyParts(object)
 	if len(after) == 0 { // it has no ClusterClass
@@ -94,7 +94,7 @@ func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 		one := sizing{name: name, from: before[name].orOne()}
 		if next, stays := after[name]; stays {
 			one.to = next.orOne()
-			if !next.known { // it leaves the number as it is
+			if !next.known { // it leaves the number unchanged
 				continue
 			}
 		}
@@ -107,7 +107,7 @@ func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 	return out
 }
 
-// count is the number of machines of a part of a topology, if it says one.
+// count is the number of machines in a part of a topology, if known.
 type count struct {
 	number int32
 	known  bool
@@ -121,8 +121,8 @@ func (c count) orOne() int32 {
 	return c.number
 }
 
-// topologyParts are the control plane and the groups of workers in the topology of a Cluster, by names for people; none
-// without a ClusterClass.
+// topologyParts returns the control plane and the worker groups in the topology of a Cluster, by readable names.
+// Without a ClusterClass, it returns none.
 func topologyParts(cluster *unstructured.Unstructured) map[string]count {
 	topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 	if !found {

@@ -1,8 +1,7 @@
 // Package lifecycle creates, upgrades, scales, moves and deletes whole clusters.
 //
-// An operation that takes long is a list of named steps. The display of progress has a line for each of them. A step is
-// safe to run again, so an operation that was interrupted goes on when it is started again: it runs its list from the
-// beginning, and leaves out what is not needed any more.
+// A long operation is a list of named steps. The progress display has a line for each. Steps are idempotent, so an
+// interrupted operation continues when started again: it runs its list from the beginning, and skips unneeded steps.
 package lifecycle
 
 import (
@@ -18,37 +17,37 @@ import (
 type Common struct {
 	// Management is the management cluster, and the namespace of the cluster in it.
 	Management mgmtcluster.Options
-	// Driver is one of mgmtcluster's; it may mean the local management cluster.
+	// Driver is one of mgmtcluster's drivers. It may select the local management cluster.
 	Driver string
 	// Preserve keeps a local management cluster without clusters.
 	Preserve bool
-	// Providers says where providers come from, where some are missing.
+	// Providers is the source of missing providers.
 	Providers clusterctl.Providers
-	// Timeout of everything that is waited for.
+	// Timeout bounds each wait.
 	Timeout time.Duration
 	// Display shows the steps.
 	Display *progress.Display
 }
 
-// wait is what a step runs that repeats a check until it succeeds.
+// wait returns the function of a step to repeat a check until it succeeds.
 func (o *Common) wait(check func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error { return o.Display.Wait(ctx, o.Timeout, check) }
 }
 
 // Step is a part of an operation.
 type Step struct {
-	// name for people.
+	// name is shown to the user.
 	name string
-	// quiet steps have no line of their own: they are over at once. Those that ask the user say nothing at all.
+	// quiet steps end at once, so they have no line. asks marks steps asking the user: they print nothing.
 	quiet, asks bool
-	// needed reports whether there is something to do; nil means always. It is asked when the turn of the step comes,
-	// so it may use what the steps before have found.
+	// needed reports whether there is something to do. nil means always. It is called when the step is due, so it may
+	// use the findings of the previous steps.
 	needed func() bool
-	// run does it.
+	// run executes the step.
 	run func(context.Context) error
 }
 
-// runSteps runs those that are needed, one after the other, up to the first that fails.
+// runSteps runs the needed steps in order, until one fails.
 func runSteps(ctx context.Context, display *progress.Display, steps []Step) error {
 	for _, s := range steps {
 		if s.needed != nil && !s.needed() {
@@ -72,7 +71,7 @@ func runSteps(ctx context.Context, display *progress.Display, steps []Step) erro
 	return nil
 }
 
-// only gives a step one more condition.
+// only adds a condition to steps.
 func only(needed func() bool, steps ...Step) []Step {
 	for i := range steps {
 		before := steps[i].needed

@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// neededSteps are the names of the steps that have a line and something to do, as things stand.
+// neededSteps returns the names of the steps with a line and something to do in the present state.
 func neededSteps(steps []Step) []string {
 	var out []string
 
@@ -35,14 +35,14 @@ func neededSteps(steps []Step) []string {
 // emptyHome has no kubeconfig and no local management cluster.
 func emptyHome(t *testing.T) {
 	t.Helper()
-	t.Cleanup(xdg.Reload) // after the environment is back
+	t.Cleanup(xdg.Reload) // runs after the environment is restored
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("KUBECONFIG", "")
 	xdg.Reload()
 }
 
-// localThatStopped has a local management cluster that does not run.
+// localThatStopped creates a stopped local management cluster.
 func localThatStopped(t *testing.T) {
 	t.Helper()
 	local := mgmtcluster.LocalOfUser()
@@ -109,7 +109,7 @@ func TestStepsOfCreate(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		kubeconfig string
-		stopped    bool // there is a local management cluster, which does not run
+		stopped    bool // there is a stopped local management cluster
 		change     func(*creation, *OLVM)
 		want       []string
 	}{

@@ -14,11 +14,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// storageDriverName is the storage driver, for people.
+// storageDriverName is the storage driver's name for the user.
 const storageDriverName = "the oVirt CSI driver"
 
-// checkStorageDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no
-// credentials, or none that it may have.
+// checkStorageDriver reports missing or forbidden credentials of a new cluster's storage driver at once, instead of
+// after the cluster is up.
 func (o *OLVM) checkStorageDriver(c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	if !wanted || c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
@@ -32,8 +32,8 @@ func (o *OLVM) checkStorageDriver(c *creation) error {
 	return o.checkDriverLogin(o.Engine.Username)
 }
 
-// checkDriverLogin refuses credentials of the storage driver that are given and cannot be meant, beside the user of the
-// machines, which may not be known.
+// checkDriverLogin rejects invalid credentials of the storage driver. machines is the user of the machines, or "" if
+// unknown.
 func (o *OLVM) checkDriverLogin(machines string) error {
 	switch given := o.StorageDriver; {
 	case given.Username == "":
@@ -49,7 +49,7 @@ func (o *OLVM) checkDriverLogin(machines string) error {
 	return nil
 }
 
-// noDriverLoginError reports that the storage driver has no user of the engine of its own.
+// noDriverLoginError reports a storage driver without its own user of the engine.
 type noDriverLoginError struct{ key client.ObjectKey }
 
 func (e *noDriverLoginError) Error() string {
@@ -58,8 +58,8 @@ func (e *noDriverLoginError) Error() string {
 		"ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
 }
 
-// findStorageDriver makes the add-on of the storage driver. There is none where the cluster file does not want it, or
-// where it is there by default and has no credentials.
+// findStorageDriver creates the add-on of the storage driver. There is none if the cluster file does not want it, or if
+// it is the default and has no credentials.
 func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	if !wanted {
@@ -86,7 +86,8 @@ func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// driverLogin is what the storage driver is given; empty where the cluster has credentials for it already, which stay.
+// driverLogin returns the credentials for the storage driver. They are empty if the cluster already has some, because
+// these stay.
 func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
 	var secret corev1.Secret
 	if err := c.management.Get(ctx, o.secretKey(c), &secret); err != nil {

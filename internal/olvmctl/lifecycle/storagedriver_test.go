@@ -25,9 +25,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// TestTheStorageDriverGetsItsOwnCredentials (row H4 of docs/operate/security.md) asks which credentials of the engine
-// every node of a cluster would get with the storage driver: not those that make and delete machines, unless the
-// cluster file says so.
+// TestTheStorageDriverGetsItsOwnCredentials (row H4 of docs/operate/security.md) checks the storage driver's
+// credentials, because every node of a cluster gets them. They must not be those for creating and deleting machines,
+// unless the cluster file says so.
 func TestTheStorageDriverGetsItsOwnCredentials(t *testing.T) {
 	engine := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ocne", Name: "creds"},
@@ -41,12 +41,12 @@ func TestTheStorageDriverGetsItsOwnCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
 		install     *bool
 		credentials string
-		user        string // that is given
+		user        string // given by the user
 		password    string
 		there       bool // the cluster has a Secret for the driver
 		want        string
 		problem     string
-		early       bool // before anything is made
+		early       bool // before creating anything
 	}{
 		"nothing is said": {},
 		"it is asked for": {
@@ -117,7 +117,7 @@ func TestTheStorageDriverGetsItsOwnCredentials(t *testing.T) {
 	}
 }
 
-// clusterWith is a cluster that has some objects.
+// clusterWith returns a cluster with these objects.
 func clusterWith(t *testing.T, objects ...client.Object) *mgmtcluster.Cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -132,8 +132,8 @@ func clusterWith(t *testing.T, objects ...client.Object) *mgmtcluster.Cluster {
 	return &mgmtcluster.Cluster{Client: c, Namespace: "ocne"}
 }
 
-// credentialsIn are the user and the password in the add-on; a space where it has none, and nothing where there is no
-// add-on.
+// credentialsIn returns the user and the password in the add-on. It returns a space without credentials, and "" without
+// an add-on.
 func credentialsIn(driver *addon.AddOn) string {
 	if driver == nil {
 		return ""

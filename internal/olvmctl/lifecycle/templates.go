@@ -19,20 +19,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// generation is what successor ends names with.
+// generation is the suffix added by successor to names.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
-// family is the name that a template and all its successors begin with.
+// family returns the common prefix of a template's name and its successors' names.
 func family(template string) string { return generation.ReplaceAllString(template, "") }
 
-// machineSpec is what a template says of machines.
+// machineSpec returns the specification of machines in a template.
 func machineSpec(template *unstructured.Unstructured) map[string]any {
 	spec, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
 	return spec
 }
 
-// sameGeneration is the name of a template or successor with that specification, of which machines may be made already;
-// empty where there is none.
+// sameGeneration returns the name of an existing template or successor with this specification, or "". Machines may use
+// it already.
 func sameGeneration(there []unstructured.Unstructured, template string, spec map[string]any) string {
 	for i := range there {
 		if family(there[i].GetName()) == family(template) && there[i].GetDeletionTimestamp().IsZero() &&
@@ -44,7 +44,8 @@ func sameGeneration(there []unstructured.Unstructured, template string, spec map
 	return ""
 }
 
-// successor is a template with another specification, under a name that follows from it: the same again makes no other.
+// successor returns a template with another specification. Its name is derived from the specification, so the same
+// specification creates no other template.
 func successor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
 	content, err := json.Marshal(spec)
 	if err != nil {
@@ -58,7 +59,7 @@ func successor(template *unstructured.Unstructured, spec map[string]any) (*unstr
 	out.SetNamespace(template.GetNamespace())
 	out.SetLabels(template.GetLabels())
 	out.SetName(fmt.Sprintf("%s-%x", family(template.GetName()), sum[:4]))
-	// What the template has beside the specification, such as labels of machines, stays.
+	// Other parts of the template stay, such as labels of machines.
 	whole, _, _ := unstructured.NestedMap(template.Object, "spec")
 	if whole == nil {
 		whole = map[string]any{}
@@ -71,7 +72,7 @@ func successor(template *unstructured.Unstructured, spec map[string]any) (*unstr
 	return out, unstructured.SetNestedMap(out.Object, whole, "spec")
 }
 
-// templateOf is the template that an owner of machines in the management cluster uses.
+// templateOf returns the template used by an owner of machines in the management cluster.
 func templateOf(
 	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -92,14 +93,14 @@ func templateOf(
 	return template, nil
 }
 
-// isTemplate reports whether an object is what machines of an infrastructure are made of.
+// isTemplate reports whether an object is a template for machines of an infrastructure.
 func isTemplate(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().Group == clusterctl.InfrastructureGroup &&
 		strings.HasSuffix(object.GetKind(), "MachineTemplate")
 }
 
-// templatesOf are the templates of machines among manifests, with the API server's defaults, by the names of the owners
-// of machines that use them.
+// templatesOf returns the machine templates among manifests, with the API server's defaults, by the names of their
+// owners of machines.
 func templatesOf(
 	ctx context.Context, in *mgmtcluster.Cluster, objects []*unstructured.Unstructured,
 ) (map[string]*unstructured.Unstructured, error) {
@@ -135,8 +136,7 @@ func templatesOf(
 	return out, nil
 }
 
-// machineFields are where the version of machines and the reference to their template are in a kind; nil where it has
-// none.
+// machineFields returns the paths of the machines' version and template reference in a kind, or nil for other kinds.
 func machineFields(kind string) (version, reference []string) {
 	switch kind {
 	case "KubeadmControlPlane":
@@ -149,19 +149,19 @@ func machineFields(kind string) (version, reference []string) {
 	return nil, nil
 }
 
-// templateNameField is where an owner of machines names their template.
+// templateNameField returns the path of the template's name in an owner of machines.
 func templateNameField(owner *unstructured.Unstructured) []string {
 	_, reference := machineFields(owner.GetKind())
 	return append(reference, "name")
 }
 
-// templateNameOf is the name of the template of an owner's machines.
+// templateNameOf returns the name of an owner's template.
 func templateNameOf(owner *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(owner.Object, templateNameField(owner)...)
 	return name
 }
 
-// versionOf is the Kubernetes version of an owner's machines.
+// versionOf returns the Kubernetes version of an owner's machines.
 func versionOf(owner *unstructured.Unstructured) string {
 	field, _ := machineFields(owner.GetKind())
 	version, _, _ := unstructured.NestedString(owner.Object, field...)
@@ -169,8 +169,8 @@ func versionOf(owner *unstructured.Unstructured) string {
 	return version
 }
 
-// liveOwner is an owner of machines among manifests as the management cluster has it; nil where it has none, or the
-// object is no owner.
+// liveOwner returns the owner of machines as stored in the management cluster. It returns nil if there is none, or if
+// the object is no owner.
 func liveOwner(
 	ctx context.Context, in *mgmtcluster.Cluster, object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -191,7 +191,7 @@ func liveOwner(
 	return live, nil
 }
 
-// servedKind is a kind of an infrastructure in the version that the management cluster prefers.
+// servedKind returns a kind of an infrastructure in the management cluster's preferred version.
 func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
 	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
 	if err != nil {
@@ -201,8 +201,8 @@ func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, 
 	return mapping.GroupVersionKind, nil
 }
 
-// followTemplates has the manifests name the templates that Upgrade has made, where the cluster has been
-// rolled out since it was created. Create itself replaces no machine: a cluster file that asks for that is an error.
+// followTemplates makes the manifests refer to the templates created by Upgrade, if the cluster was rolled out after
+// its creation. Create never replaces machines: it is an error if the cluster file requires this.
 func (c *creation) followTemplates(ctx context.Context) error {
 	in := c.management.Cluster
 
@@ -228,7 +228,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 
 		template, err := templateOf(ctx, in, live)
 		if apierrors.IsNotFound(err) && templateNameOf(live) == templateNameOf(object) {
-			continue // an earlier command was interrupted before it had applied the template
+			continue // an earlier command was interrupted before applying the template
 		}
 
 		if err != nil {
@@ -249,7 +249,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 	return nil
 }
 
-// renameTemplate gives the template of an owner of machines among manifests another name.
+// renameTemplate renames the template of an owner of machines among manifests.
 func renameTemplate(objects []*unstructured.Unstructured, owner *unstructured.Unstructured, to string) error {
 	from := templateNameOf(owner)
 	if err := unstructured.SetNestedField(owner.Object, to, templateNameField(owner)...); err != nil {

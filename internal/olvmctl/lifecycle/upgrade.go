@@ -28,35 +28,35 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// UpgradeOptions say what a cluster is to become.
+// UpgradeOptions configure Upgrade.
 type UpgradeOptions struct {
 	Common
-	// Name of the Cluster.
+	// Name is the name of the Cluster.
 	Name string
-	// File is a cluster file that has the version and the VMs, and Provider its infrastructure; nil for none.
+	// File is a cluster file with the version and the VMs, and Provider its infrastructure. Both may be nil.
 	File     *clusterfile.Loaded
 	Provider Provider
-	// Version of Kubernetes, and VMTemplate of the new machines; empty leaves them.
+	// Version is the version of Kubernetes, and VMTemplate the VM template of the new machines. "" leaves them
+	// unchanged.
 	Version, VMTemplate string
-	// Agree is called with what would be replaced, one line for each owner of machines, and where that is. goOn has it
-	// replaced.
+	// Agree is called with the replacements, one line for each owner of machines, and their location. goOn starts them.
 	Agree func(changes []string, where string) (goOn bool, err error)
 }
 
-// upgrade is an Upgrade that runs.
+// upgrade is a running Upgrade.
 type upgrade struct {
 	UpgradeOptions
 	*mgmtcluster.Cluster
 	cluster *clusterv1.Cluster
 	// of is the infrastructure of the cluster.
 	of Provider
-	// wanted are the templates of machines of the cluster file, by the names of the owners that use them; nil without
-	// one.
+	// wanted are the machine templates of the cluster file, by the names of their owners. It is nil without a cluster
+	// file.
 	wanted map[string]*unstructured.Unstructured
 }
 
-// Upgrade rolls a cluster out with another Kubernetes version or other VMs: the control plane first, then the workers,
-// each owner of machines until all of its machines are new and ready.
+// Upgrade rolls out another Kubernetes version or other VMs: first the control plane, then the workers. It waits for
+// each owner of machines until all its machines are new and ready.
 func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, o.Management)
 	if err != nil {
@@ -90,11 +90,11 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	return runSteps(ctx, o.Display, steps)
 }
 
-// where is the cluster for people.
+// where returns the location of the cluster for the user.
 func (u *upgrade) where() string { return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.Where()) }
 
-// readFile takes the version and the templates of machines from the cluster file. Where images are still to be made, it
-// asks for that first: what would be replaced can be shown when they are there.
+// readFile takes the version and the machine templates from the cluster file. If images are missing, it first asks to
+// create them, because the replacements cannot be shown without them.
 func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 	if u.File == nil {
 		return true, nil
@@ -125,10 +125,10 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 	return err == nil, err
 }
 
-// ensureImages has the images of the cluster file, after the user has agreed to make those that are missing.
+// ensureImages creates the missing images of the cluster file after the user has agreed.
 func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err error) {
 	steps := u.Provider.EnsureImages(c)
-	if err := runSteps(ctx, u.Display, steps[:1]); err != nil { // which finds out what is missing
+	if err := runSteps(ctx, u.Display, steps[:1]); err != nil { // finds the missing images
 		return false, err
 	}
 
@@ -149,7 +149,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 	return true, runSteps(ctx, u.Display, steps[1:])
 }
 
-// plan finds what would be replaced, and the steps that do it.
+// plan returns the replacements, and the steps for them.
 func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.cluster.Spec.Topology.IsDefined() {
 		return u.planTopology(ctx)
@@ -182,7 +182,7 @@ func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err
 	return changes, steps, nil
 }
 
-// planTopology is plan for a Cluster with a ClusterClass, whose controller replaces machines in the same order.
+// planTopology is plan for a Cluster with a ClusterClass. Its controller replaces machines in the same order.
 func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.VMTemplate != "" {
 		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
@@ -203,23 +203,23 @@ func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []S
 
 // owner is a control plane or a MachineDeployment in an upgrade.
 type owner struct {
-	// object as it is to be, and name with its kind for people.
+	// object is the desired state, and name its readable name with the kind.
 	object *unstructured.Unstructured
 	name   string
-	// patch makes it so; empty where it is so already.
+	// patch changes the object. It is empty if nothing changes.
 	patch map[string]any
-	// template is what its new machines are made of; nil where it is there.
+	// template is the template for its new machines, or nil if it exists.
 	template *unstructured.Unstructured
-	// image is what its new machines start from; keptImage reports that it stays while the version changes.
+	// image is the image of its new machines. keptImage reports whether it stays while the version changes.
 	image     string
 	keptImage bool
 }
 
-// minorInName is a minor version of Kubernetes in the name of a VM template.
+// minorInName matches a minor version of Kubernetes in the name of a VM template.
 var minorInName = regexp.MustCompile(`(?:^|[^\d.])v?1\.(\d{2})(?:$|\D)`)
 
-// imageWarning says where the image may not have the version; empty for no warning. The engine does not know which
-// version is in a template: its name is all there is to go by.
+// imageWarning returns a warning if the image may not have the version, or "". The engine does not know the version in
+// a template, so its name is the only hint.
 func (o *owner) imageWarning(version string) string {
 	if version == "" || o.image == "" || strings.Contains(o.image, "${KUBERNETES_VERSION}") {
 		return ""
@@ -241,7 +241,7 @@ func (o *owner) imageWarning(version string) string {
 	return ""
 }
 
-// owners are the control plane and the MachineDeployments of the cluster, as they are to be.
+// owners returns the desired control plane and MachineDeployments of the cluster.
 func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 	controlPlane := &unstructured.Unstructured{}
 	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
@@ -282,7 +282,7 @@ func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 	return out, nil
 }
 
-// owner is an owner of machines as it is to be.
+// owner returns a desired owner of machines.
 func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
 	version, _ := machineFields(object.GetKind())
 	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
@@ -320,7 +320,7 @@ func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) 
 	return out, u.useTemplate(ctx, out, template, spec)
 }
 
-// useTemplate has an owner refer to a template with another specification: to one that is there, or to a new one.
+// useTemplate makes an owner refer to an existing or new template with another specification.
 func (u *upgrade) useTemplate(
 	ctx context.Context, out *owner, template *unstructured.Unstructured, wanted map[string]any,
 ) error {
@@ -342,7 +342,7 @@ func (u *upgrade) useTemplate(
 	return out.set(out.template.GetName(), templateNameField(out.object))
 }
 
-// set changes a field of the object, and adds that to the patch.
+// set changes a field of the object, and adds it to the patch.
 func (o *owner) set(value string, path []string) error {
 	if err := unstructured.SetNestedField(o.object.Object, value, path...); err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
@@ -351,9 +351,8 @@ func (o *owner) set(value string, path []string) error {
 	return unstructured.SetNestedField(o.patch, value, path...)
 }
 
-// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be
-// made does not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will
-// find out.
+// askEngine asks the engine about everything the new machines need. A rollout does not end if a machine cannot be
+// created, and blocks the next one. If the engine is unreachable from here, the controllers find out.
 func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
@@ -370,12 +369,12 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 	return err
 }
 
-// rollouts are the changes that replace machines.
+// rollouts returns the changes with replacements of machines.
 func rollouts(changes []planreport.OwnerChange) []planreport.OwnerChange {
 	return slices.DeleteFunc(changes, func(change planreport.OwnerChange) bool { return len(change.Replaced) == 0 })
 }
 
-// manifests are owners as they are to be, beside what runs.
+// manifests returns the desired owners together with the running objects.
 func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
 	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
 	for _, one := range owners {
@@ -399,7 +398,7 @@ func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Man
 	return preview.Of(input), input.AddLive(ctx, u.Client, "")
 }
 
-// rollOut changes an owner and follows it until its machines are new and ready.
+// rollOut changes an owner, and waits until its machines are new and ready.
 func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
 	if one.template != nil {
 		if err := u.Create(ctx, one.template); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -422,7 +421,8 @@ func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
 	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error { return u.checkRolledOut(ctx, one) })
 }
 
-// checkRolledOut succeeds when all machines of an owner are new and ready. Until then its error says what is missing.
+// checkRolledOut succeeds once all machines of an owner are new and ready. Until then, its error names the missing
+// ones.
 func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	tree, err := u.Describe(ctx, u.Name)
 	if err != nil {
@@ -432,11 +432,11 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	for i := range tree.Children {
 		child := &tree.Children[i]
 		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
-			return waiting(child.Waiting, child) // what else is stuck may wait for this upgrade
+			return waiting(child.Waiting, child) // other stuck objects may wait for this upgrade
 		}
 	}
 
-	// The machines themselves decide: numbers in a status may be older than the change.
+	// The machines decide: numbers in a status may be older than the change.
 	left, err := u.of.Left(ctx, u, one)
 	if err != nil || left == "" {
 		return err
@@ -445,7 +445,7 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	return errors.New(left)
 }
 
-// rollOutTopology changes the version of the topology and follows the cluster until all machines have it.
+// rollOutTopology changes the version of the topology, and waits until all machines have it.
 func (u *upgrade) rollOutTopology(ctx context.Context) error {
 	if u.cluster.Spec.Topology.Version != u.Version {
 		before := u.cluster.DeepCopy()

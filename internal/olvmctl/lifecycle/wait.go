@@ -17,16 +17,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// The checks of this file succeed when something has come about. Until then their errors say what is missing.
+// The checks in this file succeed once a condition holds. Until then, their errors name the missing parts.
 
-// checkControlPlane succeeds when the control plane has its first machine.
+// checkControlPlane succeeds once the control plane has its first machine.
 func checkControlPlane(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	return checkInitialized(ctx, in, name, func(s clusterv1.ClusterInitializationStatus) *bool {
 		return s.ControlPlaneInitialized
 	})
 }
 
-// checkKnown succeeds when Cluster API has seen the infrastructure of the cluster.
+// checkKnown succeeds once Cluster API has seen the infrastructure of the cluster.
 func checkKnown(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	return checkInitialized(ctx, in, name, func(s clusterv1.ClusterInitializationStatus) *bool {
 		return s.InfrastructureProvisioned
@@ -48,7 +48,7 @@ func checkInitialized(
 	return troubleOf(ctx, in, name)
 }
 
-// checkReady succeeds when all machines have nodes that are ready, and none is to be replaced.
+// checkReady succeeds once all machines have ready nodes, and none is about to be replaced.
 func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	tree, err := in.Describe(ctx, name)
 	if err != nil {
@@ -64,7 +64,7 @@ func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error
 	return nil
 }
 
-// checkNotTerminating succeeds when a namespace is not being deleted. Where that cannot be read, it succeeds, too.
+// checkNotTerminating succeeds if a namespace is not being deleted, or cannot be read.
 func checkNotTerminating(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	namespace := &corev1.Namespace{}
 	err := in.Get(ctx, client.ObjectKey{Name: name}, namespace)
@@ -83,7 +83,7 @@ func checkNotTerminating(ctx context.Context, in *mgmtcluster.Cluster, name stri
 	return errors.New(text)
 }
 
-// checkGone succeeds when the Cluster and all objects of this provider are gone.
+// checkGone succeeds once the Cluster and all objects of this provider are gone.
 func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
 	tree, err := in.Describe(ctx, name)
 	var missing *mgmtcluster.NotFoundError
@@ -103,7 +103,7 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name s
 	return fmt.Errorf("%s left%s", english.Plural(machines, "machine is", "machines are"), trouble)
 }
 
-// checkMachinesGone succeeds when no machine of the infrastructure is left.
+// checkMachinesGone succeeds once no machine of the infrastructure is left.
 func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
 	kind := of.Components().MachineKind
 	served, err := servedKind(in, kind)
@@ -128,7 +128,7 @@ func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider
 	return nil
 }
 
-// troubleOf is what is wrong in the tree of a cluster, the innermost first.
+// troubleOf returns the problem in the tree of a cluster, the innermost first.
 func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	tree, err := in.Describe(ctx, name)
 	if err != nil {
@@ -138,7 +138,7 @@ func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error 
 	return waiting(tree.Trouble(), tree)
 }
 
-// waiting is the error of a check that waits for parts of a cluster. It is final where one of them does not go on.
+// waiting is the error of a check still waiting for parts of a cluster. It is final if one of them is stuck.
 func waiting(what string, parts ...*clustertree.Node) error {
 	for _, part := range parts {
 		if stuck := part.StuckAt(); stuck != "" {
