@@ -8,23 +8,23 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Address is where a resource or a data source is in a state. It is kept in its parts, and not as text: the key of an
-// instance comes from manifests and from engines, and must reach Terraform as a string whatever is in it.
+// Address is the address of a resource or a data source in a state. It is stored in parts, not as text. The key of an
+// instance comes from manifests and engines, and must reach Terraform as a string whatever its content.
 type Address struct {
-	// module that declares it; empty for the root module.
+	// module declares the resource. It is empty for the root module.
 	module string
-	// data reports a data source.
+	// data marks a data source.
 	data       bool
 	kind, name string
-	// key of the instance, if the resource has several.
+	// key identifies the instance, if the resource has several.
 	key     string
 	indexed bool
 }
 
-// NewAddress returns the address of the resource of a type and a name in the root module.
+// NewAddress returns the address of a resource in the root module, by its type and name.
 func NewAddress(kind, name string) Address { return Address{kind: kind, name: name} }
 
-// InModule returns the address in a module that the root module calls.
+// InModule returns the address in a module called by the root module.
 func (a Address) InModule(name string) Address {
 	a.module = name
 	return a
@@ -36,21 +36,21 @@ func (a Address) Data() Address {
 	return a
 }
 
-// Instance returns the address of one instance of a resource that is made for each of several keys.
+// Instance returns the address of the instance with this key.
 func (a Address) Instance(key string) Address {
 	a.key, a.indexed = cty.NormalizeString(key), true
 	return a
 }
 
-// Type is the type of the resource, such as ovirt_vm.
+// Type returns the type of the resource, such as ovirt_vm.
 func (a Address) Type() string { return a.kind }
 
-// String is the address as Terraform writes it, such as `ovirt_disk.data["etcd"]`.
+// String returns the address in Terraform's syntax, such as `ovirt_disk.data["etcd"]`.
 func (a Address) String() string {
 	return string(hclwrite.TokensForTraversal(a.traversal()).Bytes())
 }
 
-// traversal is the address as an expression that has nothing to evaluate.
+// traversal returns the address as an expression without anything to evaluate.
 func (a Address) traversal() hcl.Traversal {
 	var steps []string
 	if a.module != "" {
@@ -69,7 +69,7 @@ func (a Address) traversal() hcl.Traversal {
 	return out
 }
 
-// The types that configurations have.
+// These are the types in configurations.
 const (
 	vmType                = "ovirt_vm"
 	startType             = "ovirt_vm_start"
@@ -91,24 +91,24 @@ const (
 	blankTemplateDataType = "ovirt_blank_template"
 )
 
-// Kind is what a configuration makes.
+// Kind is the kind of objects a configuration creates.
 type Kind int
 
-// The kinds of configurations. The zero value has no types.
+// These are the kinds of configurations. The zero value has no types.
 const (
 	// OwnVM is the VM of one machine.
 	OwnVM Kind = iota + 1
-	// ClaimedVM is a VM of a pool that a machine takes over. Its configuration cannot delete the VM.
+	// ClaimedVM is a pool's VM taken over by a machine. Its configuration cannot delete the VM.
 	ClaimedVM
-	// PooledVM is a VM that is made for a pool.
+	// PooledVM is a VM created for a pool.
 	PooledVM
 	// ClusterGroups are the affinity groups of a cluster.
 	ClusterGroups
-	// ImageTemplate is a template that is made of a disk.
+	// ImageTemplate is a template created from a disk.
 	ImageTemplate
 )
 
-// ofVMs are the types that VMs of machines and of pools have in common.
+// ofVMs are the types common to VMs of machines and of pools.
 var ofVMs = []string{
 	vmType, nicType, diskType, attachmentType, resizeType, tagType, watchdogType, optimizeCPUType, graphicsConsolesType,
 	hostDeviceType, mediatedDeviceType, templateNICsType,
@@ -122,8 +122,7 @@ var typesOfKinds = map[Kind][]string{
 	ImageTemplate: {blankTemplateDataType, vmType, attachmentType, templateType},
 }
 
-// Types returns the types of resources and data sources that configurations of a kind declare, and that their states
-// have, sorted.
+// Types returns the types of resources and data sources in configurations and states of a kind, sorted.
 func (k Kind) Types() []string {
 	return slices.Sorted(slices.Values(typesOfKinds[k]))
 }
@@ -140,16 +139,16 @@ func Types() []string {
 	return slices.Compact(out)
 }
 
-// Addresses of what a configuration makes.
+// These are the addresses of a configuration's resources.
 var (
 	VMAddress    = NewAddress(vmType, "this")
 	StartAddress = NewAddress(startType, "this")
-	// AdoptedVMAddress is that of a VM that was claimed.
+	// AdoptedVMAddress is the address of a claimed VM.
 	AdoptedVMAddress = NewAddress(adoptedVMType, "this")
-	// WatchdogAddress is that of the VM's watchdog.
+	// WatchdogAddress is the address of the VM's watchdog.
 	WatchdogAddress    = NewAddress(watchdogType, "this")
 	OptimizeCPUAddress = NewAddress(optimizeCPUType, "this")
-	// TemplateAddress is that of an image's template.
+	// TemplateAddress is the address of an image's template.
 	TemplateAddress = NewAddress(templateType, "this").InModule(imageModule)
 
 	resizeAddress             = NewAddress(resizeType, "root")
@@ -164,28 +163,28 @@ var (
 	groupAddress              = NewAddress(affinityGroupType, "this").InModule(clusterModule)
 )
 
-// NICAddress is the address of the network interface at that index.
+// NICAddress returns the address of the network interface at this index.
 func NICAddress(index int) Address { return NewAddress(nicType, nicName(index)) }
 
-// HostDeviceAddress is the address of the host device of that name.
+// HostDeviceAddress returns the address of the host device with this name.
 func HostDeviceAddress(name string) Address { return hostDeviceAddress.Instance(name) }
 
-// MediatedDeviceAddress is the address of the mediated device at that index.
+// MediatedDeviceAddress returns the address of the mediated device at this index.
 func MediatedDeviceAddress(index int) Address {
 	return mediatedDeviceAddress.Instance(MediatedDeviceKey(index))
 }
 
-// TagAddress is the address of a VM's tag, by the tag's UUID.
+// TagAddress returns the address of a VM's tag, by the tag's UUID.
 func TagAddress(tagID string) Address { return tagAddress.Instance(tagID) }
 
-// DataDiskAddress is the address of the data disk of that name.
+// DataDiskAddress returns the address of the data disk with this name.
 func DataDiskAddress(name string) Address { return dataDiskAddress.Instance(name) }
 
-// DataDiskAttachmentAddress is the address of the attachment of the data disk of that name.
+// DataDiskAttachmentAddress returns the address of the attachment of the data disk with this name.
 func DataDiskAttachmentAddress(name string) Address { return dataDiskAttachmentAddress.Instance(name) }
 
-// MembershipAddress is the address of a VM's membership in the affinity group of that name.
+// MembershipAddress returns the address of a VM's membership in the affinity group with this name.
 func MembershipAddress(group string) Address { return membershipAddress.Instance(group) }
 
-// GroupAddress is the address of the affinity group of that key in the state of a cluster.
+// GroupAddress returns the address of the affinity group with this key in the state of a cluster.
 func GroupAddress(key string) Address { return groupAddress.Instance(key) }

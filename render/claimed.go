@@ -5,7 +5,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// vmAddress is the address of the resource that has what the guest is told.
+// vmAddress returns the address of the resource with the guest's initialization.
 func (in *Machine) vmAddress() Address {
 	if in.ClaimedVMID != "" {
 		return AdoptedVMAddress
@@ -14,8 +14,8 @@ func (in *Machine) vmAddress() Address {
 	return VMAddress
 }
 
-// claimedFile writes the resources of a machine whose VM is one of a pool. No resource stands for the VM itself, so
-// that nothing can destroy it.
+// claimedFile writes the resources of a machine with a VM from a pool. No resource represents the VM itself, so nothing
+// can destroy it.
 func claimedFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
 	body := w.resource(

@@ -9,45 +9,45 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// GuestNIC is the configuration of a network interface in the guest. The engine tells it to cloud-init; the user data
-// has it for Ignition, and what the engine cannot tell.
+// GuestNIC configures a network interface in the guest. The engine passes it to cloud-init. The user data has it for
+// Ignition, and has everything the engine cannot pass.
 type GuestNIC struct {
-	// Name that the guest gives it, such as enp1s0.
+	// Name is the interface's name in the guest, such as enp1s0.
 	Name string
-	// IPv4 and IPv6 of it.
+	// IPv4 and IPv6 configure both address families.
 	IPv4, IPv6 IP
-	// DefaultRoute reports that the default routes may be this interface's where the network configures it.
+	// DefaultRoute allows this interface to have the default routes, if the network configures it.
 	DefaultRoute bool
 }
 
-// IP is the configuration of one address family.
+// IP configures one address family.
 type IP struct {
-	// Method is Off where it is zero.
+	// Method is Off by default.
 	Method Method
-	// Address with its prefix, for Static.
+	// Address is for Static, and has the prefix length.
 	Address netip.Prefix
-	// Gateway of Static, invalid for none.
+	// Gateway is for Static. It is invalid if there is none.
 	Gateway netip.Addr
-	// Placeholder says for which Address it stands that is not known yet; only a preview has one.
+	// Placeholder describes an Address still unknown. Only a preview has one.
 	Placeholder string
 }
 
-// Method is how an interface gets its address.
+// Method is the way an interface gets its address.
 type Method int
 
-// The methods.
+// These are the methods.
 const (
 	Off Method = iota
 	Static
 	DHCP
-	// AutoConf is SLAAC. The engine refuses to tell guests of it.
+	// AutoConf is SLAAC. The engine refuses to pass it to guests.
 	AutoConf
 )
 
-// told reports whether the engine is told of the family.
+// told reports whether the engine passes the family to the guest.
 func (ip IP) told() bool { return ip.Method == Static || ip.Method == DHCP }
 
-// netmask is dotted for IPv4, and the length of the prefix for IPv6.
+// netmask returns a dotted mask for IPv4, and the prefix length for IPv6.
 func (ip IP) netmask() string {
 	if ip.Address.Addr().Is4() {
 		return net.IP(net.CIDRMask(ip.Address.Bits(), 32)).String()
@@ -56,7 +56,7 @@ func (ip IP) netmask() string {
 	return strconv.Itoa(ip.Address.Bits())
 }
 
-// guests are the interfaces that the engine is told of.
+// guests returns the interfaces passed to the guest by the engine.
 func (in *Machine) guests() []GuestNIC {
 	var out []GuestNIC
 
@@ -69,8 +69,8 @@ func (in *Machine) guests() []GuestNIC {
 	return out
 }
 
-// guestFile is an override: Terraform adds it to the VM. It is a file of its own because what a guest was told is not
-// changed later, and no reason to plan.
+// guestFile writes an override: Terraform adds it to the VM. It is a separate file, because its settings never change
+// later and are no reason to plan.
 func guestFile(in Machine) []byte {
 	file := hclwrite.NewEmptyFile()
 	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
@@ -98,7 +98,7 @@ func guestFile(in Machine) []byte {
 	return file.Bytes()
 }
 
-// write adds the block of a family that the engine is told of.
+// write adds the block of a family, unless the engine does not pass it.
 func (ip IP) write(nic *hclwrite.Body, family string) {
 	if !ip.told() {
 		return
@@ -110,7 +110,7 @@ func (ip IP) write(nic *hclwrite.Body, family string) {
 	case ip.Method == DHCP:
 		setText(block, "boot_protocol", "dhcp")
 	case ip.Placeholder != "":
-		// Terraform knows it only after the apply, as the preview does: the provider takes no text for an address.
+		// As in the preview, Terraform knows it only after the apply: the provider rejects other text as an address.
 		for _, name := range []string{"address", "netmask"} {
 			block.SetAttributeRaw(name, hclwrite.TokensForFunctionCall("timestamp"))
 		}

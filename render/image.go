@@ -9,18 +9,18 @@ import (
 
 const imageModule = "image"
 
-// Image is a template of virtual machines that is made of a disk.
+// Image is a template of virtual machines, created from a disk.
 type Image struct {
 	Engine Engine
 	// Name and Description of the template.
 	Name, Description string
-	// VMName is the name of the VM that the template is made of, and Comment says whose it is.
+	// VMName is the VM the template is created from, and Comment marks its owner.
 	VMName, Comment string
 	// ClusterID and DiskID are UUIDs of the engine.
 	ClusterID, DiskID string
-	// OSType as the engine spells it.
+	// OSType in the engine's spelling.
 	OSType string
-	// Memory in bytes of machines that do not say theirs.
+	// Memory in bytes, the default for machines.
 	Memory int64
 }
 

@@ -13,24 +13,24 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// writer writes the resources of a machine. They are literal, and only those that the machine has: Terraform evaluates
-// a module with an argument for everything that a machine could have in twice the time.
+// writer writes the resources of a machine. They are literal, and only those of this machine. A module with an argument
+// for each possible part takes Terraform twice the time.
 type writer struct {
 	file *hclwrite.File
-	// before are the resources that the start of the VM waits for.
+	// before are the resources the start of the VM depends on.
 	before []Address
-	// declared are the instances of all resources that were written.
+	// declared are the instances of all written resources.
 	declared []Address
 }
 
-// resource begins a resource. The comment tells readers why it is there; it is empty for none.
+// resource begins a resource. why is a comment for readers, or "".
 func (w *writer) resource(why string, address Address) *hclwrite.Body {
 	w.declared = append(w.declared, address)
 
 	return w.block(why, address)
 }
 
-// forEach begins a resource that has an instance for each value.
+// forEach begins a resource with an instance for each value.
 func (w *writer) forEach(why string, address Address, values map[string]cty.Value) *hclwrite.Body {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		w.declared = append(w.declared, address.Instance(key))
@@ -43,7 +43,7 @@ func (w *writer) forEach(why string, address Address, values map[string]cty.Valu
 	return body
 }
 
-// forEachOf begins a resource that has an instance for each text.
+// forEachOf begins a resource with an instance for each text.
 func (w *writer) forEachOf(why string, address Address, list []string) *hclwrite.Body {
 	for _, key := range list {
 		w.declared = append(w.declared, address.Instance(key))
@@ -72,7 +72,7 @@ func (w *writer) block(why string, address Address) *hclwrite.Body {
 	return body.AppendNewBlock("resource", []string{address.kind, address.name}).Body()
 }
 
-// mainFile writes the resources in the order in which they are made.
+// mainFile writes the resources in the order of their creation.
 func mainFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
 	w.vm(in)
@@ -97,7 +97,7 @@ func mainFile(in Machine) *writer {
 	return w
 }
 
-// powerIsWatched is why a plan leaves the power of a VM as it is.
+// powerIsWatched explains why a plan ignores the power of a VM.
 const powerIsWatched = "Power is watched natively; a VM that reboots must not be restarted by a plan."
 
 // start writes the start of a VM.
@@ -111,7 +111,7 @@ func (w *writer) start(why string, vm Address) *hclwrite.Body {
 	return body
 }
 
-// vm writes the VM; what is left to the engine is left out.
+// vm writes the VM. It omits settings left to the engine.
 func (w *writer) vm(in Machine) {
 	body := w.resource("", VMAddress)
 	set := func(name, value string) { setText(body, name, value) }
@@ -173,7 +173,7 @@ func (w *writer) vm(in Machine) {
 	ignoreChanges(body, why, in.ignored()...)
 }
 
-// templateDisks writes how the disks of the template are copied.
+// templateDisks writes the settings for copying the template's disks.
 func templateDisks(body *hclwrite.Body, disks []TemplateDisk) {
 	for _, disk := range disks {
 		body.AppendNewline()
@@ -185,7 +185,7 @@ func templateDisks(body *hclwrite.Body, disks []TemplateDisk) {
 	}
 }
 
-// ignored are the attributes of a VM whose changes plan nothing.
+// ignored returns the attributes of a VM with changes a plan ignores.
 func (in *Machine) ignored() []string {
 	out := []string{
 		"initialization_custom_script",
@@ -196,11 +196,11 @@ func (in *Machine) ignored() []string {
 		"clone",
 		"os_type",
 	}
-	if in.Placement == nil { // the released provider takes what the engine reports for a change
+	if in.Placement == nil { // the released provider treats the engine's report as a change
 		out = append(out, "placement_policy_affinity", "placement_policy_host_ids")
 	}
 
-	// What makes another VM is not asked of one that runs; the released provider does not know these.
+	// A change of these needs another VM, so ignore it for a running one; the released provider lacks them.
 	if in.BIOSType != "" {
 		out = append(out, "bios_type")
 	}
@@ -217,18 +217,18 @@ func (in *Machine) ignored() []string {
 		out = append(out, "initialization_dns_servers", "initialization_search_domains")
 	}
 
-	if in.Pooled { // it is the mark of who has the VM
+	if in.Pooled { // it marks the holder of the VM
 		out = append(out, "comment")
 	}
 
 	return out
 }
 
-// guestDNS reports whether the guest is told about DNS, for which the released provider has no attributes.
+// guestDNS reports whether the guest has DNS settings. The released provider has no attributes for them.
 func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
 
-// nics writes the network interfaces, each after the one before it: a guest finds them in the order in which they were
-// made.
+// nics writes the network interfaces, each depending on the previous one: a guest finds them in the order of their
+// creation.
 func (w *writer) nics(in Machine) {
 	for i, nic := range in.NICs {
 		body := w.resource("", NICAddress(i))
@@ -305,12 +305,12 @@ func (w *writer) disks(in Machine) {
 	setTraversal(body, "disk_interface", "each", "value")
 	body.SetAttributeValue("active", cty.True)
 	body.SetAttributeValue("bootable", cty.False)
-	if in.RootDiskSize != 0 { // the released provider resizes every disk that it finds
+	if in.RootDiskSize != 0 { // the released provider resizes every disk it finds
 		dependsOn(body, resizeAddress)
 	}
 }
 
-// rest writes what else is done to the VM before it starts.
+// rest writes the other changes of the VM before it starts.
 func (w *writer) rest(in Machine) {
 	if in.OptimizeCPU {
 		ofVM(
@@ -335,7 +335,7 @@ func (w *writer) rest(in Machine) {
 	w.hostDevices(in)
 }
 
-// hostDevices writes the devices of hosts that the VM has.
+// hostDevices writes the VM's host devices.
 func (w *writer) hostDevices(in Machine) {
 	if len(in.HostDevices) > 0 {
 		body := w.forEachOf("", hostDeviceAddress, in.HostDevices)
@@ -355,10 +355,10 @@ func (w *writer) hostDevices(in Machine) {
 	}
 }
 
-// MediatedDeviceKey is the key of the mediated device at that index: "1" for the first one.
+// MediatedDeviceKey returns the key of the mediated device at this index: "1" for the first one.
 func MediatedDeviceKey(index int) string { return strconv.Itoa(index + 1) }
 
-// tags writes the tags of the VM, which it gets after the resources in after.
+// tags writes the tags of the VM. They depend on the resources in after.
 func (w *writer) tags(in Machine, why string, after ...Address) {
 	if len(in.TagIDs) == 0 {
 		return
@@ -412,7 +412,7 @@ func (w *writer) outputs(in Machine) {
 		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 
-// setText sets an attribute; an empty text leaves it to the engine. It reports whether there was one.
+// setText sets an attribute, unless the text is empty and left to the engine. It reports whether it was set.
 func setText(body *hclwrite.Body, name, value string) bool {
 	if value != "" {
 		body.SetAttributeValue(name, cty.StringVal(value))
@@ -421,10 +421,10 @@ func setText(body *hclwrite.Body, name, value string) bool {
 	return value != ""
 }
 
-// ofVM says to which VM a resource belongs.
+// ofVM writes the VM of a resource.
 func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
 
-// object is an object with its keys in quotes: a name may be called for, which begins another kind of expression.
+// object returns an object with quoted keys, because an unquoted key for would begin another kind of expression.
 func object(values map[string]cty.Value) hclwrite.Tokens {
 	var out []hclwrite.ObjectAttrTokens
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -437,7 +437,7 @@ func object(values map[string]cty.Value) hclwrite.Tokens {
 	return hclwrite.TokensForObject(out)
 }
 
-// diskOfEach is the data disk of the key in an attachment of data disks.
+// diskOfEach returns the data disk with the key of an attachment.
 func diskOfEach() hclwrite.Tokens {
 	tokens := hclwrite.TokensForTraversal(dataDiskAddress.traversal())
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")})
@@ -448,7 +448,7 @@ func diskOfEach() hclwrite.Tokens {
 	return append(tokens, hclwrite.TokensForIdentifier("id")...)
 }
 
-// nicName is the name of the resource of the network interface at that index.
+// nicName returns the resource name of the network interface at this index.
 func nicName(index int) string { return fmt.Sprintf("nic%d", index+1) }
 
 func dependsOn(body *hclwrite.Body, addresses ...Address) {
@@ -462,7 +462,7 @@ func dependsOn(body *hclwrite.Body, addresses ...Address) {
 	body.SetAttributeRaw("depends_on", references(traversals))
 }
 
-// ignoreChanges says what a plan leaves as it is, and why.
+// ignoreChanges writes the attributes a plan ignores, and the reason.
 func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	body.AppendNewline()
 	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
@@ -476,8 +476,8 @@ func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	lifecycle.SetAttributeRaw("ignore_changes", references(names))
 }
 
-// comment writes a comment. The text is one of this package's own: what comes from an engine or from a manifest could
-// end the line, and the rest would be configuration.
+// comment writes a comment. The text must come from this package. A text from an engine or a manifest could end the
+// line, and its rest would be configuration.
 func comment(body *hclwrite.Body, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		panic(fmt.Sprintf("a comment has more than printable ASCII: %q", text))
@@ -486,7 +486,7 @@ func comment(body *hclwrite.Body, text string) {
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
 }
 
-// references is a list of references.
+// references returns a list of references.
 func references(traversals []hcl.Traversal) hclwrite.Tokens {
 	items := make([]hclwrite.Tokens, 0, len(traversals))
 	for _, one := range traversals {

@@ -12,7 +12,7 @@ import (
 
 const clusterModule = "cluster"
 
-// Placement is where a VM may run.
+// Placement restricts the hosts of a VM.
 type Placement struct {
 	// Affinity is migratable or pinned.
 	Affinity string
@@ -20,7 +20,7 @@ type Placement struct {
 	HostIDs []string
 }
 
-// Cluster is what the machines of a cluster share in the engine.
+// Cluster is the configuration shared by the machines of a cluster in the engine.
 type Cluster struct {
 	Engine Engine
 	Groups []AffinityGroup
@@ -28,22 +28,22 @@ type Cluster struct {
 
 // AffinityGroup keeps VMs apart, or together.
 type AffinityGroup struct {
-	// Key tells the groups of the configuration apart; it never changes for a group.
+	// Key identifies the group in the configuration. It never changes.
 	Key string
-	// Name and Description in the engine.
+	// Name and Description of the group in the engine.
 	Name, Description string
 	// ClusterID is the UUID of the engine's cluster.
 	ClusterID string
 	Priority  int64
 	// Positive keeps the VMs together.
 	Positive bool
-	// Enforcing keeps a VM from running that cannot keep the rule.
+	// Enforcing prevents a VM from running against the rule.
 	Enforcing bool
-	// Off leaves the group without a rule.
+	// Off removes the rule from the group.
 	Off bool
 }
 
-// ClusterConfiguration renders the configuration of what the machines of a cluster share.
+// ClusterConfiguration renders the configuration shared by the machines of a cluster.
 func ClusterConfiguration(in Cluster) (Configuration, error) {
 	groups := map[string]cty.Value{}
 	var declared []Address
@@ -96,8 +96,8 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	return module
 }
 
-// moduleConfiguration is the configuration whose main file calls a module, with an output of the module as its own.
-// The resources are those that the module declares.
+// moduleConfiguration returns a configuration calling one module in its main file. It has one output, taken from the
+// module. The resources are those of the module.
 func moduleConfiguration(
 	engine Engine, main *hclwrite.File, module, output string, kind Kind, resources []Address,
 ) (Configuration, error) {

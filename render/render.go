@@ -1,10 +1,8 @@
 // Package render turns typed machines into Terraform configurations.
 //
-// It is pure: no clients, no files, no clock. The same input gives the same
-// bytes. HCL is written by hclwrite from values and from traversals. No text is
-// read as HCL, so that a name, an ID or user data is a value wherever it comes
-// from; a fuzz target evaluates what is rendered. Secrets are variables; their
-// values are in SecretsFile alone.
+// It is pure: no clients, no files, no clock. The same input gives the same bytes. hclwrite writes HCL from values and
+// traversals. The package never parses text as HCL, so names, IDs and user data stay values, whatever their origin. A
+// fuzz target evaluates rendered files. Secrets are variables, with values only in SecretsFile.
 package render
 
 import (
@@ -22,50 +20,50 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// The files of a configuration.
+// These are the files of a configuration.
 const (
 	// MainFile has the resources with literal arguments, and the outputs.
 	MainFile = "main.tf"
-	// GuestFile adds to the VM what its guest is told about its network at its first boot.
+	// GuestFile adds to the VM the guest's network settings for its first boot.
 	GuestFile = "guest_override.tf"
 	// ProviderFile has the terraform and provider blocks.
 	ProviderFile = "provider.tf"
 	// VariablesFile declares the secrets.
 	VariablesFile = "variables.tf"
-	// ImportsFile adopts what exists; absent in most configurations.
+	// ImportsFile adopts existing objects. Most configurations have none.
 	ImportsFile = "imports.tf"
-	// CAFile holds the certificates that sign the engine's; absent where the system's are used.
+	// CAFile holds the CA certificates of the engine. It is absent if the system's are used.
 	CAFile = "ca.pem"
-	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
+	// SecretsFile holds the values of the secret variables. Terraform loads it automatically.
 	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
-	// maxNICs is how many network interfaces a machine can have.
+	// maxNICs is the maximum number of network interfaces of a machine.
 	maxNICs = 8
 
 	moduleDir = "modules"
 
-	// ProviderSource names the provider with its host, because OpenTofu's default registry is another.
+	// ProviderSource includes the host, because OpenTofu has another default registry.
 	ProviderSource = "registry.terraform.io/ovirt/ovirt"
 )
 
-// Files are the files of one configuration, by their slash-separated paths.
+// Files maps the slash-separated paths of a configuration's files to their content.
 type Files map[string][]byte
 
-// Configuration is what Terraform applies, and what it is held to: a run that would touch another resource, or ask
-// another engine, is refused.
+// Configuration is the input of Terraform, and the limit of a run: a run is rejected if it would touch other resources,
+// or ask another engine.
 type Configuration struct {
 	Files Files
-	// Resources are the instances of all resources and data sources that the files declare.
+	// Resources are the instances of all resources and data sources in the files.
 	Resources []Address
-	// Kind of what the files make. A state that has types of another kind is refused.
+	// Kind of the created objects. A state with types of another kind is rejected.
 	Kind Kind
-	// Engine that the files name.
+	// Engine in the files.
 	Engine Engine
 }
 
-// Digest identifies what the configuration asks for: the resources, and modules where there are. Secrets, the way to
-// the engine and adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once,
-// at its first boot.
+// Digest identifies the requested resources, including modules. It excludes secrets, the connection to the engine, and
+// adoption, so rotating a password or a CA plans nothing. It also excludes settings a guest reads only at its first
+// boot.
 func (f Files) Digest() string {
 	hash := sha256.New()
 
@@ -87,20 +85,20 @@ type Engine struct {
 	CA string
 	// Insecure turns verification off.
 	Insecure bool
-	// Username and Password; secrets.
+	// Username and Password are secrets.
 	Username, Password string
 }
 
-// Machine is everything that decides one VM; all names are resolved.
+// Machine is the complete input for one VM. All names are resolved.
 type Machine struct {
 	Engine Engine
 
 	// Name of the VM, and host name of the guest.
 	Name string
-	// ClaimedVMID is the UUID of the VM of a pool that the machine takes over; empty for a VM that is made. Of the
-	// rest only what the guest is told counts then.
+	// ClaimedVMID is the UUID of the pool's VM the machine takes over. It is empty for a new VM. For a claimed VM, only
+	// the guest's settings among the other fields count.
 	ClaimedVMID string
-	// Pooled is a VM that is made for a pool: it is not started, and its guest is told of its network alone.
+	// Pooled marks a VM created for a pool. It is not started, and its guest gets only network settings.
 	Pooled bool
 	// Comment marks the owner.
 	Comment string
@@ -108,72 +106,72 @@ type Machine struct {
 	ClusterID, TemplateID string
 	// Cores, Sockets, Threads of the CPU.
 	Cores, Sockets, Threads int64
-	// Memory in bytes. It and the CPU are zero where InstanceTypeID has them.
+	// Memory in bytes. Memory and CPU are zero if InstanceTypeID sets them.
 	Memory int64
-	// InstanceTypeID is the UUID of the instance type that sizes the VM.
+	// InstanceTypeID is the UUID of the instance type with the sizes of the VM.
 	InstanceTypeID string
-	// GuaranteedMemory and MaximumMemory in bytes; zero leaves them to the engine.
+	// GuaranteedMemory and MaximumMemory in bytes. Zero leaves them to the engine.
 	GuaranteedMemory, MaximumMemory int64
-	// HugePages is the size of the pages in KiB; zero means ordinary ones.
+	// HugePages is the page size in KiB. Zero means ordinary pages.
 	HugePages int64
-	// CPUMode, OSType and VMType as the engine spells them; empty leaves them to the engine.
+	// CPUMode, OSType and VMType in the engine's spelling. "" leaves them to the engine.
 	CPUMode, OSType, VMType string
-	// HighAvailability of the VM; nil leaves it to the engine.
+	// HighAvailability of the VM. nil leaves it to the engine.
 	HighAvailability *HighAvailability
-	// BIOSType as the engine spells it, and TPM; empty and nil leave them to the engine.
+	// BIOSType in the engine's spelling, and TPM. "" and nil leave them to the engine.
 	BIOSType string
 	TPM      *bool
-	// WatchdogAction is what the watchdog does; empty means no watchdog.
+	// WatchdogAction is the action of the watchdog. "" means no watchdog.
 	WatchdogAction string
-	// HostDevices are names of devices of the host that the VM is pinned to.
+	// HostDevices are names of devices on the host the VM is pinned to.
 	HostDevices []string
 	// MediatedDevices are types of mediated devices.
 	MediatedDevices []string
-	// CustomProperties by name, but for huge pages.
+	// CustomProperties by name, except for huge pages.
 	CustomProperties map[string]string
-	// MemoryBallooning, SerialConsole and SoundCard; nil leaves them to the engine.
+	// MemoryBallooning, SerialConsole and SoundCard. nil leaves them to the engine.
 	MemoryBallooning, SerialConsole, SoundCard *bool
 	// OptimizeCPU lets the engine size and pin the CPU by the VM's hosts.
 	OptimizeCPU bool
-	// RemoveGraphicsConsoles takes those of the template away.
+	// RemoveGraphicsConsoles removes those of the template.
 	RemoveGraphicsConsoles bool
 	// Description of the VM.
 	Description string
-	// Clone copies the template's disks; nil leaves it to the engine, which links.
+	// Clone copies the template's disks. nil leaves it to the engine, and the engine links them.
 	Clone *bool
-	// TemplateDisks are how the template's disks are copied, the bootable one first; none leaves it to the engine,
-	// which takes all or none.
+	// TemplateDisks are the settings for copying the template's disks, the bootable one first. The engine accepts all
+	// of them, or none. Without any, it decides.
 	TemplateDisks []TemplateDisk
-	// RootDiskSize in bytes to which the root disk is grown; zero leaves it.
+	// RootDiskSize is the size in bytes to grow the root disk to. Zero leaves it unchanged.
 	RootDiskSize int64
-	// DataDisks beside those of the template.
+	// DataDisks are additional to those of the template.
 	DataDisks []DataDisk
 	// TagIDs are UUIDs of tags.
 	TagIDs []string
 	// NICs of the VM.
 	NICs []NIC
-	// RemoveTemplateNICs takes those of the template away that are not among NICs.
+	// RemoveTemplateNICs removes those of the template not among NICs.
 	RemoveTemplateNICs bool
-	// Guests are the network interfaces that have a configuration in the guest.
+	// Guests are the network interfaces with settings in the guest.
 	Guests []GuestNIC
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
-	// HostName that the engine gives to the guest; empty where the user data does.
+	// HostName for the engine to pass to the guest. It is empty if the user data has it.
 	HostName string
-	// UserData of the guest; a secret.
+	// UserData of the guest. It is a secret.
 	UserData string
-	// Placement on hosts; nil leaves it to the engine.
+	// Placement on hosts. nil leaves it to the engine.
 	Placement *Placement
-	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
+	// AffinityGroups are the UUIDs of the VM's affinity groups by their names.
 	AffinityGroups map[string]string
 }
 
-// HighAvailability of a VM; zero values leave a setting to the engine.
+// HighAvailability of a VM. Zero values leave a setting to the engine.
 type HighAvailability struct {
 	Priority int64
-	// LeaseStorageDomainID is the UUID of the storage domain that has a lease of the VM; empty for none.
+	// LeaseStorageDomainID is the UUID of the storage domain with the VM's lease. "" means no lease.
 	LeaseStorageDomainID string
-	// StorageError is what becomes of the VM after an error of its storage, as the engine spells it.
+	// StorageError is the reaction of the VM to a storage error, in the engine's spelling.
 	StorageError string
 }
 
@@ -181,11 +179,11 @@ type HighAvailability struct {
 type NIC struct {
 	Name          string
 	VNICProfileID string
-	// MAC and Interface (the emulated hardware); empty leaves them to the engine.
+	// MAC and Interface (the emulated hardware). "" leaves them to the engine.
 	MAC, Interface string
 }
 
-// TemplateDisk is how a disk of the template is copied; empty fields leave it to the engine.
+// TemplateDisk configures the copy of a template's disk. Empty fields leave a setting to the engine.
 type TemplateDisk struct {
 	ID string
 	// Format is cow or raw, Provisioning sparse or non-sparse.
@@ -193,7 +191,7 @@ type TemplateDisk struct {
 	StorageDomainID      string
 }
 
-// DataDisk is a disk beside those of the template.
+// DataDisk is a disk additional to those of the template.
 type DataDisk struct {
 	Name string
 	// Size in bytes.
@@ -204,7 +202,7 @@ type DataDisk struct {
 	Interface       string
 }
 
-// DiskAlias is the name of a data disk in the engine.
+// DiskAlias returns the name of a data disk in the engine.
 func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName }
 
 // MachineConfiguration renders the configuration of one machine.
@@ -231,7 +229,7 @@ func MachineConfiguration(in Machine) (Configuration, error) {
 	return Configuration{Files: files, Resources: main.declared, Kind: in.kind(), Engine: in.Engine}, err
 }
 
-// kind returns what the configuration of a machine makes.
+// kind returns the kind of a machine's configuration.
 func (in *Machine) kind() Kind {
 	switch {
 	case in.ClaimedVMID != "":
@@ -243,7 +241,7 @@ func (in *Machine) kind() Kind {
 	return OwnVM
 }
 
-// MachineDigest is the digest of the files of MachineConfiguration. It renders no others than those that count.
+// MachineDigest returns the digest of the files of MachineConfiguration. It renders only the files in the digest.
 func MachineDigest(in Machine) (string, error) {
 	main, err := machineMain(in)
 	if err != nil {
@@ -269,8 +267,8 @@ func machineMain(in Machine) (*writer, error) {
 	return mainFile(in), nil
 }
 
-// Adopting returns the configuration with an import block for each resource that exists already: the import ID by the
-// address in the state. Nothing to adopt returns it as it is.
+// Adopting adds an import block for each existing resource to the configuration. adopt maps addresses in the state to
+// import IDs. If it is empty, the configuration is unchanged.
 func (c Configuration) Adopting(adopt map[Address]string) Configuration {
 	if len(adopt) == 0 {
 		return c
@@ -282,7 +280,7 @@ func (c Configuration) Adopting(adopt map[Address]string) Configuration {
 	return c
 }
 
-// engineFiles are those that every configuration has, but for the values of its variables.
+// engineFiles returns the files common to all configurations, except for the values of variables.
 func engineFiles(engine Engine, variables []variable) Files {
 	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile(variables)}
 	if engine.CA != "" && !engine.Insecure {
@@ -296,7 +294,7 @@ func providerFile(engine Engine) []byte {
 	file := hclwrite.NewEmptyFile()
 	terraform := file.Body().AppendNewBlock("terraform", nil).Body()
 
-	// Ephemeral variables came with Terraform 1.10 and OpenTofu 1.11; the executor is checked before it is used.
+	// Ephemeral variables need Terraform 1.10 or OpenTofu 1.11. The executor is checked before its use.
 	terraform.SetAttributeValue("required_version", cty.StringVal(">= 1.10.0"))
 	terraform.AppendNewline()
 	terraform.AppendNewBlock("required_providers", nil).
@@ -325,19 +323,19 @@ func providerFile(engine Engine) []byte {
 	return file.Bytes()
 }
 
-// variable is a secret that a configuration takes.
+// variable is a secret input of a configuration.
 type variable struct {
 	name, description string
 	ephemeral         bool
 }
 
-// engineVariables are those that every configuration has.
+// engineVariables are common to all configurations.
 var engineVariables = []variable{
 	{"ovirt_username", "User of the engine, with its domain.", true},
 	{"ovirt_password", "Password of the user. Ephemeral: neither plan nor state holds it.", true},
 }
 
-// machineVariables are those of a machine.
+// machineVariables are the variables of a machine.
 var machineVariables = append(
 	slices.Clone(engineVariables),
 	variable{"user_data", "User data of the guest; it becomes part of the state.", false},
@@ -384,7 +382,7 @@ func importsFile(adopt map[Address]string) []byte {
 	return file.Bytes()
 }
 
-// traversal is a reference such as var.user_data.
+// traversal returns a reference such as var.user_data.
 func traversal(steps ...string) hcl.Traversal {
 	out := hcl.Traversal{hcl.TraverseRoot{Name: steps[0]}}
 	for _, step := range steps[1:] {
@@ -399,9 +397,8 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 	body.SetAttributeTraversal(name, traversal(steps...))
 }
 
-// DestroyConfiguration renders a configuration that declares nothing, with which everything in a state of that kind is
-// destroyed. It needs no name of the engine, so a machine can be deleted after its template or its bootstrap data are
-// gone.
+// DestroyConfiguration renders a configuration without resources, to destroy everything in a state of this kind. It
+// names nothing in the engine, so a machine can be deleted after its template or its bootstrap data.
 func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
 	files := engineFiles(engine, machineVariables)
 	var err error
@@ -410,15 +407,14 @@ func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
 	return Configuration{Files: files, Kind: kind, Engine: engine}, err
 }
 
-// heldElsewhere is the value of credentials that a configuration does not have.
+// heldElsewhere replaces the values of removed credentials.
 const heldElsewhere = "held by the provider"
 
-// WithoutCredentials returns the configuration without the user of the engine and the password, for a provider that has
-// them.
+// WithoutCredentials returns the configuration without the engine's user and password, for a provider with its own.
 func (c Configuration) WithoutCredentials() Configuration {
 	var values map[string]string
 	if err := json.Unmarshal(c.Files[SecretsFile], &values); err != nil {
-		return c // a configuration of other hands
+		return c // a configuration from another source
 	}
 
 	delete(values, "ovirt_username")
@@ -427,7 +423,7 @@ func (c Configuration) WithoutCredentials() Configuration {
 	c.Files = maps.Clone(c.Files)
 
 	content, err := secretsFile(c.Engine, values)
-	if err != nil { // of texts alone
+	if err != nil { // impossible for texts
 		content = nil
 	}
 

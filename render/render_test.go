@@ -41,7 +41,7 @@ func example() Machine {
 	}
 }
 
-// static is a static address; an empty gateway is none.
+// static returns a static address. An empty gateway means none.
 func static(prefix, gateway string) IP {
 	out := IP{Method: Static, Address: netip.MustParsePrefix(prefix)}
 	if gateway != "" {
@@ -130,7 +130,7 @@ func TestMachinesMatchTheGoldenFiles(t *testing.T) {
 	networks.Guests = []GuestNIC{
 		{Name: "enp1s0", IPv4: IP{Method: DHCP}, IPv6: IP{Method: DHCP}},
 		{Name: "enp2s0", IPv6: static("fd00::5/64", "fe80::1")},
-		{Name: "enp3s0", IPv6: IP{Method: AutoConf}}, // which the engine is not told of
+		{Name: "enp3s0", IPv6: IP{Method: AutoConf}}, // the engine does not pass it
 	}
 
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
@@ -235,7 +235,7 @@ func TestIncompleteGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// matchesGolden compares the files, without those of modules, with the golden ones.
+// matchesGolden compares the files with the golden ones, except for modules.
 func matchesGolden(t *testing.T, name string, files Files) {
 	t.Helper()
 	dir := filepath.Join("testdata", name)
@@ -245,7 +245,7 @@ func matchesGolden(t *testing.T, name string, files Files) {
 
 	for file, content := range files {
 		if filepath.Dir(file) != "." {
-			continue // the module is a file of its own in this repository
+			continue // the module is a file in this repository
 		}
 
 		golden := filepath.Join(dir, file)
@@ -356,7 +356,7 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 	}
 }
 
-// everyOption is a machine all of whose texts are the same one.
+// everyOption returns a machine with the same text in all its texts.
 func everyOption(text string) Machine {
 	yes, ip := true, IP{Method: Static, Placeholder: text}
 
@@ -402,8 +402,8 @@ func everyOption(text string) Machine {
 	}
 }
 
-// FuzzNothingBecomesConfiguration renders hostile text in every input of the package and reads it back. Every value must
-// come out as it went in, under its own name. Blocks, attributes, comments and what is declared must be those of a
+// FuzzNothingBecomesConfiguration renders hostile text in every input of the package, and parses the result. Every
+// value must return unchanged, under its own name. Blocks, attributes, comments and declarations must equal those of a
 // configuration with plain text.
 func FuzzNothingBecomesConfiguration(f *testing.F) {
 	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&",
@@ -423,7 +423,7 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 		sameStructure(t, text, structured)
 
 		if bytes.Contains([]byte(text), []byte("\xff")) || string([]rune(text)) != text {
-			return // not UTF-8: JSON and HCL replace what they cannot hold
+			return // not UTF-8: JSON and HCL replace invalid bytes
 		}
 
 		want, err := MachineConfiguration(everyOption("plain"))
@@ -457,8 +457,8 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 	})
 }
 
-// literalAdoptions renders an import to every address that can have a key. Terraform must read the key and the ID as
-// they went in: the key as a step of a traversal, which has nothing to evaluate.
+// literalAdoptions renders an import for every address with a possible key. Terraform must read the key and the ID
+// unchanged: the key as a step of a traversal, without anything to evaluate.
 func literalAdoptions(t *testing.T, text string) {
 	t.Helper()
 	keyed := []func(string) Address{
@@ -507,7 +507,7 @@ func literalAdoptions(t *testing.T, text string) {
 	}
 }
 
-// literalModules renders the configurations that call modules; their arguments must be values.
+// literalModules renders the configurations with module calls. Their arguments must be values.
 func literalModules(t *testing.T, text string) {
 	t.Helper()
 	cluster, err := ClusterConfiguration(Cluster{
@@ -551,7 +551,7 @@ func literalModules(t *testing.T, text string) {
 	}
 }
 
-// moduleArguments are those of the only module block, evaluated without variables and functions.
+// moduleArguments returns the arguments of the only module block, evaluated without variables and functions.
 func moduleArguments(t *testing.T, files Files) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -568,7 +568,7 @@ func moduleArguments(t *testing.T, files Files) map[string]any {
 	return out
 }
 
-// arguments of all blocks as plain values, by their paths; references are left out.
+// arguments returns the arguments of all blocks as plain values, by their paths. It omits references.
 func arguments(t *testing.T, files Files) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -585,8 +585,7 @@ func arguments(t *testing.T, files Files) map[string]any {
 	walk = func(path string, body *hclsyntax.Body) {
 		for name, attribute := range body.Attributes {
 			if len(attribute.Expr.Variables()) > 0 {
-				// Names of resources and attributes, which are this package's; how many there are must not change
-				// either.
+				// Names of resources and attributes come from this package. Their number must not change either.
 				out[path+name] = len(attribute.Expr.Variables())
 				continue
 			}
@@ -620,7 +619,7 @@ func parse(t testing.TB, content []byte) *hclsyntax.Body {
 	return file.Body.(*hclsyntax.Body)
 }
 
-// plain is a value of cty in Go's own types.
+// plain converts a cty value to Go types.
 func plain(value cty.Value) any {
 	switch kind := value.Type(); {
 	case kind == cty.String:
@@ -644,7 +643,7 @@ func plain(value cty.Value) any {
 	}
 }
 
-// replaced is a plain value with one text in the place of another; prefixes of one letter stay.
+// replaced replaces one text in a plain value by another. It keeps prefixes of one letter.
 func replaced(value any, old, text string) any {
 	switch v := value.(type) {
 	case string:
@@ -681,5 +680,5 @@ func replaced(value any, old, text string) any {
 	return value
 }
 
-// normalized is what cty makes of text: Unicode in its composed form.
+// normalized normalizes text like cty: composed Unicode.
 func normalized(text string) string { return cty.NormalizeString(text) }

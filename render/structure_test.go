@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// everyConfiguration returns one of each kind, all of whose texts are the same one.
+// everyConfiguration returns one configuration of each kind, with the same text in all texts.
 func everyConfiguration(t testing.TB, text string) map[string]Configuration {
 	t.Helper()
 
@@ -62,7 +62,7 @@ func everyConfiguration(t testing.TB, text string) map[string]Configuration {
 	return out
 }
 
-// structures are those of every configuration.
+// structures returns the structures of all configurations.
 func structures(t testing.TB, text string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -74,7 +74,7 @@ func structures(t testing.TB, text string) map[string]string {
 	return out
 }
 
-// sameStructure checks that text changes nothing but values. want are the structures with plain text.
+// sameStructure checks whether text changes only values. want are the structures with plain text.
 func sameStructure(t *testing.T, text string, want map[string]string) {
 	t.Helper()
 
@@ -91,8 +91,8 @@ func sameStructure(t *testing.T, text string, want map[string]string) {
 	}
 }
 
-// structure of a configuration is all of it except the values of literals: blocks with their labels, attributes, what
-// expressions are made of, and comments.
+// structure returns everything in a configuration except the values of literals: blocks with their labels, attributes,
+// the parts of expressions, and comments.
 func structure(t testing.TB, files Files) string {
 	t.Helper()
 	var out strings.Builder
@@ -126,7 +126,7 @@ func structureOf(out *strings.Builder, body *hclsyntax.Body, indent string) {
 		_ = hclsyntax.VisitAll(body.Attributes[name].Expr, func(node hclsyntax.Node) hcl.Diagnostics {
 			switch expression := node.(type) {
 			case *hclsyntax.LiteralValueExpr, *hclsyntax.TemplateExpr, *hclsyntax.ObjectConsKeyExpr:
-				// A text is a template of one literal; it may have several literals, as of "a$${b}", and nothing else.
+				// A text is a template of one literal, or of several as for "a$${b}", and of nothing else.
 			case *hclsyntax.FunctionCallExpr:
 				fmt.Fprintf(out, " %s()", expression.Name)
 			case *hclsyntax.ScopeTraversalExpr:
@@ -146,7 +146,7 @@ func structureOf(out *strings.Builder, body *hclsyntax.Body, indent string) {
 	}
 }
 
-// declares checks that a configuration says of itself what its files declare.
+// declares compares the resources of a configuration with those in its files.
 func declares(t *testing.T, configuration Configuration) {
 	t.Helper()
 
@@ -159,7 +159,7 @@ func declares(t *testing.T, configuration Configuration) {
 	check.Equal(t, "declared", got, declaredBy(t, configuration.Files))
 }
 
-// declaredBy are the addresses of what files declare, read from them.
+// declaredBy returns the addresses of all declarations in files.
 func declaredBy(t *testing.T, files Files) map[Address]bool {
 	t.Helper()
 	out := map[Address]bool{}
@@ -197,7 +197,7 @@ func declaredBy(t *testing.T, files Files) map[Address]bool {
 	return out
 }
 
-// keysOf are the keys of a for_each: a literal, or the argument of the module that it names.
+// keysOf returns the keys of a for_each: a literal, or the argument of a module.
 func keysOf(t *testing.T, expression hclsyntax.Expression, files Files) []string {
 	t.Helper()
 
@@ -229,7 +229,7 @@ func keysOf(t *testing.T, expression hclsyntax.Expression, files Files) []string
 	return out
 }
 
-// TestConfigurationsSayWhatTheyDeclare has each kind of configuration, and the types of all of them.
+// TestConfigurationsSayWhatTheyDeclare checks each kind of configuration, and their types together.
 func TestConfigurationsSayWhatTheyDeclare(t *testing.T) {
 	types := map[string]bool{}
 
@@ -247,7 +247,7 @@ func TestConfigurationsSayWhatTheyDeclare(t *testing.T) {
 	check.Equal(t, "types", slices.Sorted(maps.Keys(types)), Types())
 }
 
-// TestACommentHasNoForeignText tries what could end a comment, or hide in one.
+// TestACommentHasNoForeignText tries characters able to end a comment, or to hide in one.
 func TestACommentHasNoForeignText(t *testing.T) {
 	for _, text := range []string{"a\nresource", "a\rb", "a\tb", "\x00", "ä", "\u2028", "\u202e", "\x7f"} {
 		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {
