@@ -1,5 +1,5 @@
-// Package command is the command line of the manager, as a program of its own and as part of olvmctl, which runs it in
-// local management clusters.
+// Package command is the command line of the manager. It is used by the manager program and by olvmctl, because olvmctl
+// runs the manager in local management clusters.
 package command
 
 import (
@@ -66,25 +66,25 @@ import (
 const (
 	controllerName = "cluster-api-provider-olvm-controller-manager"
 
-	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
-	// than the pod's terminationGracePeriodSeconds of 90.
+	// shutdownTimeout is longer than the sum of the executor's grace after an interrupt and the time to save a state.
+	// It is shorter than the pod's terminationGracePeriodSeconds of 90.
 	shutdownTimeout = 80 * time.Second
 
-	// authoritySecret is the Secret, in the manager's namespace, with the authority of the server of user data.
+	// authoritySecret is the Secret with the certificate authority of the user data server, in the manager's namespace.
 	authoritySecret = "capolvm-user-data-authority" //nolint:gosec // its name
 
-	// tokenGrace is how long a VM may take from the end of its run until it fetches its user data.
+	// tokenGrace is the maximum time between the end of a VM's run and its request for user data.
 	tokenGrace = 15 * time.Minute
 
-	// deliveryQPS and deliveryBurst bound how often the server of user data asks the API server: four times for a VM.
+	// deliveryQPS and deliveryBurst limit the user data server's requests to the API server: four for each VM.
 	deliveryQPS, deliveryBurst = 50, 200
 
-	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with
-	// its body, and so every Secret that it reads.
+	// maxVerbosity is the highest log level. Above it, the Kubernetes client logs the bodies of all requests and
+	// answers, including every Secret it reads.
 	maxVerbosity = 7
 )
 
-// defaultWorkDir is in a folder in which everybody may make files.
+// defaultWorkDir is in a folder writable by everybody.
 var defaultWorkDir = filepath.Join(os.TempDir(), "capolvm")
 
 // options are the values of all flags.
@@ -146,7 +146,7 @@ func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 		"Namespace of the lease; empty means that of the pod.")
 }
 
-// addWatchFlags adds the flags of what the manager looks at, how often, and how it is looked at.
+// addWatchFlags adds the flags for the watched objects, and for the time and way to reconcile them.
 func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
 	fs.StringVar(
@@ -169,7 +169,7 @@ func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 		"OLVMMachines of one engine that are reconciled at once.")
 }
 
-// addTerraformFlags adds the flags of Terraform's runs.
+// addTerraformFlags adds the flags of Terraform runs.
 func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4,
 		"Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
@@ -192,7 +192,7 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	)
 }
 
-// addTenantFlags adds the flags of what tenants and their guests may have.
+// addTenantFlags adds the flags for the rights of tenants and their guests.
 func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
 		&o.unboundCredentials, "allow-unbound-credentials", false,
@@ -261,7 +261,7 @@ func (o *options) validate() error {
 	return nil
 }
 
-// Flags are those of the manager, for their reference.
+// Flags returns the flags of the manager, for their reference.
 func Flags() *pflag.FlagSet {
 	var o options
 	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
@@ -274,7 +274,7 @@ func Flags() *pflag.FlagSet {
 // Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
 func Main() int {
 	liftEmptyMemoryLimit()
-	hostos.KeepFilesPrivate() // state and user data are on disk while Terraform works
+	hostos.KeepFilesPrivate() // Terraform stores state and user data on disk
 
 	var o options
 	o.addFlags(pflag.CommandLine)
@@ -362,7 +362,7 @@ func run(ctx context.Context, o options) error {
 
 	lost, err := serve(ctx, mgr, runs, leads, o)
 	if lost {
-		provider.Kill() // and no logout, which takes time: another manager may act at any moment
+		provider.Kill() // without a slow logout: another manager may act at any moment
 		return err
 	}
 
@@ -372,7 +372,7 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// newElectedManager returns the manager, and its part in the leader election; nil if there is none.
+// newElectedManager returns the manager and its leadership. The leadership is nil without leader election.
 func newElectedManager(o options) (ctrl.Manager, *leadership, error) {
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
@@ -407,7 +407,7 @@ func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options)
 	return &providerprocess.Provider{Sessions: sessions, Fence: fence, Log: ctrl.Log.WithName("provider")}
 }
 
-// addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
+// addCare adds the probes. Unless GOGC is set, it also adds the release of memory after bursts.
 func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
@@ -430,8 +430,8 @@ func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	return nil
 }
 
-// serve runs the manager until it ends, and waits until the state of each run is saved: a manager that has lost its
-// lease does not wait for its Runnables. lost reports that it has lost its lease.
+// serve runs the manager until it ends, and waits until all runs have saved their states: after losing its lease, a
+// manager does not wait for its Runnables. lost reports whether it has lost the lease.
 func serve(
 	ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options,
 ) (lost bool, err error) {
@@ -500,8 +500,8 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 		},
 		NewClient: newClient,
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
-			// of the management cluster in memory.
+			// Read Secrets and ConfigMaps on demand. A cache would hold every secret of the management cluster in
+			// memory.
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
 	})
@@ -512,7 +512,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	return mgr, nil
 }
 
-// addUserDataServer has the manager serve user data, where VMs reach it; nil where they do not.
+// addUserDataServer adds the server of user data. It returns nil if VMs cannot reach it.
 func addUserDataServer(
 	ctx context.Context, mgr ctrl.Manager, fence func(context.Context) error, o options,
 ) (*userdataserver.Server, error) {
@@ -525,7 +525,7 @@ func addUserDataServer(
 		return nil, err
 	}
 
-	// A client of its own: what strangers ask must not wait in one line with the saving of states.
+	// Use a separate client: requests of strangers must not delay saving states.
 	own := rest.CopyConfig(mgr.GetConfig())
 	own.QPS, own.Burst, own.RateLimiter = deliveryQPS, deliveryBurst, nil
 	secrets, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -635,7 +635,7 @@ func addControllers(
 	return addSmallControllers(ctx, mgr, reader, workloads, o)
 }
 
-// newEnginePool returns the sessions that all controllers share.
+// newEnginePool returns the sessions shared by all controllers.
 func newEnginePool(
 	mgr ctrl.Manager, reader client.Reader, provider *providerprocess.Provider, o options,
 ) *enginepool.Pool {
@@ -650,7 +650,7 @@ func newEnginePool(
 	}
 }
 
-// serveJumpHosts has the server of user data, where there is one, do what jump hosts ask for.
+// serveJumpHosts makes the server of user data, if there is one, handle the requests of jump hosts.
 func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userdataserver.Server) {
 	if userData != nil {
 		userData.Serve(&jumphost.Hosts{
@@ -661,7 +661,7 @@ func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userda
 	}
 }
 
-// addSupportServices adds the controller of support services. userData is nil where nothing is served to VMs.
+// addSupportServices adds the controller of support services. userData is nil if nothing is served to VMs.
 func addSupportServices(
 	ctx context.Context,
 	mgr ctrl.Manager,
@@ -682,7 +682,7 @@ func addSupportServices(
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }
 
-// addVMControllers adds the controllers of pools of VMs and of remediations.
+// addVMControllers adds the controllers of VM pools and of remediations.
 func addVMControllers(
 	ctx context.Context,
 	mgr ctrl.Manager,
@@ -740,7 +740,7 @@ func newExecutor(
 
 	log := ctrl.Log.WithName("setup")
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
+		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs report it again, visible to users
 			log.Error(err, "Failed to prepare the executors")
 		}
 
@@ -753,7 +753,7 @@ func newExecutor(
 	return executor, nil
 }
 
-// addSmallControllers adds the controllers that run no Terraform.
+// addSmallControllers adds the controllers without Terraform runs.
 func addSmallControllers(
 	ctx context.Context, mgr ctrl.Manager, reader client.Reader, workloads clustercache.ClusterCache, o options,
 ) error {

@@ -11,20 +11,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// The modes of --confinement.
+// These are the modes of --confinement.
 const (
 	confinementAuto     = "auto"
 	confinementRequired = "required"
 )
 
-// confinedGauge says whether the kernel confines the processes of a run.
+// confinedGauge reports whether the kernel confines the processes of a run.
 var confinedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_confined",
 	Help: "1 if Landlock confines this process of Terraform runs (terraform or provider), 0 if not.",
 }, []string{"process"})
 
-// reportConfinement reports in the log, in a metric and in the readiness probe whether the processes of runs are
-// confined. It returns an error if they are not and must be.
+// reportConfinement reports the confinement of run processes in the log, in a metric and in the readiness probe. It
+// returns an error if a required confinement is missing.
 func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode string) error {
 	processes := map[string]bool{
 		"terraform": executor == terraform.Landlocked,

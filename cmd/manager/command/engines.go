@@ -19,15 +19,15 @@ import (
 
 const (
 	enginesCheck = "engines"
-	// enginesTimeout bounds a check: the kubelet waits for one second by default.
+	// enginesTimeout bounds a check: the kubelet waits one second by default.
 	enginesTimeout = 500 * time.Millisecond
-	// maxEnginesNamed bounds the answer of a check.
+	// maxEnginesNamed bounds the number of objects in the answer of a check.
 	maxEnginesNamed = 10
 )
 
-// checkEngines returns the check of /readyz/engines. It fails if the engine of an OLVMCluster or OLVMInventory is not
-// available. /readyz as a whole fails with it only if required is set: a manager that is not ready is of no use to the
-// clusters of the other engines.
+// checkEngines returns the check of /readyz/engines. It fails if the engine of an OLVMCluster or OLVMInventory is
+// unavailable. /readyz fails with it only if required is set: an unready manager would be useless to the clusters of
+// other engines.
 func checkEngines(reader client.Reader, required bool) func(*http.Request) error {
 	return func(req *http.Request) error {
 		alone := strings.HasSuffix(req.URL.Path, "/"+enginesCheck)
@@ -42,8 +42,8 @@ func checkEngines(reader client.Reader, required bool) func(*http.Request) error
 	}
 }
 
-// unavailableEngines returns an error that names the objects whose engine is not available; nil if there is none. It
-// has no messages of conditions: the probes answer everybody who reaches the port.
+// unavailableEngines returns an error naming the objects with an unavailable engine, or nil. It omits the messages of
+// conditions, because everybody able to reach the port can read the answer.
 func unavailableEngines(ctx context.Context, reader client.Reader) error {
 	var (
 		clusters    infrav1.OLVMClusterList

@@ -7,15 +7,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fencedClient asks the fence before each write: a process that was halted for longer than its lease must not write
-// over what its successor has written. All controllers have this client, so that none can forget to ask.
+// fencedClient asks the fence before each write. A process halted for longer than its lease must not overwrite the
+// changes of its successor. All controllers use this client, so none can forget to ask.
 type fencedClient struct {
 	client.Client
 
 	mayAct func(context.Context) error
 }
 
-// Create asks, and creates.
+// Create asks the fence, and creates.
 func (c *fencedClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if err := c.mayAct(ctx); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (c *fencedClient) Create(ctx context.Context, object client.Object, options
 	return c.Client.Create(ctx, object, options...)
 }
 
-// Update asks, and updates.
+// Update asks the fence, and updates.
 func (c *fencedClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	if err := c.mayAct(ctx); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *fencedClient) Update(ctx context.Context, object client.Object, options
 	return c.Client.Update(ctx, object, options...)
 }
 
-// Patch asks, and patches.
+// Patch asks the fence, and patches.
 func (c *fencedClient) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption,
 ) error {
@@ -44,7 +44,7 @@ func (c *fencedClient) Patch(
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// Apply asks, and applies.
+// Apply asks the fence, and applies.
 func (c *fencedClient) Apply(
 	ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption,
 ) error {
@@ -55,7 +55,7 @@ func (c *fencedClient) Apply(
 	return c.Client.Apply(ctx, object, options...)
 }
 
-// Delete asks, and deletes.
+// Delete asks the fence, and deletes.
 func (c *fencedClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	if err := c.mayAct(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c *fencedClient) Delete(ctx context.Context, object client.Object, options
 	return c.Client.Delete(ctx, object, options...)
 }
 
-// DeleteAllOf asks, and deletes.
+// DeleteAllOf asks the fence, and deletes.
 func (c *fencedClient) DeleteAllOf(
 	ctx context.Context, object client.Object, options ...client.DeleteAllOfOption,
 ) error {
@@ -75,22 +75,22 @@ func (c *fencedClient) DeleteAllOf(
 	return c.Client.DeleteAllOf(ctx, object, options...)
 }
 
-// Status returns a writer of statuses that asks.
+// Status returns a fenced writer of statuses.
 func (c *fencedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-// SubResource returns a client of a part of objects that asks.
+// SubResource returns a fenced client of a subresource.
 func (c *fencedClient) SubResource(part string) client.SubResourceClient {
 	return &fencedPart{SubResourceClient: c.Client.SubResource(part), mayAct: c.mayAct}
 }
 
-// fencedPart is a fencedClient for a part of objects.
+// fencedPart is a fencedClient for a subresource.
 type fencedPart struct {
 	client.SubResourceClient
 
 	mayAct func(context.Context) error
 }
 
-// Create asks, and creates.
+// Create asks the fence, and creates.
 func (c *fencedPart) Create(
 	ctx context.Context, object, part client.Object, options ...client.SubResourceCreateOption,
 ) error {
@@ -101,7 +101,7 @@ func (c *fencedPart) Create(
 	return c.SubResourceClient.Create(ctx, object, part, options...)
 }
 
-// Update asks, and updates.
+// Update asks the fence, and updates.
 func (c *fencedPart) Update(
 	ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption,
 ) error {
@@ -112,7 +112,7 @@ func (c *fencedPart) Update(
 	return c.SubResourceClient.Update(ctx, object, options...)
 }
 
-// Patch asks, and patches.
+// Patch asks the fence, and patches.
 func (c *fencedPart) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 ) error {
@@ -123,7 +123,7 @@ func (c *fencedPart) Patch(
 	return c.SubResourceClient.Patch(ctx, object, patch, options...)
 }
 
-// Apply asks, and applies.
+// Apply asks the fence, and applies.
 func (c *fencedPart) Apply(
 	ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
 ) error {

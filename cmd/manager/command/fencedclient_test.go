@@ -19,8 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachWriteOfTheManagersClientAsksTheFence calls each method that writes, also those that are added to the
-// interface later, for a process that no longer leads.
+// TestEachWriteOfTheManagersClientAsksTheFence calls each writing method for a process without the lease. This includes
+// methods added to the interface later.
 func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	asked := 0
 	fenced := &fencedClient{
@@ -49,7 +49,7 @@ func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	check.Equal(t, "a read asks", asked, 14)
 }
 
-// arguments are zero values for a method, but the context.
+// arguments returns zero values for a method, except for the context.
 func arguments(t *testing.T, of reflect.Type) []reflect.Value {
 	t.Helper()
 	out := []reflect.Value{reflect.ValueOf(t.Context())}
@@ -90,13 +90,13 @@ func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	check.Error(t, api.Get(t.Context(), client.ObjectKeyFromObject(lease), stored), "")
 	stored.Spec.HolderIdentity = ptr.To("other")
 	check.Error(t, api.Update(t.Context(), stored), "")
-	time.Sleep(40 * time.Millisecond) // as a process that is halted
+	time.Sleep(40 * time.Millisecond) // simulates a halted process
 	check.Equal(t, "it is refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
 	check.Equal(t, "it stays refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
 }
 
-// TestALeaseThatRanOutPermitsNothing has the lease of a process that was halted, and that nobody else has taken yet:
-// the successor may take it, and act, right after the answer.
+// TestALeaseThatRanOutPermitsNothing has the expired lease of a halted process. Nobody else has taken it yet, but a
+// successor may take it and act right after the answer.
 func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		renewed time.Duration // ago
@@ -117,8 +117,8 @@ func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a machine that was suspended, whose monotonic clock stood still,
-// and a clock that was set.
+// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a suspended machine, with a stopped monotonic clock, and a changed
+// clock.
 func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 	now := time.Now()
 
@@ -138,8 +138,8 @@ func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 	}
 }
 
-// TestAStateIsSavedUnlessAnotherProcessLeads saves what was made before the lease was lost, and nothing after another
-// process has gone on.
+// TestAStateIsSavedUnlessAnotherProcessLeads saves results from before the lease was lost, and nothing after another
+// process has continued.
 func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease *coordinationv1.Lease
@@ -167,7 +167,7 @@ func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
 	}
 }
 
-// leaseOf is a lease of 15 seconds.
+// leaseOf returns a lease of 15 seconds.
 func leaseOf(holder string, renewed time.Duration) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
 	lease.Spec.HolderIdentity = &holder

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 )
 
-// features are those that users of this manager can turn on and off. Cluster API's own set has more, which only its own
-// managers know, and other defaults.
+// features are the features users of this manager can turn on and off. Cluster API's own set has others, known only to
+// its own managers, and other defaults.
 var features = map[featuregate.Feature]featuregate.FeatureSpec{
 	feature.PriorityQueue: {Default: true, PreRelease: featuregate.Beta},
-	// One object at most once a second: a machine that is made has more to do, and each step waits for something else
-	// than time.
+	// It reconciles an object at most once a second. The creation of a machine needs more, and each step waits for
+	// something other than time.
 	feature.ReconcilerRateLimiting: {Default: false, PreRelease: featuregate.Beta},
 }
 
@@ -25,7 +25,7 @@ func newGates() featuregate.MutableFeatureGate {
 	return gates
 }
 
-// applyGates hands our gates to the library of Cluster API, which asks its own set.
+// applyGates copies our gates to Cluster API's own set, because its library reads that.
 func applyGates(gates featuregate.FeatureGate) error {
 	chosen := map[string]bool{}
 	for name := range features {

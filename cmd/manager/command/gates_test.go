@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults compares the help of the flag, of which the reference is made,
-// with what a manager does.
+// TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults compares the flag's help with the behavior of a manager. The
+// reference is generated from this help.
 func TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults(t *testing.T) {
 	usage := Flags().Lookup("feature-gates").Usage
 	check.Contains(t, "help", usage, "PriorityQueue=true|false (BETA - default=true)")
@@ -25,7 +25,8 @@ func TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults(t *testing.T) {
 	}
 }
 
-// TestGatesReachTheLibrary sets each gate to what it is not by default. It runs beside no test that builds controllers.
+// TestGatesReachTheLibrary sets each gate to the opposite of its default. It must not run in parallel with tests
+// building controllers.
 func TestGatesReachTheLibrary(t *testing.T) {
 	t.Cleanup(func() { check.Error(t, applyGates(newGates()), "") })
 	check.Error(t, applyGates(newGates()), "")
@@ -39,7 +40,7 @@ func TestGatesReachTheLibrary(t *testing.T) {
 	check.Equal(t, "ReconcilerRateLimiting", feature.Gates.Enabled(feature.ReconcilerRateLimiting), true)
 }
 
-// TestFailuresThatAlertsCountBeginAtZero reads what a manager serves before it has done anything.
+// TestFailuresThatAlertsCountBeginAtZero reads the metrics of a manager before it has done anything.
 func TestFailuresThatAlertsCountBeginAtZero(t *testing.T) {
 	families, err := prometheus.Gatherer(metrics.Registry).Gather()
 	check.Error(t, err, "")

@@ -13,8 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachWriteNamesTheObjectThatItIsFor looks at the source of the manager. The request of a leader that was halted
-// arrives late. It must not delete, or change, what somebody has made by the same name since.
+// TestEachWriteNamesTheObjectThatItIsFor examines the source of the manager. The request of a halted leader arrives
+// late. It must not delete or change a newer object of the same name.
 func TestEachWriteNamesTheObjectThatItIsFor(t *testing.T) {
 	deletions := 0
 
@@ -48,7 +48,7 @@ func TestEachWriteNamesTheObjectThatItIsFor(t *testing.T) {
 	check.Equal(t, "deletions are found", deletions >= 8, true)
 }
 
-// called is a call with its place.
+// called is a call with its position.
 type called struct {
 	at string
 	of *ast.CallExpr

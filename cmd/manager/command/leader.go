@@ -22,24 +22,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// podNamespace is where a pod finds the name of its namespace.
+// podNamespace is the file with the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leadership is this process's part in the election: who it is, and which lease it is about.
+// leadership is this process's part in the leader election: its identity, and the lease.
 type leadership struct {
 	identity  string
 	namespace string
 	name      string // of the lease
 	lock      resourcelock.Interface
-	fresh     time.Duration // how old an answer about the lease may be
+	fresh     time.Duration // maximum age of an answer about the lease
 
-	// mayAct is the fence. states is the manager's client for states, which checkSuperseded alone keeps from writing.
-	// Both are set with the manager.
+	// mayAct is the fence. states is the manager's client for states. Only checkSuperseded can stop its writes. Both
+	// are set together with the manager.
 	mayAct func(context.Context) error
 	states client.Client
 }
 
-// newClient is the client of the manager, which asks the fence before it writes. It has the signature of
+// newClient returns the manager's client. It asks the fence before it writes. The signature is that of
 // client.NewClientFunc.
 func (l *leadership) newClient(config *rest.Config, options client.Options) (client.Client, error) {
 	plain, err := client.New(config, options)
@@ -52,8 +52,8 @@ func (l *leadership) newClient(config *rest.Config, options client.Options) (cli
 	return &fencedClient{Client: plain, mayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
 }
 
-// checkSuperseded returns an error if another process leads. One that has lost its lease, or cannot see who leads, may
-// still save what it has made: nobody has gone on from the state that is stored.
+// checkSuperseded returns an error if another process leads. A process may still save its results after losing the
+// lease, or without an answer about the leader: nobody has continued from the stored state.
 func (l *leadership) checkSuperseded(ctx context.Context) error {
 	err := l.mayAct(ctx)
 	if errors.Is(err, engine.ErrSuperseded) && !errors.Is(err, errReleased) {
@@ -63,7 +63,7 @@ func (l *leadership) checkSuperseded(ctx context.Context) error {
 	return nil
 }
 
-// newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
+// newLeadership creates the lock of leader election. It also determines the identity, because the fence needs it.
 func newLeadership(config *rest.Config, o options) (*leadership, error) {
 	namespace, err := o.ownNamespace()
 	if err != nil {
@@ -94,15 +94,14 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 	return l, nil
 }
 
-// errLeaseLost is what a lock answers whose lease has been lost.
+// errLeaseLost is the error of a lock with a lost lease.
 var errLeaseLost = errors.New("the lease was not renewed in time")
 
-// expiringLock asks the API server nothing more when its lease has not been renewed for so long that the elector gives
-// up. The elector tries to release a lease that it has lost, before it says that it has lost it. If the API server is
-// unreachable, that takes until the next leader acts.
+// expiringLock makes no more requests once the elector gives up an unrenewed lease. The elector tries to release a lost
+// lease before it reports the loss. If the API server is unreachable, this takes until the next leader acts.
 type expiringLock struct {
 	resourcelock.Interface
-	// limit is how long after its last renewal the elector gives a lease up.
+	// limit is the time from the last renewal until the elector gives up the lease.
 	limit time.Duration
 
 	mu      sync.Mutex
@@ -144,7 +143,7 @@ func (l *expiringLock) Update(ctx context.Context, record resourcelock.LeaderEle
 	return l.keep(l.Interface.Update(ctx, record))
 }
 
-// keep remembers when a write of the lease succeeded.
+// keep records the time of a successful write of the lease.
 func (l *expiringLock) keep(err error) error {
 	if err == nil {
 		l.mu.Lock()
@@ -156,7 +155,7 @@ func (l *expiringLock) keep(err error) error {
 	return err
 }
 
-// ownNamespace is that of the manager.
+// ownNamespace returns the namespace of the manager.
 func (o options) ownNamespace() (string, error) {
 	if o.leaderNamespace != "" {
 		return o.leaderNamespace, nil
@@ -170,8 +169,9 @@ func (o options) ownNamespace() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// identityNamespace is the namespace of what OLVMClusterIdentities name. It is empty if the manager uses no identities,
-// because it watches one namespace, and identities belong to none, or because it does not know its own namespace.
+// identityNamespace returns the namespace of the Secrets and ConfigMaps named by OLVMClusterIdentities. It is empty if
+// the manager uses no identities. This is the case if it watches one namespace, because identities are cluster-scoped,
+// or if it does not know its own namespace.
 func (o options) identityNamespace() string {
 	own, err := o.ownNamespace()
 	if err != nil || o.namespace != "" {
@@ -181,8 +181,8 @@ func (o options) identityNamespace() string {
 	return own
 }
 
-// leaseName is the same for all managers that could work on the same objects: those with another --watch-filter or
-// --namespace elect a leader of their own.
+// leaseName returns the same name for all managers of the same objects. Managers with another --watch-filter or
+// --namespace elect their own leader.
 func (o options) leaseName() string {
 	if o.watchFilter == "" && o.namespace == "" {
 		return version.LeaseName
@@ -192,16 +192,16 @@ func (o options) leaseName() string {
 		sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
 }
 
-// answerSpeaks is how long an answer about the lease speaks for other writes.
+// answerSpeaks is the validity of an answer about the lease for further writes.
 const answerSpeaks = time.Second
 
-// fence asks the API server who leads. The elector's own view may be old: a process that was halted for longer than the
-// lease goes on as if nothing had been, and acts before it looks at the clock.
+// fence returns a function asking the API server for the leader. The elector may have an old view. A process halted for
+// longer than the lease continues as if nothing had happened, and acts before it looks at the clock.
 //
-// It is asked before each write, so that an answer speaks for a moment, and never for longer than the lease that it
-// shows: from then on somebody else may lead.
+// The function is called before each write, so an answer is valid for a moment. It is never valid beyond the end of the
+// lease, because another process may lead from then on.
 func (l *leadership) fence(reader client.Reader) func(context.Context) error {
-	var last atomic.Pointer[leading] // what the API server said last
+	var last atomic.Pointer[leading] // the API server's last answer
 
 	return func(ctx context.Context) error {
 		if known := last.Load(); known != nil && known.speaks(time.Now(), min(l.fresh, answerSpeaks)) {
@@ -231,33 +231,34 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 			if answer := (&leading{asked: asked, until: until}); answer.speaks(time.Now(), l.fresh) {
 				last.Store(answer)
 				return nil
-			} // else this process was halted while it waited for the answer
+			} // otherwise this process was halted while waiting for the answer
 		}
 	}
 }
 
-// errReleased is the answer of a fence whose lease this process has released at its end, and that nobody has taken yet.
+// errReleased is the error of a fence after this process has released its lease at its end, and before another takes
+// it.
 var errReleased = fmt.Errorf("%w: none yet", engine.ErrSuperseded)
 
-// errNotRenewed is the answer of a fence whose lease has run out, and that nobody else has yet. The elector renews it,
-// or ends this process.
+// errNotRenewed is the error of a fence with an expired lease nobody else has taken yet. The elector renews it, or ends
+// this process.
 var errNotRenewed = errors.New("the lease has run out, and was not renewed yet")
 
-// leading is an answer of the API server that this process leads.
+// leading is an answer of the API server: this process leads.
 type leading struct {
-	asked time.Time // when it was asked for
-	until time.Time // when the lease runs out that it shows
+	asked time.Time // time of the request
+	until time.Time // end of the lease in the answer
 }
 
-// speaks reports whether an answer still says who leads. A machine that is suspended stops its monotonic clock, and a
-// clock that is set moves the other one: both must agree.
+// speaks reports whether an answer is still valid. A suspended machine stops its monotonic clock, and setting a clock
+// moves the other one: both must agree.
 func (l *leading) speaks(now time.Time, within time.Duration) bool {
 	wall := now.Round(0).Sub(l.asked.Round(0))
 
 	return now.Sub(l.asked) <= within && wall >= 0 && wall <= within && now.Round(0).Before(l.until)
 }
 
-// leaseEnd is when a lease runs out. This process wrote it, by its own clock; another one waits for longer.
+// leaseEnd returns the end of a lease. This process wrote it by its own clock; another one waits longer.
 func leaseEnd(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -266,6 +267,6 @@ func leaseEnd(lease *coordinationv1.Lease) time.Time {
 	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }
 
-// lostLease is how long the runs of a leader may go on that has lost its lease: the next leader waits out the lease
-// before it acts, so all must be over in between. What has not ended is killed with this process.
+// lostLease is the time runs may continue after the leader has lost its lease. The next leader waits for the end of the
+// lease before it acts, so all runs must end in between. This process kills the remaining ones.
 func (o options) lostLease() time.Duration { return (o.leaseDuration - o.renewDeadline) / 2 }

@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LeanCache says of which objects the cache of the manager holds a part only.
+// LeanCache returns the objects the manager's cache stores only in part.
 func LeanCache() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}}
 }
 
-// leanMachine takes from a Machine, before it is cached, what controllers do not read there: managed fields, what
-// kubectl has applied, and the status but for the reference of the Node. That is most of a Machine, and there may be
-// ten thousand. Whoever needs its conditions, or writes them, reads it from the API server.
+// leanMachine removes the unused parts of a Machine before it is cached: managed fields, the configuration applied by
+// kubectl, and the status except for the Node reference. These are most of a Machine, and there may be ten thousand. To
+// read or write its conditions, read the Machine from the API server.
 func leanMachine(in any) (any, error) {
 	machine, ok := in.(*clusterv1.Machine)
 	if !ok {

@@ -16,7 +16,7 @@ func TestTheHeapOfABurstIsBounded(t *testing.T) {
 	check.Equal(t, "something is alive", alive() > 0, true)
 }
 
-// TestAPodWithoutAMemoryRequestHasNoMemoryLimit has what the Go runtime has made of the variable when main begins.
+// TestAPodWithoutAMemoryRequestHasNoMemoryLimit starts with the limit set by the Go runtime before main.
 func TestAPodWithoutAMemoryRequestHasNoMemoryLimit(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// init puts the metrics of the packages beside those of controller-runtime, which are served together.
+// init registers the metrics of our packages with those of controller-runtime. Both are served together.
 func init() {
 	metrics.Registry.MustRegister(inventory.Collectors()...)
 	metrics.Registry.MustRegister(machine.Collectors()...)

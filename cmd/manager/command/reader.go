@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceReader reads past the cache for a manager of one namespace. What it lists it lists in all namespaces, where
-// it may: addresses are kept apart from those of other managers' machines then. With a Role instead of a ClusterRole it
-// may not, and sees its own namespace.
+// namespaceReader reads past the cache for a manager of one namespace. It lists objects in all namespaces if allowed,
+// to keep addresses distinct from those of other managers' machines. With only a Role instead of a ClusterRole, it
+// lists its own namespace.
 type namespaceReader struct {
 	client.Reader
 	// Namespace of the manager's clusters.

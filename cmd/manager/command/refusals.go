@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// refusedSecret is the Secret, in the manager's namespace, that says which users of engines had their passwords
-	// refused. An administrator who deletes it, and restarts the manager, allows the next login at once.
+	// refusedSecret is the Secret with the engine users whose passwords were rejected, in the manager's namespace. If
+	// an administrator deletes it and restarts the manager, the next login is allowed at once.
 	refusedSecret = "capolvm-refused-logins" //nolint:gosec // its name
 	refusedKey    = "users.json"
 )
 
-// refusalSecret stores in a Secret how many passwords of each user the engine refused, so that the counts survive a
-// restart. It stores no passwords, only a hash of the last one that was accepted.
+// refusalSecret stores in a Secret the number of each user's passwords rejected by the engine, so the counts survive a
+// restart. It stores no passwords, only a hash of the last accepted one.
 type refusalSecret struct {
 	client client.Client
 	reader client.Reader
 	key    client.ObjectKey
 }
 
-// Load reads what was saved.
+// Load reads the stored content.
 func (s *refusalSecret) Load(ctx context.Context) ([]byte, error) {
 	var secret corev1.Secret
 	if err := s.reader.Get(ctx, s.key, &secret); client.IgnoreNotFound(err) != nil {
@@ -38,7 +38,7 @@ func (s *refusalSecret) Load(ctx context.Context) ([]byte, error) {
 	return secret.Data[refusedKey], nil
 }
 
-// Save writes it.
+// Save stores the content.
 func (s *refusalSecret) Save(ctx context.Context, content []byte) error {
 	secret := corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// takeFolder makes a folder that is only this user's. One that is there must be such a folder: another user may have
-// made it first, to read what is written there, or to have it written elsewhere.
+// takeFolder creates a folder only for this user. An existing folder must be private to this user. Otherwise another
+// user may have created it to read its files, or to redirect them.
 func takeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err

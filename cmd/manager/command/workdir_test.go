@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAWorkFolderThatIsNotOurs has somebody make the folder first.
+// TestAWorkFolderThatIsNotOurs creates the folder first, as another user might.
 func TestAWorkFolderThatIsNotOurs(t *testing.T) {
 	for name, prepare := range map[string]func(path string) error{
 		"nothing":                  func(string) error { return nil },

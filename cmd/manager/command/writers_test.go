@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// makers make something that writes to the API server or to an engine, by package and function.
+// makers create clients able to write to the API server or to an engine, by package and function.
 var makers = map[string][]string{
 	"sigs.k8s.io/controller-runtime/pkg/client":                    {"New", "NewWithWatch", "NewNamespacedClient"},
 	"k8s.io/client-go/kubernetes":                                  {"NewForConfig", "NewForConfigAndClient", "NewForConfigOrDie", "New"},
@@ -23,7 +23,7 @@ var makers = map[string][]string{
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine": {"New"},
 }
 
-// fencedMakers are the places that may call them, because they put the fence in front, or write nothing.
+// fencedMakers are the places allowed to call makers, because they add the fence, or write nothing.
 var fencedMakers = map[string]string{
 	"cmd/manager/command/leader.go":     "newClient wraps it in a fencedClient",
 	"cmd/manager/command/command.go":    "controllers write user data with a fencedClient; all replicas answer VMs",
@@ -33,7 +33,7 @@ var fencedMakers = map[string]string{
 	"internal/connection/openshift.go":  "it is made to be checked, and dropped",
 }
 
-// TestNothingThatTheManagerRunsMakesAClientAroundTheFence looks at the source of each package of the manager.
+// TestNothingThatTheManagerRunsMakesAClientAroundTheFence examines the source of each package of the manager.
 func TestNothingThatTheManagerRunsMakesAClientAroundTheFence(t *testing.T) {
 	met := map[string]bool{}
 
@@ -53,7 +53,7 @@ func TestNothingThatTheManagerRunsMakesAClientAroundTheFence(t *testing.T) {
 	}
 }
 
-// inCheckout is a path from the root of the checkout.
+// inCheckout returns a path relative to the root of the checkout.
 func inCheckout(t *testing.T, path string) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -64,7 +64,7 @@ func inCheckout(t *testing.T, path string) string {
 	return name
 }
 
-// managerFolders are the folders of our packages that the manager consists of.
+// managerFolders returns the folders of our packages in the manager.
 func managerFolders(t *testing.T) (out []string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.Dir}}", "./cmd/manager")
@@ -111,9 +111,9 @@ func madeIn(t *testing.T, folder string) []made {
 	return out
 }
 
-// makersIn lists the makers that a file names. Package engine names its own without a prefix.
+// makersIn lists the makers used in a file. Package engine uses its own without a prefix.
 func makersIn(file *ast.File, isEngine bool) (out []string) {
-	forbidden := map[string]string{} // "client.New" by its name in the file
+	forbidden := map[string]string{} // such as "client.New", by its name in the file
 
 	for _, spec := range file.Imports {
 		path := strings.Trim(spec.Path.Value, `"`)
