@@ -16,8 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// Main runs the child and does not return, if this process was started as one. A command that starts children calls it
-// before anything else.
+// Main runs the child and never returns, if this process was started as one. Commands with children call it first.
 func Main() {
 	if len(os.Args) != 2 || os.Args[1] != argument {
 		return
@@ -44,7 +43,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// openInheritedSocket opens a socket that the process was started with.
+// openInheritedSocket opens a socket inherited by the process.
 func openInheritedSocket(number uintptr) (net.Conn, error) {
 	file := os.NewFile(number, "socket")
 	if file == nil {
@@ -72,7 +71,7 @@ func serve(requests, calls net.Conn) {
 
 	server := rpc.NewServer()
 	if err := server.RegisterName(childService, &Child{c}); err != nil {
-		panic(err) // the methods are this package's
+		panic(err) // impossible: the methods are this package's
 	}
 
 	server.ServeConn(requests)
@@ -88,20 +87,20 @@ type child struct {
 	seen    []engine.Observation
 }
 
-// childRun is a run that has an endpoint.
+// childRun is a run with an endpoint.
 type childRun struct {
 	endpoint *tfprovider.Endpoint
 	approval chan error
 	session  string
 }
 
-// sharedClient is a client of an engine that several runs use. It borrows the session of one of them.
+// sharedClient is a client of an engine shared by several runs. It borrows the session of one of them.
 type sharedClient struct {
 	client *engine.Client
 	runs   map[uint64]bool
 }
 
-// Child is what the manager can call.
+// Child has the methods for the manager to call.
 type Child struct{ child *child }
 
 // Open starts an endpoint for a run.
@@ -145,7 +144,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 	return nil
 }
 
-// Approve tells a run whether its plan is accepted.
+// Approve tells a run the decision about its plan.
 func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 	run := c.child.run(request.Run)
 	if run == nil {
@@ -165,7 +164,7 @@ func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 	return nil
 }
 
-// Close ends the endpoint of a run, after the calls that are under way, and forgets the session that it had.
+// Close ends the endpoint of a run after its pending calls, and forgets its session.
 func (c *Child) Close(id uint64, reply *CloseReply) error {
 	run := c.child.run(id)
 	if run == nil {
@@ -191,7 +190,7 @@ func (c *child) run(id uint64) *childRun {
 	return c.runs[id]
 }
 
-// clientFor returns the client of the engine of a run; nil if it has none.
+// clientFor returns the client of a run's engine, or nil if it has none.
 func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 	if request.Engine.Session == "" {
 		return nil, nil
@@ -226,7 +225,7 @@ func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 	return shared.client, nil
 }
 
-// release forgets a client that no run uses any more, and the session that it had.
+// release forgets a client without runs, and its session.
 func (c *child) release(run uint64, session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +241,7 @@ func (c *child) release(run uint64, session string) {
 	}
 }
 
-// anyRun is one of the runs that use a client.
+// anyRun returns one of the runs with this client.
 func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +253,8 @@ func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	return run
 }
 
-// notSuperseded is an error if another manager leads. That the API server cannot be asked ends no run: what it makes is
-// in its state.
+// notSuperseded returns an error if another manager leads. An unreachable API server ends no run, because the run's
+// results are in its state.
 func (c *child) notSuperseded(ctx context.Context, shared *sharedClient) error {
 	if err := c.mayAct(ctx, c.anyRun(shared)); errors.Is(err, engine.ErrSuperseded) {
 		return err
@@ -264,7 +263,7 @@ func (c *child) notSuperseded(ctx context.Context, shared *sharedClient) error {
 	return nil
 }
 
-// token asks the manager for the token of the session that a client borrows, in the name of one of its runs.
+// token asks the manager for the token of a client's session, on behalf of one of its runs.
 func (c *child) token(ctx context.Context, shared *sharedClient, refused string) (string, error) {
 	var reply TokenReply
 	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: c.anyRun(shared), Refused: refused}, &reply)
@@ -300,7 +299,7 @@ func (c *child) mayAct(ctx context.Context, run uint64) error {
 	return nil
 }
 
-// observe keeps what the metrics count until the manager asks.
+// observe stores counts for the metrics until the manager asks.
 func (c *child) observe(seen engine.Observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +314,7 @@ type decision struct {
 	err     error
 }
 
-// wait returns the decision, once it has come.
+// wait waits for the decision and returns it.
 func (d *decision) wait(ctx context.Context, answer <-chan error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -333,7 +332,7 @@ func (d *decision) wait(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// call calls the other side, until the context ends.
+// call calls the other process. It ends with the context.
 func call(ctx context.Context, client *rpc.Client, method string, request, reply any) error {
 	pending := client.Go(method, request, reply, make(chan *rpc.Call, 1))
 

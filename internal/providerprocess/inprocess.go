@@ -26,5 +26,5 @@ func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	return endpoint.Config, endpoint.Close, nil
 }
 
-// Address of the provider in configurations.
+// Address returns the provider's address in configurations.
 func (p InProcess) Address() string { return tfprovider.Address }

@@ -33,32 +33,32 @@ import (
 const (
 	// openLimit is the longest time to open an endpoint.
 	openLimit = time.Minute
-	// closeLimit is the longest time to close an endpoint. Requests to the engine that are under way end before.
+	// closeLimit is the longest time to close an endpoint. Pending requests to the engine end before.
 	closeLimit = 2 * engine.DefaultTimeout
-	// endGrace is how long an idle process may take to exit before it is killed.
+	// endGrace is the time for an idle process to exit before it is killed.
 	endGrace = 5 * time.Second
 
 	portDNS = 53
 )
 
-// Provider serves the provider from a child process: the Provider of internal/terraform.
+// Provider serves the provider from a child process. It implements the Provider of internal/terraform.
 type Provider struct {
 	// Sessions log in to engines. Runs borrow their sessions.
 	Sessions *engine.Sessions
-	// Fence is asked before and after a disk is made; nil agrees.
+	// Fence is called before and after creating a disk. nil allows it.
 	Fence func(ctx context.Context) error
-	// Log gets the unexpected ends of processes; its zero value drops them.
+	// Log receives unexpected ends of processes. Its zero value drops them.
 	Log logr.Logger
 
 	mu      sync.Mutex
 	current *process
-	// processes are all that have not ended.
+	// processes are all running processes.
 	processes map[*process]bool
 	last      uint64 // number of the last run
 	sessions  map[*engine.Client]string
 }
 
-// Address of the provider in configurations.
+// Address returns the provider's address in configurations.
 func (p *Provider) Address() string { return tfprovider.Address }
 
 // HoldsCredentials reports that configurations need no credentials, because runs borrow the manager's sessions.
@@ -106,7 +106,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	}
 
 	if err != nil {
-		child.close(id) // the child may have opened it although the answer was lost
+		child.close(id) // the child may have opened it despite the lost answer
 		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
 	}
 
@@ -122,7 +122,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	}, sync.OnceFunc(func() { stopWatching(); child.close(id) }), nil
 }
 
-// sessionName returns the name of a session. Names are used once, so that a new session is never taken for an old one.
+// sessionName returns the name of a session. Names are never reused, so nobody mistakes a new session for an old one.
 func (p *Provider) sessionName(session *engine.Client) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *Provider) sessionName(session *engine.Client) string {
 	return p.sessions[session]
 }
 
-// assignRun adds a run to a process that may connect to the ports, and starts one if there is none.
+// assignRun adds a run to a process with access to the ports. It starts a process if there is none.
 func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +191,8 @@ func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error)
 	return started, id, nil
 }
 
-// Close stops all processes, and kills those that have not ended after endGrace. End all runs first. A later run starts
-// a new process.
+// Close stops all processes, and kills those still running after endGrace. End all runs first. A later run starts a new
+// process.
 func (p *Provider) Close() {
 	stopped := p.forgetProcesses()
 	for _, one := range stopped {
@@ -211,7 +211,7 @@ func (p *Provider) Close() {
 	}
 }
 
-// Kill kills all processes, for a manager that does not lead any more. Another one may act at any moment.
+// Kill kills all processes of a former leader, because another manager may act at any moment.
 func (p *Provider) Kill() { p.killAll(p.forgetProcesses()) }
 
 func (p *Provider) killAll(processes []*process) {
@@ -224,7 +224,7 @@ func (p *Provider) killAll(processes []*process) {
 	}
 }
 
-// forgetProcesses returns the processes that have not ended. Later runs use none of them.
+// forgetProcesses returns all running processes. Later runs use none of them.
 func (p *Provider) forgetProcesses() []*process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +234,7 @@ func (p *Provider) forgetProcesses() []*process {
 	return slices.Collect(maps.Keys(p.processes))
 }
 
-// run is what the child may ask about.
+// run has the answers to questions of the child.
 type run struct {
 	use     terraform.Use
 	session *engine.Client // nil if the run has no engine
@@ -284,7 +284,7 @@ func (c *process) removeRun(id uint64) {
 	c.stopIfUnused()
 }
 
-// drain has the process take no more runs, and end with the last one.
+// drain makes the process take no more runs, and end with the last one.
 func (c *process) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,13 +293,13 @@ func (c *process) drain() {
 	c.stopIfUnused()
 }
 
-// stopIfUnused stops a draining process that has no runs; mu is held.
+// stopIfUnused stops a draining process without runs. The caller holds mu.
 func (c *process) stopIfUnused() {
 	if !c.draining || len(c.runs) > 0 {
 		return
 	}
 
-	_ = c.calls.Close() // on which the child ends
+	_ = c.calls.Close() // this ends the child
 	time.AfterFunc(endGrace, func() {
 		select {
 		case <-c.ended:
@@ -318,7 +318,7 @@ func (c *process) kill() {
 	_ = c.command.Process.Kill()
 }
 
-// isDraining reports whether the process is to end.
+// isDraining reports whether the process is about to end.
 func (c *process) isDraining() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,7 +335,7 @@ func (c *process) checkAddress(reply OpenReply) error {
 	return nil
 }
 
-// findRun returns a run of the process; an error if it has ended or never existed.
+// findRun returns a run of the process, or an error if it has ended or never existed.
 func (c *process) findRun(id uint64) (*run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,7 +347,7 @@ func (c *process) findRun(id uint64) (*run, error) {
 	return nil, errors.New("the run has ended or never existed")
 }
 
-// forwardDecision waits for the decision about the plan of a run, and tells it to the child.
+// forwardDecision waits for the decision about a run's plan, and sends it to the child.
 func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.Use) {
 	request := ApproveRequest{Run: id}
 
@@ -362,10 +362,10 @@ func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.
 	}
 }
 
-// maxObservations is how many requests of a run are counted.
+// maxObservations is the maximum number of counted requests of a run.
 const maxObservations = 100_000
 
-// close ends the endpoint of a run. A process that does not answer gets no more runs, and ends with its last one.
+// close ends the endpoint of a run. An unresponsive process gets no more runs, and ends with its last one.
 func (c *process) close(id uint64) {
 	defer c.removeRun(id)
 
@@ -385,7 +385,7 @@ func (c *process) close(id uint64) {
 	}
 }
 
-// Manager is what the child can call.
+// Manager has the methods for the child to call.
 type Manager struct{ process *process }
 
 // Token returns the token of the engine's session.
@@ -410,7 +410,7 @@ func (m *Manager) Token(request TokenRequest, reply *TokenReply) error {
 	return nil
 }
 
-// MayAct tells whether the manager still leads.
+// MayAct reports whether the manager still leads.
 func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
 	found, err := m.process.findRun(id)
 	if err != nil {
@@ -431,7 +431,7 @@ func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
 	return nil
 }
 
-// start starts a child that may connect to the ports.
+// start starts a child with access to the ports.
 func start(ports []uint16, log logr.Logger) (*process, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -480,8 +480,8 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 	return c, nil
 }
 
-// socketPairs returns the manager's ends of the sockets for the requests of the child and for calls to it, and the
-// child's ends: that for calls first.
+// socketPairs returns the manager's ends of the sockets, for requests of the child and for calls to it. It also returns
+// the child's ends, the one for calls first.
 func socketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
 	requests, theirRequests, err := socketPair()
 	if err != nil {
@@ -501,13 +501,13 @@ func socketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
 func (c *process) answer(requests net.Conn) {
 	server := rpc.NewServer()
 	if err := server.RegisterName(managerService, &Manager{c}); err != nil {
-		panic(err) // the methods are this package's
+		panic(err) // impossible: the methods are this package's
 	}
 
 	server.ServeConn(requests)
 }
 
-// wait waits until the child has ended, and removes what it used.
+// wait waits for the end of the child, and removes its files.
 func (c *process) wait(requests net.Conn, log logr.Logger) {
 	err := c.command.Wait()
 	if !c.isDraining() {
@@ -519,7 +519,7 @@ func (c *process) wait(requests net.Conn, log logr.Logger) {
 	close(c.ended)
 }
 
-// startConfined starts the child where it can use what it needs.
+// startConfined starts the child, confined to everything it needs.
 func startConfined(executable, dir string, ports []uint16, begin func() error) error {
 	if confine.Version() == 0 {
 		return begin()
@@ -533,10 +533,10 @@ func startConfined(executable, dir string, ports []uint16, begin func() error) e
 	}, begin)
 }
 
-// resolverFiles are what names of hosts are looked up by.
+// resolverFiles configure the lookup of host names.
 var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"}
 
-// certificateFiles are where the CA bundles of the system are.
+// certificateFiles returns the paths of the system's CA bundles.
 func certificateFiles() []string {
 	out := []string{
 		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs",
@@ -550,12 +550,12 @@ func certificateFiles() []string {
 	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
 }
 
-// childEnvironment is the environment of a child. It has none of the manager's variables but those that say how engines
-// are reached.
+// childEnvironment returns the environment of a child. Of the manager's variables, it has only those for connecting to
+// engines.
 func childEnvironment(dir string) []string {
 	out := []string{
 		"TMPDIR=" + dir,
-		// The child may not read the files of the cgroup, from which Go computes it.
+		// The child may not read the files of the cgroup. Go computes GOMAXPROCS from them.
 		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)),
 	}
 
@@ -570,7 +570,7 @@ func childEnvironment(dir string) []string {
 	return out
 }
 
-// socketPair returns two sockets that are connected: one for this process, and one for a child.
+// socketPair returns two connected sockets: one for this process, and one for a child.
 func socketPair() (net.Conn, *os.File, error) {
 	own, theirs, err := hostos.SocketPair()
 	if err != nil {
@@ -587,7 +587,7 @@ func socketPair() (net.Conn, *os.File, error) {
 	return connection, theirs, nil
 }
 
-// portsTo are the TCP ports to connect to for an engine: its own, or that of the proxy before it.
+// portsTo returns the TCP ports for connecting to an engine: its own, or that of its proxy.
 func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([]uint16, error) {
 	if engineURL == "" {
 		return nil, nil
@@ -615,10 +615,10 @@ func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([
 	return []uint16{port}, nil
 }
 
-// defaultPorts are the TCP ports of engines and proxies whose URLs have none.
+// defaultPorts are the TCP ports of engines and proxies with no port in their URLs.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-// portOf is the TCP port of a URL.
+// portOf returns the TCP port of a URL.
 func portOf(at *url.URL) (uint16, error) {
 	text := at.Port()
 	if text == "" {

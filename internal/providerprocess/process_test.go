@@ -32,7 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// holding has this program start a process of the provider, say where its folder is, and wait.
+// holding makes this program start a provider process, print its folder, and wait.
 const holding = "PROVIDERPROCESS_TEST_HOLDS"
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is an engine with an executor whose provider is a child of this process.
+// site is an engine, and an executor with a provider in a child of this process.
 type site struct {
 	t        *testing.T
 	sim      *ovirtsim.Server
@@ -79,7 +79,7 @@ func newSite(t *testing.T, options ovirtsim.Options) *site {
 	return s
 }
 
-// machine is one of the default engine.
+// machine returns a machine of the default engine.
 func (s *site) machine(name string) render.Machine {
 	s.t.Helper()
 	client, err := engine.New(engine.Config{
@@ -115,7 +115,7 @@ func (s *site) machine(name string) render.Machine {
 	}
 }
 
-// apply makes a machine, and returns its state.
+// apply creates a machine, and returns its state.
 func (s *site) apply(ctx context.Context, machine render.Machine, change func(*terraform.Request)) ([]byte, error) {
 	s.t.Helper()
 	configuration, err := render.MachineConfiguration(machine)
@@ -143,7 +143,7 @@ func (s *site) apply(ctx context.Context, machine render.Machine, change func(*t
 	return state, err
 }
 
-// TestRunsShareAProcessAndASession makes two machines and deletes one. Terraform is given no password.
+// TestRunsShareAProcessAndASession creates two machines and deletes one. Terraform gets no password.
 func TestRunsShareAProcessAndASession(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	first := s.machine("first")
@@ -173,11 +173,11 @@ func TestRunsShareAProcessAndASession(t *testing.T) {
 	})
 	check.Error(t, err, "")
 	check.Equal(t, "VMs after a destruction", len(s.sim.VMs()), 1)
-	check.Equal(t, "logins of runs", s.sim.Logins()-logins-1, 1) // and one of the look for the second machine
+	check.Equal(t, "logins of runs", s.sim.Logins()-logins-1, 1) // and one of the lookup for the second machine
 	check.Equal(t, "sessions that the manager holds", s.provider.current.runs, map[uint64]*run{})
 }
 
-// TestASessionIsRenewed has the engine forget its sessions while a run uses one.
+// TestASessionIsRenewed makes the engine forget its sessions during a run.
 func TestASessionIsRenewed(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 
@@ -192,7 +192,7 @@ func TestASessionIsRenewed(t *testing.T) {
 	check.Equal(t, "VMs", len(s.sim.VMs()), 1)
 }
 
-// TestTheFenceIsAskedForDisks has a manager that does not lead any more. Nothing else is made either.
+// TestTheFenceIsAskedForDisks has a former leader. It creates nothing else, either.
 func TestTheFenceIsAskedForDisks(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	s.provider.Fence = func(context.Context) error { return fmt.Errorf("%w: other", engine.ErrSuperseded) }
@@ -280,7 +280,7 @@ func TestAProcessThatDiesIsReplaced(t *testing.T) {
 	check.Equal(t, "another process serves", s.provider.current != died, true)
 }
 
-// TestALostLeaseEndsAllProcesses kills them in the middle of a run, whose process may take no more runs.
+// TestALostLeaseEndsAllProcesses kills them during a run. The run's process accepts no more runs.
 func TestALostLeaseEndsAllProcesses(t *testing.T) {
 	begun, killed := make(chan struct{}), make(chan struct{})
 	s := newSite(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -320,7 +320,7 @@ func TestALostLeaseEndsAllProcesses(t *testing.T) {
 	check.Equal(t, "the run fails", <-ended != nil, true)
 }
 
-// TestAStuckProcessIsKilled halts the child before it is told to end.
+// TestAStuckProcessIsKilled halts the child before telling it to end.
 func TestAStuckProcessIsKilled(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	_, err := s.apply(t.Context(), s.machine("m"), nil)
@@ -332,7 +332,7 @@ func TestAStuckProcessIsKilled(t *testing.T) {
 	wait.Receive(t, "the process is gone", child.ended)
 }
 
-// TestARunSaysThatItsUserIsRefused has the engine end its sessions, and refuse the next login.
+// TestARunSaysThatItsUserIsRefused makes the engine end its sessions, and reject the next login.
 func TestARunSaysThatItsUserIsRefused(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 
@@ -350,7 +350,7 @@ func TestARunSaysThatItsUserIsRefused(t *testing.T) {
 	check.Error(t, err, "engine refuses user")
 }
 
-// TestAnEndpointIsInTheFolderOfItsProcess has answers of a child that was taken over.
+// TestAnEndpointIsInTheFolderOfItsProcess has answers of a compromised child.
 func TestAnEndpointIsInTheFolderOfItsProcess(t *testing.T) {
 	c := &process{dir: "/tmp/provider-1"}
 	check.Error(t, c.checkAddress(OpenReply{Network: "unix", Address: "/tmp/provider-1/plugin"}), "")
@@ -365,7 +365,7 @@ func TestAnEndpointIsInTheFolderOfItsProcess(t *testing.T) {
 	}
 }
 
-// TestAnInterruptIsNotTheChilds has a terminal interrupt all processes of the manager.
+// TestAnInterruptIsNotTheChilds interrupts all processes of the manager, as a terminal does.
 func TestAnInterruptIsNotTheChilds(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 
@@ -377,7 +377,7 @@ func TestAnInterruptIsNotTheChilds(t *testing.T) {
 	check.Error(t, err, "")
 }
 
-// TestTheProcessEndsWithTheManager closes what the child hears the manager by.
+// TestTheProcessEndsWithTheManager closes the child's connection to the manager.
 func TestTheProcessEndsWithTheManager(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	_, err := s.apply(t.Context(), s.machine("m"), nil)
@@ -391,7 +391,7 @@ func TestTheProcessEndsWithTheManager(t *testing.T) {
 	check.Equal(t, "its folder is gone", errors.Is(err, os.ErrNotExist), true)
 }
 
-// TestARefusedPlanChangesNothing has a plan with something that nobody declared. The child hears why.
+// TestTheFolderOfAKilledManagerIsRemovedByTheNext kills a process with a child, and starts another child.
 func TestTheFolderOfAKilledManagerIsRemovedByTheNext(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 
@@ -418,6 +418,7 @@ func TestTheFolderOfAKilledManagerIsRemovedByTheNext(t *testing.T) {
 	check.Equal(t, "whether the folder is gone", errors.Is(err, os.ErrNotExist), true)
 }
 
+// TestARefusedPlanChangesNothing has a plan with an undeclared object. The child receives the reason.
 func TestARefusedPlanChangesNothing(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 
@@ -434,7 +435,7 @@ func TestARefusedPlanChangesNothing(t *testing.T) {
 	check.Equal(t, "VMs", len(s.sim.VMs()), 0)
 }
 
-// TestTheProcessHasNothingWorthTaking puts hostile code in the place of the child, where the child is.
+// TestTheProcessHasNothingWorthTaking runs hostile code in place of the child, with the same confinement.
 func TestTheProcessHasNothingWorthTaking(t *testing.T) {
 	if confine.Version() == 0 {
 		t.Fatal("this kernel has no Landlock, and what confines the provider cannot be tried")

@@ -4,19 +4,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The manager and its child call each other over two sockets, one for each direction, that the child inherits. Nobody
-// else has an end of them.
+// The manager and its child call each other over two inherited sockets, one for each direction. Nobody else has an end
+// of them.
 const (
-	// argument is the only one of the child's command line.
+	// argument is the only command-line argument of the child.
 	argument = "serve-terraform-provider"
-	// firstFile is the number of the first file that a process inherits beside standard input, output and error.
+	// firstFile is the number of the first inherited file after standard input, output and error.
 	firstFile = 3
 
 	childService   = "Child"
 	managerService = "Manager"
 )
 
-// Engine is the engine of a run. Session tells the sessions of engines apart; runs that have the same share a client.
+// Engine is the engine of a run. Session identifies the session. Runs with the same session share a client.
 type Engine struct {
 	URL, CA  string
 	Insecure bool
@@ -32,7 +32,7 @@ type OpenRequest struct {
 	Engine   Engine
 }
 
-// OpenReply is how Terraform attaches to the endpoint.
+// OpenReply has the endpoint's address for Terraform.
 type OpenReply struct {
 	Network, Address string
 	Protocol         string
@@ -41,34 +41,34 @@ type OpenReply struct {
 	Test             bool
 }
 
-// ApproveRequest tells whether the plan of a run is accepted. Refusal is why it is not; empty if it is.
+// ApproveRequest has the decision about a run's plan. Refusal is the reason for a rejection, or "".
 type ApproveRequest struct {
 	Run     uint64
 	Refusal string
 }
 
-// CloseReply is what the metrics count of the requests since the reply before.
+// CloseReply has the counts of requests since the previous reply, for the metrics.
 type CloseReply struct{ Observations []engine.Observation }
 
-// TokenRequest asks for the token of the engine's session. Refused is one that the engine did not accept.
+// TokenRequest asks for the token of the engine's session. Refused is a token rejected by the engine.
 type TokenRequest struct {
 	Run     uint64
 	Refused string
 }
 
-// TokenReply is the token, or why there is none. Auth is set if the engine refuses the credentials.
+// TokenReply has the token, or the reason for its absence. Auth is set if the engine rejects the credentials.
 type TokenReply struct {
 	Token   string
 	Auth    *engine.AuthError
 	Problem string
 }
 
-// MayActReply says whether the manager still leads; its zero value means that it does. If Superseded, another manager
-// leads. Otherwise, Problem says why the leader is unknown.
+// MayActReply reports whether the manager still leads. Its zero value means yes. If Superseded, another manager leads.
+// Otherwise, Problem explains why the leader is unknown.
 type MayActReply struct {
 	Superseded bool
 	Problem    string
 }
 
-// Nothing is the argument or the reply of a call that has none.
+// Nothing is the argument or the reply of calls without one.
 type Nothing struct{}
