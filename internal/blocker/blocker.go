@@ -1,4 +1,4 @@
-// Package blocker has the error that says why something cannot go on: a condition reason, the field, and the remedy.
+// Package blocker has the error of a blocked object: a condition reason, the field, and the remedy.
 package blocker
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Error is why something cannot go on.
+// Error is the reason why something cannot go on.
 type Error struct {
-	// Reason of the condition that reports it.
+	// Reason of the condition.
 	Reason string
-	// Field that is to be corrected; empty where something else has to happen first.
+	// Field to correct, or "" if something else has to happen first.
 	Field string
-	// Message says what is wrong, and the remedy.
+	// Message describes the problem and the remedy.
 	Message string
-	// RetryAfter is when to look again; zero where a change of an object says so.
+	// RetryAfter is the time until the next look. Zero means waiting for a change of an object.
 	RetryAfter time.Duration
 }
 
@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// Deletion returns the error of an object that must not go yet. The message names the remedy.
+// Deletion returns the error of an object not yet allowed to go. The message names the remedy.
 func Deletion(retryAfter time.Duration, format string, args ...any) *Error {
 	return &Error{
 		Reason:     infrav1.DeletionBlockedReason,
@@ -45,8 +45,8 @@ func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// CheckTexts returns an error of the first text of a spec that XML cannot carry to the engine. within is the path of
-// the spec, such as "spec". Whatever a spec says may reach the engine, at the latest in user data.
+// CheckTexts returns an error for the first text of a spec XML cannot carry to the engine. within is the path of the
+// spec, such as "spec". Every text in a spec may reach the engine, at the latest in user data.
 func CheckTexts(reason, within string, spec any) error {
 	var problem *engine.TextError
 	if err := engine.CheckTexts("json", spec); !errors.As(err, &problem) {
@@ -61,7 +61,7 @@ func CheckTexts(reason, within string, spec any) error {
 	return New(reason, within+separator+problem.Path, "%v", problem.Problem)
 }
 
-// NotFound turns a name that does not exist, or a storage domain that takes no disks, into an error of its field.
+// NotFound turns an unknown name, or a storage domain unavailable for disks, into an error of its field.
 func NotFound(err error, reason, field string) error {
 	var (
 		unknown  *engine.NameError
@@ -86,9 +86,9 @@ func NotFound(err error, reason, field string) error {
 	}
 }
 
-// mendedByPeople are the reasons of what stays until a person changes an object or the engine. What may go away by
-// itself is not among them: an engine that is away, one whose directory is away and that refuses passwords meanwhile,
-// addresses that are all in use, a run that failed.
+// mendedByPeople are the reasons of permanent problems: somebody must change an object or the engine. Problems able to
+// vanish are not among them. Examples are an unreachable engine, an engine rejecting passwords while its directory is
+// unreachable, exhausted addresses, and a failed run.
 var mendedByPeople = map[string]bool{
 	infrav1.AddressRangeInvalidReason:         true,
 	infrav1.AffinityGroupConflictReason:       true,
@@ -133,5 +133,5 @@ var mendedByPeople = map[string]bool{
 	infrav1.VirtualRouterIDInUseReason:        true,
 }
 
-// StaysUntilMended reports whether what has that reason stays until a person changes an object or the engine.
+// StaysUntilMended reports whether a problem with this reason stays until somebody changes an object or the engine.
 func StaysUntilMended(reason string) bool { return mendedByPeople[reason] }

@@ -9,20 +9,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Places are where a person corrects the connection to an engine; an empty one is that of OLVMClusters.
+// Places tell users the places to correct the connection to an engine. An empty place is that of OLVMClusters.
 type Places struct {
 	// Credentials are the user name and the password, CA the certificate, and URL the address of the engine.
 	Credentials, CA, URL string
 }
 
-// OfManifests are the places for who writes OLVMClusters.
+// OfManifests are the places for authors of OLVMClusters.
 var OfManifests = Places{
 	Credentials: "the Secret of spec.olvmOvirtAPIServer.credentialsSecret",
 	CA:          "the ConfigMap of spec.olvmOvirtAPIServer.caConfigMap",
 	URL:         "spec.olvmOvirtAPIServer.serverURL",
 }
 
-// EngineReason is the condition reason and message of a failed call to the engine.
+// EngineReason returns the condition reason and message of a failed call to the engine.
 func EngineReason(err error) (reason, message string) {
 	var field *Error
 	if errors.As(err, &field) {
@@ -32,7 +32,7 @@ func EngineReason(err error) (reason, message string) {
 	return OfManifests.reason(err)
 }
 
-// reason is why an engine cannot be used, and with the message what to do about it.
+// reason returns the reason why an engine cannot be used, and the remedy in the message.
 func (p Places) reason(err error) (reason, message string) {
 	var (
 		auth *engine.AuthError
@@ -42,7 +42,7 @@ func (p Places) reason(err error) (reason, message string) {
 	credentials := cmp.Or(p.Credentials, OfManifests.Credentials)
 
 	switch {
-	case engine.IsCancelled(err): // nobody asked the engine to the end
+	case engine.IsCancelled(err): // the request to the engine was cut short
 		return infrav1.WaitingForEngineReason, err.Error()
 	case errors.As(err, &auth) && auth.Closed():
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; its password may be right: have the user unlocked "+
@@ -71,7 +71,7 @@ func (p Places) reason(err error) (reason, message string) {
 		cmp.Or(p.URL, OfManifests.URL))
 }
 
-// certificateRemedy is what to do about an engine's certificate that is refused.
+// certificateRemedy returns the remedy for a rejected certificate of an engine.
 func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
 	const renew = "on the engine's host, have engine-setup renew it"
 	ca, server := cmp.Or(p.CA, OfManifests.CA), cmp.Or(p.URL, OfManifests.URL)
@@ -90,7 +90,7 @@ func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
 	}
 }
 
-// OfEngine reports whether an engine cannot be used at all: it does not answer, or refuses its user.
+// OfEngine reports whether an engine is unusable: it does not answer, or rejects its user.
 func OfEngine(err error) bool {
 	var (
 		auth        *engine.AuthError
@@ -102,8 +102,8 @@ func OfEngine(err error) bool {
 		engine.IsNotAnAdministrator(err)
 }
 
-// Explain adds the remedy to an error about the connection to the engine, for a command whose user corrects it at these
-// places. What the engine itself says needs none, and an error that was explained already has one.
+// Explain adds the remedy to a connection error, for a command with these places to correct it. Errors from the engine
+// itself need none, and explained errors already have one.
 func Explain(err error, at Places) error {
 	var done *explained
 	if !OfEngine(err) || errors.As(err, &done) {

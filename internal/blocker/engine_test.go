@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestRemediesNameWhereTheUserLooks has the errors of engines that cannot be used, for who writes OLVMClusters and for
-// who writes a cluster file.
+// TestRemediesNameWhereTheUserLooks has the errors of unusable engines, for authors of OLVMClusters and of cluster
+// files.
 func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 	file := Places{Credentials: "OLVM_USERNAME and OLVM_PASSWORD", CA: "cluster.yaml: serverCAPath", URL: "cluster.yaml: serverURL"}
 	wrong := &engine.AuthError{Username: "admin@internal", Message: "the password is incorrect"}

@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// period is when a certificate is valid, beginning and ending that long from now.
+// period is the validity of a certificate, relative to now.
 type period struct{ from, to time.Duration }
 
 var (
@@ -34,7 +34,7 @@ var (
 	future = period{time.Hour, 48 * time.Hour}
 )
 
-// authority is a CA of a test.
+// authority is a test CA.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -56,7 +56,7 @@ func newAuthority(t *testing.T, valid period) *authority {
 	return a
 }
 
-// sign returns a certificate of the authority; its own before it has one.
+// sign returns a certificate of the authority. The first one is its own.
 func (a *authority) sign(
 	t *testing.T, valid period, template x509.Certificate, key *ecdsa.PrivateKey,
 ) *x509.Certificate {
@@ -84,7 +84,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// server is a certificate of a server for 127.0.0.1, unless the change says something else.
+// server returns a server certificate for 127.0.0.1, unless change overrides it.
 func (a *authority) server(t *testing.T, valid period, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 
@@ -103,7 +103,7 @@ func (a *authority) server(t *testing.T, valid period, change func(*x509.Certifi
 	return tls.Certificate{Certificate: [][]byte{a.sign(t, valid, template, key).Raw}, PrivateKey: key}
 }
 
-// serve answers over TLS with that certificate, and returns the address.
+// serve answers over TLS with this certificate, and returns the address.
 func serve(t *testing.T, shown tls.Certificate, answer http.HandlerFunc) string {
 	t.Helper()
 
@@ -121,7 +121,7 @@ func serve(t *testing.T, shown tls.Certificate, answer http.HandlerFunc) string 
 	return "https://" + listener.Addr().String()
 }
 
-// listen answers each connection with what a function does to it, and returns the address as an https URL.
+// listen calls a function for each connection, and returns the address as an https URL.
 func listen(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 
@@ -143,12 +143,12 @@ func listen(t *testing.T, do func(net.Conn)) string {
 	return "https://" + listener.Addr().String()
 }
 
-// refusedConnection is a way to an engine that cannot be used, with what a person is told.
+// refusedConnection is a connection to an unusable engine, and the expected message.
 type refusedConnection struct {
 	url          string
 	ca           []byte
 	reason, want string
-	// remedy that is told, and another one that is not.
+	// remedy must be in the message, and not must be absent.
 	remedy, not string
 }
 
@@ -158,7 +158,7 @@ const (
 	clocks = "correct the clocks"
 )
 
-// refusedCertificates are connections that fail for the certificate.
+// refusedCertificates returns connections failing because of the certificate.
 func refusedCertificates(t *testing.T) map[string]refusedConnection {
 	t.Helper()
 
@@ -208,7 +208,7 @@ func refusedCertificates(t *testing.T) map[string]refusedConnection {
 	}
 }
 
-// refusedAnswers are connections that fail for what answers, or does not.
+// refusedAnswers returns connections failing because of the answer, or without one.
 func refusedAnswers(t *testing.T) map[string]refusedConnection {
 	t.Helper()
 
@@ -251,7 +251,7 @@ func refusedAnswers(t *testing.T) map[string]refusedConnection {
 	}
 }
 
-// serveRaw answers over TLS with something that is not HTTP, and differs each time.
+// serveRaw answers over TLS with varying data other than HTTP.
 func serveRaw(t *testing.T, by *authority) string {
 	t.Helper()
 
@@ -265,8 +265,8 @@ func serveRaw(t *testing.T, by *authority) string {
 	})
 }
 
-// TestWhatIsWrongWithAnEngineIsToldTheSameEachTime connects twice, at different times and from different ports, and
-// wants the same words, with the remedy for this problem and not that for another.
+// TestWhatIsWrongWithAnEngineIsToldTheSameEachTime connects twice, at different times and from different ports. It
+// expects the same message both times, with the remedy for this problem and not another's.
 func TestWhatIsWrongWithAnEngineIsToldTheSameEachTime(t *testing.T) {
 	for _, connections := range []map[string]refusedConnection{refusedCertificates(t), refusedAnswers(t)} {
 		for name, c := range connections {
@@ -279,7 +279,7 @@ func TestWhatIsWrongWithAnEngineIsToldTheSameEachTime(t *testing.T) {
 				check.Contains(t, "message", first, c.remedy)
 				check.Lacks(t, "message", first, c.not)
 
-				time.Sleep(1100 * time.Millisecond) // the TLS library tells the time in seconds
+				time.Sleep(1100 * time.Millisecond) // the TLS library reports the time in seconds
 
 				_, second := askOnce(t, c)
 				check.Equal(t, "the message of the second try", second, first)
@@ -288,7 +288,7 @@ func TestWhatIsWrongWithAnEngineIsToldTheSameEachTime(t *testing.T) {
 	}
 }
 
-// askOnce asks an engine with a new client, and returns what the condition says.
+// askOnce asks an engine with a new client, and returns the text for the condition.
 func askOnce(t *testing.T, c refusedConnection) (reason, message string) {
 	t.Helper()
 

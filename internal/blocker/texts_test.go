@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestNoFieldOfASpecTakesWhatXMLCannotCarry goes over each text of the specs that people write, at any depth.
+// TestNoFieldOfASpecTakesWhatXMLCannotCarry covers each text in the specs of users, at any depth.
 func TestNoFieldOfASpecTakesWhatXMLCannotCarry(t *testing.T) {
 	for name, spec := range map[string]any{
 		"OLVMCluster":   &infrav1.OLVMClusterSpec{},
@@ -41,7 +41,7 @@ func TestNoFieldOfASpecTakesWhatXMLCannotCarry(t *testing.T) {
 	}
 }
 
-// walk calls visit with each text below a value, and the name of the field that has it. It makes what may be missing.
+// walk calls visit with each text below a value, and its field's name. It creates missing parts.
 func walk(value reflect.Value, field string, visit func(reflect.Value, string)) {
 	switch value.Kind() {
 	case reflect.String:

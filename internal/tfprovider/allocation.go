@@ -35,8 +35,8 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 	})
 }
 
-// refusePlace rejects a storage domain without room for any disk, or for a disk of this allocation. at is the attribute
-// of the domain.
+// refusePlace rejects a storage domain unavailable for disks, or for disks of this allocation. at is the attribute of
+// the domain.
 func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagnostics, place engine.DiskPlace) {
 	var (
 		inactive   *engine.InactiveError
