@@ -1,4 +1,4 @@
-// Package holder decides which Cluster has an OLVMCluster that several Clusters name.
+// Package holder decides which Cluster holds an OLVMCluster named by several Clusters.
 package holder
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// Claims are the Clusters that name an OLVMCluster in spec.infrastructureRef.
+// Claims are the Clusters with an OLVMCluster in spec.infrastructureRef.
 type Claims struct {
 	olvmCluster string
-	// Holder is the Cluster that has it; nil if no Cluster owns or names it.
+	// Holder is the Cluster holding it, or nil if no Cluster owns or names it.
 	Holder *clusterv1.Cluster
-	// Others are the Clusters that name it and do not have it, the oldest first. They must not be changed.
+	// Others are the other Clusters naming it, the oldest first. They must not be changed.
 	Others []*clusterv1.Cluster
 }
 
-// Find finds the Clusters that name an OLVMCluster. The first owner has it if that still names it, else the oldest
-// Cluster that names it.
+// Find finds the Clusters naming an OLVMCluster. The holder is the first owner if it still names the OLVMCluster, and
+// otherwise the oldest Cluster naming it.
 func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
 	var list clusterv1.ClusterList
 	if err := reader.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -69,7 +69,7 @@ func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Cl
 	return out, nil
 }
 
-// firstOwner is the first owner reference to a Cluster; nil if there is none.
+// firstOwner returns the first owner reference to a Cluster, or nil if there is none.
 func firstOwner(c *infrav1.OLVMCluster) *metav1.OwnerReference {
 	at := slices.IndexFunc(c.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		version, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -94,20 +94,20 @@ func HasOLVMCluster(cluster *clusterv1.Cluster) bool {
 	return ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// Excludes reports whether a Cluster names the OLVMCluster that another Cluster has.
+// Excludes reports whether a Cluster names an OLVMCluster held by another Cluster.
 func (c Claims) Excludes(cluster *clusterv1.Cluster) bool {
 	return slices.Contains(c.OtherNames(), cluster.Name)
 }
 
-// Shared reports whether several Clusters name the OLVMCluster and one of them is not being deleted: the OLVMCluster
-// must stay.
+// Shared reports whether several Clusters name the OLVMCluster and one of them is not being deleted. If so, the
+// OLVMCluster must stay.
 func (c Claims) Shared() bool {
 	stays := func(cluster *clusterv1.Cluster) bool { return cluster.DeletionTimestamp.IsZero() }
 
 	return len(c.Others) > 0 && (stays(c.Holder) || slices.ContainsFunc(c.Others, stays))
 }
 
-// OtherNames are the names of the Clusters that name the OLVMCluster and do not have it.
+// OtherNames returns the names of the other Clusters naming the OLVMCluster.
 func (c Claims) OtherNames() []string {
 	out := make([]string, 0, len(c.Others))
 	for _, other := range c.Others {
@@ -117,8 +117,8 @@ func (c Claims) OtherNames() []string {
 	return out
 }
 
-// Problem says which Cluster has the OLVMCluster, which others name it, and the remedy. A Cluster that is to stay has
-// to be made again, because Cluster API has given it the endpoint of the OLVMCluster.
+// Problem names the holder, the other Clusters, and the remedy. To keep another Cluster, create it again, because
+// Cluster API has given it the endpoint of the OLVMCluster.
 func (c Claims) Problem() *blocker.Error {
 	clusters, verb, it, whose := "Cluster "+c.OtherNames()[0], "names", "it", "its"
 	if len(c.Others) > 1 {
