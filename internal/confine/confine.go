@@ -1,28 +1,26 @@
-// Package confine starts processes that can access only the files, folders and
-// TCP ports that they are given. On Linux it uses Landlock, which needs no
-// privileges.
+// Package confine starts processes with access to only the given files, folders and TCP ports. On Linux it uses
+// Landlock, which needs no privileges.
 package confine
 
-// Rules list what a process and its children may access. The kernel denies everything else that it can; see
-// docs/operate/security.md for the rest. Paths that do not exist are ignored.
+// Rules list everything a process and its children may access. The kernel denies everything else it can; see
+// docs/operate/security.md for the rest. Missing paths are ignored.
 type Rules struct {
 	// Run are programs, and folders with libraries.
 	Run []string
-	// Read are files, and folders with all that is below them. What this process cannot open is ignored.
+	// Read are files, and folders with everything below them. Unreadable paths are ignored.
 	Read []string
-	// Work are folders in which the process may create, change and delete files and folders. It may not execute files
-	// there, or make symbolic links: another process could follow them to paths that this one cannot open.
+	// Work are folders to create, change and delete files and folders in. The process may not execute files there, or
+	// make symbolic links: another process could follow them to paths this one cannot open.
 	Work []string
-	// Sockets are folders like Work in which the process may also create Unix sockets.
+	// Sockets are folders like Work. The process may also create Unix sockets there.
 	Sockets []string
-	// Connect are the TCP ports to which the process may connect.
+	// Connect are the TCP ports the process may connect to.
 	Connect []uint16
-	// Signals reports that the process may send signals to others.
+	// Signals lets the process send signals to others.
 	Signals bool
 }
 
-// PortsVersion is the first version of Landlock that restricts TCP ports (Linux 6.7). Earlier ones restrict files
-// alone.
+// PortsVersion is the first version of Landlock to restrict TCP ports (Linux 6.7). Earlier ones restrict only files.
 const PortsVersion = 4
 
 // Libraries are the folders of shared libraries. They contain no secrets.

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version is that of the kernel's Landlock; 0 if it has none, or a filter of system calls denies it.
+// Version returns the version of the kernel's Landlock. It returns 0 if there is none, or if a filter of system calls
+// denies it.
 func Version() int {
 	version, err := landlock.LandlockGetABIVersion()
 	if err != nil {
@@ -23,13 +24,12 @@ func Version() int {
 	return version
 }
 
-// Start calls start on a thread that the rules restrict permanently; processes that start creates inherit the
-// restriction. Other threads are not affected, and the thread ends afterwards. If the restriction fails, start is not
-// called.
+// Start calls start on a permanently restricted thread. Processes created by start inherit the restriction. Other
+// threads are not affected, and the thread ends afterwards. If the restriction fails, Start does not call start.
 func Start(rules Rules, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked, so that no other goroutine gets this thread
+		runtime.LockOSThread() // never unlocked, so no other goroutine gets this thread
 		defer func() {
 			if problem := recover(); problem != nil { // a recover in the caller does not cover this goroutine
 				done <- fmt.Errorf("starting the process panicked: %v\n%s", problem, debug.Stack())
@@ -46,7 +46,7 @@ func Start(rules Rules, start func() error) error {
 	return <-done
 }
 
-// Rights to files.
+// These are rights to files.
 const (
 	mayRead = landlock.AccessFSReadFile | landlock.AccessFSReadDir
 	mayRun  = landlock.AccessFSExecute | mayRead
@@ -55,12 +55,12 @@ const (
 	mayServe = mayWork | landlock.AccessFSMakeSock
 	mayUse   = landlock.AccessFSReadFile | landlock.AccessFSWriteFile
 
-	// ofFiles are the rights that a rule for a file, and not for a folder, can have.
+	// ofFiles are the possible rights of a rule for a file, as opposed to a folder.
 	ofFiles = landlock.AccessFSExecute | landlock.AccessFSReadFile | landlock.AccessFSWriteFile |
 		landlock.AccessFSTruncate
 )
 
-// handled are the rights that a kernel with that version of Landlock can deny.
+// handled returns the rights a kernel with this version of Landlock can deny.
 func handled(version int, signals bool) landlock.RulesetAttr {
 	attr := landlock.RulesetAttr{HandledAccessFS: landlock.AccessFSMakeSym<<1 - 1}
 	if version >= 2 {
@@ -89,7 +89,7 @@ func handled(version int, signals bool) landlock.RulesetAttr {
 	return attr
 }
 
-// restrictThread takes rights from the calling thread, for good.
+// restrictThread permanently removes rights from the calling thread.
 func restrictThread(version int, rules Rules) error {
 	attr := handled(version, rules.Signals)
 	ruleset, err := landlock.LandlockCreateRuleset(&attr, 0)
@@ -102,7 +102,7 @@ func restrictThread(version int, rules Rules) error {
 	for _, some := range []struct {
 		paths  []string
 		rights uint64
-		// optional reports that what cannot be opened is not allowed, which is no error.
+		// optional ignores paths this process cannot open. They are not allowed, and no error.
 		optional bool
 	}{
 		{rules.Run, mayRun, false},
@@ -142,7 +142,7 @@ func restrictThread(version int, rules Rules) error {
 	return nil
 }
 
-// allow gives rights to what is at a path, and below it.
+// allow grants rights to a path and everything below it.
 func allow(ruleset int, path string, rights uint64) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {

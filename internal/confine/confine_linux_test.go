@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatAKernelCanDeny has the version of Landlock from which on it denies each right: a kernel refuses rules with
-// rights that it does not know.
+// TestWhatAKernelCanDeny has the first version of Landlock to deny each right, because a kernel rejects rules with
+// unknown rights.
 func TestWhatAKernelCanDeny(t *testing.T) {
 	for version := 1; version <= 7; version++ {
 		attr := handled(version, false)

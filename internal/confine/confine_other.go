@@ -2,8 +2,8 @@
 
 package confine
 
-// Version is 0: other systems have no Landlock.
+// Version returns 0: other systems have no Landlock.
 func Version() int { return 0 }
 
-// Start calls start, and confines nothing.
+// Start calls start without any confinement.
 func Start(_ Rules, start func() error) error { return start() }
