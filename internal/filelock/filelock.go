@@ -1,4 +1,4 @@
-// Package filelock locks files against other processes. A lock ends with its process, however that ends.
+// Package filelock locks files against other processes. A lock ends with its process, in whatever way the process ends.
 package filelock
 
 import (
@@ -17,10 +17,10 @@ var system = lock
 // Exclusive locks an open file for this process alone. It does not wait.
 func Exclusive(file *os.File) error { return explain(file, system(file, true)) }
 
-// Shared locks an open file beside others that share it. It does not wait.
+// Shared locks an open file together with other sharing processes. It does not wait.
 func Shared(file *os.File) error { return explain(file, system(file, false)) }
 
-// FailForTest has all locks fail, as on a file system that has none, until the function is called that it returns.
+// FailForTest makes all locks fail, as on a file system without locks, until the returned function is called.
 func FailForTest(err error) (restore func()) {
 	before := system
 	system = func(*os.File, bool) error { return err }
@@ -28,7 +28,7 @@ func FailForTest(err error) (restore func()) {
 	return func() { system = before }
 }
 
-// explain names the folder of a file that cannot be locked, and the remedy.
+// explain adds the folder of an unlockable file, and the remedy.
 func explain(file *os.File, err error) error {
 	if err == nil || errors.Is(err, ErrHeld) {
 		return err
@@ -38,7 +38,7 @@ func explain(file *os.File, err error) error {
 		"on a local disk", file.Name(), err, filepath.Dir(file.Name()))
 }
 
-// Take makes a file, and locks it for this process alone. release removes it.
+// Take creates a file, and locks it for this process alone. release removes it.
 func Take(path string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("failed to make a folder for locks: %w", err)
@@ -65,11 +65,11 @@ func Take(path string) (release func(), err error) {
 			}, nil
 		}
 
-		_ = file.Close() // whoever held it has removed it
+		_ = file.Close() // its former holder has removed it
 	}
 }
 
-// isAt reports whether an open file is the one of that name still.
+// isAt reports whether an open file is still the one with this name.
 func isAt(file *os.File, path string) bool {
 	open, err := file.Stat()
 	if err != nil {

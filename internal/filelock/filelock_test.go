@@ -46,7 +46,7 @@ func TestAFileIsSharedByMany(t *testing.T) {
 	check.Error(t, Exclusive(files[0]), "")
 }
 
-// TestALockOfARemovedFileIsNone has a lock on a file that its holder has removed: another one has that name by now.
+// TestALockOfARemovedFileIsNone has a lock on a file removed by its holder. Another file has the name by now.
 func TestALockOfARemovedFileIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
 	file, err := os.Create(path)
@@ -62,7 +62,7 @@ func TestALockOfARemovedFileIsNone(t *testing.T) {
 	check.Equal(t, "whether it is at its name", isAt(file, path), false)
 }
 
-// TestAFileSystemWithoutLocksIsTold has the errors of file systems that cannot lock, as some of NFS.
+// TestAFileSystemWithoutLocksIsTold has the errors of file systems without locks, such as some of NFS.
 func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 	for _, cannot := range []error{syscall.ENOLCK, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EIO} {
 		t.Cleanup(FailForTest(cannot))
