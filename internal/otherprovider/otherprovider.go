@@ -1,5 +1,5 @@
-// Package otherprovider keeps this provider from working beside Oracle's, which has the same kinds: two managers of the
-// same objects would undo each other's work.
+// Package otherprovider keeps this provider from working beside Oracle's. Both have the same kinds, and two managers of
+// the same objects would undo each other's work.
 package otherprovider
 
 import (
@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Manager is the Deployment of Oracle's provider, where its chart installs it.
+// Manager is the Deployment of Oracle's provider, as installed by its chart.
 var Manager = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
 
-// Refuse returns an error if Oracle's provider is installed and not scaled to 0. What cannot be asked is no reason to
-// refuse: a manager for one namespace may not read Deployments elsewhere.
+// Refuse returns an error if Oracle's provider is installed and not scaled to 0. It returns nil if the Deployment
+// cannot be read: a manager for one namespace may not read Deployments elsewhere.
 func Refuse(ctx context.Context, reader client.Reader) error {
 	var deployment appsv1.Deployment
 	if err := reader.Get(ctx, Manager, &deployment); err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {

@@ -46,7 +46,7 @@ func TestOraclesProviderIsRefusedUnlessItIsStopped(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeAskedIsNotRefused is a manager for one namespace.
+// TestWhatCannotBeAskedIsNotRefused has a manager for one namespace.
 func TestWhatCannotBeAskedIsNotRefused(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, Manager.Name, nil)
 	reader := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
