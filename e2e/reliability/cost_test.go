@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestACreateIsFewPassesAndCalls counts what creates cost. It is no benchmark, which is in e2e/bench: the bounds leave
-// room for runs that last long on a busy machine, and catch passes that begin passes. A manager of one namespace writes
-// addresses at once, and looks once more whether others have them; that is five calls more.
+// TestACreateIsFewPassesAndCalls counts the passes and API calls of creates. It is not a benchmark; see e2e/bench. The
+// bounds allow long runs on a busy machine, but catch passes that trigger further passes. A manager of one namespace
+// writes addresses at once, and checks once more for other users of them, at a cost of five more calls.
 func TestACreateIsFewPassesAndCalls(t *testing.T) {
 	t.Parallel()
 	const machines, mostPasses, mostCalls = 5, 9, 27
@@ -43,7 +43,7 @@ func TestACreateIsFewPassesAndCalls(t *testing.T) {
 	}
 }
 
-// passesAndCalls are the passes over OLVMMachines so far, and the calls of the API server.
+// passesAndCalls returns the passes over OLVMMachines and the calls of the API server so far.
 func passesAndCalls(t *testing.T, b *bench) (passes, calls float64) {
 	t.Helper()
 	families := b.Scrape(t)

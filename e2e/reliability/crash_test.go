@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// full asks for a machine that needs every kind of call: claimed and given addresses, two network interfaces, a larger
-// root disk, a data disk, a tag.
+// full requests a machine that needs every kind of call: claimed and static addresses, two network interfaces, a larger
+// root disk, a data disk and a tag.
 func full(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{
 		{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"},
@@ -40,10 +40,10 @@ func full(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 }
 
-// withoutGroups keeps what machines share out of the way.
+// withoutGroups removes the affinity groups, so that machines share nothing.
 func withoutGroups(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} }
 
-// life makes a machine and deletes it, and looks each time whether there is exactly what there should be.
+// life creates a machine and deletes it, and checks for exactly the expected objects after each step.
 func (b *bench) life(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -51,7 +51,7 @@ func (b *bench) life(t *testing.T, name string) {
 	b.end(s, m)
 }
 
-// end brings the life of a machine to its end, and looks at it on the way.
+// end completes the life of a machine and checks each stage.
 func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	b.expectReady(s, m)
@@ -61,8 +61,8 @@ func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 	b.expectNone(s)
 }
 
-// expectReady waits until the machine is made, and clusterctl may move it. Its last run may have ended without a manager
-// to write that down.
+// expectReady waits until the machine is provisioned and clusterctl may move it. Without a manager, its last run may
+// have ended unrecorded.
 func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
@@ -83,7 +83,7 @@ func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	})
 }
 
-// expectOne looks for the one VM of a machine, and all that belongs to it.
+// expectOne checks the single VM of a machine and everything belonging to it.
 func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	vms := s.Sim.VMs()
@@ -115,7 +115,7 @@ func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	}
 }
 
-// expectNone looks for leftovers in the engine, in the API server, on disk and among the processes.
+// expectNone checks for leftovers in the engine, in the API server, on disk and among the processes.
 func (b *bench) expectNone(s *testsite.Site) {
 	s.T.Helper()
 	s.ExpectEmptyEngine()
@@ -131,7 +131,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 
 	left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*"))
 	if gone := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{}); gone == nil {
-		left = slices.DeleteFunc(left, func(path string) bool { // it is the cluster's as long as that is there
+		left = slices.DeleteFunc(left, func(path string) bool { // it belongs to the cluster, and stays with it
 			return strings.HasPrefix(filepath.Base(path), "olvmcluster.")
 		})
 	}
@@ -140,7 +140,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 		s.T.Errorf("left on disk: %v, %v", left, err)
 	}
 
-	s.Eventually("no process is left", func() error { // a manager that was just started asks for the executor's version
+	s.Eventually("no process is left", func() error { // a manager just started asks for the executor's version
 		if left := b.Executors(); len(left) != 0 {
 			return fmt.Errorf("there are %v", left)
 		}
@@ -149,7 +149,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 	})
 }
 
-// fault is what happens at a call.
+// fault is an interruption of a call.
 type fault string
 
 const (
@@ -172,9 +172,9 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s %s %s", p.fault, when, p.gate, p.at)
 }
 
-// points are the cases that follow from the calls of a life without faults: every call that changes something, before
-// and after its effect; every other call of the engine once, because a read has no effect and the second of a kind is
-// like the first. In short mode the cases are a sample.
+// points returns the cases for the calls of a life without faults. Every modifying call is a case before and after its
+// effect. Every other call of the engine is one case, because a read has no effect and later reads of a kind resemble
+// the first. In short mode the cases are a sample.
 func points(b *bench, of func(call) bool) []point {
 	var out []point
 
@@ -182,13 +182,13 @@ func points(b *bench, of func(call) bool) []point {
 		for _, c := range g.seen() {
 			read := strings.HasPrefix(c.name, "GET ")
 			if !of(c) || read && c.nth > 1 || strings.HasSuffix(c.name, "/status") && c.nth > 2 {
-				continue // how often a status is written is a matter of time
+				continue // the number of status writes depends on timing
 			}
 
 			for _, f := range []fault{killManager, killExecutor, killProvider, cutCall} {
 				switch {
-				case (f == killExecutor || f == killProvider) && !g.probed[c]: // none runs
-				case f == killProvider && (name != "engine" || read): // it calls the engine alone
+				case (f == killExecutor || f == killProvider) && !g.probed[c]: // none is running
+				case f == killProvider && (name != "engine" || read): // the provider calls only the engine
 				case read:
 					out = append(out, point{name, c, false, f})
 				default:
@@ -205,8 +205,8 @@ func points(b *bench, of func(call) bool) []point {
 	return out
 }
 
-// sample is one case of each kind of call, always the same: the first call of the kind, with the faults taking turns.
-// Reads of one server are one kind: they change nothing, and a manager that dies at one has done what it had before.
+// sample returns one case for each kind of call, always the same: the first call of the kind, with the faults in turn.
+// All reads of one server are one kind: they change nothing, and a manager killed at one leaves its earlier work.
 func sample(cases []point) []point {
 	kinds := map[string][]point{}
 
@@ -233,15 +233,14 @@ func sample(cases []point) []point {
 
 func (b *bench) gates() map[string]*gate { return map[string]*gate{"engine": b.engine, "api": b.api} }
 
-// try is one case: a life with a fault. How often a state or a status is written, or a call is repeated that the engine
-// refused because it was busy, is a matter of time: where a life had not as many of them, it is tried again with one
-// fewer.
+// try plays one case: a life with a fault. Timing decides the number of state writes, of status writes, and of repeated
+// calls after the engine was busy. If a life had too few of them, try repeats it with one fewer.
 func (b *bench) try(t *testing.T, name string, p point) {
 	t.Helper()
 
 	for {
 		cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
-		if cold { // what is known already is not read again
+		if cold { // a running manager does not read known facts again
 			b.Process.Kill()
 			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -261,7 +260,7 @@ func (b *bench) try(t *testing.T, name string, p point) {
 	}
 }
 
-// during has the fault happen in a life, and reports whether that came to its point.
+// during injects the fault into a life, and reports whether the life reached it.
 func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	t.Helper()
 	hit := &trap{at: p.at, after: p.after, act: func() bool {
@@ -313,17 +312,17 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	return
 }
 
-// TestCrashMatrixOfAMachine kills the manager, Terraform alone, and the provider alone, and cuts the connection, at each call of a
-// machine's life in turn, before its effect and after it.
+// TestCrashMatrixOfAMachine interrupts each call of a machine's life in turn, before its effect and after it. It kills
+// the manager, Terraform alone, and the provider alone, and cuts the connection.
 func TestCrashMatrixOfAMachine(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench { return newBench(t, withoutGroups) }, func(c call) bool {
-		// the cluster's, once
+		// the calls for the cluster happen once
 		return !strings.Contains(c.name, "olvmclusters") &&
 			!slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
 	})
 }
 
-// plainLife is life for a machine whose first run saves its state as applied: nothing is looked for after that run.
+// plainLife is a life for a machine whose first run saves its state as applied: nothing is looked for after that run.
 func (b *bench) plainLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -338,7 +337,7 @@ func (b *bench) plainLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// TestCrashMatrixOfAPlainMachine kills the manager before and after each time that it saves a state.
+// TestCrashMatrixOfAPlainMachine kills the manager before and after each time it saves a state.
 func TestCrashMatrixOfAPlainMachine(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
@@ -349,12 +348,12 @@ func TestCrashMatrixOfAPlainMachine(t *testing.T) {
 	}, func(c call) bool { return c.name == "POST secrets" || c.name == "PUT secrets" })
 }
 
-// crashMatrix plays the life of a bench with a fault at each of its calls, on several benches at once. about chooses
+// crashMatrix plays the life of a bench with a fault at each of its calls, on several benches at once. about selects
 // the calls.
 func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) bool) {
 	t.Helper()
 	benches := 6
-	if testing.Short() { // a bench costs as much as a case: it has a manager of its own
+	if testing.Short() { // a bench has its own manager, and costs as much as a case
 		benches = 2
 	}
 
@@ -364,11 +363,11 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 	probe := func() bool { return len(first.Executors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
 
-	// A call that only one of two lives has is a matter of time, and may be in none of those that follow.
+	// A call seen in only one of two lives depends on timing, and may be missing from all later ones.
 	common := map[call]int{}
 
 	for _, name := range []string{"dry", "dry-again"} {
-		first.Process.Kill() // what is known already is not read again
+		first.Process.Kill() // a running manager does not read known facts again
 		if err := first.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -397,7 +396,7 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 			t.Parallel()
 			b := <-pool
 			defer func() {
-				if t.Failed() { // what it left would fail the next case too
+				if t.Failed() { // its leftovers would fail the next case too
 					b.Process.Kill()
 					b = newOne(parent)
 				}
@@ -409,7 +408,7 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 	}
 }
 
-// wholeLife is that of a cluster with one control plane machine, which has an affinity group.
+// wholeLife is the life of a cluster with one control plane machine in an affinity group.
 func (b *bench) wholeLife(t *testing.T) {
 	t.Helper()
 	s := b.site.In(t)
@@ -442,7 +441,7 @@ func (b *bench) wholeLife(t *testing.T) {
 	}
 }
 
-// TestCrashMatrixOfACluster is the same for what the machines of a cluster share.
+// TestCrashMatrixOfACluster is the same for the objects shared by the machines of a cluster.
 func TestCrashMatrixOfACluster(t *testing.T) {
 	t.Parallel()
 	cold := func(t *testing.T) *bench {
@@ -474,10 +473,10 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			for { // as in try: how often something is written is a matter of time
+			for { // as in try: the number of writes depends on timing
 				b := cold(t)
 				sprung := b.during(t, p, func() {
-					_ = b.Start(context.Background()) // it may be killed before it is ready, and is started again then
+					_ = b.Start(context.Background()) // a manager killed before it is ready is started again
 					b.wholeLife(t)
 				})
 				if sprung || t.Failed() || strings.HasSuffix(p.at.name, "/status") {

@@ -26,8 +26,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// drill runs the commands of a section of docs/operate/emergencies.md for a site. Those about finalizers also name what
-// is gone already: what is left tells whether they work.
+// drill runs the commands of a section of docs/operate/emergencies.md for a site. Commands about finalizers also name
+// deleted objects. Judge them by the remaining objects.
 func drill(t *testing.T, s *testsite.Site, section, machine string) {
 	t.Helper()
 	commands := strings.Join(testenv.Section(t, "docs/operate/emergencies.md", section), "")
@@ -52,7 +52,7 @@ func drill(t *testing.T, s *testsite.Site, section, machine string) {
 	t.Logf("%s\n%v", out, err)
 }
 
-// packed is a state as a Secret has it.
+// packed compresses a state as in its Secret.
 func packed(t *testing.T, state string) []byte {
 	t.Helper()
 
@@ -64,8 +64,8 @@ func packed(t *testing.T, state string) []byte {
 	return out.Bytes()
 }
 
-// TestDrillOfAStateThatCannotBeUsed gives a state up as the document says: one that is no state, and one of another
-// lineage. The VM is found again, and is not touched.
+// TestDrillOfAStateThatCannotBeUsed gives up a state as documented: once for unreadable data, once for another lineage.
+// The manager finds the VM again, and does not touch it.
 func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()
@@ -104,8 +104,8 @@ func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestDrillOfAnEngineThatIsLost lets a cluster go whose engine does not answer, whose manager runs, and which somebody
-// has begun to delete or not. The VMs stay, and nothing of the cluster that is the provider's.
+// TestDrillOfAnEngineThatIsLost releases a cluster with an unreachable engine and a running manager, with and without a
+// deletion under way. The VMs stay; none of the provider's objects of the cluster do.
 func TestDrillOfAnEngineThatIsLost(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestDrillOfAnEngineThatIsLost(t *testing.T) {
 	}
 }
 
-// TestDrillOfFinalizersWithoutAManager lets a cluster go while no manager runs.
+// TestDrillOfFinalizersWithoutAManager releases a cluster while no manager runs.
 func TestDrillOfFinalizersWithoutAManager(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestDrillOfFinalizersWithoutAManager(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.VMs(), 1)
 }
 
-// expectLetGo waits until nothing is left that has a finalizer of ours.
+// expectLetGo waits until no object with one of our finalizers is left.
 func (b *bench) expectLetGo(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.ExpectGone(m)

@@ -21,8 +21,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// edit changes a machine that full has made: its memory, a data disk, a network interface, a tag, mediated devices, an
-// affinity group. Its CPU is no part of it: another one is another VM.
+// edit changes a machine made by full: its memory, a data disk, a network interface, a tag, mediated devices and an
+// affinity group. It leaves the CPU alone, because a different CPU requires a new VM.
 func edit(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Memory = "5GB"
 	spec.VirtualMachine.DataDisks = append(spec.VirtualMachine.DataDisks, infrav1.DataDisk{Name: "images", Size: "1GB"})
@@ -34,19 +34,19 @@ func edit(spec *infrav1.OLVMMachineSpec) {
 	})
 }
 
-// hardware is what a VM has of what edit changes.
+// hardware describes a VM in terms of the fields changed by edit.
 type hardware struct {
 	memory                           int64
 	nics, disks, tags, mdevs, groups int
 }
 
-// before and after are the hardware of a machine of full, and that of one that was edited.
+// before and after are the hardware of a machine made by full, and of the same machine after edit.
 var (
 	before = hardware{memory: 4 << 30, nics: 2, disks: 2}
 	after  = hardware{memory: 5 << 30, nics: 3, disks: 3, tags: 1, mdevs: 2, groups: 1}
 )
 
-// hardwareOf looks at the only VM of the engine, and counts all disks, also those that no VM has.
+// hardwareOf inspects the engine's only VM. It counts all disks, including those attached to no VM.
 func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	ctx, session := context.Background(), s.Session()
 	vms := s.Sim.VMs()
@@ -65,12 +65,12 @@ func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	devices, deviceErr := session.MediatedDevices(ctx, id)
 
 	return hardware{
-		memory: ptr.Deref(settings.Next.Memory, 0), // an engine takes memory from a VM at its next start
+		memory: ptr.Deref(settings.Next.Memory, 0), // an engine reduces a VM's memory at its next start
 		nics:   len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices), groups: memberships(s),
 	}, errors.Join(nicErr, tagErr, deviceErr)
 }
 
-// memberships counts the VMs in the affinity group that edit names.
+// memberships counts the VMs in the affinity group named by edit.
 func memberships(s *testsite.Site) (count int) {
 	for _, dc := range s.Sim.State().DataCenters {
 		for _, c := range dc.Clusters {
@@ -85,7 +85,7 @@ func memberships(s *testsite.Site) (count int) {
 	return count
 }
 
-// nearGroup is the group that edit names.
+// nearGroup requests the group named by edit.
 func nearGroup(c *infrav1.OLVMCluster) {
 	c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "near"}}
 }
@@ -104,8 +104,8 @@ func (b *bench) change(s *testsite.Site, m *infrav1.OLVMMachine, apply func(*inf
 	})
 }
 
-// whatIs says what a machine has come to: "applied" or the reason of its UpToDate condition, with its
-// hardware. Nothing is said while a run goes, or while the condition is of an earlier spec.
+// whatIs returns a machine's state, "applied" or the reason of its UpToDate condition, and its hardware. It returns an
+// error during a run, or if the condition belongs to an earlier spec.
 func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardware, error) {
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 		return "", hardware{}, err
@@ -134,7 +134,7 @@ func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardwa
 	return "applied", has, err
 }
 
-// expectHardware waits until a machine has come to one of several results.
+// expectHardware waits until a machine reaches one of several results.
 func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results map[string]hardware) {
 	s.T.Helper()
 	s.Eventually("the machine is as it is asked for", func() error {
@@ -145,7 +145,7 @@ func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results
 
 		want, ok := results[what]
 		if what == infrav1.ReplaceRefusedReason {
-			has.groups = want.groups // the VM joins a group once the cluster has made that, which may be too late
+			has.groups = want.groups // the VM joins a group once the cluster has made it, perhaps too late
 		}
 
 		if !ok || has != want {
@@ -156,17 +156,17 @@ func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results
 	})
 }
 
-// ignoreCalls has all gates let calls pass without counting them, or ends that.
+// ignoreCalls makes all gates let calls pass uncounted, or ends this.
 func (b *bench) ignoreCalls(resting bool) {
 	for _, g := range b.gates() {
 		g.rest(resting)
 	}
 }
 
-// editedLife makes a machine, edits it, and deletes it. The faults come during the edit.
+// editedLife makes a machine, edits it, and deletes it. Faults hit the edit.
 func (b *bench) editedLife(t *testing.T, name string) { b.editLife(t, name, false) }
 
-// undoneLife is editedLife, but the edit is taken back when the fault has come.
+// undoneLife is editedLife, but reverts the edit after the fault.
 func (b *bench) undoneLife(t *testing.T, name string) { b.editLife(t, name, true) }
 
 func (b *bench) editLife(t *testing.T, name string, undo bool) {
@@ -191,8 +191,8 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 			*spec = *original.DeepCopy()
 			spec.ProviderID = provider
 		})
-		// What was applied in full before it was taken back stays: machines are immutable.
-		// Memory that the VM has got already goes at its next start.
+		// A fully applied change outlasts its reversal: machines are immutable.
+		// Added memory leaves the VM at its next start.
 		b.expectHardware(s, m, map[string]hardware{
 			"applied": before, infrav1.WaitingForRestartReason: before, infrav1.ReplaceRefusedReason: after,
 		})
@@ -206,7 +206,7 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 	b.expectNone(s)
 }
 
-// sprung is closed when the trap of the case has acted; nil in a life without one.
+// sprung returns a channel, closed once the trap of the case has acted. It is nil in a life without a trap.
 func (b *bench) sprung() <-chan struct{} {
 	for _, g := range b.gates() {
 		if sprung := g.sprung(); sprung != nil {
@@ -217,7 +217,7 @@ func (b *bench) sprung() <-chan struct{} {
 	return nil
 }
 
-// editBench is a bench whose hosts have mediated devices.
+// editBench returns a bench with mediated devices on its hosts.
 func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
 	t.Helper()
 	b := newColdBenchIn(t, editInventory(), nearGroup)
@@ -229,7 +229,7 @@ func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench 
 	return b
 }
 
-// editInventory has mediated devices and a tag.
+// editInventory returns an inventory with mediated devices and a tag.
 func editInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 
@@ -244,14 +244,14 @@ func editInventory() ovirtsim.Inventory {
 	return inventory
 }
 
-// duringEdits are the calls that change something of a machine that is edited.
+// duringEdits selects the calls of an edit that change part of the machine.
 func duringEdits(c call) bool {
 	return !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "olvmclusters") &&
 		!slices.Contains([]string{"PATCH configmaps"}, c.name) && !strings.Contains(c.name, "/sso")
 }
 
-// TestCrashMatrixOfAnEdit kills the manager, Terraform alone, and the provider alone, and cuts the connection, at each
-// call of an edit. The edit is finished then, and nothing is there twice.
+// TestCrashMatrixOfAnEdit interrupts each call of an edit. It kills the manager, Terraform alone, and the provider
+// alone, and cuts the connection. The edit is finished afterwards, without duplicates.
 func TestCrashMatrixOfAnEdit(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
@@ -259,7 +259,7 @@ func TestCrashMatrixOfAnEdit(t *testing.T) {
 	}, duringEdits)
 }
 
-// TestCrashMatrixOfAnEditThatIsTakenBack does the same, and takes the edit back: nothing of it is left.
+// TestCrashMatrixOfAnEditThatIsTakenBack does the same and reverts the edit: nothing of it is left.
 func TestCrashMatrixOfAnEditThatIsTakenBack(t *testing.T) {
 	testenv.SkipInShort(t, "repeats the calls of TestCrashMatrixOfAnEdit")
 	crashMatrix(t, func(t *testing.T) *bench {

@@ -9,26 +9,26 @@ import (
 	"sync"
 )
 
-// gate sits in front of a server, notes the calls to it, and acts at one of them.
+// gate sits in front of a server, records the calls to it, and acts at one of them.
 type gate struct {
-	// name of a call, such as "POST /vms"; empty where it is of no interest.
+	// name returns the name of a call, such as "POST /vms", or "" for irrelevant calls.
 	name func(*http.Request) string
 
 	mu    sync.Mutex
 	calls []call
 	nth   map[string]int
-	trap  *trap // that is set
-	last  *trap // that was set last
-	// away says which requests get no answer now.
+	trap  *trap // armed; nil once sprung
+	last  *trap // armed most recently
+	// away selects the requests to leave unanswered at present.
 	away func(*http.Request) bool
-	// resting lets all calls pass, and counts none.
+	// resting lets all calls pass uncounted.
 	resting bool
-	// probe is asked at each call; those where it said yes are in probed.
+	// probe is called at each call; probed holds the calls at which it returned true.
 	probe  func() bool
 	probed map[call]bool
 }
 
-// call is the nth one of that name since the gate was set.
+// call is the nth call with a name since the gate was set.
 type call struct {
 	name string
 	nth  int
@@ -36,16 +36,16 @@ type call struct {
 
 func (c call) String() string { return fmt.Sprintf("%s #%d", c.name, c.nth) }
 
-// trap acts once, before a call has its effect or after.
+// trap acts once, before or after a call takes effect.
 type trap struct {
 	at    call
 	after bool
-	// act reports whether the call is to be cut: before its effect it has none then, after it the answer is lost.
+	// act reports whether to cut the call. Cut before its effect, the call has none; cut after it, the answer is lost.
 	act    func() (cut bool)
 	sprung chan struct{}
 }
 
-// set forgets the calls, and sets a trap; nil sets none.
+// set clears the recorded calls and sets a trap, or none if t is nil.
 func (g *gate) set(t *trap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,14 +55,14 @@ func (g *gate) set(t *trap) {
 	}
 }
 
-// rest lets calls pass without counting them, or ends that.
+// rest starts or stops letting calls pass uncounted.
 func (g *gate) rest(resting bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resting = resting
 }
 
-// sprung is closed when the trap that was set last has acted; nil if none was set.
+// sprung returns a channel, closed once the most recent trap has acted, or nil without a trap.
 func (g *gate) sprung() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,24 +73,24 @@ func (g *gate) sprung() <-chan struct{} {
 	return g.last.sprung
 }
 
-// cut leaves those requests without an answer until it is called again; nil ends it.
+// cut leaves matching requests unanswered until the next cut; nil answers all again.
 func (g *gate) cut(away func(*http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.away = away
 }
 
-// all requests.
+// all matches every request.
 func all(*http.Request) bool { return true }
 
-// seen are the calls since the gate was set.
+// seen returns the calls since the gate was set.
 func (g *gate) seen() []call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]call(nil), g.calls...)
 }
 
-// note counts a request, and returns the trap that it springs.
+// note counts a request and returns the trap it springs, if any.
 func (g *gate) note(r *http.Request) *trap {
 	name := g.name(r)
 	if name == "" {
@@ -181,7 +181,7 @@ func engineCall(r *http.Request) string {
 
 var apiPaths = regexp.MustCompile(`^/(?:api/v1|apis/([^/]+)/[^/]+)/namespaces/[^/]+/([^/]+)(?:/[^/]+(/status)?)?$`)
 
-// writeCall names a write to the API server: "PATCH olvmmachines/status". Reads, events and leases are of no interest.
+// writeCall names a write to the API server: "PATCH olvmmachines/status". It ignores reads, events and leases.
 func writeCall(r *http.Request) string {
 	match := apiPaths.FindStringSubmatch(r.URL.Path)
 	if r.Method == http.MethodGet || match == nil || match[2] == "events" || match[2] == "leases" {

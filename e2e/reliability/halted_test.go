@@ -33,18 +33,18 @@ import (
 )
 
 const (
-	// haltManager stops the manager alone, as kill -STOP does; haltAll stops what it runs, too, as a suspended machine
-	// does.
+	// haltManager stops only the manager, like kill -STOP. haltAll also stops its child processes, like a suspended
+	// machine.
 	haltManager fault = "halt the manager"
 	haltAll     fault = "halt the manager and what it runs"
 )
 
-// losingSoon are the flags of managers that notice early that they have lost their lease: each case waits for it.
+// losingSoon are the flags of managers with a short lease: each case waits until a manager notices its loss.
 var losingSoon = append(slices.Clone(electing),
 	"--leader-elect-lease-duration=15s",
 	"--leader-elect-renew-deadline=12s")
 
-// halt is a case: the leader of a bench is halted at a call, its successor does the work, and the leader goes on.
+// halt is one case: the leader of a bench halts at a call, its successor does the work, and the leader resumes.
 type halt struct {
 	bench *bench
 	point point
@@ -56,11 +56,11 @@ type halt struct {
 	successor *manager        // valid when started is closed
 	started   chan struct{}
 	compared  bool
-	// forget ends the care for the managers.
+	// forget stops the supervision of the managers.
 	forget func()
 }
 
-// haltAt arms a bench. The test's end lets all go on.
+// haltAt arms a bench. The end of the test resumes everything halted.
 func (b *bench) haltAt(t *testing.T, p point) *halt {
 	t.Helper()
 	h := &halt{bench: b, point: p, reached: make(chan struct{}), goOn: make(chan struct{}), started: make(chan struct{})}
@@ -108,8 +108,8 @@ func (b *bench) haltAt(t *testing.T, p point) *halt {
 	return h
 }
 
-// keep starts a manager again that has ended by itself, as a kubelet does: on a machine that is busy, a leader may lose
-// its lease before the test halts it. It reports whether the manager was halted before the case ended.
+// keep restarts a manager after it exits by itself, like a kubelet: on a busy machine, a leader may lose its lease
+// before the test halts it. It reports whether the manager was halted before the case ended.
 func (b *bench) keep(t *testing.T, m *manager, ended, halted <-chan struct{}) bool {
 	t.Helper()
 
@@ -152,7 +152,7 @@ func (h *halt) stop() {
 	}
 }
 
-// release lets the call go on, and the leader after it: the call was under way, and no leader can call it back.
+// release lets the call continue, and then the leader: the call was under way, and no leader can revoke it.
 func (h *halt) release() {
 	select {
 	case <-h.goOn:
@@ -171,8 +171,8 @@ func (h *halt) release() {
 	}
 }
 
-// freeLease ends the lease of the halted leader, which so need not be waited for. The leader's own clock does not tell
-// it: the fence alone does.
+// freeLease ends the lease of the halted leader, so that nobody waits for it. The leader's own clock does not reveal
+// this; only the fence does.
 func (b *bench) freeLease(t *testing.T) {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -192,8 +192,8 @@ func (b *bench) freeLease(t *testing.T) {
 	}
 }
 
-// atRest is called by a life when an object has come to its end: nothing is to be done until the life goes on. If the
-// leader was halted on the way, it goes on now, and must change nothing.
+// atRest runs in a life once an object is settled: there is nothing to do until the life continues. A leader halted
+// before resumes now, and must change nothing.
 func (h *halt) atRest(s *testsite.Site) {
 	s.T.Helper()
 
@@ -247,8 +247,8 @@ func (h *halt) atRest(s *testsite.Site) {
 	h.bench.manager = h.successor
 }
 
-// waitUntilQuiet waits until the successor has nothing to do and writes nothing, and returns how many calls there were,
-// of the engine and its own.
+// waitUntilQuiet waits until the successor is idle and writes nothing. It returns the numbers of the engine's calls and
+// of the successor's own.
 func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
 	s.T.Helper()
 	const quiet = 2 * time.Second
@@ -265,7 +265,7 @@ func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
 	return last
 }
 
-// snapshot is what the engine has, and what the API server has in the namespace of a site, each as lines of JSON.
+// snapshot returns the engine's content and the API server's content in the namespace of a site, as lines of JSON.
 func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	s.T.Helper()
 	state := s.Sim.State()
@@ -293,7 +293,7 @@ func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	return string(text), strings.Join(objects, "\n")
 }
 
-// withoutListVersion drops the version of a list, which goes on with each write of any object.
+// withoutListVersion drops the version of a list, because each write of any object raises it.
 func withoutListVersion(t *testing.T, content []byte) string {
 	t.Helper()
 	list := map[string]any{}
@@ -304,7 +304,7 @@ func withoutListVersion(t *testing.T, content []byte) string {
 	return string(out)
 }
 
-// differences are the lines of two texts that only one has.
+// differences returns the lines found in only one of two texts.
 func differences(a, b string) string {
 	was, is := strings.Split(a, "\n"), strings.Split(b, "\n")
 
@@ -325,9 +325,9 @@ func differences(a, b string) string {
 	return out.String()
 }
 
-// haltPoints are the cases that follow from the calls of a life without faults: each call that changes something is
-// under way when the leader halts, or has been done and not answered.
-// One that only one of two lives has is a matter of time.
+// haltPoints returns the cases for the calls of a life without faults. The leader halts while a modifying call is under
+// way, or after its effect but before its answer. A call seen in only one of two lives depends on timing, and is no
+// case.
 func haltPoints(b, again *bench) []point {
 	var out []point
 
@@ -341,7 +341,7 @@ func haltPoints(b, again *bench) []point {
 			}
 
 			out = append(out, point{name, c, false, haltAll}, point{name, c, true, haltAll})
-			if g.probed[c] { // Terraform runs
+			if g.probed[c] { // Terraform is running
 				out = append(out, point{name, c, false, haltManager})
 			}
 		}
@@ -352,7 +352,7 @@ func haltPoints(b, again *bench) []point {
 	return out
 }
 
-// dryLife is a bench that has played its life without faults.
+// dryLife returns a bench after a life without faults.
 func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
 	t.Helper()
 	b := newOne(t)
@@ -372,8 +372,8 @@ func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
 	return b
 }
 
-// haltMatrix plays lives, halts the leader at each of their calls, and has it go on when its successor is done. In
-// short mode it plays the chosen cases, which are independent of what a life without faults shows.
+// haltMatrix plays lives, halts the leader at each of their calls, and resumes it once its successor is done. In short
+// mode it plays only the chosen cases, without a life to find them.
 func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 	t.Helper()
 	t.Parallel()
@@ -387,7 +387,7 @@ func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			for ; p.at.nth > 0; p.at.nth-- { // how often something is written is a matter of time
+			for ; p.at.nth > 0; p.at.nth-- { // the number of writes depends on timing
 				b := newOne(t)
 				h := b.haltAt(t, p)
 				defer h.forget() // before the managers are killed
@@ -421,7 +421,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// ownedLife is that of a cluster and its machine: it is made, edited and deleted, and then the cluster is.
+// ownedLife is the life of a machine and its cluster: the machine is created, edited and deleted, then the cluster.
 func (b *bench) ownedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -456,7 +456,7 @@ func (b *bench) ownedLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// claimedLife is that of a machine with a VM of a pool, and of the pool.
+// claimedLife is the life of a machine with a VM from a pool, and of the pool.
 func (b *bench) claimedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -478,7 +478,7 @@ func (b *bench) claimedLife(t *testing.T, name string) {
 	b.rest(s)
 }
 
-// suppliedLife is that of a pool that makes its VM, and makes it again after a machine has had it.
+// suppliedLife is the life of a pool that creates its VM, and recreates it after use by a machine.
 func (b *bench) suppliedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -512,7 +512,7 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// supportLife is that of support services: they are made, told something else, replaced and deleted.
+// supportLife is the life of support services: they are created, reconfigured, replaced and deleted.
 func (b *bench) supportLife(t *testing.T, _ string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -551,7 +551,7 @@ func (b *bench) supportLife(t *testing.T, _ string) {
 	b.expectNone(s)
 }
 
-// haltBench is a bench that is not started, with what edit asks for, and a group for machines of the control plane.
+// haltBench returns a bench not yet started, with the objects requested by edit and a group for control plane machines.
 func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *bench {
 	return func(t *testing.T) *bench {
 		t.Helper()
@@ -567,8 +567,8 @@ func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *ben
 	}
 }
 
-// TestALeaderThatWasHaltedChangesNothing halts the leader at each write to an engine or to the API server in the life
-// of a cluster with its machine.
+// TestALeaderThatWasHaltedChangesNothing halts the leader at each write to an engine or to the API server during the
+// life of a cluster with its machine.
 func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.ownedLife }),
 		point{"engine", call{"POST /disks", 2}, false, haltAll},
@@ -577,7 +577,7 @@ func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
 	)
 }
 
-// TestALeaderThatWasHaltedChangesNothingOfAPool does the same with a machine that claims a VM of a pool.
+// TestALeaderThatWasHaltedChangesNothingOfAPool does the same with a machine claiming a VM from a pool.
 func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 	haltMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
@@ -587,7 +587,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 			poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 		}
 
-		// The VM whose disk a rebuilt one gets. Its request cannot be called back.
+		// The VM created to give a rebuilt one its disk. Its request cannot be revoked.
 		b.tidies = func(p point) bool { return p.gate == "engine" && p.at.name == "POST /vms" && !p.after }
 
 		return b
@@ -596,7 +596,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 	)
 }
 
-// TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool that makes its VM.
+// TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool creating its VM.
 func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
 		point{"api", call{"DELETE olvminventoryvms", 1}, false, haltAll},

@@ -33,7 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// electing are the flags of managers that elect another leader soon, and yet keep the lease on a busy machine.
+// electing are the flags of managers with a short lease, yet long enough to keep on a busy machine.
 var electing = []string{
 	"--leader-elect",
 	"--leader-elect-namespace=capolvm-system",
@@ -42,7 +42,7 @@ var electing = []string{
 	"--leader-elect-retry-period=500ms",
 }
 
-// standby is a second manager for the same objects.
+// standby starts a second manager for the same objects.
 func (b *bench) standby(t *testing.T) *manager {
 	t.Helper()
 	other := newManager(t, append([]string{"--namespace=" + b.site.Namespace}, electing...)...)
@@ -53,21 +53,21 @@ func (b *bench) standby(t *testing.T) *manager {
 	return other
 }
 
-// on springs a trap at the first call of that name to the engine.
+// on springs a trap at the first call with this name to the engine.
 func (b *bench) on(name string, act func() bool) *trap {
 	t := &trap{at: call{name: name, nth: 1}, act: act}
 	b.engine.set(t)
 	return t
 }
 
-// ends waits until a process has ended.
+// ends waits until a process ends.
 func ends(t *testing.T, m *manager) {
 	t.Helper()
 	wait.Receive(t, "the manager has ended", m.Process.Done())
 }
 
-// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way, lets another manager
-// finish the machine, and then has the request arrive and the old leader go on.
+// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way. Another manager finishes
+// the machine. Then the request arrives, and the old leader resumes.
 func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	t.Parallel()
 
@@ -105,7 +105,8 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	}
 }
 
-// TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs takes the API server from the leader while it makes a machine.
+// TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs cuts the leader off from the API server while it makes a
+// machine.
 func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
@@ -171,7 +172,7 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	b.end(s, m)
 }
 
-// TestTheAPIServerIsAway takes it away for longer than a save is tried: at all, or for states only.
+// TestTheAPIServerIsAway cuts off the API server for longer than a save is retried: entirely, or for some objects only.
 func TestTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 
@@ -223,8 +224,8 @@ func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	check.Contains(t, "err.Error()", err.Error(), "CAPOLVM_TERRAFORM")
 }
 
-// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned a change of a machine. A new machine is
-// planned and applied by one process: there is nothing that a plan of it could do to anybody.
+// TestWhatHappensBetweenPlanAndApply stops the executor after it has planned a change of a machine. One process plans
+// and applies a new machine: its plan could harm nobody.
 func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	t.Parallel()
 	untouched := func(b *bench, t *testing.T) {
@@ -330,7 +331,7 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	}
 }
 
-// expectDescription waits until the VM has been given a description.
+// expectDescription waits until the VM has a description.
 func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want string) {
 	s.T.Helper()
 	session := s.Session()
@@ -349,7 +350,7 @@ func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want
 	b.expectReady(s, m)
 }
 
-// reached is closed once the gate has seen the call.
+// reached returns a channel, closed once the gate has seen the call.
 func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
 	t.Helper()
 	out := make(chan struct{})
@@ -370,7 +371,7 @@ func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
 	return out
 }
 
-// trapped is closed once the trap of the gate was sprung; it fails the test where none is set.
+// trapped returns a channel, closed once the trap of the gate has sprung. It fails the test if no trap is set.
 func (g *gate) trapped(t *testing.T) <-chan struct{} {
 	t.Helper()
 	g.mu.Lock()
@@ -382,8 +383,9 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 	return g.last.sprung
 }
 
-// TestASlowEngineSlowsNobodyElse has an engine that takes twenty seconds for each answer, with more machines than a
-// manager looks at or runs at once. Another engine's machine is made before any of these, which need several answers.
+// TestASlowEngineSlowsNobodyElse has an engine with twenty seconds per answer. Its machines exceed the manager's
+// concurrent passes and runs. Another engine's machine is finished before any of these, because each needs several
+// answers.
 func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	testenv.SkipInShort(t, "makes many machines at an engine that answers slowly")
 	t.Parallel()
@@ -403,7 +405,7 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 		waiting = append(waiting, slow.site.Machine(fmt.Sprintf("slow-%d", i), nil))
 	}
 
-	// Passes that find no place at the engine end, and come again.
+	// Passes without a free slot at the engine end, and are retried.
 	wait.Until(t, "the manager is at the slow engine, and its other machines have come again and again", func() bool {
 		return slow.site.Sim.Hits() > 0 && slow.passes(t, "olvmmachine") > before+float64(3*len(waiting))
 	})
@@ -427,8 +429,8 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestManyMachinesAtARestart kills a manager with many machines half made, and once more when all are made. make bench
-// does it with a thousand.
+// TestManyMachinesAtARestart kills a manager with many machines half made, and again once all are made. make bench uses
+// a thousand machines.
 func TestManyMachinesAtARestart(t *testing.T) {
 	testenv.SkipInShort(t, "makes many machines")
 	t.Parallel()
@@ -504,9 +506,9 @@ func TestManyMachinesAtARestart(t *testing.T) {
 	b.expectNone(s)
 }
 
-// confine starts the manager as the Deployment does: as somebody who is not root, without capabilities, and with
-// nothing that can be written but the work directory and /tmp. The arguments are the manager and its own. The new /tmp
-// is filled beside the old one, which may have the files that are copied.
+// confine starts the manager as the Deployment does: as a non-root user, without capabilities, able to write only to
+// the work directory and /tmp. Its arguments are the manager and the manager's arguments. It fills the new /tmp beside
+// the old one, because the copied files may be in the old one.
 const confine = `set -eu
 program=$1; shift
 mount --make-rprivate /

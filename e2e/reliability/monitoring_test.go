@@ -28,10 +28,10 @@ func read(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// query is one that somebody makes of our metrics.
+// query is a query of our metrics, and its place.
 type query struct{ where, text string }
 
-// queries of the alert rules and of the dashboard; names are those of rules and panels.
+// queries returns the queries of the alert rules and of the dashboard, and the names of the rules and panels.
 func queries(t *testing.T) (out []query, names []string) {
 	t.Helper()
 	var rules struct {
@@ -71,14 +71,14 @@ func queries(t *testing.T) (out []query, names []string) {
 	return out, names
 }
 
-// matches reports whether one of the series has a label that the filter is about, and meets it.
+// matches reports whether any of the series meets the filter.
 func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	return slices.ContainsFunc(family.Metric, func(m *dto.Metric) bool {
 		return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
 			switch {
 			case l.GetName() != filter.Label:
 				return false
-			case filter.IsNegative || filter.Label == "code": // there need be no failures
+			case filter.IsNegative || filter.Label == "code": // there may be no failures
 				return true
 			case filter.IsRegexp:
 				return regexp.MustCompile("^(?:" + filter.Value + ")$").MatchString(l.GetValue())
@@ -89,7 +89,7 @@ func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	})
 }
 
-// familyOf is the family that has the series of that name: a histogram has those of its buckets, its sum and its count.
+// familyOf returns the family of a series name. A histogram includes the series of its buckets, sum and count.
 func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 	if family := families[name]; family != nil {
 		return family
@@ -104,8 +104,8 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 	return nil
 }
 
-// TestAlertsAndDashboardAskForWhatThereIs compares what config/monitoring asks for with what a manager says after it
-// has made, changed and deleted a machine; and docs/operate/metrics.md with both.
+// TestAlertsAndDashboardAskForWhatThereIs compares the queries in config/monitoring with the metrics of a manager after
+// it created, changed and deleted a machine. It compares docs/operate/metrics.md with both.
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)

@@ -32,13 +32,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// plane is a management plane: an API server with our manager, and a site's namespace in it.
+// plane is a management plane: an API server with our manager, and the namespace of a site in it.
 type plane struct {
 	*bench
 	api *testsite.APIServer
-	// door is in front of the API server for clusterctl.
+	// door is the gate between clusterctl and the API server.
 	door *gate
-	// kubeconfig is a file, with all rights, through the door.
+	// kubeconfig is a file granting all rights, through the door.
 	kubeconfig string
 }
 
@@ -60,14 +60,14 @@ var second struct {
 	err     error
 }
 
-// planes are two management planes with one engine. The site is in the first.
+// planes returns two management planes with one engine. The site is in the first.
 func planes(t *testing.T) (here, there *plane) {
 	t.Helper()
 
 	return planesOf(t, withoutGroups, func() []string { return nil })
 }
 
-// planesOf are planes of a changed site, whose managers have arguments of their own.
+// planesOf returns planes with a changed site, and with additional arguments for their managers.
 func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []string) (here, there *plane) {
 	t.Helper()
 	second.Do(func() {
@@ -98,7 +98,7 @@ func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []str
 	return newPlane(t, b, suite.API), newPlane(t, other, second.api)
 }
 
-// play writes what Cluster API would write into the status of its objects, which a move drops.
+// play writes the status of Cluster API's objects in its place, because a move drops it.
 func (p *plane) play(s *testsite.Site, names ...string) {
 	s.T.Helper()
 	status := func(object client.Object, set func()) {
@@ -129,7 +129,7 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 	}
 }
 
-// clusterctl moves the namespace from one plane to another. It is started, and its end sends the error.
+// clusterctl starts to move the namespace from one plane to another. The channel receives its error once it ends.
 func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	t.Helper()
 	command, err := localplane.Move(context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace,
@@ -158,7 +158,7 @@ func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	return command, ended
 }
 
-// move moves everything and waits for the end of it.
+// move moves everything and waits until the move ends.
 func (p *plane) move(t *testing.T, to *plane) {
 	t.Helper()
 	_, ended := p.clusterctl(t, to)
@@ -167,7 +167,7 @@ func (p *plane) move(t *testing.T, to *plane) {
 	}
 }
 
-// expectUntouched fails where the engine was asked to create, start, stop or delete something since its gate was set.
+// expectUntouched fails if the engine was asked to create, start, stop or delete anything since its gate was set.
 func (p *plane) expectUntouched(t *testing.T) {
 	t.Helper()
 
@@ -179,7 +179,7 @@ func (p *plane) expectUntouched(t *testing.T) {
 	}
 }
 
-// expectMoved waits until the machine is as it was, in this plane, and looks for what is left in the other.
+// expectMoved waits until the machine is unchanged in this plane, and checks for leftovers in the other one.
 func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMMachine) {
 	s.T.Helper()
 	m := before.DeepCopy()
@@ -230,7 +230,7 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 	})
 }
 
-// settled makes a machine, and waits until it can be moved and its engine has nothing to do.
+// settled makes a machine, and waits until it is movable and its engine is idle.
 func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	m := s.Machine(name, full)
@@ -240,7 +240,7 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	return m
 }
 
-// settle waits until a machine can be moved and its engine has nothing to do.
+// settle waits until a machine is movable and its engine is idle.
 func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	name := m.Name
@@ -250,7 +250,7 @@ func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 		s.T.Fatal(err)
 	}
 
-	testsite.Change(s, data, func(data *corev1.Secret) { // the bootstrap provider's object is between them
+	testsite.Change(s, data, func(data *corev1.Secret) { // normally through the bootstrap provider's object
 		data.OwnerReferences = []metav1.OwnerReference{
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID},
 		}
@@ -278,8 +278,8 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 	here.end(here.site, m)
 }
 
-// finish does by hand what is left of a move that was cut off while it deleted: clusterctl does not take it up again,
-// but all objects are in the other plane by then.
+// finish completes by hand a move interrupted while it deleted objects. clusterctl does not resume such a move, but
+// all objects are in the other plane by then.
 func (p *plane) finish(t *testing.T, to *plane) {
 	t.Helper()
 	resume(to.site)
@@ -324,9 +324,9 @@ func resume(s *testsite.Site) {
 	}, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) })
 }
 
-// TestAMoveThatIsInterrupted kills clusterctl in the middle. Until everything is in the other plane, the way on is to
-// resume the Cluster where it was, and to move again; then, to finish by hand. Nobody touches the engine meanwhile, not
-// even where both planes are told to go on.
+// TestAMoveThatIsInterrupted kills clusterctl in the middle of a move. Until all objects are in the other plane, the
+// remedy is to resume the Cluster in its old plane, and to move again. Later, it is to finish by hand. Neither plane
+// touches the engine meanwhile, even if both are resumed.
 func TestAMoveThatIsInterrupted(t *testing.T) {
 	testenv.SkipInShort(t, "kills clusterctl at each call of a move")
 	t.Parallel()
@@ -373,7 +373,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 			here.expectUntouched(t)
 			if at.call.name != "DELETE clusters" {
 				resume(here.site)
-				letThosePass(t, m, here, there) // the first plane takes up what it still has
+				letThosePass(t, m, here, there) // the first plane takes up its remaining objects
 				here.expectUntouched(t)
 			}
 
@@ -414,7 +414,7 @@ func TestAMoveWaitsForARun(t *testing.T) {
 		return write(r)
 	}
 	_, ended := here.clusterctl(t, there)
-	<-call{look, 2}.reached(t, here.door) // it looks whether it may move the machine, and may not
+	<-call{look, 2}.reached(t, here.door) // clusterctl checks whether it may move the machine, and is refused
 	if len(ended) > 0 {
 		t.Fatalf("the move did not wait: %v", <-ended)
 	}

@@ -16,15 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// letPass has the manager, whose namespace is the object's, make passes over the object again and again. What it does
-// not do then, it does not do.
+// letPass triggers several passes of the manager over the object. The manager must serve the object's namespace.
+// Actions
+// still missing afterwards will never happen.
 func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	t.Helper()
 	kind, err := apiutil.GVKForObject(o, api.Scheme())
 	check.Error(t, err, "")
 
 	controller := strings.ToLower(kind.Kind)
-	for i := range 3 { // the first may have begun before
+	for i := range 3 { // the first pass may have begun earlier
 		before := m.passes(t, controller)
 		touch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, i)
 		err := api.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(touch)))
@@ -35,28 +36,28 @@ func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	}
 }
 
-// passes are those of a controller of a manager that have ended.
+// passes returns the number of finished passes of a manager's controller.
 func (m *manager) passes(t *testing.T, controller string) float64 {
 	t.Helper()
 
 	return testsite.Sum(m.Scrape(t)["controller_runtime_reconcile_total"], fmt.Sprintf("controller=%q", controller))
 }
 
-// jobs are the runs of Terraform that are queued and running in a manager.
+// jobs returns the number of Terraform runs queued and running in a manager.
 func (m *manager) jobs(t *testing.T) float64 {
 	t.Helper()
 
 	return testsite.Sum(m.Scrape(t)["capolvm_terraform_jobs"])
 }
 
-// ended are the runs that have ended in a manager.
+// ended returns the number of finished runs of a manager.
 func (m *manager) ended(t *testing.T) float64 {
 	t.Helper()
 
 	return testsite.Sum(m.Scrape(t)["capolvm_terraform_runs_total"])
 }
 
-// letThosePass has the managers of planes make passes over a machine, as far as they have it.
+// letThosePass triggers passes over a machine in each of the planes containing it.
 func letThosePass(t *testing.T, m *infrav1.OLVMMachine, planes ...*plane) {
 	t.Helper()
 

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// newPoolBench is a bench whose machines take their VMs from a pool of two.
+// newPoolBench returns a bench with a pool of two VMs for its machines.
 func newPoolBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, withoutGroups)
@@ -38,11 +38,11 @@ func newPoolBench(t *testing.T) *bench {
 	return b
 }
 
-// ownAddress is what the VMs of the pool are configured with while no machine has them.
+// ownAddress is the configured address of the pool's VMs while no machine uses them.
 const ownAddress = "10.0.0.200"
 
-// provisioned has an inventory make one VM that needs every kind of call: two network interfaces, a larger root disk, a
-// data disk, a MAC address of a range.
+// provisioned creates an inventory of one VM. The VM needs every kind of call: two network interfaces, a larger root
+// disk, a data disk and a MAC address from a range.
 func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInventory {
 	t.Helper()
 	s := b.site.In(t)
@@ -62,7 +62,7 @@ func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInvent
 	return out
 }
 
-// expectProvisioned waits until the VM of an inventory is there, and looks for all that belongs to it.
+// expectProvisioned waits until the VM of an inventory is available, and checks everything belonging to it.
 func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInventory) {
 	s.T.Helper()
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(lab.Name + "-vm-0")}
@@ -86,7 +86,7 @@ func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInven
 	}
 }
 
-// provisionLife has an inventory make a VM, and deletes both.
+// provisionLife creates an inventory with a VM, and deletes both.
 func (b *bench) provisionLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -97,9 +97,10 @@ func (b *bench) provisionLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// TestCrashMatrixOfAProvision kills the manager and Terraform and cuts the connection at each call that makes or deletes
-// a VM for a pool: there is exactly one, and nothing is left of it. The network interfaces and disks of a VM are in the
-// matrix of a machine, which has the same run.
+// TestCrashMatrixOfAProvision kills the manager and Terraform and cuts the connection at each call to create or delete
+// a
+// VM for a pool. There is exactly one VM, and later nothing is left of it. The matrix of a machine covers network
+// interfaces and disks, because the run is the same.
 func TestCrashMatrixOfAProvision(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that makes VMs of a pool")
 	crashMatrix(t, func(t *testing.T) *bench {
@@ -119,9 +120,9 @@ func TestCrashMatrixOfAProvision(t *testing.T) {
 	})
 }
 
-// TestAPoolMovesWithItsCluster moves a namespace with an inventory that makes a VM, and with the machine that has it, to
-// another management plane, with clusterctl. Nothing is made, stopped or deleted meanwhile; there, the VM is given back
-// and made again, and all goes with the inventory.
+// TestAPoolMovesWithItsCluster moves a namespace to another management plane, with clusterctl. The namespace holds an
+// inventory with a created VM, and a machine using the VM. Nothing is created, stopped or deleted meanwhile. In the new
+// plane, the VM is returned and recreated, and everything disappears with the inventory.
 func TestAPoolMovesWithItsCluster(t *testing.T) {
 	testenv.SkipInShort(t, "moves a namespace between two management planes")
 	t.Parallel()
@@ -158,7 +159,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.expectNone(there.site)
 }
 
-// expectClaimed waits until a machine has a VM of the pool, for the engine too.
+// expectClaimed waits until a machine has claimed a VM of the pool, in the engine too.
 func (p *plane) expectClaimed(t *testing.T, name, machine string) {
 	t.Helper()
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.site.Meta(name)}
@@ -173,7 +174,7 @@ func (p *plane) expectClaimed(t *testing.T, name, machine string) {
 	})
 }
 
-// expectNoPool fails where something of an inventory is left in a plane.
+// expectNoPool fails if a plane still has objects of an inventory.
 func (p *plane) expectNoPool(t *testing.T) {
 	t.Helper()
 
@@ -190,7 +191,7 @@ func (p *plane) expectNoPool(t *testing.T) {
 	}
 }
 
-// pooled asks for a VM of the pool, with static addresses.
+// pooled requests a VM from the pool, with static addresses.
 func pooled(spec *infrav1.OLVMMachineSpec) {
 	network := spec.VirtualMachine.Network
 	*spec = infrav1.OLVMMachineSpec{
@@ -199,7 +200,7 @@ func pooled(spec *infrav1.OLVMMachineSpec) {
 	}
 }
 
-// poolLife is that of a machine with a VM of the pool.
+// poolLife is the life of a machine with a VM from the pool.
 func (b *bench) poolLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
@@ -224,11 +225,12 @@ func (b *bench) poolLife(t *testing.T, name string) {
 	}
 }
 
-// poolVMs are the VMs of the engine.
+// poolVMs returns the VMs of the engine.
 func (b *bench) poolVMs() []ovirtsim.VMInfo { return b.site.Sim.VMs() }
 
-// expectFreePool waits until both VMs of the pool can be claimed, and looks at what the engine has: no VM is lost, none
-// is left of rebuilding, each has one disk, and nothing tells of a claim.
+// expectFreePool waits until both VMs of the pool are free, and checks the engine: no VM is lost, rebuilding leaves
+// none
+// behind, each has one disk, and nothing mentions a claim.
 func (b *bench) expectFreePool(t *testing.T) {
 	t.Helper()
 	s := b.site.In(t)
@@ -283,12 +285,13 @@ func (b *bench) expectFreePool(t *testing.T) {
 	}
 }
 
-// TestCrashMatrixOfAPool kills the manager and cuts the connection at each call that claims, takes over, gives back or
-// rebuilds a VM of a pool: none is claimed twice, none is lost, none is destroyed.
+// TestCrashMatrixOfAPool kills the manager and cuts the connection at each call to claim, take over, return or rebuild
+// a
+// VM of a pool. No VM is claimed twice, lost or destroyed.
 func TestCrashMatrixOfAPool(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that claims VMs of a pool")
 	crashMatrix(t, newPoolBench, func(c call) bool {
-		// A status is made anew by each pass; the machine's own matrix has its patches.
+		// Each pass writes a status anew; the machine's own matrix covers its patches.
 		if strings.HasPrefix(c.name, "GET ") || strings.HasSuffix(c.name, "/status") || c.nth > 4 {
 			return false
 		}
@@ -299,7 +302,7 @@ func TestCrashMatrixOfAPool(t *testing.T) {
 }
 
 // TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack (row 56) deletes a machine and its inventory while the engine
-// does not answer. Both go on when it is back, and the VM stays.
+// is unreachable. Both deletions complete once it is back, and the VM stays.
 func TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
 	b := newPoolBench(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// canaries are the secrets of a life, by what they are.
+// canaries maps the secrets of a life to their descriptions.
 type canaries struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -39,14 +39,14 @@ func (c *canaries) add(what, value string) {
 	defer c.mu.Unlock()
 	c.values[value] = what
 
-	// In a Secret's data it may be anywhere: each alignment looks different.
+	// A Secret's data may contain the value at any offset: each alignment encodes differently.
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", shift) + value))
 		c.values[strings.TrimRight(encoded, "=")[4:len(encoded)-4]] = what + " in base64"
 	}
 }
 
-// look reports the canaries in a text once.
+// look reports each canary found in a text once.
 func (c *canaries) look(t *testing.T, where, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *canaries) look(t *testing.T, where, text string) {
 	}
 }
 
-// processes looks at the arguments and the environment of the manager and of what it runs.
+// processes checks the arguments and the environments of the manager and its child processes.
 func (c *canaries) processes(t *testing.T, m *manager) {
 	for _, pid := range slices.Concat(m.Executors(), m.Providers(), []int{m.Process.PID()}) {
 		for _, name := range []string{"cmdline", "environ"} {
@@ -71,7 +71,7 @@ func (c *canaries) processes(t *testing.T, m *manager) {
 	}
 }
 
-// files looks at what others than the manager's user could read.
+// files checks the files readable by users other than the manager's.
 func (c *canaries) files(t *testing.T, m *manager) {
 	_ = filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -94,7 +94,7 @@ func (c *canaries) files(t *testing.T, m *manager) {
 }
 
 // TestSecretsAppearNowhereButWhereTheyMust follows the password, the engine's tokens and the bootstrap data through a
-// life in which the engine, too, tells what it was told; at the highest verbosity.
+// life at the highest verbosity. The engine, too, repeats its input.
 func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	c := &canaries{values: map[string]string{}, found: map[string]bool{}}
@@ -128,7 +128,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	s := b.site.In(t)
 	s.UserData = "#cloud-config\nruncmd:\n- echo " + bootstrap + "\n"
 
-	// An engine that repeats what it was told, as validation errors do.
+	// The engine repeats its input, like validation errors do.
 	err := s.Sim.Inject(ovirtsim.Fault{
 		Method: "POST",
 		Path:   "/nics$",

@@ -15,14 +15,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// shard is a bench whose objects have a watch label, with a manager that looks at no others.
+// shard is a bench with a watch label on its objects, and a manager for this label only.
 type shard struct {
 	*bench
 	label string
 	args  []string
 }
 
-// newShard starts the manager; a standby of it is started with the same arguments.
+// newShard starts the manager of a shard. A standby runs with the same arguments.
 func newShard(t *testing.T, label string, args ...string) *shard {
 	t.Helper()
 	s := &shard{
@@ -36,7 +36,7 @@ func newShard(t *testing.T, label string, args ...string) *shard {
 	return s
 }
 
-// newSite is a site of the shard, with an engine of its own.
+// newSite returns a site of the shard, with its own engine.
 func (s *shard) newSite(t *testing.T, gate func(http.Handler) http.Handler) *testsite.Site {
 	t.Helper()
 	site := testsite.New(t, suite.API.Client, testsite.Options{
@@ -63,14 +63,15 @@ func (s *shard) replica(t *testing.T) *manager {
 	return m
 }
 
-// machine asks for one of the shard.
+// machine creates a machine in the shard.
 func (s *shard) machine(name string) *infrav1.OLVMMachine {
 	return s.site.Machine(name, nil)
 }
 
-// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager leaves the
-// others' clusters alone; a leader that is killed is replaced within the lease; credentials that change are seen
-// although Secrets have no label.
+// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager ignores the
+// other label's clusters. A killed leader is replaced within the lease. Changed credentials are noticed, although
+// Secrets
+// have no label.
 func TestShardsAndStandbys(t *testing.T) {
 	testenv.SkipInShort(t, "runs four managers")
 	t.Parallel()
@@ -83,7 +84,7 @@ func TestShardsAndStandbys(t *testing.T) {
 	b.Process.Kill()
 	three, four := a.machine("three"), b.machine("four")
 	a.expectReady(a.site, three)
-	// The manager has seen many changes of its machine since, and the other machine by the same watch.
+	// The manager has since seen many changes of its own machine, and the other machine through the same watch.
 	if err := b.site.Client.Get(t.Context(), client.ObjectKeyFromObject(four), four); err != nil {
 		t.Fatal(err)
 	}

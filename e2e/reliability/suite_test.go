@@ -1,6 +1,6 @@
-// Package reliability tests the promise: whatever is killed or cut, and whenever, each OLVMMachine ends with exactly
-// the VM it asked for, or none once deleted. Real manager processes, with the shipped roles only, real Terraform or
-// OpenTofu, a real API server behind a gate, and an engine simulator behind another.
+// Package reliability tests the provider's promise: after any kill or cut, at any time, each OLVMMachine ends with
+// exactly its requested VM, or with none once deleted. It runs real manager processes with the shipped roles only, real
+// Terraform or OpenTofu, a real API server behind a gate, and an engine simulator behind another.
 package reliability
 
 import (
@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 	suite.Main(m, "reliability", nil, func() { second.api.Stop() })
 }
 
-// manager is a manager process, its API server behind a gate.
+// manager is a manager process with its API server behind a gate.
 type manager struct {
 	*testsite.Manager
 	api *gate
 }
 
-// newManager starts nothing yet. args add to those that each manager has.
+// newManager returns a manager not yet started. args follow the common arguments of all managers.
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
@@ -50,7 +50,7 @@ func newManager(t *testing.T, args ...string) *manager {
 	return m
 }
 
-// provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back.
+// provider plays the IPAM provider of a namespace: it serves claims from 10.9.0.0/16 and takes addresses back.
 func provider(t *testing.T, api *testsite.APIServer, namespace string) {
 	t.Helper()
 	manager, err := ctrl.NewManager(api.Config, ctrl.Options{
@@ -83,7 +83,7 @@ func provider(t *testing.T, api *testsite.APIServer, namespace string) {
 	go func() { ended <- manager.Start(ctx) }()
 }
 
-// pool has the addresses of a provider.
+// pool holds the addresses of a provider.
 type pool struct {
 	client.Client
 	given int
@@ -122,7 +122,7 @@ func (p *pool) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		},
 	}
 
-	// One that is there already came with a move, which drops the claim's status.
+	// An existing address came with a move, which drops the claim's status.
 	if err := p.Create(ctx, address); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err
 	}
@@ -132,24 +132,23 @@ func (p *pool) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, p.Status().Update(ctx, &claim)
 }
 
-// bench is one manager with one cluster, in which case after case is tried.
+// bench is one manager with one cluster, used for case after case.
 type bench struct {
 	*manager
 	site   *testsite.Site
 	engine *gate
-	// live plays a life with that name from its beginning to its end.
+	// live plays a whole life with this name.
 	live func(t *testing.T, name string)
-	// args are those that its managers have in common, and own, which may be nil, those that each has alone.
+	// args are the arguments common to its managers. own, if not nil, returns the arguments of a single one.
 	args []string
 	own  func(*testing.T) []string
-	// rests, which may be nil, is called by a life when there is nothing to do.
+	// rests, if not nil, is called by a life while there is nothing to do.
 	rests func(*testsite.Site)
-	// tidies, which may be nil, reports that a leader that is halted there makes something late, which its successor
-	// removes.
+	// tidies, if not nil, reports whether a leader halted at a point makes something late, for its successor to remove.
 	tidies func(point) bool
 }
 
-// rest tells that a life has nothing to do until it goes on.
+// rest signals a pause of a life, with nothing to do until it continues.
 func (b *bench) rest(s *testsite.Site) {
 	s.T.Helper()
 
@@ -168,14 +167,14 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 	return b
 }
 
-// newColdBench is newBench with a manager that is not started.
+// newColdBench is newBench without starting the manager.
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 
 	return newColdBenchIn(t, ovirtsim.Inventory{}, change, args...)
 }
 
-// newColdBenchIn is newColdBench with an engine that has an inventory.
+// newColdBenchIn is newColdBench with an inventory for the engine.
 func newColdBenchIn(
 	t *testing.T, inventory ovirtsim.Inventory, change func(*infrav1.OLVMCluster), args ...string,
 ) *bench {
@@ -198,7 +197,7 @@ func newColdBenchIn(
 	return b
 }
 
-// another makes a manager for the objects of the bench, which is not started.
+// another returns a manager for the objects of the bench, not yet started.
 func (b *bench) another(t *testing.T) *manager {
 	t.Helper()
 

@@ -20,7 +20,7 @@ import (
 )
 
 // TestASupportServiceMovesWithItsCluster moves a cluster with a load balancer to another management plane, with
-// clusterctl. Its VM was told of the manager that it leaves: it is replaced, and nothing else is.
+// clusterctl. The load balancer's VM knows only the old manager: the VM is replaced, and nothing else.
 func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	testenv.SkipInShort(t, "moves a cluster between two management planes")
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	there.expectNone(there.site)
 }
 
-// createBalancer asks for a load balancer with one VM.
+// createBalancer creates a load balancer with one VM.
 func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
 	s.T.Helper()
 	createBalancerTemplate(s, "lb")
@@ -95,7 +95,7 @@ func createBalancerTemplate(s *testsite.Site, name string) {
 	s.Create(template)
 }
 
-// expectServing waits until support services are as they are asked for.
+// expectServing waits until support services match their spec.
 func expectServing(s *testsite.Site, services *infrav1alpha1.OLVMSupportServices) {
 	s.T.Helper()
 	s.Eventually("the load balancer serves", func() error {
@@ -110,7 +110,7 @@ func expectServing(s *testsite.Site, services *infrav1alpha1.OLVMSupportServices
 	})
 }
 
-// front is where VMs reach the managers of a bench. It leads them to the manager that was made last.
+// front is the managers' address for the VMs of a bench. It forwards to the newest manager.
 type front struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -144,7 +144,7 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// leadTo leads new connections to an address, and ends the others.
+// leadTo forwards new connections to an address, and closes the open ones.
 func (f *front) leadTo(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +156,7 @@ func (f *front) leadTo(address string) {
 	f.to, f.open = address, nil
 }
 
-// carry connects one side with the other.
+// carry connects one side to the other.
 func (f *front) carry(from net.Conn) {
 	defer from.Close()
 
