@@ -19,14 +19,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// bootstrapping is a journey whose clusters are made from a bootstrap VM.
+// bootstrapping is a journey of clusters started from a bootstrap VM.
 type bootstrapping struct {
 	*journey
-	// inVM is what runs in the bootstrap VM, and own in the cluster itself.
+	// inVM is the management plane in the bootstrap VM, and own the one in the cluster itself.
 	inVM, own *simplane.Plane
 }
 
-// killed calls olvmctl and kills it, as a power cut of the laptop would, once something is the case.
+// killed runs olvmctl and kills it once is returns true, like a power cut of the laptop.
 func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 	b.t.Helper()
 	command := b.command(io.Discard, io.Discard, args...)
@@ -37,7 +37,7 @@ func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 
-	// No longer pauses: what it waits for may be over soon.
+	// Keep the pauses short: the awaited state may not last.
 	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case err := <-ended:
@@ -59,7 +59,7 @@ func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 
 func (b *bootstrapping) vmName() string { return b.name + "-bootstrap" }
 
-// idOf is the ID of a VM whose name begins so; empty where the engine has none.
+// idOf returns the ID of a VM with this prefix in its name, or "" if the engine has none.
 func (b *bootstrapping) idOf(prefix string) string {
 	for id, vm := range b.vms() {
 		if strings.HasPrefix(vm.Name, prefix) {
@@ -74,7 +74,7 @@ func (b *bootstrapping) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: b.namespace, Name: b.name}
 }
 
-// moves reports whether a plane has got the Cluster by a move that goes on.
+// moves reports whether a move under way has brought the Cluster into a plane.
 func (b *bootstrapping) moves(in *simplane.Plane) bool {
 	var cluster clusterv1.Cluster
 	err := in.Client.Get(b.t.Context(), b.key(), &cluster)
@@ -82,7 +82,7 @@ func (b *bootstrapping) moves(in *simplane.Plane) bool {
 	return err == nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused
 }
 
-// movesLast reports whether the bootstrap VM has lost an object of the cluster to a move that goes on.
+// movesLast reports whether a move under way has removed an object of the cluster from the bootstrap VM.
 func (b *bootstrapping) movesLast() bool {
 	var machines clusterv1.MachineList
 	err := b.inVM.Client.List(b.t.Context(), &machines, client.InNamespace(b.namespace))
@@ -90,21 +90,21 @@ func (b *bootstrapping) movesLast() bool {
 	return err == nil && len(machines.Items) < 2 && b.moves(b.own)
 }
 
-// startArgs begin the cluster with a bootstrap VM.
+// startArgs are the arguments to start the cluster with a bootstrap VM.
 func (b *bootstrapping) startArgs() []string {
 	return []string{"start", "-f", b.file, "--bootstrap", "vm", "--timeout", patience}
 }
 
-// interruptedOnce begins the cluster, and is killed while its bootstrap VM is made.
+// interruptedOnce starts the cluster, and is killed during the creation of its bootstrap VM.
 func (b *bootstrapping) interruptedOnce() {
 	b.t.Helper()
 	b.killed("the bootstrap VM", func() bool { return b.idOf(b.vmName()) != "" }, b.startArgs()...)
 }
 
-// folder is where olvmctl keeps what it knows of the VM.
+// folder is olvmctl's folder for facts about the VM.
 func (b *bootstrapping) folder() string { return filepath.Join(b.dir, "capolvm", "bootstrap") }
 
-// expectNothingLeft looks for VMs, for what is kept of the bootstrap VM, and for the Cluster.
+// expectNothingLeft checks for leftover VMs, records of the bootstrap VM, and the Cluster.
 func (b *bootstrapping) expectNothingLeft() {
 	b.t.Helper()
 
@@ -124,8 +124,8 @@ func (b *bootstrapping) expectNothingLeft() {
 	}
 }
 
-// TestABootstrapVMSurvivesAKillAtEachStage (row 20) makes a cluster from a bootstrap VM, with olvmctl killed at each of
-// its stages, and deletes others that were left at these stages.
+// TestABootstrapVMSurvivesAKillAtEachStage (row 20) starts a cluster from a bootstrap VM, with olvmctl killed at each
+// stage. It also deletes clusters abandoned at these stages.
 func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster from a bootstrap VM, which is killed at each stage")
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	b.expectNothingLeft()
 }
 
-// expectStarts starts the cluster until it manages itself, over interruptions.
+// expectStarts starts the cluster until it manages itself, despite interruptions.
 func (b *bootstrapping) expectStarts() {
 	b.t.Helper()
 	b.interruptedOnce()
@@ -185,7 +185,8 @@ func (b *bootstrapping) expectStarts() {
 	check.Error(b.t, b.own.Client.Get(b.t.Context(), b.key(), &cluster), "")
 	check.Equal(b.t, "whether it is paused", cluster.Spec.Paused != nil && *cluster.Spec.Paused, false)
 
-	// The end of a move that was interrupted leaves what is in the VM to its end. Here that plane goes on.
+	// Completing an interrupted move leaves the rest in the VM until the VM is deleted. Here, the plane in it keeps
+	// running.
 	err := b.inVM.Client.Get(b.t.Context(), b.key(), &cluster)
 	if !apierrors.IsNotFound(err) && !b.moves(b.inVM) {
 		b.t.Errorf("the bootstrap VM manages the Cluster still: %v", err)

@@ -31,10 +31,10 @@ var (
 	chaosSeed = flag.Uint64("seed", 0, "seed of TestChaos; 0 takes one from the clock")
 )
 
-// versions of Kubernetes that the engine has images of.
+// versions are the Kubernetes versions of the engine's images.
 var versions = []string{"v1.36.1", "v1.36.2"}
 
-// inventory is the simulator's own with an image for each version.
+// inventory returns the simulator's own inventory with an image for each version.
 func inventory() *ovirtsim.Inventory {
 	out := ovirtsim.DefaultInventory()
 
@@ -58,7 +58,7 @@ func inventory() *ovirtsim.Inventory {
 	return &out
 }
 
-// control calls the simulator's control API, which must do what it is told.
+// control calls the simulator's control API, which must succeed.
 func control(t *testing.T, method, path string, in, out any) {
 	t.Helper()
 	if err := suite.plane.Control(context.Background(), method, path, in, out); err != nil {
@@ -66,22 +66,22 @@ func control(t *testing.T, method, path string, in, out any) {
 	}
 }
 
-// trouble is what happens at one moment.
+// trouble is a disturbance at a given time.
 type trouble struct {
 	at   time.Duration
 	what string
 	do   func(t *testing.T)
 }
 
-// wanted is what a cluster should be like in the end.
+// wanted is a cluster with its desired final shape.
 type wanted struct {
 	*workload
 	controlPlanes, workers int32
-	version                int // in versions
+	version                int // index in versions
 	upgrades               int
 }
 
-// scheduled draws the troubles of a run: the same for the same seed.
+// scheduled draws the troubles of a run. The same seed draws the same troubles.
 func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []trouble {
 	var out []trouble
 
@@ -122,7 +122,7 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 				})
 			}
 		case dice < 90:
-			w.controlPlanes = 4 - w.controlPlanes // 1 and 3
+			w.controlPlanes = 4 - w.controlPlanes // alternates between 1 and 3
 			n := w.controlPlanes
 			next.what = fmt.Sprintf("scale the control plane of %s to %d", w.name, n)
 			next.do = func(*testing.T) {
@@ -147,7 +147,7 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 	}
 }
 
-// randomFault hits a few requests and is over.
+// randomFault returns a fault for a few requests.
 func randomFault(random *rand.Rand) ovirtsim.Fault {
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	method, path, _ := strings.Cut(pick(
@@ -215,8 +215,8 @@ func (w *workload) deleteAWorker() {
 	}
 }
 
-// TestChaos makes trouble for a bounded time while clusters scale and are upgraded, and then looks whether each cluster
-// is what was asked for last, and the engine has exactly its VMs. What is drawn depends on the seed alone.
+// TestChaos disturbs clusters for a limited time while they scale and upgrade. Then it checks each cluster against the
+// last request, and the engine for exactly its VMs. Only the seed determines the disturbances.
 func TestChaos(t *testing.T) {
 	testenv.SkipInShort(t, "makes trouble for minutes")
 
@@ -253,7 +253,7 @@ func TestChaos(t *testing.T) {
 		clusters = append(clusters, &wanted{workload: w, controlPlanes: 1, workers: 2})
 	}
 
-	plan := scheduled(rand.New(rand.NewPCG(seed, 0)), clusters, *chaosFor) //nolint:gosec // to be repeated
+	plan := scheduled(rand.New(rand.NewPCG(seed, 0)), clusters, *chaosFor) //nolint:gosec // repeatable
 
 	begin := time.Now()
 	for _, next := range plan {
@@ -298,7 +298,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// expectConverged waits until the cluster has the machines of the version that was asked for last.
+// expectConverged waits until the cluster has its last requested number of machines, with the last requested version.
 func (w *wanted) expectConverged() {
 	w.t.Helper()
 	w.eventually(
@@ -328,7 +328,7 @@ func (w *wanted) expectConverged() {
 	w.expectMachines(int(w.controlPlanes), int(w.workers))
 }
 
-// expectExactly compares all that there is in the engine, in states and on disk with the clusters' machines.
+// expectExactly compares everything in the engine, in states and on disk with the clusters' machines.
 func expectExactly(t *testing.T, clusters []*wanted) {
 	t.Helper()
 	ctx := context.Background()
@@ -359,7 +359,7 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 			t.Fatal(err)
 		}
 
-		if len(secrets.Items) != len(machines.Items)+1 { // and that of the cluster's affinity groups
+		if len(secrets.Items) != len(machines.Items)+1 { // plus the state of the cluster's affinity groups
 			t.Errorf("%s: %d states for %d machines", w.name, len(secrets.Items), len(machines.Items))
 		}
 
@@ -389,7 +389,7 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 	eventuallyQuiet(t)
 }
 
-// eventuallyQuiet waits until no Terraform runs.
+// eventuallyQuiet waits until Terraform is not running.
 func eventuallyQuiet(t *testing.T) {
 	t.Helper()
 

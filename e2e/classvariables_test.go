@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheClassHandsAWholeVirtualMachineOn has Cluster API's own controllers make the templates of a cluster whose
-// machines say all of their hardware.
+// TestTheClassHandsAWholeVirtualMachineOn has Cluster API's own controllers create the templates of a cluster. The
+// machines of the cluster describe all of their hardware.
 func TestTheClassHandsAWholeVirtualMachineOn(t *testing.T) {
 	const subnet = 77
 	w := prepare(t, "hardware")
@@ -63,7 +63,7 @@ virtualMachine: {instanceType: Large, network: {ipProfileName: workers}}`)
 	checkVariablesAreValidated(t, w)
 }
 
-// checkVariablesAreValidated has the webhook of Clusters judge variables.
+// checkVariablesAreValidated submits variables to the webhook of Clusters.
 func checkVariablesAreValidated(t *testing.T, w *workload) {
 	t.Helper()
 
@@ -78,7 +78,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 		`workerMachines: {virtualMachine: {memory: 8GB}, rootDisk: {size: 50GB}, ipAddresses: [10.0.0.1]}`: "" +
 			"virtualMachine has rootDisk",
 
-		// The rules of the fields.
+		// Rules of the fields follow.
 		`engine: {serverURL: "http://e/ovirt-engine", identityRef: {name: shared}}`:                  "begins with https://",
 		`engine: {serverURL: "https://e:0/ovirt-engine", identityRef: {name: shared}}`:               "a port from 1 to 65535",
 		`engine: {serverURL: "https://e/ovirt-engine?a=b", identityRef: {name: shared}}`:             "without a user, a query",
@@ -121,7 +121,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 			(*variables)[at].Value.Raw = json
 		}
 
-		// The version of the object does not count: its controllers write it.
+		// The object's version changes with each write of its controllers, so it is ignored.
 		cluster.ResourceVersion = ""
 		cluster.ManagedFields = nil
 		cluster.Name += "-variables"
@@ -130,7 +130,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 	}
 }
 
-// setVariable sets a variable of a Cluster; null takes it out.
+// setVariable sets a variable of a Cluster; null removes it.
 func setVariable(t *testing.T, cluster *unstructured.Unstructured, name, value string) {
 	t.Helper()
 	path := []string{"spec", "topology", "variables"}

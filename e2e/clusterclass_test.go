@@ -27,8 +27,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced
-// a second after their Node was lost.
+// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker. A machine is replaced a
+// second after the loss of its Node.
 func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	w := prepare(t, name)
@@ -42,8 +42,8 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	return w
 }
 
-// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables that are not
-// what most templates have.
+// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables unusual for
+// most templates.
 func (w *workload) applyTemplates(
 	subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string,
 ) {
@@ -56,13 +56,13 @@ func (w *workload) applyTemplates(
 			change(object)
 		}
 
-		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
+		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits for the class to be reconciled
 			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
 		})
 	}
 }
 
-// readTemplate is what a shipped template has, with the variables that most templates have and more.
+// readTemplate returns the objects of a shipped template, with the variables of most templates and more.
 func (w *workload) readTemplate(subnet int, more map[string]string, file string) []*unstructured.Unstructured {
 	w.t.Helper()
 	variables := map[string]string{
@@ -91,7 +91,7 @@ func (w *workload) readTemplate(subnet int, more map[string]string, file string)
 
 	text := string(content)
 
-	// a class is for many clusters and has no variables of this kind
+	// a class serves many clusters, and lacks such variables
 	if strings.HasPrefix(file, "cluster-template") {
 		text = expand(text, func(name, fallback string) string {
 			value, ok := variables[name]
@@ -117,10 +117,10 @@ func (w *workload) readTemplate(subnet int, more map[string]string, file string)
 	return objects
 }
 
-// variable of a template, with the value that it has where nobody gives it one.
+// variable matches a variable of a template, with its default.
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+)(?::=([^${}]*))?\}`)
 
-// expand fills in the variables of a template, those within the default of another one first.
+// expand fills in the variables of a template. Variables within another one's default go first.
 func expand(template string, value func(name, fallback string) string) string {
 	for variable.MatchString(template) {
 		template = variable.ReplaceAllStringFunc(template, func(match string) string {
@@ -150,7 +150,7 @@ func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
 	}
 }
 
-// worker is the one worker Machine.
+// worker returns the only worker Machine.
 func (w *workload) worker() (*clusterv1.Machine, error) {
 	var machines clusterv1.MachineList
 	err := w.plane.Client.List(
@@ -168,8 +168,7 @@ func (w *workload) worker() (*clusterv1.Machine, error) {
 	return &machines.Items[0], nil
 }
 
-// loseAWorker deletes a worker's VM behind everyone's back, and waits for its MachineHealthCheck to replace the
-// Machine.
+// loseAWorker deletes a worker's VM in the engine, and waits for its MachineHealthCheck to replace the Machine.
 func (w *workload) loseAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -200,8 +199,8 @@ func (w *workload) loseAWorker() {
 	})
 }
 
-// rebootAWorker powers a worker's VM off behind everyone's back, and waits for the remediation of its
-// MachineHealthCheck to start it: the same Machine is healthy again.
+// rebootAWorker powers off a worker's VM in the engine. It waits for the remediation of its MachineHealthCheck to start
+// the VM: the same Machine is healthy again.
 func (w *workload) rebootAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -238,7 +237,7 @@ func (w *workload) rebootAWorker() {
 	w.remediateWith(clusterv1.MachineHealthCheckRemediationTemplateReference{})
 }
 
-// must ends the test with an error.
+// must fails the test if err is not nil.
 func (w *workload) must(err error) {
 	w.t.Helper()
 
@@ -247,7 +246,7 @@ func (w *workload) must(err error) {
 	}
 }
 
-// remediateWith sets the template of the MachineHealthCheck of the workers. Without one it replaces machines.
+// remediateWith sets the template of the workers' MachineHealthCheck. Without one, it replaces machines.
 func (w *workload) remediateWith(template clusterv1.MachineHealthCheckRemediationTemplateReference) {
 	w.t.Helper()
 
@@ -264,7 +263,7 @@ func (w *workload) remediateWith(template clusterv1.MachineHealthCheckRemediatio
 	})
 }
 
-// rollWorkersOut changes a variable of the topology, and waits until no worker is of the old template.
+// rollWorkersOut changes a variable of the topology, and waits until all workers use the new template.
 func (w *workload) rollWorkersOut(memory string) {
 	w.t.Helper()
 	ctx := context.Background()

@@ -18,8 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestDriftIsToldAndNotUndone has an administrator change what a machine asked for and what it did not, and change it
-// back.
+// TestDriftIsToldAndNotUndone has an administrator change one configured field of a machine and an unconfigured one,
+// and
+// revert both.
 func TestDriftIsToldAndNotUndone(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster to change it behind its back")
 	t.Parallel()
@@ -40,7 +41,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 
 	j.expectDrift(worker.Name, infrav1.NoDriftReason)
 
-	// The configuration says what the memory is, and nothing of the sound card.
+	// The configuration sets the memory, and does not mention the sound card.
 	full, err := j.engine.VMInFull(t.Context(), worker.ID)
 	check.Error(t, err, "")
 
@@ -65,7 +66,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the memory after the check", *now.Memory, memory)
 
-	// A VM that runs gives no memory back at once: what waits for the next start is what was asked for.
+	// A running VM returns no memory at once: its configuration for the next start is the requested one.
 	_, err = j.engine.UpdateVM(t.Context(), worker.ID, &engine.VM{Soundcard: full.Soundcard})
 	check.Error(t, err, "")
 	_, err = j.engine.UpdateVMAtNextStart(t.Context(), worker.ID, &engine.VM{
@@ -99,7 +100,7 @@ func (j *journey) expectDrift(machine, reason string) (message string) {
 	return message
 }
 
-// driftEvents counts the warnings of drift about a machine.
+// driftEvents counts the drift warnings for a machine.
 func (j *journey) driftEvents(machine string) int {
 	j.t.Helper()
 	var list corev1.EventList

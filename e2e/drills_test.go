@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// drill runs a block of commands of docs/operate/emergencies.md for the plane of a cluster, in a folder.
+// drill runs a block of commands from docs/operate/emergencies.md for the plane of a cluster, in a folder.
 func (w *workload) drill(dir, commands string) {
 	w.t.Helper()
 	kubectl, err := suite.tools.Path("plane", "kubectl")
@@ -38,7 +38,7 @@ func (w *workload) drill(dir, commands string) {
 	}
 }
 
-// machineUIDs are those of the OLVMMachines, by name.
+// machineUIDs returns the UIDs of the OLVMMachines by name.
 func (w *workload) machineUIDs() map[string]types.UID {
 	w.t.Helper()
 
@@ -53,7 +53,7 @@ func (w *workload) machineUIDs() map[string]types.UID {
 	return out
 }
 
-// staleOwners counts the owners that a dump names by UIDs.
+// staleOwners counts the owner UIDs in a dump.
 func staleOwners(t *testing.T, dump string) (count int) {
 	t.Helper()
 
@@ -71,8 +71,8 @@ func staleOwners(t *testing.T, dump string) (count int) {
 	return count
 }
 
-// TestDrillOfARestore loses a management cluster, and restores its dump into another one, as the document says: the
-// objects have new UIDs there and no owners at first. The VMs are the same, and run on.
+// TestDrillOfARestore loses a management cluster and restores its dump into another one, as documented. There, the
+// objects have new UIDs and at first no owners. The VMs are the same, and keep running.
 func TestDrillOfARestore(t *testing.T) {
 	testenv.SkipInShort(t, "starts two management planes")
 	t.Parallel()

@@ -1,6 +1,5 @@
 // Package e2e tests the whole product: real etcd, kube-apiserver and Cluster API managers, our manager with the shipped
-// roles, real Terraform or OpenTofu, and the engine simulator. What it asserts it reads from the Kubernetes API and the
-// engine's API.
+// roles, real Terraform or OpenTofu, and the engine simulator. Assertions read the Kubernetes API and the engine's API.
 package e2e
 
 import (
@@ -41,13 +40,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// patience is the time-out of commands that wait for whole clusters: it ends those that hang.
+// patience is the timeout of commands waiting for whole clusters: it ends hanging commands.
 var patience = wait.Limit.String()
 
 // featureGates of Cluster API, for images with Ignition.
 var featureGates = []string{"KubeadmBootstrapFormatIgnition"}
 
-// suite is the management plane that all tests share.
+// suite is the management plane shared by all tests.
 var suite struct {
 	plane  *simplane.Plane
 	tools  *toolchain.Toolchain
@@ -89,7 +88,7 @@ func run(m *testing.M) (int, error) {
 			Dir:          dir,
 			BinDir:       suite.binDir,
 			FeatureGates: featureGates,
-			ManagerArgs:  []string{"--drift-interval=20s"}, // only one of these tests makes drift
+			ManagerArgs:  []string{"--drift-interval=20s"}, // only one of these tests causes drift
 			Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 		},
 		SimSpeed:  3,
@@ -121,23 +120,23 @@ func run(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// workload is a cluster under test, in a namespace of its own.
+// workload is a cluster under test, in its own namespace.
 type workload struct {
 	t               *testing.T
 	plane           *simplane.Plane
 	namespace, name string
 	manifests       string
-	// support is how many VMs the support services of the cluster have.
+	// support is the number of VMs of the cluster's support services.
 	support int
 }
 
-// newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24.
+// newWorkload creates the sample cluster under another name, with addresses from 127.20.<subnet>.0/24.
 func newWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	return newChangedWorkload(t, name, subnet, func([]*unstructured.Unstructured) error { return nil })
 }
 
-// newChangedWorkload is newWorkload with a change of the objects.
+// newChangedWorkload is newWorkload with changed objects.
 func newChangedWorkload(
 	t *testing.T, name string, subnet int, change func([]*unstructured.Unstructured) error,
 ) *workload {
@@ -168,7 +167,7 @@ func newChangedWorkload(
 	return w
 }
 
-// prepare makes a namespace with the Secret and the ConfigMap of the engine.
+// prepare creates a namespace with the Secret and the ConfigMap of the engine.
 func prepare(t *testing.T, name string) *workload {
 	t.Helper()
 	return prepareIn(t, suite.plane, name)
@@ -223,8 +222,8 @@ func (w *workload) cluster() (*clusterv1.Cluster, error) {
 	return &cluster, err
 }
 
-// expectMachines waits until the cluster is Available with this many running machines, and compares what Kubernetes,
-// the workload cluster and the engine say of them.
+// expectMachines waits until the cluster is Available with this many running machines. It compares their descriptions
+// in Kubernetes, the workload cluster and the engine.
 func (w *workload) expectMachines(controlPlanes, workers int) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -292,7 +291,7 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 	}
 }
 
-// runs says what a machine lacks that is to run.
+// runs returns an error describing why a machine is not running, or nil.
 func runs(m *clusterv1.Machine) error {
 	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) ||
 		!conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
@@ -303,7 +302,7 @@ func runs(m *clusterv1.Machine) error {
 	return nil
 }
 
-// vms are the engine's VMs of this cluster, by ID.
+// vms returns the engine's VMs of this cluster, by ID.
 func (w *workload) vms() map[string]engine.VM {
 	w.t.Helper()
 	all, err := suite.engine.VMs(context.Background())
@@ -322,7 +321,7 @@ func (w *workload) vms() map[string]engine.VM {
 	return out
 }
 
-// nodes are those of the workload cluster, read with the kubeconfig that Cluster API made.
+// nodes returns the nodes of the workload cluster, read with Cluster API's kubeconfig.
 func (w *workload) nodes() map[string]corev1.Node {
 	w.t.Helper()
 	var secret corev1.Secret
@@ -357,7 +356,7 @@ func (w *workload) nodes() map[string]corev1.Node {
 	return out
 }
 
-// internalIPs are the addresses that a Node reports.
+// internalIPs returns the internal addresses of a Node.
 func internalIPs(node corev1.Node) []string {
 	var out []string
 
@@ -377,7 +376,7 @@ func (w *workload) scale(controlPlanes, workers int32) {
 	})
 }
 
-// write changes what is asked for of a cluster.
+// write changes the spec of a cluster.
 func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clusterv1.MachineDeployment)) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -400,7 +399,7 @@ func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clust
 	})
 }
 
-// delete deletes the cluster and looks for what is left.
+// delete deletes the cluster and checks for leftovers.
 func (w *workload) delete() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -539,7 +538,7 @@ func TestClustersAtOnce(t *testing.T) {
 	)
 }
 
-// planOfWhatRuns feeds a dump of the running cluster to olvmctl plan, as a person would with kubectl.
+// planOfWhatRuns feeds a kubectl dump of the running cluster to olvmctl plan, like a user.
 func (w *workload) planOfWhatRuns(t *testing.T) {
 	kubectl, err := suite.tools.Path("plane", "kubectl")
 	if err != nil {
@@ -574,7 +573,7 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	check.Equal(t, "plan.Owners[0].Reasons[0]", plan.Owners[0].Reasons[0], "version v1.36.1 becomes v1.36.2")
 }
 
-// planOfDrift has an administrator rename a network interface, which a plan must show.
+// planOfDrift has an administrator rename a network interface. A plan must show this.
 func (w *workload) planOfDrift(t *testing.T) {
 	var vm engine.VM
 	for _, vm = range w.vms() {
@@ -606,14 +605,15 @@ func (w *workload) planOfDrift(t *testing.T) {
 	}
 }
 
-// plannedMachine is a machine in what olvmctl plan says.
+// plannedMachine is a machine in the output of olvmctl plan.
 type plannedMachine struct {
 	Name, Replaced, Replaces string
 	Changes                  []terraform.Change
 }
 
-// expectEmptyPlans has olvmctl plan each machine that runs, from the state that the manager left, and without the
-// filter that plans from nothing but imports need.
+// expectEmptyPlans has olvmctl plan each running machine from the manager's state. Only plans made entirely from
+// imports
+// need the filter, so it is off here.
 func (w *workload) expectEmptyPlans(machines int) {
 	w.t.Helper()
 	plan, code := w.plan(w.t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)
@@ -622,7 +622,7 @@ func (w *workload) expectEmptyPlans(machines int) {
 	}
 }
 
-// plan is what olvmctl says of manifests, or of what runs where there are none, with its exit code.
+// plan returns olvmctl's plan of manifests, or of the running cluster without manifests, and its exit code.
 func (w *workload) plan(t *testing.T, manifests string, more ...string) (out struct {
 	Machines []plannedMachine
 	Owners   []struct{ Replaced, Reasons []string }
@@ -665,7 +665,7 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 	return out, code
 }
 
-// olvmctl calls it about the cluster.
+// olvmctl runs the command for the cluster.
 func (w *workload) olvmctl(args ...string) string {
 	w.t.Helper()
 	command := exec.CommandContext(
@@ -682,7 +682,7 @@ func (w *workload) olvmctl(args ...string) string {
 	return string(out)
 }
 
-// expectDescribed compares what olvmctl shows of the cluster with the engine, and uses the kubeconfig that it gives.
+// expectDescribed compares olvmctl's description of the cluster with the engine, and uses the kubeconfig from olvmctl.
 func (w *workload) expectDescribed(controlPlanes, workers int) {
 	w.t.Helper()
 	type machine struct {
@@ -710,7 +710,7 @@ func (w *workload) expectDescribed(controlPlanes, workers int) {
 		for _, m := range owner.Children {
 			shown[owner.Kind]++
 
-			// a manager that is killed loses count of runs
+			// a killed manager loses its count of runs
 			vm, ok := vms[m.Machine.VMID]
 			if !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" ||
 				len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecretName == "" {

@@ -24,24 +24,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// flavor is a shipped template and what is particular about its clusters.
+// flavor is a shipped template and the peculiarities of its clusters.
 type flavor struct {
 	name      string
 	subnet    int
 	variables map[string]string
-	// controlPlanes and workers that there are; change changes the objects before they are applied.
+	// controlPlanes and workers are the expected machines. change changes the objects before they are applied.
 	controlPlanes, workers int
-	// prepare makes what the cluster needs before it is applied.
+	// prepare creates the prerequisites of the cluster.
 	prepare func(*workload)
-	// support is how many VMs its support services have.
+	// support is the number of VMs of its support services.
 	support int
 	change  func(*unstructured.Unstructured)
-	// expect looks at the cluster while it runs, gone when it is deleted.
+	// expect checks the running cluster, and gone the deleted one.
 	expect, gone func(*workload)
 }
 
-// flavors are all templates of clusters without a ClusterClass, except for the default one, of which TestClustersAtOnce
-// makes the cluster that it moves. In variables S stands for the subnet.
+// flavors are all cluster templates without a ClusterClass, except for the default one: TestClustersAtOnce creates its
+// cluster from the default and moves it. S in variables stands for the subnet.
 var flavors = []flavor{
 	{
 		name:          "ock",
@@ -185,7 +185,7 @@ func TestFlavors(t *testing.T) {
 	}
 }
 
-// userData is what the engine gives to the first VM whose name has a part.
+// userData returns the engine's user data for the first VM with this part in its name.
 func (w *workload) userData(part string) string {
 	w.t.Helper()
 
@@ -207,7 +207,7 @@ func (w *workload) userData(part string) string {
 	return ""
 }
 
-// driveOf is the user data on the drive of a VM's last start. The engine itself has it until the VM is a node.
+// driveOf returns the user data on the drive of a VM's last start. The engine itself keeps it until the VM is a node.
 func driveOf(ctx context.Context, vm string) (string, error) {
 	var drive struct {
 		UserData string `json:"userData"`
@@ -218,7 +218,7 @@ func driveOf(ctx context.Context, vm string) (string, error) {
 	return drive.UserData, err
 }
 
-// deliverToWorkers has workers fetch their user data from the manager, on a network with DHCP.
+// deliverToWorkers makes workers fetch their user data from the manager, on a network with DHCP.
 func deliverToWorkers(object *unstructured.Unstructured) {
 	if object.GetKind() != "OLVMMachineTemplate" || !strings.HasSuffix(object.GetName(), "-md-0") {
 		return
@@ -229,7 +229,7 @@ func deliverToWorkers(object *unstructured.Unstructured) {
 	spec["olvmNetwork"] = map[string]any{"networkName": "leased", "vnicProfileName": "leased"}
 }
 
-// expectDelivered reports whether the engine has user data that it should not have.
+// expectDelivered fails if the engine has user data it must not have.
 func (w *workload) expectDelivered() {
 	w.t.Helper()
 	if data := w.userData("md-0"); strings.Contains(data, "kubeadm") || !strings.Contains(data, `"replace"`) {
@@ -254,7 +254,7 @@ func (w *workload) expectDualStack() {
 	}
 }
 
-// prepareOIDC writes an authority and a connector.
+// prepareOIDC creates an authority and a connector.
 func (w *workload) prepareOIDC() {
 	w.t.Helper()
 	certificate, key, err := servingcert.NewAuthority("tenant")
@@ -274,10 +274,10 @@ func (w *workload) prepareOIDC() {
 	}
 }
 
-// expectBalanced reports whether the load balancers know the control plane.
+// expectBalanced checks that the load balancers know the control plane.
 func (w *workload) expectBalanced() { w.expectSupported("lb-api", "127.20.78.5", 2) }
 
-// expectSupported reports whether a support service serves, and olvmctl tells of it.
+// expectSupported checks that a support service is serving, and listed by olvmctl.
 func (w *workload) expectSupported(name, address string, machines int) {
 	w.t.Helper()
 	var asked infrav1alpha1.OLVMSupportServices
@@ -302,7 +302,7 @@ func (w *workload) expectSupported(name, address string, machines int) {
 	}
 }
 
-// expectSpread reports whether each worker can run on the hosts of its own failure domain only.
+// expectSpread checks that each worker can run only on the hosts of its own failure domain.
 func (w *workload) expectSpread() {
 	w.t.Helper()
 	hosts, err := suite.engine.Hosts(context.Background())
@@ -334,7 +334,7 @@ func (w *workload) expectSpread() {
 	}
 }
 
-// expectScalable does what the cluster autoscaler does: it reads what a machine would be and the limits, and writes
+// expectScalable acts like the cluster autoscaler: it reads the capacity of a machine and the limits, and sets
 // replicas.
 func (w *workload) expectScalable() {
 	w.t.Helper()

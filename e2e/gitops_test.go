@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestClustersFromGit applies the example repository in a loop, as GitOps tools do, and changes what is there behind
-// its back.
+// TestClustersFromGit applies the example repository in a loop, like GitOps tools, and changes its objects in between.
 func TestClustersFromGit(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, "prod")

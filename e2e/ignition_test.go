@@ -10,8 +10,8 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the first version
-// of the third generation, with which each node knows those that were there before it.
+// expectFollowers checks the engine's user data for control plane guests. The data is Ignition of spec version 3.0, and
+// each node knows the earlier nodes from it.
 func (w *workload) expectFollowers(subnet int) {
 	w.t.Helper()
 	known := map[int]bool{} // by the number of nodes
@@ -39,7 +39,7 @@ func (w *workload) expectFollowers(subnet int) {
 	}
 }
 
-// followed is how many nodes of the control plane a VM is told of.
+// followed returns the number of control plane nodes named in a VM's user data.
 func (w *workload) followed(id string, subnet int) (int, error) {
 	data, err := driveOf(context.Background(), id)
 	if err != nil {

@@ -39,7 +39,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// journey is a user with a cluster file, olvmctl, an engine of their own and a home folder.
+// journey is a user with a cluster file, olvmctl, a home folder and a separate engine.
 type journey struct {
 	t          *testing.T
 	dir, file  string
@@ -48,11 +48,11 @@ type journey struct {
 	connection ovirtsim.Connection
 	engine     *engine.Client
 	env        []string
-	// log is what olvmctl says on its way.
+	// log receives the progress messages of olvmctl.
 	log *os.File
 }
 
-// newJourney starts an engine whose workload clusters have the API server of a plane behind them. more are flags of the
+// newJourney starts an engine. Its workload clusters use the API server of the plane behind. more are flags of the
 // simulator.
 func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	t.Helper()
@@ -66,7 +66,7 @@ func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	path := filepath.Join(j.dir, "ovirtsim.json")
 	inventory := ovirtsim.DefaultInventory()
 	templates := &inventory.DataCenters[0].Templates
-	next := (*templates)[1] // of Ignition
+	next := (*templates)[1] // an image with Ignition
 	next.Name, next.Kubernetes = "ock-1.37", "v1.37.0"
 	*templates = append(*templates, next)
 	content, err := yaml.Marshal(inventory)
@@ -161,7 +161,7 @@ func (j *journey) write(name, content string) string {
 	return path
 }
 
-// clusterFile writes the cluster file of a cluster in 127.20.<subnet>.0/24.
+// clusterFile writes the cluster file for a cluster in 127.20.<subnet>.0/24.
 func (j *journey) clusterFile(name string, subnet, workers int, more string) {
 	j.t.Helper()
 	j.name, j.namespace = name, "journey-"+name
@@ -191,7 +191,7 @@ providers:
 `, name, subnet, workers, j.namespace, j.connection.URL, j.connection.CAFile, more, machine(10), machine(20)))
 }
 
-// olvmctl calls it and returns its exit code.
+// olvmctl runs the command and returns its exit code and output.
 func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	j.t.Helper()
 
@@ -205,9 +205,9 @@ func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// command is a call of olvmctl that was not begun yet.
+// command returns a call of olvmctl, not yet started.
 func (j *journey) command(stdout, stderr io.Writer, args ...string) *exec.Cmd {
-	// also when the test ends
+	// runs even at the end of the test
 	command := exec.CommandContext(
 		context.WithoutCancel(j.t.Context()),
 		filepath.Join(suite.binDir, "olvmctl"),
@@ -218,7 +218,7 @@ func (j *journey) command(stdout, stderr io.Writer, args ...string) *exec.Cmd {
 	return command
 }
 
-// does calls olvmctl, which has to succeed.
+// does runs olvmctl, which must succeed.
 func (j *journey) does(args ...string) (out, problems string) {
 	j.t.Helper()
 	code, out, problems := j.olvmctl(args...)
@@ -229,7 +229,7 @@ func (j *journey) does(args ...string) (out, problems string) {
 	return out, problems
 }
 
-// vms are the engine's by ID, without those that were there before.
+// vms returns the engine's VMs by ID, without the initial ones.
 func (j *journey) vms() map[string]engine.VM {
 	j.t.Helper()
 	list, err := j.engine.VMs(j.t.Context())
@@ -256,7 +256,7 @@ func (j *journey) change(texts ...string) {
 	j.write(filepath.Base(j.file), strings.NewReplacer(texts...).Replace(string(content)))
 }
 
-// chart writes a chart and a list of add-ons that has it with a value.
+// chart writes a chart, and a list of add-ons with the chart and a value.
 func (j *journey) chart(name, text string) string {
 	j.t.Helper()
 	if err := os.MkdirAll(filepath.Join(j.dir, name, "templates"), 0o755); err != nil {
@@ -276,7 +276,7 @@ func (j *journey) chart(name, text string) string {
 	)
 }
 
-// neighbour makes another Cluster, which waits for its infrastructure for ever; remove deletes it.
+// neighbour creates another Cluster, waiting forever for its infrastructure. remove deletes it.
 func (j *journey) neighbour(in *simplane.Plane, namespace string) (remove func()) {
 	j.t.Helper()
 	err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -311,7 +311,7 @@ func (j *journey) neighbour(in *simplane.Plane, namespace string) (remove func()
 	}
 }
 
-// expectRelease compares what a chart has made, and how many revisions of its release there are.
+// expectRelease compares the objects of a chart, and the number of revisions of its release.
 func (j *journey) expectRelease(in *simplane.Plane, text string, revisions int) {
 	j.t.Helper()
 	var made corev1.ConfigMap
@@ -330,7 +330,7 @@ func (j *journey) expectRelease(in *simplane.Plane, text string, revisions int) 
 	}
 }
 
-// expectUpgrade changes version and template in the cluster file, and has all machines replaced.
+// expectUpgrade changes version and template in the cluster file, and waits until all machines are replaced.
 func (j *journey) expectUpgrade(kubeconfig string) {
 	j.t.Helper()
 	j.change("kubernetesVersion: 1.36.1", "kubernetesVersion: 1.37.0", "ock-1.36", "ock-1.37")
@@ -390,7 +390,7 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	}
 }
 
-// expectNoWarnings looks for events of our manager that a person would take for a problem, of which there was none.
+// expectNoWarnings checks that our manager emitted no alarming events, because there was no problem.
 func (j *journey) expectNoWarnings(in *simplane.Plane) {
 	j.t.Helper()
 	var list eventsv1.EventList
@@ -416,7 +416,7 @@ func (j *journey) expectNoWarnings(in *simplane.Plane) {
 	}
 }
 
-// expectUpgradeStopsAtAnOldImage asks for another version and keeps the image, whose kubelet is of the version before.
+// expectUpgradeStopsAtAnOldImage requests the next version but keeps the image, with a kubelet of the old version.
 func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	j.t.Helper()
 	on := []string{j.name, "-n", j.namespace, "--kubeconfig", kubeconfig}
@@ -433,7 +433,7 @@ func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	check.Contains(j.t, "the tree", out, "! OtherKubelet: ")
 }
 
-// expectRefusal starts the cluster with a wrong password, which changes nothing in its management cluster.
+// expectRefusal starts the cluster with a wrong password. Its management cluster stays unchanged.
 func (j *journey) expectRefusal(in *simplane.Plane) {
 	j.t.Helper()
 	secret := func() (out corev1.Secret) {
@@ -463,7 +463,7 @@ func (j *journey) expectRefusal(in *simplane.Plane) {
 	}
 }
 
-// foreignKubeconfig writes that of another cluster where the cluster's is to be.
+// foreignKubeconfig writes another cluster's kubeconfig in place of the cluster's own.
 func (j *journey) foreignKubeconfig() (path string) {
 	j.t.Helper()
 	if err := os.MkdirAll(filepath.Join(j.dir, ".kube"), 0o700); err != nil {
@@ -477,7 +477,7 @@ func (j *journey) foreignKubeconfig() (path string) {
 	)
 }
 
-// expectRest has delete finish what an interrupted one has left of a cluster.
+// expectRest has delete remove the leftovers of an interrupted delete.
 func (j *journey) expectRest(in *simplane.Plane) {
 	j.t.Helper()
 	j.name, j.namespace = "gone", "journey-gone"
@@ -520,7 +520,7 @@ func (j *journey) expectRest(in *simplane.Plane) {
 	}
 }
 
-// expectLogs looks for the run that made each machine.
+// expectLogs checks the logs for the creating run of each machine.
 func (j *journey) expectLogs(kubeconfig string) {
 	j.t.Helper()
 	var tree struct {
@@ -553,7 +553,7 @@ func (j *journey) expectLogs(kubeconfig string) {
 	}
 }
 
-// expectBundle gathers all that there is to know of the cluster, and looks for its secrets there.
+// expectBundle gathers all diagnostics of the cluster, and checks that they contain no secrets.
 func (j *journey) expectBundle(in *simplane.Plane) {
 	j.t.Helper()
 	path := filepath.Join(j.dir, "bundle.tar.gz")
@@ -606,7 +606,7 @@ func (j *journey) expectBundle(in *simplane.Plane) {
 	}
 }
 
-// filesOf are the files of an archive, by their paths in its folder.
+// filesOf returns the files of an archive, by their paths in its folder.
 func filesOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	file, err := os.Open(path)
@@ -633,7 +633,7 @@ func filesOf(t *testing.T, path string) map[string]string {
 	}
 }
 
-// TestTheJourney is a newcomer's way from a cluster file to a cluster that manages itself, and what follows.
+// TestTheJourney follows a newcomer from a cluster file to a self-managing cluster, and beyond.
 func TestTheJourney(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster that manages itself, and upgrades it")
 	t.Parallel()
@@ -673,7 +673,7 @@ func TestTheJourney(t *testing.T) {
 	j.env = append(slices.Clone(env), "OLVM_CSI_USERNAME=storage@internal", "OLVM_CSI_PASSWORD=of-the-storage-driver")
 	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
 		"--timeout", patience, "--add-on", addOn, "--add-ons", list, "-o", "json")
-	j.env = env // what the driver has stays
+	j.env = env // the driver's folder stays
 	t.Log(problems)
 	var started struct {
 		Name, Kubeconfig, ManagementKubeconfig string
@@ -785,7 +785,7 @@ func TestTheJourney(t *testing.T) {
 	j.expectRest(suite.plane)
 }
 
-// expectManagerLogs looks for lines of the manager, which is no pod here, about each machine.
+// expectManagerLogs checks the manager's log for lines about each machine. The manager is not a pod here.
 func (j *journey) expectManagerLogs() {
 	j.t.Helper()
 
@@ -796,7 +796,7 @@ func (j *journey) expectManagerLogs() {
 	}
 }
 
-// expectScaledNumberIsKept scales the workers to none, and starts the cluster with a file that asks for one.
+// expectScaledNumberIsKept scales the workers to zero, and starts the cluster with a file requesting one.
 func (j *journey) expectScaledNumberIsKept() {
 	j.t.Helper()
 	j.does("scale", j.name, "-n", j.namespace, "--workers", "0", "--yes")
@@ -807,7 +807,7 @@ func (j *journey) expectScaledNumberIsKept() {
 	check.Equal(j.t, "VMs after a start with the file of before", len(j.vms()), 1)
 }
 
-// expectStartAfterDelete deletes the cluster, and starts it before its namespace is gone.
+// expectStartAfterDelete deletes the cluster, and starts it while its namespace is still being deleted.
 func (j *journey) expectStartAfterDelete() {
 	j.t.Helper()
 	j.does("delete", j.name, "-n", j.namespace, "--preserve", "--timeout", patience, "--yes")
@@ -815,7 +815,7 @@ func (j *journey) expectStartAfterDelete() {
 	check.Contains(j.t, "what start waits for", problems, "namespace "+j.namespace+" is still being deleted")
 }
 
-// TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget
+// TestTheJourneyWithoutAManagementCluster has olvmctl run a local one, stop it, restart it with its content, and forget
 // it.
 func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	t.Parallel()
@@ -864,7 +864,8 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 
 	j.expectScaledNumberIsKept()
 
-	// It makes the cluster again. TestStartWaitsForANamespaceThatIsBeingDeleted has the same decision in the fast tier.
+	// It recreates the cluster. TestStartWaitsForANamespaceThatIsBeingDeleted covers the same decision in the fast
+	// tier.
 	if !testing.Short() {
 		j.expectStartAfterDelete()
 	}
@@ -890,10 +891,10 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	}
 }
 
-// shell is a block of commands in a document, maybe within an item of a list.
+// shell matches a block of commands in a document, possibly within a list item.
 var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
-// commandsIn are the blocks of commands in the text of a document, one after the other.
+// commandsIn returns the blocks of commands in a document, one after the other.
 func commandsIn(text string) string {
 	var out strings.Builder
 
@@ -906,7 +907,7 @@ func commandsIn(text string) string {
 	return out.String()
 }
 
-// TestProgramsPrintTheirVersions asks each program of a release.
+// TestProgramsPrintTheirVersions runs each program of a release.
 func TestProgramsPrintTheirVersions(t *testing.T) {
 	for _, program := range []string{"manager", "ovirtsim", "terraform-provider-ovirt"} {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, program), "--version").CombinedOutput()
@@ -915,7 +916,7 @@ func TestProgramsPrintTheirVersions(t *testing.T) {
 	}
 }
 
-// TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, as one shell.
+// TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, in one shell.
 func TestTheQuickStart(t *testing.T) {
 	testenv.SkipInShort(t, "makes the clusters of the quick start")
 	t.Parallel()
@@ -958,7 +959,7 @@ func TestTheQuickStart(t *testing.T) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		_ = stop.Run()
-		if command.Process != nil { // what fails leaves the simulator, whose address the next run needs
+		if command.Process != nil { // a failure leaves the simulator running, and the next run needs its address
 			_ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM)
 		}
 	})

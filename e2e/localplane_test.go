@@ -18,7 +18,7 @@ import (
 // localDir is the folder of the local management cluster.
 func (j *journey) localDir() string { return filepath.Join(j.dir, "capolvm", "local") }
 
-// processes are those of the local management cluster by their IDs, with the names of their programs.
+// processes returns the processes of the local management cluster: the names of their programs by ID.
 func (j *journey) processes() map[int]string {
 	j.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -37,7 +37,7 @@ func (j *journey) processes() map[int]string {
 		out[pid] = filepath.Base(program)
 	}
 
-	// Its own process names no file of the folder.
+	// Its main process mentions no file of the folder.
 	content, _ := os.ReadFile(filepath.Join(j.localDir(), "pid"))
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil {
 		line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -49,7 +49,7 @@ func (j *journey) processes() map[int]string {
 	return out
 }
 
-// programs are the names of the processes, sorted.
+// programs returns the names of the processes, sorted.
 func (j *journey) programs() []string {
 	j.t.Helper()
 
@@ -63,7 +63,7 @@ func (j *journey) programs() []string {
 	return out
 }
 
-// cutPower kills all processes at once, as kill -9 and a lack of memory do, until none is left.
+// cutPower kills all processes at once until none is left, like kill -9 or a lack of memory.
 func (j *journey) cutPower() {
 	j.t.Helper()
 	wait.Until(j.t, "all processes are gone", func() bool {
@@ -76,9 +76,10 @@ func (j *journey) cutPower() {
 	})
 }
 
-// TestALocalManagementClusterSurvivesAKillOfAllItsProcesses kills them while it starts for the first time, at each of
-// its programs; then with a cluster in it, while it runs and while it starts again. At the end it has the same
-// cluster with the same machines, and each of its programs once.
+// TestALocalManagementClusterSurvivesAKillOfAllItsProcesses kills them during the first start, at each of the programs.
+// Then it kills them with a cluster inside, while running and while restarting. In the end, the cluster and its
+// machines
+// are the same, and each program runs once.
 func TestALocalManagementClusterSurvivesAKillOfAllItsProcesses(t *testing.T) {
 	testenv.SkipInShort(t, "starts a local management cluster many times")
 	t.Parallel()

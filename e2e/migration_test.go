@@ -36,8 +36,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// oldCRD is a CRD like those of Oracle's provider: their names, version, labels and status, and any fields, but for the
-// failure domains, which are a map.
+// oldCRD resembles the CRDs of Oracle's provider: their names, version, labels and status. It allows any fields; only
+// the
+// failure domains are typed, as a map.
 const oldCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -64,7 +65,7 @@ spec:
               failureDomains: {type: object, additionalProperties: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// oldDeployment is where the old provider's manager would be.
+// oldDeployment is the key of the old provider's manager.
 var oldDeployment = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
 
 const (
@@ -77,14 +78,14 @@ type takeover struct {
 	*workload
 	dir string
 	env []string
-	// steps are the commands, by the number of the step or by the word before them.
+	// steps are the commands, by the number of the step or by the preceding word.
 	steps map[string]string
-	// net is what the addresses begin with; addresses are those that the old provider gave, by machine.
+	// net is the prefix of the addresses; addresses are the old provider's addresses by machine.
 	net       string
 	addresses map[string]string
 }
 
-// newTakeover starts a management cluster with the old provider's CRDs instead of ours, and writes a cluster to it.
+// newTakeover starts a management cluster with the old provider's CRDs instead of ours, and creates a cluster there.
 func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	t.Helper()
 	plane := secondPlane(t, "old", func(o *simplane.Options) { o.NoProvider = true })
@@ -121,7 +122,7 @@ func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	return o
 }
 
-// readSteps takes the commands from the document, for this cluster.
+// readSteps reads the commands from the document, for this cluster.
 func (o *takeover) readSteps() {
 	o.t.Helper()
 	root := suite.tools.Root()
@@ -182,7 +183,7 @@ func (o *takeover) readSteps() {
 	)
 }
 
-// does runs the commands of a step as one shell, which must end with that exit code. What they print is returned.
+// does runs the commands of a step in one shell. It expects the exit code want, and returns the output.
 func (o *takeover) does(step string, want int, replace ...string) string {
 	o.t.Helper()
 	commands := strings.NewReplacer(replace...).Replace(o.steps[step])
@@ -206,7 +207,7 @@ func (o *takeover) does(step string, want int, replace ...string) string {
 	return out.String() + problems.String()
 }
 
-// installOldProvider makes the CRDs and the Deployment of the old provider.
+// installOldProvider creates the CRDs and the Deployment of the old provider.
 func (o *takeover) installOldProvider() {
 	o.t.Helper()
 
@@ -238,7 +239,7 @@ func (o *takeover) installOldProvider() {
 	})
 }
 
-// says writes what the old provider says of an object, in its shape: merged into the object, and into its status.
+// says writes an object the way the old provider does: fields go into the object, and status into its status.
 func (o *takeover) says(object *unstructured.Unstructured, fields, status map[string]any) error {
 	fields["metadata"] = map[string]any{"finalizers": []any{oldFinalizer}}
 	status["ready"] = true
@@ -264,7 +265,7 @@ func (o *takeover) says(object *unstructured.Unstructured, fields, status map[st
 		o.plane.Client.Status().Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, mergeStatus)))
 }
 
-// old lists objects as they are, whatever their shape.
+// old lists objects as stored, regardless of their shape.
 func (o *takeover) old(kind string) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
@@ -273,8 +274,8 @@ func (o *takeover) old(kind string) ([]unstructured.Unstructured, error) {
 	return list.Items, err
 }
 
-// oldProvider stands in for the old provider, whose source is not public: it makes a VM for each machine that Cluster
-// API asks for and that has none, and says so.
+// oldProvider replaces the old provider, because its source is not public. It creates a VM for each of Cluster API's
+// machines without one, and reports this.
 func (o *takeover) oldProvider() {
 	o.t.Helper()
 	o.eventually("the old provider has made all", func() error {
@@ -339,7 +340,7 @@ func (o *takeover) oldProvider() {
 	})
 }
 
-// makeOldVM makes the VM of a machine through the engine's API.
+// makeOldVM creates the VM of a machine through the engine's API.
 func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err error) {
 	ctx := o.t.Context()
 	var machine clusterv1.Machine
@@ -445,7 +446,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID, false)
 }
 
-// oldVMs are the VMs of the machines, by ID, whatever their comments say.
+// oldVMs returns the VMs of the machines by ID, regardless of their comments.
 func (o *takeover) oldVMs() map[string]engine.VM {
 	o.t.Helper()
 	all, err := suite.engine.VMs(o.t.Context())
@@ -464,7 +465,7 @@ func (o *takeover) oldVMs() map[string]engine.VM {
 	return out
 }
 
-// comment writes a comment, as a person would in the engine.
+// comment sets a VM's comment, like an administrator of the engine.
 func (o *takeover) comment(id, text string) {
 	o.t.Helper()
 	if _, err := suite.engine.UpdateVM(o.t.Context(), engine.ID(id), &engine.VM{Comment: &text}); err != nil {
@@ -472,7 +473,7 @@ func (o *takeover) comment(id, text string) {
 	}
 }
 
-// walk goes to the plan, and returns the mark of each VM by the VM's ID.
+// walk runs the steps up to the plan, and returns the mark of each VM by the VM's ID.
 func (o *takeover) walk() map[string]string {
 	o.t.Helper()
 	if out := o.does("1", 0); !strings.Contains(out, "v1beta2") {
@@ -529,7 +530,7 @@ func (o *takeover) walk() map[string]string {
 	return marks
 }
 
-// requests counts those that the engine has had.
+// requests returns the number of requests to the engine so far.
 func (o *takeover) requests() int {
 	o.t.Helper()
 	var requests []ovirtsim.Request
@@ -538,7 +539,7 @@ func (o *takeover) requests() int {
 	return requests[len(requests)-1].Seq
 }
 
-// expectTouched compares the changes of the VMs that the engine was asked for since a request, in any order.
+// expectTouched compares the changes of VMs requested from the engine after a request, in any order.
 func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...string) {
 	o.t.Helper()
 	var requests []ovirtsim.Request
@@ -561,7 +562,7 @@ func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...st
 	}
 }
 
-// expectTaken waits until our manager has each machine, and looks at what became of them and of their VMs.
+// expectTaken waits until our manager controls each machine, and checks the machines and their VMs.
 func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched ...string) {
 	o.t.Helper()
 	var machines infrav1.OLVMMachineList
@@ -606,7 +607,7 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 	o.does("7", 0)
 }
 
-// TestTakingOverVMs runs the commands of docs/user/migration.md as they stand: there, back, and there again.
+// TestTakingOverVMs runs the commands of docs/user/migration.md unmodified: there, back, and there again.
 func TestTakingOverVMs(t *testing.T) {
 	testenv.SkipInShort(t, "takes a cluster over from another provider, and gives it back")
 	t.Parallel()
@@ -620,7 +621,7 @@ func TestTakingOverVMs(t *testing.T) {
 	o.does("8", 0)
 	o.run()
 
-	// Their user data is taken away, as that of VMs that we made: all of the initialization, and then the rest written.
+	// Their user data is removed, as for our own VMs: first the whole initialization, then the rest is written back.
 	var forgotten []string
 	for id := range before {
 		forgotten = append(forgotten, "PUT /api/vms/"+id, "PUT /api/vms/"+id)
@@ -724,7 +725,7 @@ func TestTakingOverVMs(t *testing.T) {
 	o.delete()
 }
 
-// run starts our manager, which nothing does here for the Deployment.
+// run starts our manager, because nothing runs the Deployment here.
 func (o *takeover) run() {
 	o.t.Helper()
 	if err := o.plane.RunProvider(o.t.Context()); err != nil {
@@ -732,7 +733,7 @@ func (o *takeover) run() {
 	}
 }
 
-// expectRunning waits until the machines run.
+// expectRunning waits until the machines are running.
 func (o *takeover) expectRunning() {
 	o.t.Helper()
 	o.eventually("the machines run", func() error {

@@ -19,8 +19,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 )
 
-// newNetworkedWorkload is the sample cluster whose control plane machines have addresses of both families from an IP
-// profile, and whose workers have them from an InClusterIPPool. Its machines have names of the user's making.
+// newNetworkedWorkload creates the sample cluster with other addresses. Control plane machines use an IP profile with
+// both
+// families; workers use an InClusterIPPool. The user chooses the names of the machines.
 func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	prefix := fmt.Sprintf("127.20.%d.", subnet)
@@ -105,7 +106,7 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	})
 }
 
-// expectAddresses compares the addresses of each machine with where they come from, and with what its Node says.
+// expectAddresses compares the addresses of each machine with their source and with its Node.
 func (w *workload) expectAddresses() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -159,7 +160,7 @@ func (w *workload) expectAddresses() {
 	}
 }
 
-// expectNoClaims waits until the IPAM provider has everything back.
+// expectNoClaims waits until the IPAM provider has all addresses back.
 func (w *workload) expectNoClaims() {
 	w.t.Helper()
 	w.eventually("all addresses are given back", func() error {

@@ -14,8 +14,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// TestAClusterOfTheClassComesUpOnAnImageOfOCK has the variable ock do what the flavor does. The image is the strict one:
-// it makes a cluster of its own unless it is told otherwise.
+// TestAClusterOfTheClassComesUpOnAnImageOfOCK uses the variable ock in place of the flavor. The image is the strict
+// one:
+// without other instructions, it creates its own cluster.
 func TestAClusterOfTheClassComesUpOnAnImageOfOCK(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster")
 	t.Parallel()
@@ -34,8 +35,7 @@ func TestAClusterOfTheClassComesUpOnAnImageOfOCK(t *testing.T) {
 	w.delete()
 }
 
-// expectWhatTheFlavorAsksFor compares the objects of the cluster with those of the flavor, as the API server completes
-// these.
+// expectWhatTheFlavorAsksFor compares the objects of the cluster with the flavor's, after defaulting by the API server.
 func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructured) {
 	w.t.Helper()
 
@@ -58,7 +58,7 @@ func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructure
 				want.Spec.KubeadmConfigSpec)
 		case "KubeadmConfigTemplate":
 			want := complete(w, object, &bootstrapv1.KubeadmConfigTemplate{}).Spec.Template.Spec
-			// Labels tell the flavor's pools from the classes of machines.
+			// Labels distinguish the flavor's pools from the classes of machines.
 			want.JoinConfiguration.NodeRegistration.KubeletExtraArgs[0].Value = new("node.cluster.x-k8s.io/class=default-worker")
 			got := w.workersTemplate()
 			check.Equal(w.t, "configuration of workers", got.Spec.Template.Spec, want)
@@ -72,7 +72,7 @@ func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructure
 	check.Equal(w.t, "objects of the flavor", compared, 3)
 }
 
-// workersTemplate is what the topology controller made of the workers' KubeadmConfigTemplate.
+// workersTemplate returns the topology controller's copy of the workers' KubeadmConfigTemplate.
 func (w *workload) workersTemplate() bootstrapv1.KubeadmConfigTemplate {
 	w.t.Helper()
 
@@ -84,7 +84,7 @@ func (w *workload) workersTemplate() bootstrapv1.KubeadmConfigTemplate {
 	return list.Items[0]
 }
 
-// complete is an object with the defaults that the API server and its webhooks give it.
+// complete returns an object with the defaults of the API server and its webhooks.
 func complete[T client.Object](w *workload, object *unstructured.Unstructured, into T) T {
 	w.t.Helper()
 	check.Error(w.t, w.plane.Client.Create(w.t.Context(), object, client.DryRunAll), "")
@@ -93,7 +93,7 @@ func complete[T client.Object](w *workload, object *unstructured.Unstructured, i
 	return into
 }
 
-// only is a list of the objects in the cluster's namespace.
+// only lists the objects in the cluster's namespace.
 func only[T client.ObjectList](w *workload, into T) T {
 	w.t.Helper()
 	check.Error(w.t, w.plane.Client.List(w.t.Context(), into, client.InNamespace(w.namespace)), "")

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// place uses what the ClusterClass has beyond its template: failure domains by hosts, of which the workers take the
-// second, an IP profile, a larger root disk and a data disk for them, and no affinity groups.
+// place uses features of the ClusterClass beyond its template: failure domains by hosts, an IP profile and no affinity
+// groups. Workers use the second domain, a larger root disk and a data disk.
 func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 	t.Helper()
 	change := func(path []string, apply func([]any) []any) {
@@ -83,7 +83,7 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 	})
 }
 
-// expectPlaced compares the VMs with what place asked for.
+// expectPlaced compares the VMs with the requests of place.
 func (w *workload) expectPlaced() {
 	w.t.Helper()
 	ctx := context.Background()

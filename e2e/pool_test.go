@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// poolVMs makes VMs with a tag, and returns their IDs.
+// poolVMs creates VMs with a tag, and returns their IDs.
 func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -35,7 +35,7 @@ func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
 	return out
 }
 
-// takeFrom has the machines of a template take their VMs from an inventory, with the addresses that it has.
+// takeFrom makes the machines of a template take their VMs from an inventory, and keep their addresses.
 func takeFrom(template *unstructured.Unstructured, inventory string) error {
 	path := []string{"spec", "template", "spec"}
 	network, _, err := unstructured.NestedMap(template.Object, append(path, "virtualMachine", "network")...)
@@ -49,7 +49,7 @@ func takeFrom(template *unstructured.Unstructured, inventory string) error {
 	}, path...)
 }
 
-// inventoryOf is an inventory of the VMs with a tag, for a cluster of the same engine.
+// inventoryOf returns an inventory of the VMs with a tag, for a cluster of the same engine.
 func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstructured.Unstructured, error) {
 	server, _, err := unstructured.NestedMap(cluster.Object, "spec", "olvmOvirtAPIServer")
 	out := &unstructured.Unstructured{Object: map[string]any{
@@ -66,7 +66,7 @@ func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstruc
 	return out, err
 }
 
-// newPoolWorkload is a cluster whose machines take their VMs from two pools, one for each role.
+// newPoolWorkload creates a cluster with VMs from two pools, one for each role.
 func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	pools := map[string]string{name + "-control-plane": "masters", name + "-md-0": "workers"}
@@ -107,7 +107,7 @@ func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 	return w
 }
 
-// expectPool waits until this many VMs of an inventory are in each phase; those without a machine are kept for later.
+// expectPool waits until each phase has this many VMs of an inventory. VMs without a machine are in reserve.
 func (w *workload) expectPool(inventory string, want map[string]int) {
 	w.t.Helper()
 	w.eventually("the VMs of "+inventory, func() error {
@@ -139,7 +139,7 @@ func (w *workload) expectPool(inventory string, want map[string]int) {
 	})
 }
 
-// expectNodes waits until this many machines run, all on VMs of a pool, each with its node.
+// expectNodes waits until this many machines are running, each on a VM of a pool and with its node.
 func (w *workload) expectNodes(count int, pool map[string]bool) {
 	w.t.Helper()
 	var machines clusterv1.MachineList
@@ -174,9 +174,8 @@ func (w *workload) expectNodes(count int, pool map[string]bool) {
 	}
 }
 
-// TestARolloutTakesTheStandby (row 49) runs a cluster on VMs of pools, with Cluster API's managers: a rollout of the
-// workers takes the VM that is kept for it and another is kept afterwards; fewer replicas and the deletion give VMs
-// back.
+// TestARolloutTakesTheStandby (row 49) runs a cluster on VMs of pools, with Cluster API's managers. A rollout of the
+// workers uses the reserved VM, and another one is reserved afterwards. Scaling down and deletion return VMs.
 func TestARolloutTakesTheStandby(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
@@ -226,7 +225,7 @@ func TestARolloutTakesTheStandby(t *testing.T) {
 	w.expectAllDown(all)
 }
 
-// workerNames are the Machines of the MachineDeployment.
+// workerNames returns the names of the MachineDeployment's Machines.
 func (w *workload) workerNames() map[string]bool {
 	w.t.Helper()
 	var machines clusterv1.MachineList
@@ -242,7 +241,7 @@ func (w *workload) workerNames() map[string]bool {
 	return out
 }
 
-// expectAllDown looks whether all VMs of pools are there, powered off, and nobody's.
+// expectAllDown checks that all VMs of pools exist, are powered off, and have no owner.
 func (w *workload) expectAllDown(ids map[string]bool) {
 	w.t.Helper()
 	vms, err := suite.engine.VMs(context.Background())
@@ -262,8 +261,9 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 	check.Equal(w.t, "VMs that are there", found, len(ids))
 }
 
-// TestAClusterClassTakesVMsFromInventories (row 42) has the shipped ClusterClass make a cluster whose machines take
-// their VMs from inventories, and keep one for later.
+// TestAClusterClassTakesVMsFromInventories (row 42) creates a cluster of the shipped ClusterClass. Its machines take
+// their
+// VMs from inventories, and keep one in reserve.
 func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
@@ -318,7 +318,7 @@ func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	w.delete()
 }
 
-// takeFromPools has the machines of a Cluster with a topology take their VMs from inventories.
+// takeFromPools makes the machines of a Cluster with a topology take their VMs from inventories.
 func takeFromPools(cluster *unstructured.Unstructured) error {
 	path := []string{"spec", "topology", "variables"}
 	variables, _, err := unstructured.NestedSlice(cluster.Object, path...)

@@ -21,20 +21,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// takeoverDocument has the steps.
+// takeoverDocument contains the steps.
 const takeoverDocument = "docs/user/terraform-in-a-controller.md"
 
-// largerMemory is what Terraform gives a worker; the sample gives it 16 GiB.
+// largerMemory is a worker's memory set by Terraform; the sample sets 16 GiB.
 const largerMemory = 17 << 30
 
-// terraformUser is a person who follows the document, in a shell.
+// terraformUser follows the document in a shell.
 type terraformUser struct {
 	*workload
 	dir string
 }
 
-// TestARunningClusterIsTakenOverAndGivenBack runs the commands of the document: Terraform reads the states of the
-// controllers with its own backend, plans nothing, changes a VM, and the controllers go on with what it wrote.
+// TestARunningClusterIsTakenOverAndGivenBack runs the commands of the document. Terraform reads the controllers' states
+// with its own backend, plans nothing, and changes a VM. Then the controllers continue with Terraform's state.
 func TestARunningClusterIsTakenOverAndGivenBack(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster to take it over with Terraform")
 	t.Parallel()
@@ -65,7 +65,7 @@ terraform -chdir=%s apply -auto-approve`, largerMemory, folder, folder))
 	w.delete()
 }
 
-// worker is an OLVMMachine of the MachineDeployment.
+// worker returns an OLVMMachine of the MachineDeployment.
 func (p terraformUser) worker() *infrav1.OLVMMachine {
 	p.t.Helper()
 	var list infrav1.OLVMMachineList
@@ -90,7 +90,7 @@ func (p terraformUser) stateOf(machine *infrav1.OLVMMachine) *tfstate.State {
 	return state
 }
 
-// expectNumbersRefused has Terraform say which names of machines its backend does not take.
+// expectNumbersRefused has Terraform report the machine names its backend rejects.
 func (p terraformUser) expectNumbersRefused() {
 	p.t.Helper()
 	_, readable := tfstate.BackendSuffix("machine-0")
@@ -101,7 +101,7 @@ if terraform init 2>&1; then exit 1; fi`, p.namespace))
 	check.Contains(p.t, "Terraform", out, "secret_suffix must not end with '-<number>'")
 }
 
-// expectStateOfTerraform compares what Terraform wrote with what the controllers need of a state.
+// expectStateOfTerraform checks Terraform's state for the controllers' needs.
 func (p terraformUser) expectStateOfTerraform(machine *infrav1.OLVMMachine) {
 	p.t.Helper()
 	state := p.stateOf(machine)
@@ -110,8 +110,8 @@ func (p terraformUser) expectStateOfTerraform(machine *infrav1.OLVMMachine) {
 	check.Contains(p.t, "the state", string(state.Raw), "taken over")
 }
 
-// expectGoesOn waits until the controllers have looked at a machine that Terraform has changed: they tell the change,
-// as far as the OLVMMachine asks for something else, and do not undo it.
+// expectGoesOn waits until the controllers have reconciled a machine changed by Terraform. They report any difference
+// from the OLVMMachine, and do not undo it.
 func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 	p.t.Helper()
 	j := &journey{t: p.t, namespace: p.namespace}
@@ -126,7 +126,7 @@ func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 	check.Equal(p.t, "memory", ptr.Deref(vm.Memory, 0), largerMemory)
 }
 
-// documented runs the block of the document that has a text, for this cluster.
+// documented runs the document's block with a text, for this cluster.
 func (p terraformUser) documented(text string) string {
 	p.t.Helper()
 	blocks := testenv.CommandBlocks(testenv.Documents(p.t)[takeoverDocument])

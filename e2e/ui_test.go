@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// ui starts olvmctl ui in the namespace of the journey, and returns the URL that it prints. Ctrl-C ends it.
+// ui starts olvmctl ui in the namespace of the journey, and returns the printed URL. Ctrl-C ends it.
 func (j *journey) ui(args ...string) (url string) {
 	j.t.Helper()
 	read, write, err := os.Pipe()
@@ -45,8 +45,9 @@ func (j *journey) ui(args ...string) (url string) {
 	return strings.TrimSpace(line)
 }
 
-// TestThePageFollowsAManagementCluster looks at a management cluster with a browser while a cluster is made there, and
-// while a VM is stopped by an administrator of the engine.
+// TestThePageFollowsAManagementCluster watches a management cluster in a browser. Meanwhile a cluster is created, and
+// an
+// administrator of the engine stops a VM.
 func TestThePageFollowsAManagementCluster(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster for a browser to look at")
 	t.Parallel()
@@ -62,7 +63,7 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	_, said := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience)
 	check.Contains(t, "start", said, "Installing load balancers for Services: ok")
 
-	// It came without a reload: the machines that run, their VMs as the engine has them, and the events.
+	// It appeared without a reload: the running machines, the engine's view of their VMs, and the events.
 	v.Until(`document.querySelectorAll('a.machine').length === 2 && document.querySelector('.cluster').innerText.includes('Available')`)
 	v.Until(`[...document.querySelectorAll('a.machine')].every(m => m.innerText.includes('VM up') && m.innerText.includes('engine: up'))`)
 	v.Until(`document.querySelector('#engine-list').innerText.includes('2 VMs of ours')`)
@@ -79,7 +80,7 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	v.Script(fmt.Sprintf(`location.hash = '#Machine/%s/%s'`, j.namespace, worker.Name))
 	v.Until(`document.querySelector('#details-steps').innerText.includes('Terraform apply')`)
 	v.Until(`[...document.querySelectorAll('.change')].some(c => c.innerText.includes('ovirt_vm.this') && c.dataset.action === 'create')`)
-	v.Until(`document.querySelector('#details-steps').innerText.includes('WaitingForBootstrapData')`) // seen as it went by
+	v.Until(`document.querySelector('#details-steps').innerText.includes('WaitingForBootstrapData')`) // transient
 
 	check.Error(t, j.engine.StopVM(t.Context(), worker.ID, false), "")
 	v.Until(`document.querySelector('#trouble').innerText.includes('` + worker.Name + `')`)
@@ -90,7 +91,7 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	check.Length(t, "what the console has", v.Complaints(), 0)
 }
 
-// TestThePageHasTheRightsOfTheKubeconfig opens the page for users who may see a part, and nothing.
+// TestThePageHasTheRightsOfTheKubeconfig opens the page for users with limited rights, and with none.
 func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
@@ -122,7 +123,7 @@ func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 	defer response.Body.Close()
 
 	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: {") { //nolint:revive // to the first state
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: {") { //nolint:revive // up to the first state
 	}
 
 	check.Contains(t, "the state", lines.Text(), "No events: ")
@@ -140,7 +141,7 @@ func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 	check.Contains(t, "stderr", problems, "loopback")
 }
 
-// as is a kubeconfig of the plane for another user.
+// as returns a kubeconfig of the plane for another user.
 func (j *journey) as(user string) (path string) {
 	j.t.Helper()
 	content, err := os.ReadFile(suite.plane.Kubeconfig)
