@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// clusterFile is that of a cluster whose bootstrap VM has the address of the machine.
+// clusterFile is the file of a cluster whose bootstrap VM uses the address of the machine.
 const clusterFile = `name: trip
 virtualIp: 10.198.0.5
 kubernetesVersion: VERSION
@@ -35,7 +35,7 @@ providers:
     workerMachine: *machine
 `
 
-// userDataOfVM is what olvmctl start --bootstrap vm gives to its VM.
+// userDataOfVM returns the VM's user data from olvmctl start --bootstrap vm.
 func userDataOfVM(t *testing.T, version string) string {
 	t.Helper()
 	testenv.EmptyState(t)
@@ -58,8 +58,9 @@ func userDataOfVM(t *testing.T, version string) string {
 	return string(vm.Data)
 }
 
-// TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet make the cluster of one machine from which clusters
-// are made: its node is ready by the bridge that is its CNI, and pods run that nothing but the control plane is for.
+// TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet create the single-machine cluster for creating
+// others.
+// Its node is ready thanks to the bridge serving as its CNI, and accepts pods on the control plane.
 func TestABootstrapVMOnARealNode(t *testing.T) {
 	s := newSite(t)
 	m := s.start(s.config("trip-bootstrap", userDataOfVM(t, s.image.Kubernetes)))
@@ -71,7 +72,7 @@ func TestABootstrapVMOnARealNode(t *testing.T) {
 	kubectl("wait", "--for=condition=Ready", "node/trip-bootstrap", "--timeout=5s")
 	t.Logf("power on to Ready: %.1f s", time.Since(begin).Seconds())
 
-	// A pod that tolerates nothing is scheduled, and has an address of the bridge.
+	// A pod without tolerations is scheduled, and gets an address from the bridge.
 	kubectl("get", "serviceaccount", "default")
 	kubectl("run", "nothing", "--image="+s.image.Pause)
 	kubectl("wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")

@@ -35,40 +35,41 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// cluster is one under test, in a namespace of its own.
+// cluster is a cluster under test, in its own namespace.
 type cluster struct {
 	t         *testing.T
 	namespace string
 	name      string
 	engine    *engine.Client
 	applied   time.Time
-	// management has the objects of the cluster.
+	// management is the client for the objects of the cluster.
 	management client.Client
-	// network has its nodes, and no other cluster's.
+	// network contains the nodes of this cluster only.
 	network network
-	// config and workload are of its API server, by its endpoint.
+	// config and workload connect to its API server through the endpoint.
 	config   *rest.Config
 	workload *kubernetes.Clientset
-	// asking is the Job whose pods ask now; the zero value is none.
+	// asking is the current Job; its zero value means none.
 	asking asking
 }
 
-// network is one of the engine's, with its addresses of both families as 10.198.0. and fd00:198::. Clusters on one
-// network would answer for the addresses of one another's pods.
+// network is a network of the engine, with address prefixes such as 10.198.0. and fd00:198::. Clusters on a shared
+// network
+// would answer for the addresses of each other's pods.
 type network struct{ name, prefix, prefix6 string }
 
-// address is one of the network.
+// address returns an IPv4 address in the network.
 func (n network) address(host string) string { return n.prefix + host }
 
-// address6 is one of IPv6.
+// address6 returns an IPv6 address in the network.
 func (n network) address6(host string) string { return n.prefix6 + host }
 
-// addresses is a range of the network.
+// addresses returns a range of the network.
 func (n network) addresses(first, last string) string {
 	return n.address(first) + "-" + n.address(last)
 }
 
-// networks are those that no cluster has.
+// networks are the networks free for a cluster.
 var networks = make(chan network, 2)
 
 func init() {
@@ -76,7 +77,7 @@ func init() {
 	networks <- network{"ovirtmgmt", "10.197.0.", "fd00:197::"}
 }
 
-// newCluster is a cluster that is yet to be made, in the plane that all tests share, on a network of its own.
+// newCluster returns a cluster not yet created, in the shared plane and on its own network.
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	requireNodes(t)
@@ -95,7 +96,7 @@ func newCluster(t *testing.T, name string) *cluster {
 	return c
 }
 
-// startPlane starts the plane, unless another test has.
+// startPlane starts the plane unless it is running.
 func startPlane(t *testing.T) {
 	t.Helper()
 	suite.starting.Lock()
@@ -110,7 +111,7 @@ func startPlane(t *testing.T) {
 				Dir:          suite.dir,
 				BinDir:       suite.binDir,
 				FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
-				// The nodes have the processors too, and a manager whose lease runs out ends.
+				// The nodes share the processors, and a manager exits if its lease expires.
 				ManagerArgs: []string{
 					"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
 				},
@@ -126,16 +127,16 @@ func startPlane(t *testing.T) {
 	}
 }
 
-// storageUser is the one of the engine that the storage driver of a cluster has.
+// storageUser is the engine user of a cluster's storage driver.
 var storageUser = ovirtsim.User{Name: "storage@internal", Password: "of-the-storage-driver", Role: "SuperUser"}
 
-// The engine's cluster whose hosts fail, so that they take no machine of another test with them, and its template.
+// The engine's cluster with failing hosts, so that no machine of another test fails with them, and its template.
 const (
 	frailCluster  = "Frail"
 	frailTemplate = "frail-k8s"
 )
 
-// inventory of the engine has templates for the images.
+// inventory returns an engine inventory with templates for the images.
 func inventory() *ovirtsim.Inventory {
 	var images []ovirtsim.NodeImage
 	for _, image := range []nodeimage.Image{suite.image, suite.before} {
@@ -158,7 +159,7 @@ func inventory() *ovirtsim.Inventory {
 	return &out
 }
 
-// prepare makes the namespace, and what is in it beside the manifests.
+// prepare creates the namespace and the objects missing from the manifests.
 func (c *cluster) prepare() {
 	c.t.Helper()
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
@@ -182,7 +183,7 @@ func (c *cluster) create(object client.Object) {
 	check.Error(c.t, c.management.Create(c.t.Context(), object), "")
 }
 
-// apply applies a shipped template with these variables beside those that all clusters have, and with changes.
+// apply applies a shipped template with changes. It uses these variables and the common ones of all clusters.
 func (c *cluster) apply(file string, more map[string]string, changes ...func(*unstructured.Unstructured)) {
 	c.t.Helper()
 	variables := map[string]string{
@@ -230,14 +231,14 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 	check.Error(c.t, localplane.Apply(c.t.Context(), c.management, objects...), "")
 }
 
-// since is how long ago the manifests were applied.
+// since returns the time since the manifests were applied.
 func (c *cluster) since() time.Duration { return time.Since(c.applied).Round(100 * time.Millisecond) }
 
-// limit is how long a test waits before it calls what it waits for a hang: longer than elsewhere, because a rollout of
-// five real machines takes eight minutes on a host that is not busy.
+// limit is the time until a test considers a wait hung. It is longer than elsewhere, because a rollout of five real
+// machines takes eight minutes on an idle host.
 const limit = 3 * wait.Limit
 
-// eventually waits for a condition; the error says what is not met.
+// eventually waits for a condition; the error describes the unmet part.
 func (c *cluster) eventually(what string, look func(ctx context.Context) error) {
 	c.t.Helper()
 
@@ -261,8 +262,8 @@ func (c *cluster) eventually(what string, look func(ctx context.Context) error) 
 	}
 }
 
-// pressure says how much of the last minutes something on this host waited for processors, memory or disks: nodes that
-// get too little of them miss their deadlines. It is empty where the kernel does not count that.
+// pressure returns the recent stalls of this host for lack of processors, memory or disks: starved nodes miss their
+// deadlines. It is empty if the kernel does not count stalls.
 func pressure() string {
 	var out strings.Builder
 
@@ -279,7 +280,7 @@ func pressure() string {
 	return out.String()
 }
 
-// machines are the Machines with what is wrong with them, for people.
+// machines describes the Machines and their problems for humans.
 func (c *cluster) machines() string {
 	var list clusterv1.MachineList
 	if err := c.management.List(context.Background(), &list, client.InNamespace(c.namespace)); err != nil {
@@ -297,7 +298,7 @@ func (c *cluster) machines() string {
 	return out.String()
 }
 
-// connect gets a client of the cluster, once Cluster API has its kubeconfig.
+// connect creates a client for the cluster, once Cluster API has its kubeconfig.
 func (c *cluster) connect() {
 	c.t.Helper()
 	c.eventually("the kubeconfig is there", func(ctx context.Context) error {
@@ -319,8 +320,8 @@ func (c *cluster) connect() {
 	})
 }
 
-// expectMachines waits until the Cluster is available with that many machines that run and are up to date, and nodes
-// that their kubelets call ready.
+// expectMachines waits until the Cluster is available. It needs this many running, up-to-date machines, and nodes
+// reported ready by their kubelets.
 func (c *cluster) expectMachines(controlPlanes, workers int, version string) {
 	c.t.Helper()
 	what := fmt.Sprintf("%d+%d machines of %s run, and the Cluster is available", controlPlanes, workers, version)
@@ -362,7 +363,7 @@ func (c *cluster) expectMachines(controlPlanes, workers int, version string) {
 	})
 }
 
-// scale asks for other numbers of machines, of another version where it is not empty.
+// scale requests other numbers of machines, and another version unless it is empty.
 func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	c.t.Helper()
 	c.eventually("other machines are asked for", func(ctx context.Context) error {
@@ -387,7 +388,7 @@ func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	})
 }
 
-// delete deletes the cluster, and looks for what is left in the engine.
+// delete deletes the cluster and checks for leftovers in the engine.
 func (c *cluster) delete() {
 	c.t.Helper()
 	found := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
@@ -404,13 +405,13 @@ func (c *cluster) delete() {
 	c.expectNoVMs()
 }
 
-// expectNoVMs looks for what is left in the engine.
+// expectNoVMs checks for leftovers in the engine.
 func (c *cluster) expectNoVMs() {
 	c.t.Helper()
 	check.Equal(c.t, "VMs left in the engine", len(c.vms()), 0)
 }
 
-// vms are the VMs of the cluster.
+// vms returns the VMs of the cluster.
 func (c *cluster) vms() []engine.VM {
 	c.t.Helper()
 	all, err := c.engine.VMs(c.t.Context())

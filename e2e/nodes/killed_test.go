@@ -17,7 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestNothingIsLeftOfASimulatorThatIsKilled kills a simulator by -9 while a machine runs in its own network namespace.
+// TestNothingIsLeftOfASimulatorThatIsKilled kills a simulator with kill -9 while a machine runs in its network
+// namespace.
 func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 	requireNodes(t)
 
@@ -55,7 +56,7 @@ func TestNothingIsLeftOfASimulatorThatIsKilled(t *testing.T) {
 	})
 }
 
-// startAMachine makes and starts a VM.
+// startAMachine creates and starts a VM.
 func startAMachine(t *testing.T, connection string) {
 	t.Helper()
 	content, err := os.ReadFile(connection)
@@ -86,7 +87,7 @@ func startAMachine(t *testing.T, connection string) {
 	}, nil), "")
 }
 
-// traces are cgroups, processes, namespaces and folders of a simulator.
+// traces returns the cgroups, processes, namespaces and folders of a simulator.
 func traces(site, dir string) []string {
 	var out []string
 

@@ -36,7 +36,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// served has kubelets ask for serving certificates.
+// served makes kubelets request serving certificates.
 func served(object *unstructured.Unstructured) {
 	argument := map[string]any{"name": "rotate-server-certificates", "value": "true"}
 
@@ -56,7 +56,7 @@ func served(object *unstructured.Unstructured) {
 	}
 }
 
-// expectNodes compares what kubelets, and the agents of guests, say of their machines with what the engine says.
+// expectNodes compares the reports of kubelets and guest agents about their machines with the engine's.
 func (c *cluster) expectNodes(count int) {
 	c.t.Helper()
 
@@ -86,7 +86,7 @@ func (c *cluster) expectNodes(count int) {
 	}
 }
 
-// expectLabels waits until every node says in which data center its machine is, and on which host.
+// expectLabels waits until every node is labeled with the data center and the host of its machine.
 func (c *cluster) expectLabels() {
 	c.t.Helper()
 	c.eventually("nodes say where their machines are", func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (c *cluster) expectLabels() {
 	})
 }
 
-// expectServingCertificates waits until every kubelet has one.
+// expectServingCertificates waits until every kubelet has a serving certificate.
 func (c *cluster) expectServingCertificates(count int) {
 	c.t.Helper()
 	c.eventually("kubelets have serving certificates", func(ctx context.Context) error {
@@ -138,7 +138,7 @@ func (c *cluster) expectServingCertificates(count int) {
 	})
 }
 
-// deploy runs a Deployment with a pod on each of several nodes, and a Service for it.
+// deploy creates a Deployment with pods on several nodes, and a Service for it.
 func (c *cluster) deploy(replicas int32) {
 	c.t.Helper()
 	labels := map[string]string{"app": "hello"}
@@ -180,8 +180,9 @@ func (c *cluster) deploy(replicas int32) {
 		})
 }
 
-// expectAnswers has pods ask the Service by its name until each of its pods has answered: names, Services and pods of
-// other nodes are reached from pods.
+// expectAnswers has pods query the Service by name until each of its pods has answered. This shows that pods reach
+// names,
+// Services and pods on other nodes.
 func (c *cluster) expectAnswers(replicas int) {
 	c.t.Helper()
 
@@ -208,8 +209,7 @@ func (c *cluster) expectAnswers(replicas int) {
 		})
 }
 
-// expectName has pods ask the API server by a name, which they know from the nodes' DNS alone. Its authority is not
-// theirs.
+// expectName has pods query the API server by a name known only to the nodes' DNS. They do not trust its authority.
 func (c *cluster) expectName(name string) {
 	c.t.Helper()
 	c.eventually("pods know the name "+name, func(ctx context.Context) error {
@@ -228,18 +228,20 @@ func (c *cluster) expectName(name string) {
 	})
 }
 
-// askingLimit is how long the pods of a Job may take to ask, before others are made instead: one of theirs may be on a
-// node that has no power.
+// askingLimit is the time for the pods of a Job to finish, before a new Job replaces it. One of the pods may be on a
+// node
+// without power.
 const askingLimit = 5 * time.Minute
 
-// asking is a Job whose pods ask for a URL.
+// asking is a Job with pods querying a URL.
 type asking struct {
 	url, job string
 	since    time.Time
 }
 
-// ask has three pods ask for a URL once, and returns what they write. It fails while they have not ended, and the next
-// call looks at the same pods: a busy node that is given more and more of them ends none.
+// ask has three pods query a URL once, and returns their output. It returns an error until they finish, and the next
+// call
+// checks the same pods: with ever more pods, a busy node would finish none.
 func (c *cluster) ask(ctx context.Context, url string) ([]string, error) {
 	if c.asking.url != url || time.Since(c.asking.since) > askingLimit {
 		if err := c.stopAsking(ctx); err != nil {
@@ -290,7 +292,7 @@ func (c *cluster) startAsking(ctx context.Context, url string) error {
 	return err
 }
 
-// stopAsking takes away the Job that there is, with its pods.
+// stopAsking deletes the current Job with its pods.
 func (c *cluster) stopAsking(ctx context.Context) error {
 	if c.asking.job == "" {
 		return nil
@@ -307,7 +309,7 @@ func (c *cluster) stopAsking(ctx context.Context) error {
 	return err
 }
 
-// logs are what pods with a label write.
+// logs returns the logs of pods with a label.
 func (c *cluster) logs(ctx context.Context, label string) ([]string, error) {
 	pods := c.workload.CoreV1().Pods(metav1.NamespaceDefault)
 	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -329,7 +331,7 @@ func (c *cluster) logs(ctx context.Context, label string) ([]string, error) {
 	return out, nil
 }
 
-// logMemory logs how much memory each machine uses, with what its kernel caches of files.
+// logMemory logs the memory use of each machine, including its page cache.
 func (c *cluster) logMemory() {
 	c.t.Helper()
 
@@ -356,7 +358,7 @@ func (c *cluster) logMemory() {
 	}
 }
 
-// holder is the node that has the endpoint's address, by its MAC address.
+// holder returns the node holding the endpoint's address, by its MAC address.
 func (c *cluster) holder(ctx context.Context) (string, error) {
 	nodes, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{
 		LabelSelector: "node-role.kubernetes.io/control-plane",
@@ -380,12 +382,12 @@ func (c *cluster) holder(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no node has the MAC address %s", endpoint)
 }
 
-// macOf is the MAC address that answers for an address.
+// macOf returns the MAC address answering for an IP address.
 func macOf(ctx context.Context, address string) (string, error) {
 	dialer := net.Dialer{Timeout: time.Second}
 	if connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "6443")); err == nil {
 		_ = connection.Close()
-	} // else the address has been asked for all the same
+	} // otherwise, the attempt has resolved the address anyway
 
 	out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", address).Output()
 	if err != nil {
@@ -401,7 +403,7 @@ func macOf(ctx context.Context, address string) (string, error) {
 	return mac, nil
 }
 
-// expectOtherHolder cuts the power of the node that has the endpoint, which another one takes over, and starts it again.
+// expectOtherHolder cuts the power of the node holding the endpoint, waits for another to take over, and restarts it.
 func (c *cluster) expectOtherHolder() {
 	c.t.Helper()
 	holder, err := c.holder(c.t.Context())
@@ -429,7 +431,7 @@ func (c *cluster) losePower(name string) {
 	check.Error(c.t, suite.plane.Control(c.t.Context(), "POST", "/vms/"+name+"/crash", nil, nil), "")
 }
 
-// startVM starts a VM that is down, as a person would.
+// startVM starts a VM, like an administrator.
 func (c *cluster) startVM(name string) {
 	c.t.Helper()
 	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
@@ -438,8 +440,8 @@ func (c *cluster) startVM(name string) {
 	check.Error(c.t, c.engine.StartVM(c.t.Context(), vms[0].ID, false), "")
 }
 
-// outage asks the API server through the endpoint again and again while something happens, and returns the longest time
-// between two answers.
+// outage queries the API server repeatedly through the endpoint during an event, and returns the longest time between
+// two answers.
 func (c *cluster) outage(happens func()) time.Duration {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(c.t.Context())
@@ -484,7 +486,7 @@ func (c *cluster) expectServes(address string) {
 	})
 }
 
-// addressOf is the first address of a node.
+// addressOf returns the first address of a node.
 func (c *cluster) addressOf(node string) string {
 	c.t.Helper()
 	found, err := c.workload.CoreV1().Nodes().Get(c.t.Context(), node, metav1.GetOptions{})
@@ -493,13 +495,13 @@ func (c *cluster) addressOf(node string) string {
 	return found.Status.Addresses[0].Address
 }
 
-// expectBothFamilies waits until nodes and pods, but for those of the nodes' network, have an address of each family.
+// expectBothFamilies waits until nodes and pods have an address of each family, except pods in the host network.
 func (c *cluster) expectBothFamilies() {
 	c.t.Helper()
 	c.expectAddresses("addresses of both families", bothFamilies)
 }
 
-// expectAddresses waits until nodes and pods have addresses that are as they should be.
+// expectAddresses waits until the addresses of nodes and pods satisfy a condition.
 func (c *cluster) expectAddresses(what string, are func([]string) bool) {
 	c.t.Helper()
 	c.eventually("nodes and pods have "+what, func(ctx context.Context) error {
@@ -547,7 +549,7 @@ func bothFamilies(addresses []string) bool {
 	return len(addresses) == 2 && strings.Contains(addresses[0], ":") != strings.Contains(addresses[1], ":")
 }
 
-// workers are the Machines of the MachineDeployment, by name.
+// workers returns the names of the MachineDeployment's Machines.
 func (c *cluster) workers() []string {
 	c.t.Helper()
 	var list clusterv1.MachineList
@@ -564,8 +566,9 @@ func (c *cluster) workers() []string {
 	return out
 }
 
-// expectDrained scales the workers to one while a PodDisruptionBudget allows no pod to be moved, and waits until the
-// machine is drained once it does.
+// expectDrained scales the workers to one while a PodDisruptionBudget forbids evictions. Once they are allowed, it
+// waits
+// until the machine is drained.
 func (c *cluster) expectDrained(controlPlanes int32) {
 	c.t.Helper()
 	budgets := c.workload.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
@@ -605,8 +608,8 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	})
 }
 
-// TestAClusterWithKubeVIP makes 3+2 nodes whose endpoint kube-vip holds, and the addresses of Services, too. The power of
-// the holders is cut.
+// TestAClusterWithKubeVIP creates 3+2 nodes. kube-vip holds their endpoint, and the addresses of Services too. The test
+// cuts the power of the holders.
 func TestAClusterWithKubeVIP(t *testing.T) {
 	c := newCluster(t, "three")
 	c.apply("cluster-template-service-load-balancers.yaml", map[string]string{
@@ -633,8 +636,8 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithKeepalived makes 1+1 nodes whose endpoint keepalived holds, has a worker replaced whose kubelet is
-// dead, scales the workers to zero and back, and upgrades all to the next patch version.
+// TestAClusterWithKeepalived creates 1+1 nodes with keepalived holding the endpoint. A worker with a dead kubelet is
+// replaced, the workers are scaled to zero and back, and all machines are upgraded to the next patch version.
 func TestAClusterWithKeepalived(t *testing.T) {
 	c := newCluster(t, "alive")
 	c.apply("cluster-template-machine-health-check.yaml", map[string]string{
@@ -669,8 +672,9 @@ func TestAClusterWithKeepalived(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithHAProxy makes 3+2 nodes whose endpoint keepalived holds, with haproxy in front of the API servers, and
-// cuts the power of its holder.
+// TestAClusterWithHAProxy creates 3+2 nodes with keepalived holding the endpoint and haproxy in front of the API
+// servers.
+// It cuts the power of the holder.
 func TestAClusterWithHAProxy(t *testing.T) {
 	c := newCluster(t, "spread")
 	c.apply("cluster-template.yaml", map[string]string{
@@ -694,8 +698,8 @@ func TestAClusterWithHAProxy(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithIgnition makes nodes of images with Ignition, by the template that cluster files have: the real
-// Ignition reads the drive, NetworkManager makes the network, and nginx is in front of the API server.
+// TestAClusterWithIgnition creates nodes of images with Ignition, from the template of cluster files. The real Ignition
+// reads the drive, NetworkManager configures the network, and nginx is in front of the API server.
 func TestAClusterWithIgnition(t *testing.T) {
 	c := newCluster(t, "ignited")
 	if !suite.image.Ignition {
@@ -706,7 +710,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 		"OLVM_VM_TEMPLATE": "ignition-k8s-${KUBERNETES_VERSION}",
 		"OLVM_CRI_SOCKET":  "unix:///run/containerd/containerd.sock",
 	}, func(object *unstructured.Unstructured) {
-		if object.GetKind() == "OLVMCluster" { // that of the image, for there is no podman in it
+		if object.GetKind() == "OLVMCluster" { // the image's own nginx, because it lacks podman
 			unstructured.RemoveNestedField(object.Object, "spec", "controlPlaneServices", "nginxImage")
 		}
 	})
@@ -718,7 +722,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 	c.delete()
 }
 
-// highlyAvailable has the engine start the machines of a cluster again when their host is lost.
+// highlyAvailable makes the engine restart the machines of a cluster after the loss of their host.
 func highlyAvailable(object *unstructured.Unstructured) {
 	if object.GetKind() == "OLVMMachineTemplate" {
 		wanted := map[string]any{"priority": int64(50), "leaseStorageDomainName": "olvm-data"}
@@ -727,8 +731,9 @@ func highlyAvailable(object *unstructured.Unstructured) {
 	}
 }
 
-// expectLostHost loses the host of a worker: the engine starts the VM on another one, and the machine is the same node
-// as before.
+// expectLostHost loses the host of a worker. The engine restarts the VM on another host, and the machine remains the
+// same
+// node.
 func (c *cluster) expectLostHost() {
 	c.t.Helper()
 
@@ -771,7 +776,7 @@ func (c *cluster) expectLostHost() {
 	c.t.Logf("%s was ready again %.0f s after %s, on which it ran, was lost", name, time.Since(lost).Seconds(), host)
 }
 
-// hostOf is the name of the host on which a VM runs; empty while it runs on none.
+// hostOf returns the name of a VM's host, or "" if the VM is not running.
 func (c *cluster) hostOf(name string) string {
 	c.t.Helper()
 	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
@@ -783,7 +788,8 @@ func (c *cluster) hostOf(name string) string {
 	return host
 }
 
-// TestADualStackCluster makes nodes, pods and an endpoint with addresses of both families, and loses the host of one.
+// TestADualStackCluster creates nodes, pods and an endpoint with addresses of both families, and loses the host of a
+// node.
 func TestADualStackCluster(t *testing.T) {
 	c := newCluster(t, "both")
 	c.apply("cluster-template-dual-stack.yaml", map[string]string{
@@ -808,7 +814,7 @@ func TestADualStackCluster(t *testing.T) {
 	c.delete()
 }
 
-// TestAnIPv6Cluster makes a cluster whose nodes, pods, Services and endpoint have no address of IPv4.
+// TestAnIPv6Cluster creates a cluster with no IPv4 address in its nodes, pods, Services and endpoint.
 func TestAnIPv6Cluster(t *testing.T) {
 	c := newCluster(t, "six")
 	c.apply("cluster-template-ipv6.yaml", map[string]string{
@@ -835,14 +841,14 @@ func TestAnIPv6Cluster(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterThatAnswersForItsNames has nodes answer for the names of the cluster, in the place of a DNS of the site.
+// TestAClusterThatAnswersForItsNames has nodes resolve the names of the cluster, in place of the site's DNS.
 func TestAClusterThatAnswersForItsNames(t *testing.T) {
 	c := newCluster(t, "names")
 	c.apply("cluster-template-dns.yaml", map[string]string{
 		"CONTROL_PLANE_VIRTUAL_IP_PROVIDER": "Keepalived",
 		"CLUSTER_DOMAIN":                    "names.example.com",
 	}, func(object *unstructured.Unstructured) {
-		if object.GetKind() == "OLVMCluster" { // the image that is there
+		if object.GetKind() == "OLVMCluster" { // the image available here
 			fields := []string{"spec", "controlPlaneServices", "dns", "image"}
 			_ = unstructured.SetNestedField(object.Object, suite.image.CoreDNS, fields...)
 		}

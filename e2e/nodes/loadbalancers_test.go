@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// expectLoadBalancers gives the pods of hello a Service of type LoadBalancer, asks it from outside the cluster, and cuts
-// the power of the node that holds its address, which another one takes over. A second Service gets another address, and
-// for a third there is none until one is free.
+// expectLoadBalancers gives the pods of hello a Service of type LoadBalancer, and queries it from outside the cluster.
+// Then it cuts the power of the node holding its address, and another node takes over. A second Service gets another
+// address, and a third must wait for a free one.
 func (c *cluster) expectLoadBalancers() {
 	c.t.Helper()
 	first := c.exposed("front")
@@ -64,7 +64,7 @@ func (c *cluster) expectLoadBalancers() {
 	c.expectAnswers(2)
 }
 
-// expose makes a Service of type LoadBalancer for the pods of hello.
+// expose creates a Service of type LoadBalancer for the pods of hello.
 func (c *cluster) expose(name string) {
 	c.t.Helper()
 	_, err := c.workload.CoreV1().Services(metav1.NamespaceDefault).Create(c.t.Context(), &corev1.Service{
@@ -78,7 +78,7 @@ func (c *cluster) expose(name string) {
 	check.Error(c.t, err, "")
 }
 
-// exposed makes a Service of type LoadBalancer, and returns its address once pods answer there.
+// exposed creates a Service of type LoadBalancer, and returns its address once pods answer there.
 func (c *cluster) exposed(name string) string {
 	c.t.Helper()
 	c.expose(name)
@@ -88,7 +88,7 @@ func (c *cluster) exposed(name string) string {
 	return address
 }
 
-// addressOfService waits for the address of a Service, which is one of the range.
+// addressOfService waits for the address of a Service, and returns it. It must be in the range.
 func (c *cluster) addressOfService(name string) (address string) {
 	c.t.Helper()
 	c.eventually("Service "+name+" has an address", func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func (c *cluster) addressOfService(name string) (address string) {
 	return address
 }
 
-// holderOf is the node that has the address of a Service, by kube-vip's lease.
+// holderOf returns the node holding the address of a Service, according to kube-vip's lease.
 func (c *cluster) holderOf(ctx context.Context, service string) (string, error) {
 	lease, err := c.workload.CoordinationV1().Leases(metav1.NamespaceDefault).Get(ctx, "kubevip-"+service, metav1.GetOptions{})
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *cluster) holderOf(ctx context.Context, service string) (string, error) 
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// get asks pods of hello at an address, once.
+// get queries the pods of hello at an address once.
 func get(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

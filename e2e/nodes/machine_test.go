@@ -47,11 +47,11 @@ func (s *site) ip(args ...string) {
 	}
 }
 
-// config is that of a machine with a drive.
+// config returns the configuration of a machine with a drive.
 func (s *site) config(name, userData string) machine.Config {
 	s.t.Helper()
 
-	// What this provider adds keeps a later start, which has no drive, from looking for another source.
+	// The provider's additions keep a later start, without a drive, from searching for another source.
 	merged, err := bootstrap.Merge([]byte(userData), bootstrap.CloudConfig, bootstrap.Guest{HostName: name})
 	check.Error(s.t, err, "")
 
@@ -77,7 +77,7 @@ func (s *site) config(name, userData string) machine.Config {
 	}
 }
 
-// start starts a machine, and has its console in the log of a test that fails.
+// start starts a machine, and logs its console if the test fails.
 func (s *site) start(config machine.Config) *machine.Machine {
 	s.t.Helper()
 	m, err := machine.Start(config)
@@ -97,7 +97,7 @@ func (s *site) start(config machine.Config) *machine.Machine {
 	return m
 }
 
-// until waits until a command succeeds in a machine, and returns what it writes.
+// until waits until a command succeeds in a machine, and returns its output.
 func (s *site) until(m *machine.Machine, command ...string) (output string) {
 	s.t.Helper()
 	wait.For(s.t, strings.Join(command, " ")+" succeeds", func() (err error) {
@@ -129,12 +129,12 @@ func TestAMachine(t *testing.T) {
 	check.Equal(t, "the host name", s.until(m, "hostname"), "first")
 	check.Equal(t, "what firmware says", s.until(m, "cat", "/sys/class/dmi/id/product_uuid"), config.ID)
 	check.Contains(t, "its address", s.until(m, "ip", "-br", "address", "show", "enp1s0"), "10.198.0.11/24")
-	// It would take the interfaces of pods out of their bridge.
+	// It would remove the interfaces of pods from their bridge.
 	s.until(m, "sh", "-c", "! systemctl --quiet is-active NetworkManager")
 	check.Contains(t, "the way out", s.until(m, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
 	check.Equal(t, "units that have failed", s.until(m, "systemctl", "--failed", "--plain", "--no-legend"), "")
 
-	// With the drive of the run it is the same instance, for which cloud-init does not run again.
+	// With the run's drive it is the same instance, so cloud-init does not run again.
 	s.until(m, "rm", "/etc/written")
 	_, _ = m.Run(t.Context(), "systemctl", "reboot")
 	s.waitFor(m, machine.Reboots)
@@ -147,7 +147,7 @@ func TestAMachine(t *testing.T) {
 	check.Error(t, m.PowerOff(), "")
 	s.waitFor(m, machine.PoweredOff)
 
-	config.Drive = "" // as at an engine
+	config.Drive = "" // as in an engine
 	m = s.start(config)
 	s.until(m, "systemctl", "is-active", "multi-user.target")
 	s.until(m, "test", "-f", "/etc/written")
@@ -164,7 +164,7 @@ func TestAMachine(t *testing.T) {
 	expectNoGroups(t, config.Group)
 }
 
-// expectNoGroups looks for what a machine may leave in the kernel.
+// expectNoGroups checks for leftovers of a machine in the kernel.
 func expectNoGroups(t *testing.T, group string) {
 	t.Helper()
 

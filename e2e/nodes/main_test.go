@@ -1,5 +1,6 @@
-// Package nodes runs what the simulator's VMs are on request: Linux machines with systemd, cloud-init and kubeadm, with
-// the managers of Cluster API and ours.
+// Package nodes tests the simulator's optional real VMs: Linux machines with systemd, cloud-init and kubeadm. Cluster
+// API's
+// managers and ours run them.
 package nodes
 
 import (
@@ -27,23 +28,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// suite is what all tests share.
+// suite is shared by all tests.
 var suite struct {
-	// skip says why nothing is run here; nil where it is.
+	// skip explains why nodes cannot run here; nil if they can.
 	skip  error
 	tools *toolchain.Toolchain
-	// image is the newest one, before that of the patch version before it.
+	// image is the newest one; before has the previous patch version.
 	image, before nodeimage.Image
 	dir           string
 	binDir        string
-	// site is what machines of this process leave.
+	// site holds the leftovers of this process's machines.
 	site machine.Site
-	// plane is started by the first test that needs it, under the lock.
+	// plane is started by the first test in need of it, under the lock.
 	starting sync.Mutex
 	plane    *simplane.Plane
 }
 
-// inside tells the process that runs in a network namespace of its own, and has the folder of the suite.
+// inside holds the folder of the suite, and marks the process in its own network namespace.
 const inside = "CAPOLVM_NODES_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -62,7 +63,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	suite.skip = nodeimage.Check()
 	if suite.skip != nil || testing.Short() {
-		return m.Run(), nil //nolint:nilerr // each test says so
+		return m.Run(), nil //nolint:nilerr // each test reports it
 	}
 
 	testenv.CollectLessGarbage()
@@ -114,8 +115,8 @@ func requireNodes(t *testing.T) {
 
 func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }
 
-// prepare builds what is run, and then runs this program again in a network namespace of its own: the management plane,
-// the simulator and the networks of its VMs are in it, so that all reach one another, and nobody else.
+// prepare builds the programs, and then runs this program again in a new network namespace. The management plane, the
+// simulator and the networks of its VMs share the namespace: they reach each other, and nobody else.
 func prepare() (int, error) {
 	ctx := context.Background()
 	if err := suite.tools.Build(ctx, "plane", localplane.Programs...); err != nil {
@@ -131,7 +132,7 @@ func prepare() (int, error) {
 		return 0, err
 	}
 
-	runtime.LockOSThread() // the child ends with this thread
+	runtime.LockOSThread() // the child exits with this thread
 	command := exec.Command("/proc/self/exe", os.Args[1:]...)
 	command.Env = append(os.Environ(), inside+"="+dir)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr

@@ -32,19 +32,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// mirror is what a site without a way to the internet has: a registry with the container images, in the place of all
-// registries, and a folder with the components that clusterctl installs.
+// mirror is the equipment of a site without internet access. A registry of container images replaces all registries,
+// and
+// a folder holds the components for clusterctl.
 type mirror struct {
 	t *testing.T
-	// address of the registry, and dir of the components.
+	// address is the registry's, and dir contains the components.
 	address, dir string
 }
 
-// newMirror starts the registry, which nodes reach.
+// newMirror starts the registry, reachable from nodes.
 func newMirror(t *testing.T) *mirror {
 	t.Helper()
 	blobs := registry.NewDiskBlobHandler(t.TempDir())
-	listener, err := net.Listen("tcp", net.JoinHostPort(machine.SiteAddress, "0")) //nolint:noctx // at once
+	listener, err := net.Listen("tcp", net.JoinHostPort(machine.SiteAddress, "0")) //nolint:noctx // immediate
 	check.Error(t, err, "")
 
 	server := &http.Server{
@@ -57,25 +58,26 @@ func newMirror(t *testing.T) *mirror {
 	return &mirror{t: t, address: listener.Addr().String(), dir: t.TempDir()}
 }
 
-// configuration has containerd take all images from the registry, as its file /etc/containerd/certs.d/_default/hosts.toml.
+// configuration makes containerd pull all images from the registry. It is the content of the file
+// /etc/containerd/certs.d/_default/hosts.toml.
 func (m *mirror) configuration() string {
 	return fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", "http://"+m.address)
 }
 
-// push makes an image of executables, and gives it to the registry by the name that it has elsewhere.
+// push builds an image of executables, and uploads it to the registry under its original name.
 func (m *mirror) push(image string, config v1.Config, executables map[string]string) {
 	m.t.Helper()
 	content, err := nodeimage.ContainerImage(config, executables)
 	check.Error(m.t, err, "")
 
-	// The registry is asked for the path alone.
+	// The registry knows only the path.
 	_, path, _ := strings.Cut(image, "/")
 	reference, err := name.NewTag(m.address+"/"+path, name.Insecure)
 	check.Error(m.t, err, "")
 	check.Error(m.t, remote.Write(reference, content, remote.WithContext(m.t.Context())), "")
 }
 
-// noRoot is how managers run that their manifests want to be nobody special.
+// noRoot returns the configuration of a manager running as an unprivileged user, as required by its manifests.
 func noRoot(entrypoint ...string) v1.Config {
 	return v1.Config{User: "65532:65532", Entrypoint: entrypoint}
 }
@@ -133,7 +135,7 @@ func (m *mirror) addClusterAPI() {
 	}
 }
 
-// addProvider adds a release of this provider, whose image has what its Dockerfile puts into it.
+// addProvider adds a release of this provider, with the same content in its image as the Dockerfile's.
 func (m *mirror) addProvider(version string) {
 	m.t.Helper()
 	folder := filepath.Join(m.dir, "infrastructure-olvm", version)
@@ -152,10 +154,10 @@ func (m *mirror) addProvider(version string) {
 	})
 }
 
-// certManagerPrograms are those of cert-manager, which were built before the tests.
+// certManagerPrograms are the programs of cert-manager, built before the tests.
 var certManagerPrograms = []string{"controller", "webhook", "cainjector"}
 
-// addCertManager adds cert-manager, which clusterctl installs first: the manifests of its chart.
+// addCertManager adds the manifests of cert-manager's chart, because clusterctl installs cert-manager first.
 func (m *mirror) addCertManager() (version string) {
 	m.t.Helper()
 	const path = "github.com/cert-manager/cert-manager"
@@ -179,8 +181,9 @@ func (m *mirror) addCertManager() (version string) {
 	return version
 }
 
-// renderCertManager makes the manifests of a release of cert-manager, as its build does: the chart with its version,
-// and with the CRDs among the templates.
+// renderCertManager renders the manifests of a cert-manager release like its build: the chart with its version, and
+// with
+// the CRDs among the templates.
 func renderCertManager(deploy, version, dir string) ([]byte, error) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(deploy, "charts", "cert-manager"))); err != nil {
 		return nil, err
@@ -223,7 +226,7 @@ func renderCertManager(deploy, version, dir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// clusterctl writes its configuration, which has nothing from elsewhere.
+// clusterctl writes its configuration, with sources in the mirror only.
 func (m *mirror) clusterctl(certManager, provider string) (path string) {
 	m.t.Helper()
 	entry := func(name, kind, label, version, file string) map[string]any {

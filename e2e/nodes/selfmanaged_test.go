@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// ownFile is the cluster file of a cluster that manages itself.
+// ownFile is the cluster file of a self-managing cluster.
 const ownFile = `name: own
 virtualIp: PREFIX5
 kubernetesVersion: VERSION
@@ -61,7 +61,7 @@ providers:
           ipv4: {subnet: PREFIX0/24, ipAddresses: PREFIX100-PREFIX109}
 `
 
-// user runs olvmctl with a home folder of their own.
+// user runs olvmctl with a separate home folder.
 type user struct {
 	t        *testing.T
 	home     string
@@ -76,7 +76,7 @@ func newUser(t *testing.T) *user {
 	return &user{t: t, home: t.TempDir(), executor: executor.Path}
 }
 
-// file writes a file of the user's.
+// file writes a file into the user's home folder.
 func (u *user) file(name, content string) string {
 	u.t.Helper()
 	path := filepath.Join(u.home, name)
@@ -85,7 +85,7 @@ func (u *user) file(name, content string) string {
 	return path
 }
 
-// olvmctl returns what it prints; it must succeed.
+// olvmctl runs the command, which must succeed, and returns its output.
 func (u *user) olvmctl(args ...string) string {
 	u.t.Helper()
 	command := exec.CommandContext(u.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
@@ -109,7 +109,7 @@ func (u *user) olvmctl(args ...string) string {
 	return string(out)
 }
 
-// mirrored has nodes take images from the mirror.
+// mirrored makes nodes pull images from the mirror.
 func (m *mirror) mirrored(manifests string) string {
 	m.t.Helper()
 	objects, err := manifest.Read([]byte(manifests))
@@ -145,7 +145,7 @@ func (m *mirror) mirrored(manifests string) string {
 	return out.String()
 }
 
-// expectPods waits until the managers of Cluster API and ours run as pods, none of which had to be started again.
+// expectPods waits until Cluster API's managers and ours run as pods, without restarts.
 func (c *cluster) expectPods() {
 	c.t.Helper()
 	c.eventually("the managers run as pods", func(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (c *cluster) expectPods() {
 	})
 }
 
-// expectNoRestarts looks for managers that ended by themselves.
+// expectNoRestarts checks that no manager exited by itself.
 func (c *cluster) expectNoRestarts() {
 	c.t.Helper()
 	var pods corev1.PodList
@@ -181,9 +181,10 @@ func (c *cluster) expectNoRestarts() {
 	}
 }
 
-// TestAClusterThatManagesItself has olvmctl make a cluster from nothing, whose providers and storage driver come from a
-// mirror: it gets its own objects, its managers run as pods and make one more machine, a pod has a disk of the engine,
-// and a deletion brings the cluster back to processes.
+// TestAClusterThatManagesItself has olvmctl create a cluster from nothing, with providers and storage driver from a
+// mirror. The cluster receives its own objects. Its managers run as pods and create another machine, and a pod uses a
+// disk
+// of the engine. Finally, a deletion moves the cluster back to processes.
 func TestAClusterThatManagesItself(t *testing.T) {
 	c := newCluster(t, "own")
 	m, u := newMirror(t), newUser(t)
@@ -221,7 +222,7 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	}
 }
 
-// turnTo has the objects of the cluster in the cluster of a kubeconfig, which is the cluster itself.
+// turnTo switches to the objects in the cluster of a kubeconfig: the cluster itself.
 func (c *cluster) turnTo(kubeconfig string) {
 	c.t.Helper()
 	var err error

@@ -24,8 +24,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// storageImages are those of the manifests of the oVirt CSI driver, by their names, with what our stand-in does in their
-// place; the attacher is the real one.
+// storageImages maps the image names in the oVirt CSI driver's manifests to the role of our stand-in. The attacher is
+// the
+// real one.
 var storageImages = map[string]string{
 	"ovirt-csi-driver":          "driver",
 	"csi-provisioner":           "provisioner",
@@ -35,7 +36,7 @@ var storageImages = map[string]string{
 	"csi-attacher":              "",
 }
 
-// addStorageDriver adds the images that the manifests of the storage driver name.
+// addStorageDriver adds the images named in the manifests of the storage driver.
 func (m *mirror) addStorageDriver() {
 	m.t.Helper()
 	program := filepath.Join(m.t.TempDir(), "csi")
@@ -72,7 +73,7 @@ func (m *mirror) addStorageDriver() {
 	}
 }
 
-// withLibraries are a program of this machine and the libraries that it needs.
+// withLibraries returns a program of this machine and its libraries.
 func (m *mirror) withLibraries(program string) []string {
 	m.t.Helper()
 	output, err := exec.CommandContext(m.t.Context(), "ldd", program).Output()
@@ -89,7 +90,7 @@ func (m *mirror) withLibraries(program string) []string {
 	return out
 }
 
-// expectStorage has a StatefulSet keep something on a disk of the engine, which follows it to another node.
+// expectStorage has a StatefulSet store data on a disk of the engine. The disk must follow the pod to another node.
 func (c *cluster) expectStorage() {
 	c.t.Helper()
 	class := &storagev1.StorageClass{
@@ -133,7 +134,7 @@ func (c *cluster) expectStorage() {
 	})
 }
 
-// keeper is a StatefulSet whose pod writes down on its volume where it has been started.
+// keeper returns a StatefulSet. Its pod records on its volume the nodes of its starts.
 func keeper() *appsv1.StatefulSet {
 	labels := map[string]string{"app": "keep"}
 
@@ -165,8 +166,9 @@ func keeper() *appsv1.StatefulSet {
 	}
 }
 
-// expectKept waits until the pod has been started that many times with the same volume, on another node than before, and
-// returns its node.
+// expectKept waits until the pod has started this many times with the same volume, on a node other than before. It
+// returns
+// the node.
 func (c *cluster) expectKept(starts int, before string) (node string) {
 	c.t.Helper()
 	what := fmt.Sprintf("the pod with a disk has been started on %d nodes", starts)
@@ -198,7 +200,7 @@ func (c *cluster) expectKept(starts int, before string) (node string) {
 	return node
 }
 
-// expectDisk is the disk of a claim that the VM of a node has, and no other VM.
+// expectDisk returns the disk of a claim. It must be attached to the VM of this node, and to no other.
 func (c *cluster) expectDisk(node string) (disk engine.ID) {
 	c.t.Helper()
 	var owners []string

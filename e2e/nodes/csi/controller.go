@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// connect opens a session at the engine, as the driver's configuration says.
+// connect opens a session at the engine from the driver's configuration.
 func connect() (*engine.Client, error) {
 	content, err := os.ReadFile(os.Getenv("OVIRT_CONFIG"))
 	if err != nil {
@@ -46,7 +46,7 @@ func connect() (*engine.Client, error) {
 	})
 }
 
-// controller makes disks in the engine, and attaches them to VMs.
+// controller creates disks in the engine, and attaches them to VMs.
 type controller struct {
 	csi.UnimplementedControllerServer
 }
@@ -153,7 +153,7 @@ func (controller) ControllerUnpublishVolume(
 	return &csi.ControllerUnpublishVolumeResponse{}, err
 }
 
-// inCluster is a client with the rights of the pod.
+// inCluster returns a client with the rights of the pod.
 func inCluster() (*kubernetes.Clientset, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -163,7 +163,7 @@ func inCluster() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// provision looks again and again for claims without a volume, and for volumes without a claim.
+// provision repeatedly looks for claims without a volume, and for volumes without a claim.
 func provision(ctx context.Context) error {
 	client, err := inCluster()
 	if err != nil {
@@ -229,13 +229,13 @@ func provisionOnce(ctx context.Context, client *kubernetes.Clientset, driver csi
 	return nil
 }
 
-// provisionClaim makes the volume of a claim.
+// provisionClaim creates the volume of a claim.
 func provisionClaim(
 	ctx context.Context, client *kubernetes.Clientset, driver csi.ControllerClient, claim *corev1.PersistentVolumeClaim,
 ) error {
 	name := "pvc-" + string(claim.UID)
 	if _, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return err // it is there, and will be bound
+		return err // an existing volume will be bound
 	}
 
 	class, err := client.StorageV1().StorageClasses().Get(ctx, *claim.Spec.StorageClassName, metav1.GetOptions{})

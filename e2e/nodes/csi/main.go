@@ -1,5 +1,5 @@
-// Command csi stands in for what the manifests of the oVirt CSI driver name and no Go module has: the driver itself,
-// the sidecars that provision volumes and register the driver, and the probe. The attacher beside it is the real one.
+// Command csi replaces the programs in the oVirt CSI driver's manifests without a Go module: the driver itself, the
+// sidecars for provisioning and registration, and the probe. The attacher beside it is the real one.
 package main
 
 import (
@@ -20,10 +20,10 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// driverName is that of the manifests.
+// driverName is the name in the manifests.
 const driverName = "csi.ovirt.org"
 
-// flags are those that the manifests give to the containers.
+// flags are the flags of the containers in the manifests.
 var flags struct {
 	endpoint, node, socket, registrationPath, features string
 	healthPort                                         int
@@ -48,14 +48,14 @@ func main() {
 	}[os.Args[1]]
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:gocritic // nothing is left to be done
+		os.Exit(1) //nolint:gocritic // nothing is left to do
 	}
 }
 
 // serve serves on a Unix socket until ctx ends.
 func serve(ctx context.Context, path string, add func(*grpc.Server)) error {
 	_ = os.Remove(path)
-	listener, err := net.Listen("unix", path) //nolint:noctx // at once
+	listener, err := net.Listen("unix", path) //nolint:noctx // immediate
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+flags.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// drive is the driver: on nodes, which it is told the name of, it mounts, and elsewhere it asks the engine.
+// drive runs the driver. On nodes, with the name of the node in a flag, it mounts; elsewhere it calls the engine.
 func drive(ctx context.Context) error {
 	node, err := nodeID(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, e
 	return &csi.ProbeResponse{}, nil
 }
 
-// register tells the kubelet of the driver.
+// register registers the driver with the kubelet.
 func register(ctx context.Context) error {
 	return serve(ctx, "/registration/"+driverName+"-reg.sock", func(server *grpc.Server) {
 		registration.RegisterRegistrationServer(server, registrar{})
