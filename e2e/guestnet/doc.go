@@ -1,5 +1,4 @@
-// Package guestnet runs what the user data of nodes sets up with the real
-// programs of their images: keepalived, haproxy and nginx, each node in
-// network, mount and process namespaces of its own. API servers are stand-ins
-// that answer /readyz and list the nodes.
+// Package guestnet runs the services configured by the user data of nodes with the real programs of their images:
+// keepalived, haproxy and nginx. Each node has its own network, mount and process namespaces. Stand-ins for API servers
+// answer /readyz and list the nodes.
 package guestnet

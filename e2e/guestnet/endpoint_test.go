@@ -24,7 +24,7 @@ func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.Lo
 	return c
 }
 
-// answers waits until the endpoint is answered, and returns by whom, and how long that took.
+// answers waits until the endpoint answers. It returns the name of the answering node and the time taken.
 func (c *cluster) answers(by ...string) (string, time.Duration) {
 	c.lan.t.Helper()
 	got := ""
@@ -39,7 +39,7 @@ func (c *cluster) answers(by ...string) (string, time.Duration) {
 	return got, took
 }
 
-// held waits until one node has the endpoint's address.
+// held waits until exactly one node has the endpoint's address.
 func (c *cluster) held() *node {
 	c.lan.t.Helper()
 	var out *node
@@ -54,7 +54,7 @@ func (c *cluster) held() *node {
 	return out
 }
 
-// TestTheEndpointMovesWhenItsHolderDies has three control planes and a second cluster beside them on the same network.
+// TestTheEndpointMovesWhenItsHolderDies has three control planes, next to a second cluster on the same network.
 func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	l := newLAN(t)
 	a := newCluster(l, "a", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -73,7 +73,7 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		})
 	}
 
-	// What a node does with a new peer may move the address once.
+	// A node's reaction to a new peer may move the address once.
 	l.eventually("the addresses stay", func() error {
 		before, other := a.held(), b.held()
 		time.Sleep(4 * time.Second)
@@ -88,7 +88,7 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		t.Errorf("%s answers, and %s holds the address", by, first.name)
 	}
 
-	first.fail() // its API server alone
+	first.fail() // only its API server
 	_, took := a.answers()
 	t.Logf("%s: the endpoint answers again %.1f s after the API server of its holder ended", first.name, took.Seconds())
 	second := a.held()
@@ -111,8 +111,8 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	a.held()
 }
 
-// TestAnAddressHasOneHolderWhileNodesJoin has nodes join whose API servers are up before the others know of them:
-// addresses that are lower and higher than that of the holder, because VRRP decides by them.
+// TestAnAddressHasOneHolderWhileNodesJoin adds nodes with API servers running before the others know them. Their
+// addresses are lower and higher than the holder's, because VRRP decides by address.
 func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "c", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -149,14 +149,14 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 
 		return nil
 	})
-	c.held() // a reload may give it to another one, never to two
+	c.held() // a reload may move it to another one, never to two
 	first.off()
-	_, took := c.answers() // they take part after a while
+	_, took := c.answers() // they join in after a while
 	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off",
 		took.Seconds())
 }
 
-// TestLoadBalancersFollowTheControlPlane begins with one node, adds two, and takes one away.
+// TestLoadBalancersFollowTheControlPlane starts with one node, adds two, and removes one.
 func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 	for i, test := range []struct {
 		balancer bootstrap.LoadBalancer
@@ -176,9 +176,9 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 			l.eventually("all know each other", func() error { return c.knowEachOther(all, test.config) })
 			l.eventually("all API servers get connections", func() error { return c.spread(all) })
 
-			third.fail() // its load balancer goes on, with the other ones
+			third.fail() // its load balancer keeps running, with the other servers
 
-			for range 20 { // also before a health check knows
+			for range 20 { // even before a health check notices
 				c.expectAnswer(first.name, second.name)
 			}
 
@@ -195,9 +195,9 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 	}
 }
 
-// expectAnswer asks the endpoint once. A load balancer that cannot reach the API server of its choice takes another
-// one, and the client sees nothing of that. Only an address that moves meanwhile, or a machine that is too busy, are no
-// reason to fail.
+// expectAnswer queries the endpoint once. If a load balancer cannot reach its chosen API server, it chooses another
+// one,
+// invisibly to the client. The test tolerates only an address moving meanwhile, and a machine too busy to answer.
 func (c *cluster) expectAnswer(names ...string) {
 	t := c.lan.t
 	t.Helper()
@@ -215,7 +215,7 @@ func (c *cluster) expectAnswer(names ...string) {
 	}
 }
 
-// nameOf is the name of a node, also of none.
+// nameOf returns the name of a node, or "none" for nil.
 func (n *node) nameOf() string {
 	if n == nil {
 		return "none"
@@ -224,8 +224,8 @@ func (n *node) nameOf() string {
 	return n.name
 }
 
-// knowEachOther says whose configuration does not have just these nodes; balancer is the file of the load balancer's,
-// if there is one.
+// knowEachOther returns an error for a configuration with other nodes than these. balancer is the configuration file of
+// the load balancer, if any.
 func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
 	for _, n := range nodes {
 		peers, backends := n.config("keepalived/keepalived.conf"), n.config(balancer)
@@ -245,7 +245,7 @@ func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
 	return nil
 }
 
-// spread says which node gets no connection, or which one that should not.
+// spread returns an error for a node without connections, and for an unexpected node with one.
 func (c *cluster) spread(nodes []*node) error {
 	seen := map[string]int{}
 
@@ -269,8 +269,9 @@ func (c *cluster) spread(nodes []*node) error {
 	return nil
 }
 
-// TestJoinedNodesTakeOverAnAddressWithoutAHolder switches the holder off at the moment in which the others are listed:
-// they have not read yet, through the endpoint, that they are nodes of the control plane.
+// TestJoinedNodesTakeOverAnAddressWithoutAHolder switches off the holder as soon as the others are listed. They have
+// not
+// yet learned, through the endpoint, that they are control plane nodes.
 func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "j", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
@@ -289,7 +290,7 @@ func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 		c.list(n)
 	}
 
-	_, took := c.answers() // they read the nodes, and wait until the others have done so
+	_, took := c.answers() // they read the nodes, and wait until the others have too
 	t.Logf("the endpoint answers %.1f s after its holder was switched off", took.Seconds())
 	c.held()
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// keyPair is a key of ssh.
+// keyPair is an SSH key.
 type keyPair struct {
-	// private is in the format of OpenSSH, and public a line of authorized_keys.
+	// private is in OpenSSH's format, and public is a line of authorized_keys.
 	private []byte
 	public  string
-	// file has the private key.
+	// file contains the private key.
 	file string
 }
 
-// newKey makes a key in a folder of the test.
+// newKey creates a key in a folder of the test.
 func newKey(t *testing.T, name string) keyPair {
 	t.Helper()
 	public, private := testssh.NewKey(t)
@@ -45,7 +45,7 @@ func newKey(t *testing.T, name string) keyPair {
 	return out
 }
 
-// ssh runs a command of the jump host, or of what it reaches, with a key.
+// ssh runs a command on the jump host, or on a host behind it, with a key.
 func (s *site) ssh(key keyPair, user string, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *site) ssh(key keyPair, user string, command ...string) (string, error) 
 	return string(out), nil
 }
 
-// fakeHosts stands in for the engine's side, which controllers/support_test.go has.
+// fakeHosts replaces the engine's side, covered by controllers/support_test.go.
 type fakeHosts struct{}
 
 func (fakeHosts) List(_ context.Context, jumpHost client.ObjectKey) (string, error) {
@@ -81,7 +81,7 @@ func (fakeHosts) Console(context.Context, client.ObjectKey, string) (string, err
 	return "[virt-viewer]\ntype=vnc\n", nil
 }
 
-// sshNode is a node with sshd, where a key logs in as root.
+// sshNode starts a node with sshd. The key logs in as root.
 func (s *site) sshNode(name, address string, key keyPair) {
 	t := s.lan.t
 	t.Helper()
@@ -147,7 +147,8 @@ func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 		"getent hosts cp-1":                     "10.99.0.11",
 		"cat $KUBECONFIG":                       "kind: Config\n",
 		"touch /etc/capolvm/jump/keys/x":        "Permission denied",
-		// sshd sends output and errors in two streams, whose order nobody keeps; the machine joins what is compared whole.
+		// sshd sends output and errors in two streams without a common order. The machine merges them for whole
+		// comparisons.
 		"host list":                                "asked by j-jump-host-0\n",
 		"host reboot cp-1":                         "cp-1 reboots\n",
 		"host console cp-1 && cat cp-1.vv":         "[virt-viewer]\ntype=vnc\n",

@@ -40,27 +40,27 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// needs are the programs of the images that the tests run.
+// needs are the programs of the images used by the tests.
 var needs = []string{"keepalived", "haproxy", "nginx", "curl", "ip", "unshare"}
 
-// lan is a network of its own, with a client on it.
+// lan is an isolated network with a client on it.
 type lan struct {
 	t      *testing.T
 	dir    string
 	prefix string // of the names of network namespaces
 	bridge string
 	client string
-	// manager is the namespace of the manager; empty where there is none.
+	// manager is the namespace of the manager, or "" without one.
 	manager string
-	// kubectl and coredns are their paths.
+	// kubectl and coredns are paths.
 	kubectl, coredns string
 	made             int
 }
 
-// lans counts them: their namespaces have names that the machine knows.
+// lans counts the networks, because the names of their namespaces are global.
 var lans atomic.Int32
 
-// newLAN makes a bridge in a network namespace; the test is skipped where that cannot be, or a program is missing.
+// newLAN creates a bridge in a network namespace. It skips the test without the rights, or if a program is missing.
 func newLAN(t *testing.T, more ...string) *lan {
 	t.Helper()
 	testenv.SkipInShort(t, "runs keepalived, haproxy and the like in network namespaces")
@@ -95,7 +95,7 @@ func newLAN(t *testing.T, more ...string) *lan {
 	return l
 }
 
-// tool builds a tool of a module where it is not built yet, and returns its path.
+// tool returns the path of a module's tool, and builds it if necessary.
 func (l *lan) tool(module, name string) string {
 	l.t.Helper()
 	tools, err := toolchain.New()
@@ -115,7 +115,7 @@ func (l *lan) tool(module, name string) string {
 	return path
 }
 
-// namespace makes a network namespace that goes with the test.
+// namespace creates a network namespace, removed at the end of the test.
 func (l *lan) namespace(name string) string {
 	l.t.Helper()
 	name = l.prefix + "-" + name
@@ -125,10 +125,10 @@ func (l *lan) namespace(name string) string {
 	return name
 }
 
-// v6 is the address of IPv6 that goes with one of IPv4 on the network.
+// v6 returns the IPv6 address paired with an IPv4 address on the network.
 func v6(address string) string { return "fd00:99::" + address[strings.LastIndex(address, ".")+1:] }
 
-// connect plugs a namespace into the bridge as enp1s0, with an address of IPv4 and the one of IPv6 that goes with it.
+// connect plugs a namespace into the bridge as enp1s0, with an IPv4 address and its paired IPv6 address.
 func (l *lan) connect(namespace, address string) {
 	l.t.Helper()
 	l.made++
@@ -157,20 +157,21 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// ask gets the body of what answers at a host and port, from the client; empty where nothing does for a while.
+// ask returns the body of the response from a host and port to the client, or "" without an answer for a while.
 func (l *lan) ask(endpoint string) string {
 	body, _ := l.request(endpoint, 5*time.Second)
 	return body
 }
 
-// errNoAnswer is the error of a request that nothing has answered in time: on a busy machine that may be the machine.
-// Another error is one that the other side has made: it refused the connection, or broke it off.
+// errNoAnswer is the error of a request unanswered in time, perhaps because this machine is busy. Other errors come
+// from
+// the other side: it refused or closed the connection.
 var errNoAnswer = errors.New("no answer in time")
 
-// timedOut is the exit code of curl for it.
+// timedOut is curl's exit code for a timeout.
 const timedOut = 28
 
-// request gets the body of what answers at a host and port, from the client.
+// request returns the body of the response from a host and port to the client.
 func (l *lan) request(endpoint string, patience time.Duration) (string, error) {
 	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--show-error", "--insecure",
 		"--max-time", fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
@@ -186,25 +187,25 @@ func (l *lan) request(endpoint string, patience time.Duration) (string, error) {
 	return string(out), err
 }
 
-// cluster is a workload cluster, as far as its endpoint is concerned.
+// cluster is a workload cluster, reduced to its endpoint.
 type cluster struct {
 	lan      *lan
 	name     string
 	endpoint netip.Addr
 	services bootstrap.APIEndpoint
 	ingress  *bootstrap.VirtualAddress
-	// domain of the nodes' own DNS; empty for none.
+	// domain is the domain of the nodes' own DNS, or "" for none.
 	domain string
-	// joining reports that nodes have just joined; else they did long ago.
+	// joining reports that nodes have just joined, rather than long ago.
 	joining bool
 
 	mu    sync.Mutex
 	nodes []*node
-	// applied are objects that nodes have applied, by their paths.
+	// applied are objects applied by nodes, by path.
 	applied map[string][]byte
 }
 
-// node is a VM of the control plane.
+// node is a VM of the cluster.
 type node struct {
 	cluster   *cluster
 	name      string
@@ -213,19 +214,19 @@ type node struct {
 	root      string
 	process   *exec.Cmd
 	worker    bool
-	// unlisted reports that the cluster does not know it as a node of the control plane yet.
+	// unlisted reports that the cluster does not yet list it as a control plane node.
 	unlisted bool
 	server   *httptest.Server
 }
 
-// list has the cluster know a node as one of the control plane, as kubeadm join does at its end.
+// list makes the cluster list a node in its control plane, as kubeadm join does at its end.
 func (c *cluster) list(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.unlisted = false
 }
 
-// start runs a node of the control plane from its user data, which names those nodes that there are.
+// start runs a control plane node from its user data, with the names of the existing nodes.
 func (c *cluster) start(address string) *node {
 	c.lan.t.Helper()
 	return c.startNode(address, false)
@@ -287,7 +288,7 @@ func (c *cluster) startNode(address string, worker bool) *node {
 	return n
 }
 
-// install writes what the user data writes.
+// install writes the files of the user data.
 func (n *node) install(guest bootstrap.Guest) {
 	t := n.cluster.lan.t
 	t.Helper()
@@ -304,10 +305,12 @@ func (n *node) install(guest bootstrap.Guest) {
 	n.installUserData(stock, guest)
 }
 
-// hostNamed is a guest that is told its name alone.
+// hostNamed returns a guest with only a host name.
 func hostNamed(name string) bootstrap.Guest { return bootstrap.Guest{HostName: name} }
 
-// installUserData writes what a cloud-config with the guest's configuration writes, and what its commands need.
+// installUserData writes the files of a cloud-config merged with the guest's configuration, and the prerequisites of
+// its
+// commands.
 func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	t := n.cluster.lan.t
 	t.Helper()
@@ -370,7 +373,7 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 		}
 	}
 
-	// kubeadm and what is about the firmware are the guest's own business.
+	// Skip kubeadm and firmware commands: only a real guest can run them.
 	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool {
 		return !strings.HasPrefix(command, "systemctl ")
 	})
@@ -393,8 +396,9 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	}
 }
 
-// staticPods are the commands with which the kubelet stands in for the static pods: a container is the program that its
-// image is called, which sees its volumes where they are mounted, and is started again when it ends.
+// staticPods returns the commands for running the static pods in place of the kubelet. Each container becomes the
+// program
+// with the name of its image. It sees its volumes at their mount paths, and is restarted after it exits.
 func (n *node) staticPods() string {
 	t := n.cluster.lan.t
 	paths, err := filepath.Glob(filepath.Join(n.root, "etc/kubernetes/manifests/*.yaml"))
@@ -451,7 +455,7 @@ func (n *node) write(path, content string, executable bool) {
 	}
 }
 
-// power runs the inside of the node.
+// power starts the processes of the node.
 func (n *node) power() {
 	t := n.cluster.lan.t
 	script, err := filepath.Abs("testdata/node.sh")
@@ -513,7 +517,7 @@ func (n *node) off() {
 	}
 }
 
-// serve is the node's API server: it is ready, and knows the nodes of the control plane.
+// serve runs the node's API server: it is ready, and lists the control plane nodes.
 func (n *node) serve() {
 	t := n.cluster.lan.t
 	port := int32(6443)
@@ -535,7 +539,7 @@ func (n *node) serve() {
 	n.server.StartTLS()
 }
 
-// fail ends the API server alone.
+// fail stops only the API server.
 func (n *node) fail() {
 	if n.server != nil {
 		n.server.CloseClientConnections()
@@ -603,7 +607,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// kubeletToken is that of kubelets; nodes of the control plane have that of an administrator, too.
+// kubeletToken is the token of kubelets. Control plane nodes also have an administrator's.
 const kubeletToken = "kubelet"
 
 func failure(reason metav1.StatusReason, code int32) metav1.Status {
@@ -612,7 +616,7 @@ func failure(reason metav1.StatusReason, code int32) metav1.Status {
 	}
 }
 
-// serveObject serves objects that are applied by name.
+// serveObject serves objects applied by name.
 func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -638,8 +642,9 @@ func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(failure(metav1.StatusReasonNotFound, http.StatusNotFound))
 }
 
-// allowsKubelets reports whether a kubelet may do that: since Kubernetes 1.32 it reads no Node but its own, and no
-// ConfigMap that its pods do not use, unless a Role allows it.
+// allowsKubelets reports whether a kubelet may make this request. Since Kubernetes 1.32, it may read only its own Node
+// and
+// the ConfigMaps of its pods, unless a Role allows more.
 func (c *cluster) allowsKubelets(r *http.Request) bool {
 	if !strings.Contains(r.URL.Path, "/nodes") && !strings.Contains(r.URL.Path, "/namespaces/") {
 		return true // discovery
@@ -706,7 +711,7 @@ func (c *cluster) nodeList() corev1.NodeList {
 	return out
 }
 
-// remove takes a node out of the cluster, once its power is off.
+// remove removes a node from the cluster after cutting its power.
 func (c *cluster) remove(gone *node) {
 	gone.off()
 	c.mu.Lock()
@@ -714,7 +719,7 @@ func (c *cluster) remove(gone *node) {
 	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool { return n == gone })
 }
 
-// holder is the node that has an address; nil where none has it, and an error where two do.
+// holder returns the node with an address, nil if there is none, or an error if two have it.
 func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
 
@@ -733,7 +738,7 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	return found, nil
 }
 
-// has reports whether a node that runs has an address.
+// has reports whether a node is running with an address.
 func (n *node) has(address netip.Addr) bool {
 	out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev",
 		"enp1s0").Output()
@@ -741,13 +746,13 @@ func (n *node) has(address netip.Addr) bool {
 	return err == nil && n.process != nil && bytes.Contains(out, []byte(" "+address.String()+"/"))
 }
 
-// config of a service, as it is now.
+// config returns the current configuration of a service.
 func (n *node) config(path string) string {
 	content, _ := os.ReadFile(filepath.Join(n.root, "etc", path))
 	return string(content)
 }
 
-// eventually waits, and returns how long it took.
+// eventually waits for a check, and returns the time taken.
 func (l *lan) eventually(what string, check func() error) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
@@ -763,14 +768,14 @@ func listenIn(namespace, address string) (net.Listener, error) {
 	})
 }
 
-// dialIn connects from a network namespace; the address is not a name.
+// dialIn connects from a network namespace. The address must not be a name.
 func dialIn(ctx context.Context, namespace, network, address string) (net.Conn, error) {
 	return within(namespace, func() (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	})
 }
 
-// within makes something of the network inside of a namespace, where it stays.
+// within creates a network object inside a namespace. The object stays there.
 func within[T any](namespace string, do func() (T, error)) (T, error) {
 	type result struct {
 		made T
@@ -778,7 +783,7 @@ func within[T any](namespace string, do func() (T, error)) (T, error) {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		var out result
 		file, err := os.Open("/run/netns/" + namespace)
 		if err == nil {

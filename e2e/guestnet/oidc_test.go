@@ -34,10 +34,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// connectors have everybody be Kilgore Trout.
+// connectors log everybody in as Kilgore Trout.
 const connectors = "- {type: mockCallback, id: mock, name: Mock}\n"
 
-// newAuthority makes an authority, as a Secret would have it.
+// newAuthority creates an authority in the format of a Secret.
 func newAuthority(t *testing.T) *servingcert.Authority {
 	t.Helper()
 	certPEM, keyPEM, err := servingcert.NewAuthority("tenant")
@@ -55,7 +55,7 @@ type issuer struct {
 	authority *servingcert.Authority
 }
 
-// issuerAt starts one.
+// issuerAt starts an issuer.
 func (s *site) issuerAt(name, address string, dex string) *issuer {
 	t := s.lan.t
 	t.Helper()
@@ -72,7 +72,7 @@ func (s *site) issuerAt(name, address string, dex string) *issuer {
 	return out
 }
 
-// files are its configuration with these connectors. Each has a certificate of its own.
+// files returns its configuration with these connectors. Each configuration has its own certificate.
 func (i *issuer) files(connectors string) (out []bootstrap.File) {
 	t := i.site.lan.t
 	t.Helper()
@@ -95,7 +95,7 @@ func (i *issuer) files(connectors string) (out []bootstrap.File) {
 	return out
 }
 
-// browser follows redirects within the network, until it is led to its own machine.
+// browser returns a client following redirects within the network, up to a redirect to its own machine.
 func (i *issuer) browser() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(i.authority.PEM)
@@ -119,7 +119,7 @@ func (i *issuer) browser() *http.Client {
 	}
 }
 
-// token logs somebody in, as kubectl's helpers do, and returns the ID token.
+// token logs a user in, like kubectl's helpers, and returns the ID token.
 func (i *issuer) token() (string, error) {
 	client := i.browser()
 	const back = "http://localhost:8000/"
@@ -162,7 +162,7 @@ func (i *issuer) token() (string, error) {
 	return given.IDToken, err
 }
 
-// gateway is a proxy into the network for programs outside of it.
+// gateway starts a proxy into the network for programs outside, and returns its URL.
 func (l *lan) gateway() string {
 	listener, err := (&net.ListenConfig{}).Listen(l.t.Context(), "tcp", "127.0.0.1:0")
 	check.Error(l.t, err, "")
@@ -196,7 +196,7 @@ func (l *lan) gateway() string {
 	return "http://" + listener.Addr().String()
 }
 
-// apiServer starts a real kube-apiserver that takes tokens of an issuer, as the flavor oidc configures it.
+// apiServer starts a real kube-apiserver accepting an issuer's tokens, configured as in the flavor oidc.
 func (i *issuer) apiServer(kubeAPIServer, etcd string) *rest.Config {
 	t := i.site.lan.t
 	t.Helper()
@@ -218,7 +218,7 @@ func (i *issuer) apiServer(kubeAPIServer, etcd string) *rest.Config {
 	return config
 }
 
-// whoAmI asks an API server who has a token.
+// whoAmI queries an API server for the owner of a token.
 func whoAmI(server *rest.Config, token string) (authenticationv1.UserInfo, error) {
 	config := rest.AnonymousClientConfig(server)
 	config.BearerToken = token
@@ -236,8 +236,7 @@ func whoAmI(server *rest.Config, token string) (authenticationv1.UserInfo, error
 	return review.Status.UserInfo, nil
 }
 
-// TestKubeAPIServerTakesTokensOfTheIssuer (row 54) has real Dex on VMs, and a real kube-apiserver that takes the tokens
-// of one of them.
+// TestKubeAPIServerTakesTokensOfTheIssuer (row 54) has real Dex on VMs, and a real kube-apiserver trusting one of them.
 func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	l := newLAN(t, "cc", "openssl")
 	dex, kubeAPIServer, etcd := l.tool("oidc", "dex"), l.tool("plane", "kube-apiserver"), l.tool("plane", "etcd")
@@ -267,7 +266,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 		t.Errorf("a token of another issuer: %+v, %v", who, err)
 	}
 
-	// Nobody without the tenant's authority is believed, and tokens outlive another certificate.
+	// Only the tenant's authority is trusted, and tokens outlive a change of the certificate.
 	stranger := *i
 	stranger.authority = other.authority
 	_, err := stranger.token()
@@ -289,7 +288,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	_, err = whoAmI(server, tokens[i])
 	check.Error(t, err, "")
 
-	// What Dex refuses.
+	// Dex refuses this.
 	refused := i.files("- {type: telepathy, id: mind, name: Mind}\n")
 	l.eventually("the VM says what is wrong", func() error {
 		if report := i.configure(refused); report.Current || !strings.Contains(report.Problem, "does not come up") {
@@ -304,7 +303,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	})
 }
 
-// serial is that of the certificate that is used; empty where nothing answers.
+// serial returns the serial number of the certificate in use, or "" without an answer.
 func (i *issuer) serial() string {
 	out, err := exec.Command("ip", "netns", "exec", i.site.lan.client, "curl", "--insecure", "--silent", "--output",
 		"/dev/null", "--write-out", "%{certs}", i.url+"/.well-known/openid-configuration").Output()

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// pids are the processes of a program in a node.
+// pids returns the processes of a program in a node.
 func (n *node) pids(program string) []string {
 	n.cluster.lan.t.Helper()
 	var out []string
@@ -29,7 +29,7 @@ func (n *node) pids(program string) []string {
 	return out
 }
 
-// kill ends all processes of a program at once, so that none of them can clean up or start another one.
+// kill ends all processes of a program at once, so that none can clean up or start another.
 func (n *node) kill(program string) {
 	n.cluster.lan.t.Helper()
 	found := n.pids(program)
@@ -41,7 +41,7 @@ func (n *node) kill(program string) {
 	run(n.cluster.lan.t, "kill", append([]string{"-KILL"}, found...)...)
 }
 
-// settled waits until one node has an address, and has had it for longer than VRRP takes to see that another one is gone.
+// settled returns the node with an address, once it has held it for longer than VRRP's detection of a lost node.
 func (c *cluster) settled(address netip.Addr) *node {
 	c.lan.t.Helper()
 	var out *node
@@ -66,7 +66,8 @@ func (c *cluster) settled(address netip.Addr) *node {
 	return out
 }
 
-// killsTheHolder kills keepalived where the address is, and expects one holder afterwards, with keepalived on each node.
+// killsTheHolder kills keepalived on the address's holder. It expects one holder afterwards, and keepalived on each
+// node.
 func (c *cluster) killsTheHolder(address netip.Addr) {
 	t := c.lan.t
 	t.Helper()
@@ -88,8 +89,9 @@ func (c *cluster) killsTheHolder(address netip.Addr) {
 	c.settled(address)
 }
 
-// TestAnEndpointHasOneHolderAfterKeepalivedWasKilled where keepalived could not take the address from the interface:
-// another node takes it, and the first one gives it up when systemd has started keepalived again.
+// TestAnEndpointHasOneHolderAfterKeepalivedWasKilled kills keepalived before it can remove the address from the
+// interface.
+// Another node takes the address. The first one releases it once systemd has restarted keepalived.
 func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "k", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -107,7 +109,7 @@ func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 	c.answers()
 }
 
-// TestAnEndpointAnswersAfterHAProxyWasKilled because systemd starts it again, or the address moves before.
+// TestAnEndpointAnswersAfterHAProxyWasKilled shows that systemd restarts haproxy, or the address moves first.
 func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "h", "10.99.0.5", 61, bootstrap.HAProxy)
@@ -130,12 +132,13 @@ func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 	})
 }
 
-// drained is how long connections may go to a node that is unreachable: its health check fails three times, two seconds
-// apart, and each takes up to three seconds.
+// drained bounds the time of connections going to an unreachable node. Its health check fails three times, two seconds
+// apart, and each attempt takes up to three seconds.
 const drained = 20 * time.Second
 
-// TestANodeThatIsUnreachableIsDrained (row 24) cuts one off the network, as a host that loses its power: nothing refuses
-// connections, and each that goes there takes the five seconds in which haproxy gives up.
+// TestANodeThatIsUnreachableIsDrained (row 24) cuts a node off the network, like a host losing its power. Connections
+// to it
+// are not refused: each takes haproxy's timeout of five seconds.
 func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 62, bootstrap.HAProxy)
@@ -157,7 +160,7 @@ func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	l.eventually("no connection goes to "+lost.name, func() error {
 		until = time.Since(begun)
 
-		for range 10 { // of three servers each gets some
+		for range 10 { // each of three servers gets some
 			asked := time.Now()
 			if by := l.ask(c.endpoint.String() + ":6443"); by == "" || by == lost.name || time.Since(asked) > 3*time.Second {
 				return fmt.Errorf("%q answers after %s", by, time.Since(asked))
@@ -173,7 +176,7 @@ func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	}
 }
 
-// ingressOf has something answer at the ingress port of a node.
+// ingressOf starts a listener at the ingress port of a node.
 func ingressOf(t *testing.T, n *node) net.Listener {
 	t.Helper()
 	listener, err := listenIn(n.namespace, ":443")
@@ -196,8 +199,9 @@ func ingressOf(t *testing.T, n *node) net.Listener {
 	return listener
 }
 
-// TestTheIngressAddressIsWhereSomethingServes has two workers serve, one of them end, and keepalived killed on the other.
-// The nodes find each other as nodes of a cluster do, by unicast alone.
+// TestTheIngressAddressIsWhereSomethingServes has two workers serving. One of them stops, and keepalived is killed on
+// the
+// other. The nodes find each other like nodes of a cluster, by unicast alone.
 func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "i", "10.99.0.5", 81, bootstrap.NoLoadBalancer)
@@ -238,8 +242,9 @@ func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 	c.held() // the endpoint
 }
 
-// TestAnIngressAddressHasOneHolderWhileWorkersJoin has workers join that serve at once: a node that nobody knows yet
-// hears of no holder.
+// TestAnIngressAddressHasOneHolderWhileWorkersJoin has workers join and serve at once: a node unknown to the others
+// does
+// not hear of a holder.
 func TestAnIngressAddressHasOneHolderWhileWorkersJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "w", "10.99.0.5", 83, bootstrap.NoLoadBalancer)

@@ -35,21 +35,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
-// site is a cluster with a support service: the manager's server on the network, and an API server that is a fake one.
+// site is a cluster with a support service: the manager's server on the network, and a fake API server.
 type site struct {
 	*cluster
 	api    client.Client
 	server *userdataserver.Server
-	// stop ends the server; nil while it does not run.
+	// stop stops the server; nil while it is not running.
 	stop func()
 }
 
 func init() { ctrl.SetLogger(logr.Discard()) }
 
-// managerAddress is where VMs reach the manager.
+// managerAddress is the manager's address for VMs.
 const managerAddress = "10.99.0.240"
 
-// newSupported has nodes at the port 6443 of their own addresses, and the manager.
+// newSupported returns a site with the manager. Its nodes listen at port 6443 of their own addresses.
 func newSupported(l *lan, name string) *site {
 	l.t.Helper()
 	scheme := runtime.NewScheme()
@@ -77,7 +77,7 @@ func newSupported(l *lan, name string) *site {
 	return s
 }
 
-// serveVMs has the manager answer VMs.
+// serveVMs makes the manager answer VMs.
 func (s *site) serveVMs() {
 	t := s.lan.t
 	t.Helper()
@@ -98,7 +98,7 @@ func (s *site) serveVMs() {
 	}
 }
 
-// leave has the manager be away.
+// leave stops the manager.
 func (s *site) leave() {
 	if s.stop != nil {
 		s.stop()
@@ -114,7 +114,7 @@ type supportVM struct {
 	user    []byte
 }
 
-// supportVM writes down a VM of a service, which is not started yet.
+// supportVM registers a VM of a service without starting it.
 func (s *site) supportVM(name string, address string) *supportVM {
 	s.lan.t.Helper()
 	m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
@@ -152,7 +152,7 @@ func (v *supportVM) begin() {
 	v.site.lan.t.Cleanup(v.off)
 }
 
-// expectUsed waits until a VM uses its latest configuration, and returns how long that took.
+// expectUsed waits until a VM uses its latest configuration, and returns the time taken.
 func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 	v.site.lan.t.Helper()
 
@@ -166,7 +166,7 @@ func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 	})
 }
 
-// pair are the load balancers of a site, with what each is to know.
+// pair is the two load balancers of a site, with their intended configuration.
 type pair struct {
 	site    *site
 	vms     []*supportVM
@@ -176,7 +176,7 @@ type pair struct {
 	nodes   []support.Node
 }
 
-// newPair writes down two load balancers of the control plane.
+// newPair registers two load balancers for the control plane.
 func newPair(s *site) *pair {
 	p := &pair{site: s, asked: &infrav1alpha1.OLVMSupportServices{}}
 	p.spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.99.0.5", Port: 6443}
@@ -192,7 +192,7 @@ func newPair(s *site) *pair {
 	return p
 }
 
-// files are the configuration of one of the VMs.
+// files returns the configuration of one of the VMs.
 func (p *pair) files(v *supportVM) []bootstrap.File {
 	t := p.site.lan.t
 	t.Helper()
@@ -209,7 +209,7 @@ func (p *pair) files(v *supportVM) []bootstrap.File {
 	return out.Files()
 }
 
-// know has the load balancers know these nodes, as machines of the role that they are for.
+// know lists these nodes to the load balancers, as machines of the balanced role.
 func (p *pair) know(nodes []*node) {
 	p.nodes = nil
 	for _, n := range nodes {
@@ -219,7 +219,7 @@ func (p *pair) know(nodes []*node) {
 	}
 }
 
-// serve has all VMs send connections to these nodes, and returns how long it took until they do.
+// serve makes all VMs forward connections to these nodes, and returns the time taken.
 func (p *pair) serve(nodes ...*node) time.Duration {
 	p.site.lan.t.Helper()
 
@@ -233,7 +233,7 @@ func (p *pair) serve(nodes ...*node) time.Duration {
 	return longest
 }
 
-// askInVain waits until each of the VMs has asked a manager that is away.
+// askInVain waits until each VM has queried the absent manager.
 func (p *pair) askInVain() {
 	p.site.lan.t.Helper()
 
@@ -263,7 +263,7 @@ func (p *pair) begin(nodes ...*node) {
 	}
 }
 
-// backend is a node whose API server listens at its own address.
+// backend starts a node with an API server at its own address.
 func (s *site) backend(address string) *node {
 	s.lan.t.Helper()
 	n := &node{
@@ -279,7 +279,7 @@ func (s *site) backend(address string) *node {
 	return n
 }
 
-// idle opens a connection through the endpoint to a server that says who it is, and returns it.
+// idle opens a connection through the endpoint to a server, and returns it with the server's name.
 func (s *site) idle(port int) (net.Conn, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -299,7 +299,7 @@ func (s *site) idle(port int) (net.Conn, string, error) {
 }
 
 // TestALoadBalancerFollowsTheControlPlane (row 51) has real haproxy and keepalived on two VMs in front of three API
-// servers: machines come and go, the manager goes away and comes back, and the VM that holds the address dies.
+// servers. Machines come and go, the manager goes away and returns, and the VM holding the address dies.
 func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "s")
@@ -315,7 +315,7 @@ func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 
 	three.fail()
 
-	for range 20 { // also before a health check knows
+	for range 20 { // even before a health check notices
 		s.expectAnswer(one.name, two.name)
 	}
 
@@ -336,7 +336,7 @@ func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 	t.Logf("the endpoint answers again %.1f s after the VM that held it was switched off", took.Seconds())
 }
 
-// holderOf is the VM that has an address; nil where none has it, and an error where two do.
+// holderOf returns the VM with an address, nil if there is none, or an error if two have it.
 func holderOf(vms []*supportVM, address netip.Addr) (*supportVM, error) {
 	var found *supportVM
 
@@ -355,7 +355,7 @@ func holderOf(vms []*supportVM, address netip.Addr) (*supportVM, error) {
 	return found, nil
 }
 
-// TestAConfigurationThatIsRefusedChangesNothing gives a load balancer a configuration that haproxy does not take.
+// TestAConfigurationThatIsRefusedChangesNothing gives a load balancer a configuration rejected by haproxy.
 func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "r")
@@ -382,7 +382,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	s.answers(one.name)
 	p.vms[0].expectUsed(p.files(p.vms[0]))
 
-	// What haproxy itself finds right, and cannot do.
+	// haproxy accepts this one but cannot run it.
 	other, err := listenIn(p.vms[0].namespace, ":6444")
 	check.Error(t, err, "")
 	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443", "6444"}
@@ -397,7 +397,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "6444")
 	s.answers(one.name)
 	check.Error(t, other.Close(), "")
-	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443-6444"} // what was refused is not tried again at once
+	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443-6444"} // a refused one is not retried at once
 	p.serve(one, s.backend("10.99.0.12"))
 }
 
@@ -438,7 +438,7 @@ func TestIdleConnectionsOutliveAChange(t *testing.T) {
 
 		return nil
 	})
-	p.serve(two) // the first one goes, and those who talk with it go on
+	p.serve(two) // the first one is removed, and its connections persist
 
 	for port, c := range held {
 		_ = c.SetDeadline(time.Now().Add(wait.Limit))
@@ -454,8 +454,8 @@ func TestIdleConnectionsOutliveAChange(t *testing.T) {
 	}
 }
 
-// TestALargeLoadBalancerOnOneVM has more ports and machines than fit onto one page of haproxy's, and an address that one
-// VM holds alone.
+// TestALargeLoadBalancerOnOneVM has more ports and machines than fit one page of haproxy's, and a single VM for the
+// address.
 func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "l")
@@ -481,7 +481,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	})
 	p.serve(nodes[:30]...)
 
-	// The address becomes another's.
+	// Another VM gets the address.
 	l.eventually("it has the address", func() error {
 		if !p.vms[0].has(s.endpoint) {
 			return errors.New("it has not")
@@ -501,7 +501,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	})
 }
 
-// greeter is a node where something at each port says its name, and then what it is told.
+// greeter starts a node with servers at these ports. Each sends its name, and then echoes its input.
 func (s *site) greeter(address string, ports ...int) *node {
 	s.lan.t.Helper()
 	n := &node{cluster: s.cluster, name: s.name + "-" + address, address: netip.MustParseAddr(address)}
@@ -537,7 +537,7 @@ func greet(listener net.Listener, name string) {
 	}
 }
 
-// TestAStrangerGetsNoConfiguration asks the manager with a token of another VM, and with none.
+// TestAStrangerGetsNoConfiguration queries the manager with the token of another VM, and without one.
 func TestAStrangerGetsNoConfiguration(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "t")
