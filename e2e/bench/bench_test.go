@@ -1,6 +1,8 @@
-// Package bench compares what a machine costs: made by our manager; by the same REST calls in a native loop, which is
-// the floor; and by one Terraform with an installed provider per machine, which is what others do. All in one run, on
-// one machine, against the same simulator. docs/operate/performance.md says how to read the result.
+// Package bench compares the cost of a machine for three contenders: our manager; the same REST calls in a native loop,
+// as the lower bound; and one Terraform with an installed provider per machine, as in other tools. All run in one
+// process
+// of measurement, on one machine, against the same simulator. docs/operate/performance.md explains how to read the
+// result.
 package bench
 
 import (
@@ -55,7 +57,7 @@ func TestMain(m *testing.M) {
 	suite.Main(m, "bench", installProvider, nil)
 }
 
-// installProvider builds the provider to where Terraform finds it as a plugin.
+// installProvider builds the provider into Terraform's plugin mirror.
 func installProvider(ctx context.Context) error {
 	if err := suite.Tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
 		return err
@@ -65,7 +67,7 @@ func installProvider(ctx context.Context) error {
 		filepath.Join(mirror(), "terraform-provider-ovirt_v"+tfprovider.Version()))
 }
 
-// mirror is where Terraform finds the provider.
+// mirror returns the folder of the provider in Terraform's mirror.
 func mirror() string {
 	return filepath.Join(suite.Dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", tfprovider.Version(), "linux_amd64")
 }
@@ -122,7 +124,7 @@ func TestBenchmark(t *testing.T) {
 	report.judge(t)
 }
 
-// report is what is written as JSON.
+// report is the JSON output.
 type report struct {
 	Machine  string `json:"machine"`
 	Date     string `json:"date"`
@@ -137,33 +139,35 @@ type report struct {
 	Targets    []*target `json:"targets"`
 }
 
-// round is one contender making and deleting so many machines.
+// round is one contender creating and deleting this many machines.
 type round struct {
 	Contender string `json:"contender"`
 	Machines  int    `json:"machines"`
 	Create    effort `json:"create"`
 	Delete    effort `json:"delete"`
-	// Requested is from a Machine with bootstrap data to the engine's create call; Provisioned from a VM that is up to
-	// a machine that is provisioned. In seconds; of the manager only.
+	// Requested is from a Machine with bootstrap data to the engine's create call. Provisioned is from the VM being up
+	// to the
+	// machine being provisioned. Both are in seconds, and of the manager only.
 	Requested   *spread `json:"requestedSeconds,omitempty"`
 	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
-	// Passes are the reconciles of OLVMMachines per create, APICalls what the manager asked the API server for each. Of
-	// the manager only.
+	// Passes are the reconciles of OLVMMachines per create, and APICalls the manager's calls of the API server for
+	// each. Both
+	// are of the manager only.
 	Passes   float64 `json:"passesPerCreate,omitempty"`
 	APICalls float64 `json:"apiCallsPerCreate,omitempty"`
-	// BaseMiB is the memory without machines, PeakMiB the most with executors and all.
+	// BaseMiB is the memory without machines, and PeakMiB the maximum, including executors.
 	BaseMiB float64 `json:"baseMiB,omitempty"`
 	PeakMiB float64 `json:"peakMiB"`
 }
 
-// effort is what so many machines took.
+// effort is the cost of this many machines.
 type effort struct {
 	Seconds float64 `json:"seconds"`
-	// PerSecond are machines per second.
+	// PerSecond is in machines per second.
 	PerSecond float64 `json:"perSecond"`
-	// CPU per machine in seconds, all processes of the contender together.
+	// CPU is per machine in seconds, for all processes of the contender together.
 	CPU float64 `json:"cpuSecondsPerMachine"`
-	// Executor is the part of CPU that Terraform took.
+	// Executor is Terraform's part of CPU.
 	Executor float64 `json:"executorCPUSecondsPerMachine"`
 }
 
@@ -227,11 +231,12 @@ func (r *report) find(contender string, machines int) *round {
 	return nil
 }
 
-// memoryBudget is what the manager is given for 500 machines at once, in MiB: itself, and four runs of 100 MiB.
+// memoryBudget is the manager's budget for 500 machines at once, in MiB: itself, and four runs of 100 MiB.
 const memoryBudget = 600
 
-// judge compares with the targets. What a run was not asked for is not judged. A target that is known to be missed,
-// which docs/operate/performance.md explains, fails the run only where it is missed by more than that: by so many times.
+// judge compares the report with the targets. It skips parts not requested from this run. Some targets are known to be
+// missed, as explained in docs/operate/performance.md. These fail the run only if exceeded by more than the factor
+// times.
 func (r *report) judge(t *testing.T) {
 	t.Helper()
 	missed := func(name string, got, most, times float64) {
@@ -305,8 +310,8 @@ func (r *report) judge(t *testing.T) {
 	}
 }
 
-// kibPerMinute is what may come from the engine in a minute: the list of all VMs every ten minutes, with 8 KiB for each
-// VM, and what does not depend on their number.
+// kibPerMinute is the allowed traffic from the engine per minute. It includes a list of all VMs every ten minutes, at
+// 8 KiB per VM, and a constant part.
 func kibPerMinute(machines int) float64 { return 100 + 8*float64(machines)/10 }
 
 func (r *report) write(t *testing.T) {

@@ -14,30 +14,33 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// fleet is what a manager costs whose many machines, in many clusters on several engines, want nothing. One machine was
-// made by a manager; the others are copies of it and of what it left in the API server and in the engine. To make them
-// all would take longer than all else that is measured.
+// fleet is the cost of a manager with many idle machines, in many clusters on several engines. A manager created one
+// machine. The others are copies of it, including its objects in the API server and in the engine. Creating them all
+// would
+// take longer than all other measurements.
 type fleet struct {
 	Machines int `json:"machines"`
 	Clusters int `json:"clusters"`
 	Engines  int `json:"engines"`
-	// Others are VMs of somebody else, on the first engine.
+	// Others are foreign VMs on the first engine.
 	Others int `json:"othersVMs"`
-	// Minutes that were measured.
+	// Minutes is the time of the measurement.
 	Minutes float64 `json:"minutes"`
-	// ReadySeconds after its start the manager is ready, and after LookedSeconds it has looked at each machine.
+	// ReadySeconds is the time from its start until the manager is ready. LookedSeconds is the time until it has
+	// reconciled
+	// each machine.
 	ReadySeconds  float64 `json:"readySeconds"`
 	LookedSeconds float64 `json:"lookedSeconds"`
-	// Runs of Terraform, from the start on.
+	// Runs are Terraform's, from the start on.
 	Runs int `json:"terraformRuns"`
-	// Core is the share of one.
+	// Core is a share of one core.
 	Core float64 `json:"core"`
-	// CallsPerMinute and KiBPerMinute of each engine.
+	// CallsPerMinute and KiBPerMinute are per engine.
 	CallsPerMinute []float64 `json:"engineCallsPerMinute"`
 	KiBPerMinute   []float64 `json:"engineKibPerMinute"`
 	// PassesPerMinute are the reconciles of machines.
 	PassesPerMinute float64 `json:"passesPerMinute"`
-	// KiBPerMachine over a manager without machines.
+	// KiBPerMachine is the excess over a manager without machines.
 	BaseMiB       float64 `json:"baseMiB"`
 	MiB           float64 `json:"MiB"`
 	KiBPerMachine float64 `json:"kibPerMachine"`
@@ -60,7 +63,7 @@ func (f *fleet) judge(promise func(name string, got, most float64)) {
 	promise("KiB of memory per machine over the base"+of, f.KiBPerMachine, 30)
 	promise("seconds from a restart until every machine was looked at"+of, f.LookedSeconds, 30)
 
-	// Each OLVMCluster looks at the hosts of its engine, too.
+	// Each OLVMCluster also reads the hosts of its engine.
 	perEngine := kibPerMinute(f.Machines/f.Engines) + 10*float64(f.Clusters)/float64(f.Engines)
 	promise("KiB per minute from an engine"+of, slices.Max(f.KiBPerMinute), perEngine)
 	if f.Others > 0 && f.Engines > 1 {
@@ -69,13 +72,13 @@ func (f *fleet) judge(promise func(name string, got, most float64)) {
 	}
 }
 
-// standing measures a manager whose machines want nothing.
+// standing measures a manager with idle machines.
 func standing(t *testing.T, machines, clusters, engines, others int, long time.Duration) *fleet {
 	t.Helper()
 	out := &fleet{
 		Machines: machines, Clusters: clusters, Engines: engines, Others: others, Minutes: long.Minutes(),
 	}
-	// Without checks for drift, of which each machine has one a day: they are runs, whose cost is known.
+	// Drift checks are off, because each machine has one a day: they are runs with a known cost.
 	s := newStage(t, append(profiling(), "--drift-interval=0")...)
 	defer func() { s.manager.Process.Stop(time.Minute) }()
 	time.Sleep(30 * time.Second) // settled
@@ -95,7 +98,7 @@ func standing(t *testing.T, machines, clusters, engines, others int, long time.D
 	return out
 }
 
-// restart starts the manager, and waits until it has looked at each machine.
+// restart starts the manager, and waits until it has reconciled each machine.
 func (h *herd) restart(t *testing.T, out *fleet) {
 	t.Helper()
 	s := h.specimen.stage
@@ -131,10 +134,10 @@ func (h *herd) restart(t *testing.T, out *fleet) {
 		t.Fatal("copies of machines are not taken for machines that are made")
 	}
 
-	time.Sleep(time.Minute) // what belongs to the start is over, garbage collection too
+	time.Sleep(time.Minute) // the start is over, including garbage collection
 }
 
-// stand measures what the machines cost while nothing happens.
+// stand measures the cost of the machines while nothing happens.
 func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
 	t.Helper()
 	s := h.specimen.stage
@@ -176,7 +179,7 @@ func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
 	h.expectUntouched(t)
 }
 
-// expectUntouched fails where the manager has written a machine: nothing has changed since it was as it should be.
+// expectUntouched fails if the manager has written a machine, because every machine was already as desired.
 func (h *herd) expectUntouched(t *testing.T) {
 	t.Helper()
 	var machines infrav1.OLVMMachineList

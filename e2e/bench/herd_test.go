@@ -36,13 +36,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// fleetEngine is one engine, and what was asked of it.
+// fleetEngine is an engine with counters of its requests.
 type fleetEngine struct {
 	sim *ovirtsim.Server
-	// ids of what machines are made of, by kind and name.
+	// ids are the IDs of the machines' components, by kind and name.
 	ids         map[string]string
 	calls, sent atomic.Int64
-	// kibs are KiB by request; to see where they come from.
+	// kibs are KiB by request, to find their sources.
 	mu   sync.Mutex
 	kibs map[string]float64
 }
@@ -73,14 +73,14 @@ func (w *countingWriter) Write(content []byte) (int, error) {
 	return w.ResponseWriter.Write(content)
 }
 
-// forget forgets the requests until now.
+// forget clears the recorded requests.
 func (e *fleetEngine) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(e.kibs)
 }
 
-// log says which requests had the largest answers.
+// log logs the requests with the largest answers.
 func (e *fleetEngine) log(t *testing.T) {
 	t.Helper()
 	e.mu.Lock()
@@ -92,7 +92,7 @@ func (e *fleetEngine) log(t *testing.T) {
 	}
 }
 
-// specimen is the machine that the others are copies of.
+// specimen is the original of the copied machines.
 type specimen struct {
 	*stage
 	cluster   *infrav1.OLVMCluster
@@ -100,17 +100,17 @@ type specimen struct {
 	olvm      *infrav1.OLVMMachine
 	bootstrap *corev1.Secret
 	state     *corev1.Secret
-	// document is the state, and files the configuration that was applied.
+	// document is the state, and files the applied configuration.
 	document []byte
 	files    render.Files
-	// ids as those of a fleetEngine.
+	// ids are like those of a fleetEngine.
 	ids map[string]string
 }
 
-// specimenName is in no other text of what is copied.
+// specimenName occurs in no other copied text.
 const specimenName = "specimen-machine"
 
-// makeSpecimen has a manager make a machine whose VM becomes a node.
+// makeSpecimen has a manager create a machine, up to its node.
 func makeSpecimen(t *testing.T, s *stage) *specimen {
 	t.Helper()
 	out := &specimen{stage: s, olvm: s.site.Machine(specimenName, bySubnet)}
@@ -153,7 +153,7 @@ func makeSpecimen(t *testing.T, s *stage) *specimen {
 	return out
 }
 
-// idsOf are the IDs of what machines are made of, which each engine has of its own.
+// idsOf returns the IDs of the machines' components, because they differ between engines.
 func idsOf(t *testing.T, site *testsite.Site) map[string]string {
 	t.Helper()
 	session := site.Session()
@@ -258,10 +258,10 @@ func pack(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// vmID of the specimen.
+// vmID returns the specimen's VM ID.
 func (s *specimen) vmID() string { return strings.TrimPrefix(s.olvm.Spec.ProviderID, "olvm://") }
 
-// address of the specimen.
+// address returns the specimen's address.
 func (s *specimen) address(t *testing.T) string {
 	t.Helper()
 
@@ -276,7 +276,7 @@ func (s *specimen) address(t *testing.T) string {
 	return ""
 }
 
-// herd is what is copied: clusters, each in a namespace of its own, with machines.
+// herd is the set of copies: clusters in separate namespaces, with machines.
 type herd struct {
 	specimen *specimen
 	client   client.Client
@@ -297,7 +297,7 @@ type herdMachine struct {
 	olvm                *infrav1.OLVMMachine
 }
 
-// newHerd writes the objects whose UIDs the engines must know.
+// newHerd creates the objects with UIDs known to the engines.
 func newHerd(t *testing.T, s *specimen, machines, clusters, engines int) *herd {
 	t.Helper()
 	config := rest.CopyConfig(suite.API.Config)
@@ -331,7 +331,7 @@ func newHerd(t *testing.T, s *specimen, machines, clusters, engines int) *herd {
 	return h
 }
 
-// each does something with all clusters, a few at once.
+// each runs a function for all clusters, a few at once.
 func (h *herd) each(t *testing.T, do func(context.Context, *herdCluster) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -346,7 +346,7 @@ func (h *herd) each(t *testing.T, do func(context.Context, *herdCluster) error) 
 	}
 }
 
-// create writes an object, and then its status, which status sets; nil where it has none.
+// create creates an object, and then its status as set by status, unless status is nil.
 func (h *herd) create(ctx context.Context, object client.Object, status func()) error {
 	object.SetResourceVersion("")
 	object.SetUID("")
@@ -379,7 +379,7 @@ func (h *herd) writeCluster(ctx context.Context, c *herdCluster) error {
 	})
 }
 
-// writeMachines writes what the API server has of the machines but for their states.
+// writeMachines writes the machines' objects of the API server, except for their states.
 func (h *herd) writeMachines(ctx context.Context, c *herdCluster) error {
 	for _, m := range c.machines {
 		secret := h.specimen.bootstrap.DeepCopy()
@@ -407,7 +407,7 @@ func (h *herd) writeMachines(ctx context.Context, c *herdCluster) error {
 	return nil
 }
 
-// copied is the OLVMMachine of the specimen as that of a copy, with all that is known of the copy so far.
+// copied returns the specimen's OLVMMachine adapted to a copy, with all facts about the copy known so far.
 func (h *herd) copied(c *herdCluster, m *herdMachine) (*infrav1.OLVMMachine, error) {
 	text, err := yaml.Marshal(h.specimen.olvm)
 	if err != nil {
@@ -435,7 +435,7 @@ func (h *herd) writeOLVMMachine(
 	return err
 }
 
-// writeStatus writes what the manager would have written, down to the generation that it has seen.
+// writeStatus writes the status in place of the manager, including the observed generation.
 func (h *herd) writeStatus(ctx context.Context, c *herdCluster, m *herdMachine) error {
 	like, err := h.copied(c, m)
 	if err != nil {
@@ -454,7 +454,7 @@ type replacer struct{ *strings.Replacer }
 
 func (r replacer) bytes(text []byte) []byte { return []byte(r.Replace(string(text))) }
 
-// replacer turns texts about the specimen into those about a copy.
+// replacer adapts texts about the specimen to a copy.
 func (h *herd) replacer(c *herdCluster, m *herdMachine) replacer {
 	s := h.specimen
 	pairs := []string{
@@ -478,7 +478,7 @@ func (h *herd) replacer(c *herdCluster, m *herdMachine) replacer {
 	return replacer{strings.NewReplacer(pairs...)}
 }
 
-// onlyHost leaves a data center the host that the specimen is on: a machine's status has its name.
+// onlyHost leaves the specimen's host as the only one of a data center, because a machine's status contains its name.
 func (h *herd) onlyHost(center *ovirtsim.DataCenter) {
 	for i := range center.Clusters {
 		center.Clusters[i].Hosts = slices.DeleteFunc(center.Clusters[i].Hosts, func(host ovirtsim.Host) bool {
@@ -487,7 +487,7 @@ func (h *herd) onlyHost(center *ovirtsim.DataCenter) {
 	}
 }
 
-// startEngines starts the engines with the VMs of the machines, and with so many of others on the first.
+// startEngines starts the engines with the VMs of the machines, and with this many foreign VMs on the first.
 func (h *herd) startEngines(t *testing.T, others int) {
 	t.Helper()
 
@@ -529,7 +529,7 @@ func (h *herd) startEngines(t *testing.T, others int) {
 	}
 }
 
-// connect writes what the machines' manager needs to go on: states, and the OLVMClusters with the way to the engines.
+// connect writes the missing objects for the manager: states, and the OLVMClusters with the connections to the engines.
 func (h *herd) connect(ctx context.Context, c *herdCluster) error {
 	for _, m := range c.machines {
 		if err := h.writeState(ctx, c, m); err != nil {

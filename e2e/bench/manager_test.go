@@ -31,22 +31,22 @@ const (
 	forkPerRun = "fork per run"
 )
 
-// boots is how long the simulator's VMs take to be up after their start.
+// boots is the boot time of the simulator's VMs.
 const boots = 60 * time.Millisecond
 
-// stage is a site with a manager, and what is seen of its machines.
+// stage is a site with a manager, and the observed times of its machines.
 type stage struct {
 	site    *testsite.Site
 	manager *testsite.Manager
 	calls   atomic.Int64 // of the engine
-	// created, requested, up and provisioned machines by their names; ids of VMs that were started.
+	// created, requested, provisioned and gone hold times by machine name; started holds times by VM ID.
 	created, requested, provisioned, gone times
 	started                               times
 }
 
 var vmName = regexp.MustCompile(`<name>([^<]+)</name>`)
 
-// gate notes when VMs are asked for and when they are started.
+// gate records the times of requests to create and to start VMs.
 func (s *stage) gate(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
@@ -66,7 +66,7 @@ func (s *stage) gate(engine http.Handler) http.Handler {
 	})
 }
 
-// spacious is the simulator's inventory, with hosts that have room for all machines.
+// spacious returns the simulator's inventory, with hosts large enough for all machines.
 func spacious() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	for i := range inventory.DataCenters {
@@ -111,7 +111,7 @@ func newStageOf(t *testing.T, inventory ovirtsim.Inventory, args ...string) *sta
 	return s
 }
 
-// watch notes when machines are provisioned, and when they are gone.
+// watch records the times at which machines are provisioned and gone.
 func (s *stage) watch(t *testing.T) {
 	t.Helper()
 	watching, err := client.NewWithWatch(suite.API.Config, client.Options{Scheme: suite.API.Scheme})
@@ -139,13 +139,13 @@ func (s *stage) watch(t *testing.T) {
 	}()
 }
 
-// bySubnet gives room for all machines.
+// bySubnet provides enough addresses for all machines.
 func bySubnet(spec *infrav1.OLVMMachineSpec) {
 	ipv4 := spec.VirtualMachine.Network.IPv4
 	ipv4.Subnet, ipv4.IPAddresses = "10.16.0.0/16", []string{"10.16.1.0-10.16.9.255"}
 }
 
-// ask asks for so many machines at once.
+// ask creates this many machines at once.
 func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 	out := make([]*infrav1.OLVMMachine, to-from)
 	var group sync.WaitGroup
@@ -168,7 +168,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 	return out
 }
 
-// await waits until something happened to so many machines.
+// await waits until an event has happened to this many machines.
 func await(t *testing.T, what string, m *times, n int) {
 	t.Helper()
 
@@ -185,7 +185,7 @@ func (s *stage) pids() []int {
 	return slices.Concat(s.manager.Executors(), s.manager.Providers(), []int{s.manager.Process.PID()})
 }
 
-// up is when each machine's VM was up.
+// up returns the boot time of each machine's VM.
 func (s *stage) up() *times {
 	out := &times{}
 
@@ -204,12 +204,12 @@ func (s *stage) up() *times {
 	return out
 }
 
-// manager makes and deletes machines with our manager.
+// manager creates and deletes machines with our manager.
 func manager(t *testing.T, n int) round {
 	t.Helper()
 	s := newStage(t, profiling()...)
 	defer s.manager.Process.Stop(time.Minute)
-	time.Sleep(2 * time.Second) // what comes with the start is over
+	time.Sleep(2 * time.Second) // the effects of the start are over
 	out := round{Contender: ours, Machines: n, BaseMiB: memoryOf(s.manager.Process.PID())}
 	memory := watchMemory(s.pids)
 	profiled := takeProfile(t, "profile?seconds=15", fmt.Sprintf("manager-%d.pprof", n))
@@ -243,7 +243,7 @@ func manager(t *testing.T, n int) round {
 	return out
 }
 
-// quiet waits until no run goes and none is queued: the last machine is provisioned a moment before its run ends.
+// quiet waits until no run is active or queued: the last machine is provisioned shortly before its run ends.
 func (s *stage) quiet(t *testing.T) {
 	t.Helper()
 
@@ -252,7 +252,7 @@ func (s *stage) quiet(t *testing.T) {
 	})
 }
 
-// passesAndCalls are the reconciles of OLVMMachines, and what the manager asked the API server for.
+// passesAndCalls returns the reconciles of OLVMMachines, and the manager's calls of the API server.
 func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 	t.Helper()
 	families := s.manager.Scrape(t)
@@ -261,7 +261,7 @@ func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 		`controller="olvmmachine"`), testsite.Sum(families["rest_client_requests_total"])
 }
 
-// runs is how many Terraform runs have ended, but for checks for drift, of which each machine has one a day.
+// runs returns the number of finished Terraform runs, except for drift checks, because each machine has one a day.
 func (s *stage) runs(t *testing.T) int {
 	t.Helper()
 	family := s.manager.Scrape(t)["capolvm_terraform_runs_total"]

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// ticks of the kernel's CPU times per second.
+// ticks is the number of the kernel's CPU time ticks per second.
 const ticks = 100
 
-// cpu is CPU time in seconds: of a process, and of its children that have ended.
+// cpu is CPU time in seconds: of a process, and of its finished children.
 type cpu struct{ self, children float64 }
 
 func (c cpu) minus(before cpu) cpu { return cpu{c.self - before.self, c.children - before.children} }
@@ -29,7 +29,7 @@ func cpuOf(pid int) cpu {
 		return cpu{}
 	}
 
-	// utime, stime, cutime and cstime are the fields 14 to 17; comm, the second, may hold anything.
+	// utime, stime, cutime and cstime are the fields 14 to 17. The second field, comm, may contain any characters.
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	seconds := func(a, b string) float64 {
 		x, _ := strconv.Atoi(a)
@@ -40,8 +40,8 @@ func cpuOf(pid int) cpu {
 	return cpu{self: seconds(fields[11], fields[12]), children: seconds(fields[13], fields[14])}
 }
 
-// cpuOfManager is the CPU time of a manager with the process of its provider, which does not end, and of the processes of
-// Terraform, which have ended.
+// cpuOfManager returns the CPU time of a manager. It includes the provider, a running process, and Terraform's finished
+// processes.
 func cpuOfManager(pid int) cpu {
 	out := cpuOf(pid)
 
@@ -65,7 +65,7 @@ func cpuOfManager(pid int) cpu {
 	return out
 }
 
-// parentOf is the ID of the parent of a process; 0 if it has ended.
+// parentOf returns the ID of a process's parent, or 0 if the process has ended.
 func parentOf(pid int) int {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -77,7 +77,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// memoryOf is the memory of a process that is its own, in MiB: not the pages of its program, which all share.
+// memoryOf returns the private memory of a process in MiB, without the pages of its program, shared by all its
+// processes.
 func memoryOf(pid int) float64 {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -98,7 +99,7 @@ func memoryOf(pid int) float64 {
 	return total
 }
 
-// peak watches the memory of processes until it is stopped.
+// peak watches the memory of processes until stopped.
 type peak struct {
 	stop chan struct{}
 	done chan struct{}
@@ -134,7 +135,7 @@ func (p *peak) end() float64 {
 	return p.most
 }
 
-// versionCPU is the CPU time of the executor's version command in seconds, the mean of many.
+// versionCPU returns the CPU time of the executor's version command in seconds, as the mean of many runs.
 func versionCPU(t *testing.T) float64 {
 	t.Helper()
 	const times = 20
@@ -153,7 +154,7 @@ func versionCPU(t *testing.T) float64 {
 	return total.Seconds() / times
 }
 
-// rusage is the CPU time of this process or of its children, in seconds, and the most memory of one, in MiB.
+// rusage returns the CPU time of this process or of its children in seconds, and the peak memory of one in MiB.
 func rusage(who int) (cpu, mib float64) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(who, &usage); err != nil {
@@ -165,7 +166,7 @@ func rusage(who int) (cpu, mib float64) {
 	return seconds(usage.Utime) + seconds(usage.Stime), float64(usage.Maxrss) / 1024
 }
 
-// spread of durations, in seconds.
+// spread is a distribution of durations, in seconds.
 type spread struct {
 	Median float64 `json:"median"`
 	P95    float64 `json:"p95"`
@@ -187,7 +188,7 @@ func (s *spread) String() string {
 	return fmt.Sprintf("%.2f s (p95 %.2f, at most %.2f)", s.Median, s.P95, s.Max)
 }
 
-// times remembers when something happened to each name.
+// times records the time of an event for each name.
 type times struct {
 	mu sync.Mutex
 	at map[string]time.Time
@@ -213,7 +214,7 @@ func (m *times) len() int {
 	return len(m.at)
 }
 
-// since is how long after the other each happened.
+// since returns the time of each event since its counterpart in before.
 func (m *times) since(before *times) []time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

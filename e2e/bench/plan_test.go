@@ -25,18 +25,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// changesPlanned is the exit code of olvmctl plan where something would be done.
+// changesPlanned is olvmctl plan's exit code for a plan with changes.
 const changesPlanned = 2
 
-// preview is what olvmctl plan took for so many new machines.
+// preview is the cost of olvmctl plan for this many new machines.
 type preview struct {
 	Machines int     `json:"machines"`
 	Seconds  float64 `json:"seconds"`
-	// CPU is its time of processors in seconds: what else a machine does lengthens Seconds alone.
+	// CPU is in seconds of processor time. Unlike Seconds, it does not depend on other load of the machine.
 	CPU float64 `json:"cpuSeconds"`
 }
 
-// plan has olvmctl plan a MachineDeployment, from a file with all that it needs.
+// plan has olvmctl plan a MachineDeployment, from a file with all its prerequisites.
 func plan(t *testing.T, n int) *preview {
 	t.Helper()
 	bin := filepath.Join(suite.Dir, "bin")
@@ -76,7 +76,7 @@ func plan(t *testing.T, n int) *preview {
 	return &preview{Machines: n, Seconds: took.Seconds(), CPU: used.Seconds()}
 }
 
-// deployment is a MachineDeployment of so many machines, with its templates.
+// deployment returns a MachineDeployment of this many machines, with its templates.
 func deployment(s *testsite.Site, n int) []client.Object {
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("workers")}
 	template.Spec.Template.Spec = s.MachineSpec()
@@ -96,12 +96,12 @@ func deployment(s *testsite.Site, n int) []client.Object {
 	}}
 
 	config := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.Meta("workers")}
-	config.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate")) // the suite does not know it
+	config.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate")) // unknown to the suite
 
 	return []client.Object{template, workers, config}
 }
 
-// manifest is a file of objects.
+// manifest returns a file of objects.
 func manifest(t *testing.T, objects []client.Object) []byte {
 	t.Helper()
 	var out bytes.Buffer

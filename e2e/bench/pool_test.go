@@ -20,33 +20,34 @@ import (
 )
 
 const (
-	// claimants is how many clusters claim at once, and machinesEach how many machines each has.
+	// claimants is the number of clusters claiming at once, and machinesEach the number of machines in each.
 	claimants    = 20
 	machinesEach = 5
 )
 
-// claiming is what it took to give machines of many clusters VMs of one pool.
+// claiming is the cost of giving the machines of many clusters VMs from one pool.
 type claiming struct {
 	VMs      int `json:"vms"`
 	Clusters int `json:"clusters"`
 	Machines int `json:"machines"`
-	// Listed is how long the OLVMInventoryVMs took to be made, Claimed from the first machine until the engine had
-	// confirmed the claims of all, in seconds.
+	// Listed is the time to create the OLVMInventoryVMs. Claimed is the time from the first machine until the engine
+	// has
+	// confirmed all claims. Both are in seconds.
 	Listed  float64 `json:"listedSeconds"`
 	Claimed float64 `json:"claimedSeconds"`
-	// APICalls and EngineCalls per claim, all that the manager asked in that time.
+	// APICalls and EngineCalls are all the manager's calls in this time, per claim.
 	APICalls    float64 `json:"apiCallsPerClaim"`
 	EngineCalls float64 `json:"engineCallsPerClaim"`
 }
 
-// String is a line for people.
+// String returns a line for humans.
 func (c *claiming) String() string {
 	return fmt.Sprintf("%d clusters with %d machines on a pool of %d VMs: listed in %.1f s, all claimed in %.1f s, "+
 		"%.1f API calls and %.1f engine calls per claim",
 		c.Clusters, c.Machines, c.VMs, c.Listed, c.Claimed, c.APICalls, c.EngineCalls)
 }
 
-// poolOf is the simulator's inventory with so many VMs that carry the tag pool.
+// poolOf returns the simulator's inventory with this many VMs tagged pool.
 func poolOf(vms int) ovirtsim.Inventory {
 	site := spacious()
 	site.Tags = append(site.Tags, "pool")
@@ -98,7 +99,7 @@ func claims(t *testing.T, vms int) *claiming {
 	return out
 }
 
-// awaitVMs waits until so many OLVMInventoryVMs are what is wanted.
+// awaitVMs waits until this many OLVMInventoryVMs satisfy wanted.
 func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1alpha1.OLVMInventoryVM) bool) {
 	t.Helper()
 
@@ -123,7 +124,7 @@ func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1a
 	}
 }
 
-// claimant is a cluster whose machines want VMs of the pool. Nothing else of it is made.
+// claimant creates a cluster with machines waiting for VMs of the pool, and no other objects.
 func (s *stage) claimant(t *testing.T, name string) {
 	t.Helper()
 	meta := func(of string) metav1.ObjectMeta {

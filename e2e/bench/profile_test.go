@@ -10,7 +10,7 @@ import (
 
 const profilerAddress = "127.0.0.1:16060"
 
-// profiling are the manager's flags where profiles are asked for.
+// profiling returns the manager's flags for profiles, if requested.
 func profiling() []string {
 	if *profile == "" {
 		return nil
@@ -19,7 +19,7 @@ func profiling() []string {
 	return []string{"--profiler-address=" + profilerAddress}
 }
 
-// takeProfile writes a profile of the manager to a file, where one is asked for; what it returns waits for it.
+// takeProfile writes a profile of the manager to a file, if requested. The returned function waits for it.
 func takeProfile(t *testing.T, what, name string) (wait func()) {
 	t.Helper()
 	if *profile == "" {

@@ -21,13 +21,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// rivalEnv holds the job of a rival, which is this program in a process of its own, so that its CPU time can be told.
+// rivalEnv holds the job of a rival. A rival is this program in a separate process, to measure its CPU time.
 const rivalEnv = "CAPOLVM_BENCH_RIVAL"
 
-// atOnce is how many machines a rival works on at the same time: as many runs as our manager has.
+// atOnce is the number of machines a rival works on concurrently, equal to our manager's concurrent runs.
 const atOnce = 4
 
-// job of a rival.
+// job is a rival's job.
 type job struct {
 	Contender string
 	Machines  int
@@ -77,7 +77,7 @@ func runRival(t *testing.T, contender string, n int) round {
 	return out
 }
 
-// rival makes and deletes machines, and prints the round.
+// rival creates and deletes machines, and prints the round.
 func rival(text string) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -117,7 +117,7 @@ func rival(text string) error {
 	_, child := rusage(syscall.RUSAGE_CHILDREN)
 	out.PeakMiB = self
 	if child > 0 {
-		// Terraform and its provider are two, and the larger one is told
+		// of the two processes, Terraform and its provider, only the larger one is counted
 		out.PeakMiB += child * min(atOnce, float64(j.Machines))
 	}
 
@@ -130,7 +130,7 @@ func allCPU() cpu {
 	return cpu{self, children}
 }
 
-// each does the work for each machine, some at once.
+// each does the work for each machine, several at once.
 func each(n int, work func(name string) error) error {
 	var group sync.WaitGroup
 
@@ -153,7 +153,7 @@ func each(n int, work func(name string) error) error {
 	return <-failed
 }
 
-// plainMachine is what the manager asks for.
+// plainMachine returns the same machine as the manager's.
 func plainMachine(session *engine.Client, config engine.Config) (render.Machine, error) {
 	ctx := context.Background()
 	dc, err := session.DataCenter(ctx, "Default")
@@ -207,7 +207,7 @@ func plainMachine(session *engine.Client, config engine.Config) (render.Machine,
 	}, nil
 }
 
-// natively makes the calls of a machine's life itself.
+// natively makes the calls of a machine's life directly.
 func natively(session *engine.Client, machine render.Machine) (create, remove func(name string) error) {
 	ctx := context.Background()
 	var mu sync.Mutex
@@ -278,14 +278,14 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 	return create, remove
 }
 
-// forking has one Terraform after the other work in a folder of each machine, with the provider out of a mirror.
+// forking runs one Terraform per step in a folder of each machine, with the provider from a mirror.
 func (j job) forking(machine render.Machine) (create, remove func(name string) error) {
 	home := filepath.Join(j.Dir, "home")
 	rc := filepath.Join(j.Dir, "terraformrc")
 	config := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", j.Mirror)
 	failed := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(rc, []byte(config), 0o600))
 	terraform := func(name string, args ...string) error {
-		command := exec.Command(j.Executor, args...) //nolint:noctx // ends by itself
+		command := exec.Command(j.Executor, args...) //nolint:noctx // exits by itself
 		command.Dir = filepath.Join(j.Dir, name)
 		command.Env = []string{
 			"HOME=" + home,

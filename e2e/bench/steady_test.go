@@ -11,27 +11,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// calm is a manager whose machines want nothing.
+// calm is the cost of a manager with idle machines.
 type calm struct {
 	Machines int     `json:"machines"`
 	Minutes  float64 `json:"minutes"`
-	// Runs of Terraform; CallsPerMinute of the engine, and those of a manager with one machine; Core is the share of
-	// one.
+	// Runs are Terraform's. CallsPerMinute are the engine's; CallsPerMinuteOfOne are with one machine. Core is a share
+	// of one
+	// core.
 	Runs                int     `json:"terraformRuns"`
 	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
 	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
 	Core                float64 `json:"core"`
-	// KiBPerMinute come from the engine.
+	// KiBPerMinute is the traffic from the engine.
 	KiBPerMinute float64 `json:"engineKibPerMinute"`
-	// KiBPerMachine over a manager without machines.
+	// KiBPerMachine is the excess over a manager without machines.
 	BaseMiB       float64 `json:"baseMiB"`
 	MiB           float64 `json:"MiB"`
 	KiBPerMachine float64 `json:"kibPerMachine"`
-	// ReadySeconds after a restart, and seconds until every machine was looked at.
+	// ReadySeconds is the time from a restart until the manager is ready. RestartSeconds is the time until every
+	// machine is
+	// reconciled.
 	ReadySeconds   float64 `json:"readySeconds"`
 	RestartSeconds float64 `json:"restartSeconds"`
 	RestartRuns    int     `json:"restartTerraformRuns"`
-	// RestartKiBPerMachine is KiBPerMachine of the manager that was restarted, which did not make the machines.
+	// RestartKiBPerMachine is KiBPerMachine of the restarted manager, which did not create the machines.
 	RestartKiBPerMachine float64 `json:"restartKibPerMachine"`
 }
 
@@ -51,10 +54,10 @@ func (c *calm) String() string {
 	)
 }
 
-// steadyState makes many machines, leaves them alone, and restarts the manager.
+// steadyState creates many machines, leaves them alone, and restarts the manager.
 func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	t.Helper()
-	// Without checks for drift, of which each machine has one a day: they are runs, whose cost is known.
+	// Drift checks are off, because each machine has one a day: they are runs with a known cost.
 	s := newStage(t, append(profiling(), "--drift-interval=0")...)
 	defer func() { s.manager.Process.Stop(time.Minute) }()
 	pid := s.manager.Process.PID()
@@ -75,7 +78,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.ask(1, n)
 	await(t, "provisioned", &s.provisioned, n)
 	s.quiet(t)
-	time.Sleep(time.Minute) // what belongs to the creation is over, garbage collection too
+	time.Sleep(time.Minute) // the creation is over, including garbage collection
 	takeProfile(t, "heap", "heap-steady.pprof")()
 	received := func() float64 { return testsite.Sum(s.manager.Scrape(t)["capolvm_engine_received_bytes_total"]) / 1024 }
 	kib := received()
@@ -130,7 +133,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	return out
 }
 
-// looks are the passes over machines that ended well.
+// looks returns the number of successful passes over machines.
 func (s *stage) looks(t *testing.T) float64 {
 	t.Helper()
 	family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
