@@ -1,8 +1,7 @@
 // Package bench compares the cost of a machine for three contenders: our manager; the same REST calls in a native loop,
-// as the lower bound; and one Terraform with an installed provider per machine, as in other tools. All run in one
-// process
-// of measurement, on one machine, against the same simulator. docs/operate/performance.md explains how to read the
-// result.
+// as the lower bound; and one Terraform with an installed provider per machine, as in other tools. All are measured in
+// one
+// run, on one machine, against the same simulator. docs/operate/performance.md explains how to read the result.
 package bench
 
 import (

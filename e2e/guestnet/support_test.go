@@ -481,7 +481,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	})
 	p.serve(nodes[:30]...)
 
-	// Another VM gets the address.
+	// The load balancer loses the address to another owner.
 	l.eventually("it has the address", func() error {
 		if !p.vms[0].has(s.endpoint) {
 			return errors.New("it has not")
