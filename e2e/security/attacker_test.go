@@ -23,7 +23,7 @@ func newAttacker(t *testing.T, note func(*http.Request)) *attacker {
 	return &attacker{server}
 }
 
-// kubeconfig of a server. more and user are JSON for the cluster and the user.
+// kubeconfig returns a kubeconfig of a server. more and user are JSON for the cluster and the user.
 func (a *attacker) kubeconfig(server, more, user string) string {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
 		Type:  "CERTIFICATE",

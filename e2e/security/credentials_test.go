@@ -14,8 +14,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) has an engine send the manager elsewhere, with its
-// password on the way to the login and with its session on the others: to plain HTTP, and to another server.
+// TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) has an engine redirect the manager to plain HTTP
+// and
+// to another server. The login carries the password, and the other requests carry the session.
 func TestAClientFollowsNoRedirects(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 
 			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					// which keeps method and body
+					// this status keeps method and body
 					http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
 				})
 			}})
@@ -41,8 +42,9 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 	}
 }
 
-// TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) has somebody who may write OLVMClusters,
-// and may read no Secret, name a server of theirs.
+// TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) has a tenant with rights to write
+// OLVMClusters,
+// but to read no Secret. The tenant names a server of their own.
 func TestATenantCannotSendASecretElsewhere(t *testing.T) {
 	var told atomic.Value
 	told.Store("")

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestStrangersDoNotSlowTheUserDataServer (row H3 of docs/operate/security.md) has 8,000 strangers ask for user data at
-// once, while a machine is made. None of them has the manager ask the API server, and the saves of states do not wait
+// TestStrangersDoNotSlowTheUserDataServer (row H3 of docs/operate/security.md) has 8,000 strangers request user data at
+// once, while a machine is created. None of them makes the manager call the API server, and saving states does not wait
 // for them.
 func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 	const strangers = 8000
@@ -53,7 +53,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 
 	client := &http.Client{Timeout: wait.Limit, Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true, //nolint:gosec // strangers do not look
+		DisableKeepAlives: true, //nolint:gosec // strangers do not verify
 	}}
 	answers := map[int]int{}
 	var mu sync.Mutex
@@ -90,7 +90,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 
 	check.Set(t, "answers[http.StatusForbidden]", answers[http.StatusForbidden])
 
-	// Most get no answer: one address may have so many connections, and ask so often.
+	// Most get no answer: connections and requests per address are limited.
 	check.Set(t, "refused without a look", answers[http.StatusServiceUnavailable]+answers[0])
 
 	check.Equal(t, "answers[http.StatusOK]", answers[http.StatusOK], 0)
@@ -101,8 +101,9 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 		t.Fatalf("the saves are %v", saves)
 	}
 
-	// None waits for the rate of the manager's client, because the strangers have not used it. How long a save takes
-	// depends on the machine, too.
+	// No save waits for the rate limit of the manager's client, because the strangers have not used it. The duration of
+	// a save
+	// also depends on the machine.
 	histogram := saves[0].GetHistogram()
 	for _, bucket := range histogram.GetBucket() {
 		t.Logf("of %d saves took at most %g s: %d", histogram.GetSampleCount(), bucket.GetUpperBound(),

@@ -22,14 +22,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// namer is an engine that calls a VM as it likes, and remembers what it was sent.
+// namer is an engine with a chosen name for a VM. It records its input.
 type namer struct {
 	mu   sync.Mutex
 	name string
 	sent bytes.Buffer
 }
 
-// callIt has the engine call the VM vm-a by another name from now on.
+// callIt makes the engine report another name for the VM vm-a.
 func (n *namer) callIt(name string) {
 	var escaped bytes.Buffer
 	_ = xml.EscapeText(&escaped, []byte(name))
@@ -68,9 +68,10 @@ func (n *namer) gate(next http.Handler) http.Handler {
 	})
 }
 
-// TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) has an engine call the VM of a pool by a name that
-// ends a comment and goes on as HCL: a resource that uploads the manager's token. The machine gets the VM, and the
-// engine gets nothing.
+// TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) has an engine rename the VM of a pool. The name ends
+// a
+// comment and continues as HCL: a resource uploading the manager's token. The machine gets the VM, and the engine gets
+// nothing.
 func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	e := &namer{}
 	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})
@@ -98,7 +99,7 @@ func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	check.Lacks(t, "what the manager tells", everywhere(t, s, m), canary)
 }
 
-// expectLeftAlone waits until a machine says that its VM is another's, and checks that the VM is as it was.
+// expectLeftAlone waits until a machine reports that its VM belongs to others, and checks that the VM is unchanged.
 func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachine, before *engine.VM) {
 	t.Helper()
 	message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
@@ -111,7 +112,7 @@ func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachin
 	check.Equal(t, "initialization of the VM", after.Initialization, before.Initialization)
 }
 
-// victim makes a VM of somebody else, with user data of theirs.
+// victim creates a foreign VM, with its own user data.
 func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
 	t.Helper()
 	id := poolvm.Make(t, s.Session(), "others", "victim", "10.0.0.100")
@@ -126,8 +127,7 @@ func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
 	return before
 }
 
-// TestATenantCannotTakeAVMOfOthers (row S2 of docs/operate/security.md) has tenants who write the IDs of VMs that are
-// not theirs.
+// TestATenantCannotTakeAVMOfOthers (row S2 of docs/operate/security.md) has tenants write the IDs of foreign VMs.
 func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 	t.Run("a VM is not started by a provider ID", func(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})

@@ -30,7 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// liar rewrites what the engine tells of guests: each reports these addresses too.
+// liar rewrites the engine's reports of guests: each also claims these addresses.
 func liar(claims ...string) func(http.Handler) http.Handler {
 	var more strings.Builder
 	for _, claim := range claims {
@@ -60,7 +60,7 @@ func liar(claims ...string) func(http.Handler) http.Handler {
 	}
 }
 
-// requestFor is the request of a node's kubelet for a serving certificate with one address.
+// requestFor returns the request of a node's kubelet for a serving certificate with one address.
 func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -87,9 +87,9 @@ func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateS
 	}
 }
 
-// TestAGuestGetsNoCertificatesForOtherAddresses (row H2 of docs/operate/security.md) has a guest that reports, beside
-// the address that it has from a DHCP server, that of the Service "kubernetes" and that of another machine, and whose
-// kubelet asks for serving certificates for them. The API server is its own workload cluster here.
+// TestAGuestGetsNoCertificatesForOtherAddresses (row H2 of docs/operate/security.md) has a guest with an address from a
+// DHCP server. It also reports the addresses of the Service "kubernetes" and of another machine. Its kubelet requests
+// serving certificates for them. The API server is its own workload cluster here.
 func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].Networks = append(inventory.DataCenters[0].Networks, ovirtsim.Network{

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// everywhere is what the manager has told: its log, and the objects and events of the namespace.
+// everywhere returns the manager's output: its log, and the objects and events of the namespace.
 func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 	t.Helper()
 	log, err := os.ReadFile(m.Process.LogFile)
@@ -48,12 +48,13 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 	return out
 }
 
-// tokenInHCL reads the file "token" of the manager's folder from a working directory. It has no quotes, which would not
-// survive those around it: the name is the key of an object, the slash is the beginning of a path.
+// tokenInHCL reads the file "token" of the manager's folder from a working directory. It avoids quotes, because they
+// would
+// not survive inside others: the file name is the key of an object, and the slash is the beginning of a path.
 const tokenInHCL = `${file(join(substr(abspath(path.root),0,1),[dirname(dirname(dirname(abspath(path.root)))),keys({token=1})[0]]))}`
 
-// TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) has an engine name a tag by an ID that is HCL.
-// The machine's VM is there and its state is not, so that the manager imports what the VM has.
+// TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) has an engine send HCL as the ID of a tag. The
+// machine's VM exists without its state, so the manager imports the VM's objects.
 func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 	for name, executor := range executors(t) {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 			s.ExpectProvisioned(machine)
 			m.Process.Kill()
 
-			for _, state := range s.States() { // whoever may write the machine may do this too
+			for _, state := range s.States() { // anybody with write access to the machine may do this too
 				state.Finalizers = nil
 				if err := s.Client.Update(t.Context(), &state); err != nil {
 					t.Fatal(err)
@@ -115,8 +116,9 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 	}
 }
 
-// TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) has code in the place of the executor:
-// whatever an engine or a tenant makes it do, it has nothing to give away.
+// TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) has hostile code in place of the executor.
+// An
+// engine or a tenant may control it, but it has nothing to give away.
 func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,7 +135,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 		t,
 		suite.API.Client,
 		testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // their runs would be the executor's too
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // the executor would run for them too
 		}},
 	)
 	m := suite.Program.New(t, nil, "--namespace="+s.Namespace, "--confinement=required")
@@ -153,7 +155,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 		"connect:" + strings.Trim(strings.TrimPrefix(suite.API.Config.Host, "https:"), "/"),
 		"spy:",
 	}
-	for i, attempt := range attempts { // each in a description, which is short
+	for i, attempt := range attempts { // one per description, because descriptions are short
 		machine := s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
 			spec.VirtualMachine.Description = hostile.Attempts(attempt)
 		})
@@ -168,8 +170,9 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	}
 }
 
-// TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager kubeconfigs that would have it
-// send its token, run programs, or talk to somebody else.
+// TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager hostile kubeconfigs. They
+// would
+// send its token away, run programs, or connect to a stranger.
 func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	var asked atomic.Int32
 	var authorization atomic.Value
@@ -217,7 +220,7 @@ func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 		t.Errorf("the attacker was asked %d times, with %q", n, authorization.Load())
 	}
 
-	// The same server, with credentials of its own, is the way to the cluster.
+	// With its own credentials, the same server is accepted as the cluster.
 	testsite.Change(s, secret, func(secret *corev1.Secret) {
 		secret.Data["value"] = []byte(attacker.kubeconfig(attacker.URL, "", `"token":"its-own"`))
 	})

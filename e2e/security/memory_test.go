@@ -16,7 +16,7 @@ import (
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMemory of a process, in MiB.
+// peakMemory returns the peak memory of a process, in MiB.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -37,8 +37,9 @@ func peakMemory(t *testing.T, pid int) int {
 	return kilobytes >> 10
 }
 
-// TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) has engines that answer lists without an end: of
-// items that are nothing, and of one text.
+// TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) has engines answer with endless lists: of empty
+// items,
+// and of a single text.
 func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 	for name, test := range map[string]struct{ begin, again, says string }{
 		"items":      {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
@@ -63,7 +64,7 @@ func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 				})
 			}})
 			m := start(t, s, "")
-			s.Eventually("the answer is refused", func() error { // a busy machine may need a second try within the time-out
+			s.Eventually("the answer is refused", func() error { // a busy machine may need a second try
 				message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
 				if !strings.Contains(message, test.says) {
 					return fmt.Errorf("the condition says %q", message)
@@ -74,7 +75,7 @@ func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 
 			mebibytes := peakMemory(t, m.Process.PID())
 			t.Logf("the peak was %d MiB", mebibytes)
-			if mebibytes > 1024 { // what the Deployment gives to the manager
+			if mebibytes > 1024 { // the Deployment's limit for the manager
 				t.Errorf("the manager took %d MiB", mebibytes)
 			}
 		})

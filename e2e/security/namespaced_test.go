@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// namespaced renders config/namespaced for a namespace, as its first lines say.
+// namespaced renders config/namespaced for a namespace, following its first lines.
 func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 	t.Helper()
 	kubectl, err := suite.Tools.Path("plane", "kubectl")
@@ -56,7 +56,7 @@ func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 }
 
 // TestANamespacedManagerReadsNoOtherSecrets (row M7 of docs/operate/security.md) runs a manager with the Roles of
-// config/namespaced: it makes and deletes a machine, and may read no Secret of another namespace.
+// config/namespaced. It creates and deletes a machine, and must not read Secrets of other namespaces.
 func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	objects := namespaced(t, s.Namespace)
@@ -66,7 +66,7 @@ func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	bound := map[string]bool{} // those of people are not
+	bound := map[string]bool{} // roles for humans are unbound
 
 	for _, object := range objects {
 		if object.GetKind() == "ClusterRoleBinding" {

@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// children are the command lines of the processes that this one has started, of that program.
+// children returns the command lines of this process's children running a program.
 func children(t *testing.T, program string) [][]string {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -47,7 +47,7 @@ func children(t *testing.T, program string) [][]string {
 	return out
 }
 
-// argument is the value of a flag.
+// argument returns the value of a flag.
 func argument(line []string, name string) string {
 	at := slices.IndexFunc(line, func(word string) bool { return strings.HasPrefix(word, "--"+name+"=") })
 	if at < 0 {
@@ -57,8 +57,9 @@ func argument(line []string, name string) string {
 	return strings.TrimPrefix(line[at], "--"+name+"=")
 }
 
-// TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) looks at the etcd of local planes as any
-// process of the machine can: at its arguments, and by asking it. That of a plane whose data stay must write them to
+// TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) attacks the etcd of local planes like any
+// process of the machine: it reads the arguments, and sends requests. The etcd of a persistent plane must sync its data
+// to
 // the disk.
 func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
@@ -119,7 +120,7 @@ func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	}
 }
 
-// ask sends what reads the whole of etcd, and returns the status; 0 where there is no answer.
+// ask sends a request to read all of etcd, and returns the status, or 0 without an answer.
 func ask(ctx context.Context, url string) int {
 	client := &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},

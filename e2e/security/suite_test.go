@@ -1,6 +1,8 @@
-// Package security replays attacks. Each test is one item of the table in docs/operate/security.md, by its letter: somebody who
-// may write objects in one namespace, an engine that is the enemy, or a guest. The managers are real processes with the
-// shipped roles and no others.
+// Package security replays attacks. Each test covers one item of the table in docs/operate/security.md, by its letter.
+// The
+// attacker is a tenant with write access to one namespace, a hostile engine, or a guest. The managers are real
+// processes
+// with exactly the shipped roles.
 package security
 
 import (
@@ -15,14 +17,14 @@ import (
 var suite testsite.Suite
 
 func TestMain(m *testing.M) {
-	hostile.Main() // the test itself is an executor, where a test has the manager start it as one
+	hostile.Main() // the test program serves as the executor in tests of a hostile one
 	suite.Main(m, "security", nil, nil)
 }
 
-// canary is what an attacker looks for.
+// canary is the attacker's target.
 const canary = "eyJhbGciOiJSUzI1NiJ9.stand-in-for-the-token-of-the-manager"
 
-// token is a file of the manager's user with the canary in it, as the kubelet writes the token of a Pod.
+// token creates a file of the manager's user with the canary, like the kubelet's file with the token of a Pod.
 func token(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
@@ -33,8 +35,9 @@ func token(t *testing.T) string {
 	return path
 }
 
-// executors to test with, by name: the one of this machine, and OpenTofu, which is in the image. In short mode OpenTofu is
-// left out, unless it is the one of this machine.
+// executors returns the executors to test with, by name: this machine's, and OpenTofu, because the image contains it.
+// In
+// short mode it omits OpenTofu, unless it is this machine's.
 func executors(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -53,7 +56,7 @@ func executors(t *testing.T) map[string]string {
 	return out
 }
 
-// start starts a manager for the site with that executor.
+// start starts a manager for the site with an executor.
 func start(t *testing.T, s *testsite.Site, executor string, args ...string) *testsite.Manager {
 	t.Helper()
 	m := suite.Program.New(t, nil, append([]string{"--namespace=" + s.Namespace}, args...)...)

@@ -13,9 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) has somebody of another namespace
-// write down the addresses of a cluster: as endpoints of OLVMClusters that were never connected to the engine, and as
-// records of machines that are nobody's.
+// TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) has a tenant of another namespace
+// record
+// the addresses of a cluster. The records are endpoints of OLVMClusters never connected to the engine, and machines
+// without an owner.
 func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	thief := "thief-" + s.Namespace
@@ -51,7 +52,8 @@ func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 }
 
 // TestAnAddressConflictDoesNotNameOtherTenants (row M3 of docs/operate/security.md) has two namespaces share an engine
-// and a range, so that one has what the other wants. The message says so, and not whose it is.
+// and
+// a range, so that their addresses conflict. The message reports the conflict, but not the other tenant.
 func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	a := testsite.New(t, suite.API.Client, testsite.Options{})
 	b := testsite.New(
@@ -86,7 +88,7 @@ func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	}
 }
 
-// TestForeignSecrets has a tenant name Secrets of another namespace, one that is there and one that is not.
+// TestForeignSecrets has a tenant name an existing Secret of another namespace, and a missing one.
 func TestForeignSecrets(t *testing.T) {
 	messages := map[string]string{}
 
