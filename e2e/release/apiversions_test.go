@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// expectOldObjectsToValidate has a real API server, with the CRDs as they are now, take the objects that users of each
-// release series have. There is no release yet: what is in testdata is what v0.1.0 would have had.
+// expectOldObjectsToValidate has a real API server, with the present CRDs, accept the objects of users of each release
+// series. There is no release yet: testdata contains the objects of a hypothetical v0.1.0.
 func (m *management) expectOldObjectsToValidate(t *testing.T) {
 	files, err := filepath.Glob("testdata/v*/objects.yaml")
 	check.Error(t, err, "")
@@ -55,7 +55,7 @@ func (m *management) expectOldObjectsToValidate(t *testing.T) {
 	check.Equal(t, "kinds", len(kinds), 10)
 }
 
-// oraclesProvider is what says that it is there: its chart installs it so.
+// oraclesProvider is the evidence of Oracle's provider: its chart installs these objects.
 const oraclesProvider = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cluster-api-provider-olvm}}
 ---
@@ -69,7 +69,9 @@ spec:
     spec: {containers: [{name: manager, image: example.com/old}]}
 `
 
-// expectNothingBesideOraclesProvider has its Deployment in a management cluster that has nothing else, for a while.
+// expectNothingBesideOraclesProvider temporarily adds the Deployment of Oracle's provider to an empty management
+// cluster,
+// and expects olvmctl to refuse to install anything.
 func (m *management) expectNothingBesideOraclesProvider(t *testing.T) {
 	objects, err := manifest.Read([]byte(oraclesProvider))
 	check.Error(t, err, "")

@@ -30,11 +30,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// keptWithRelease is what the chart adds to CRDs.
+// keptWithRelease is the annotation added to CRDs by the chart.
 const keptWithRelease = "helm.sh/resource-policy"
 
-// TestTheHelmChartIsTheKustomization renders the chart with its own values, and compares it with what clusterctl
-// installs.
+// TestTheHelmChartIsTheKustomization renders the chart with its default values, and compares it with clusterctl's
+// components.
 func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	t.Parallel()
 	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}
@@ -63,7 +63,7 @@ func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	}
 }
 
-// components are the objects that clusterctl installs.
+// components returns the objects installed by clusterctl.
 func (m *management) components(version string) map[string]*unstructured.Unstructured {
 	m.t.Helper()
 	content, err := os.ReadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", version,
@@ -82,7 +82,7 @@ func (m *management) fillComponents(content []byte, values valuesOfVariables) []
 	return filled
 }
 
-// TestVariablesOfTheComponentsAreFlagsOfTheManager sets each of them, with signs that YAML reads as something else.
+// TestVariablesOfTheComponentsAreFlagsOfTheManager sets each variable to text with special characters of YAML.
 func TestVariablesOfTheComponentsAreFlagsOfTheManager(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -114,7 +114,7 @@ func TestVariablesOfTheComponentsAreFlagsOfTheManager(t *testing.T) {
 	}
 }
 
-// loadChart loads that of a release.
+// loadChart loads the chart of a release.
 func (m *management) loadChart(version string) *chart.Chart {
 	m.t.Helper()
 	made, err := loader.LoadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", version,
@@ -124,7 +124,7 @@ func (m *management) loadChart(version string) *chart.Chart {
 	return made
 }
 
-// render is what Helm makes of the chart with such values, after it has judged them by the schema.
+// render validates values against the chart's schema, and returns the objects Helm renders from them.
 func (m *management) render(version string, values map[string]any) map[string]*unstructured.Unstructured {
 	m.t.Helper()
 	made := m.loadChart(version)
@@ -145,7 +145,7 @@ func (m *management) render(version string, values map[string]any) map[string]*u
 	return byName(m.t, []byte(manifests))
 }
 
-// byName are the objects of manifests, by kind and name.
+// byName returns the objects of manifests, by kind and name.
 func byName(t *testing.T, manifests []byte) map[string]*unstructured.Unstructured {
 	t.Helper()
 	objects, err := manifest.Read(manifests)

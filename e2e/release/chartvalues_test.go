@@ -44,7 +44,7 @@ func valuesOf(t *testing.T, text string) map[string]any {
 	return values
 }
 
-// typed is an object that has no field which its kind does not have.
+// typed converts an object to its type, and fails on fields unknown to its kind.
 func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 
@@ -58,7 +58,7 @@ func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
 	return out
 }
 
-// TestValuesOfTheChartReachThePod sets everything that concerns the Deployment.
+// TestValuesOfTheChartReachThePod sets all values of the Deployment.
 func TestValuesOfTheChartReachThePod(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -115,7 +115,7 @@ podDisruptionBudget: {enabled: true, maxUnavailable: 2}
 		&metav1.LabelSelector{MatchLabels: deployment.Spec.Selector.MatchLabels})
 }
 
-// TestEachShardOfTheChartHasADeployment renders two. Neither selects the Pods of the other.
+// TestEachShardOfTheChartHasADeployment renders two shards. Neither selects the Pods of the other.
 func TestEachShardOfTheChartHasADeployment(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -152,7 +152,7 @@ func namesOf(variables []corev1.EnvVar) func(yield func(string) bool) {
 	}
 }
 
-// TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo removes the request in each way that values allow.
+// TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo removes the request in each possible way.
 func TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -162,7 +162,7 @@ func TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo(t *testing.T) {
 		`resources: {requests: {memory: null}}`: 0,
 		`resources: {requests: null, limits: null}`: 0,
 		`resources: null`:                            0,
-		`resources: {limits: {memory: 3Gi}}`:         1, // Helm keeps the request that is the default
+		`resources: {limits: {memory: 3Gi}}`:         1, // Helm keeps the default request
 		`resources: {requests: {cpu: 1, memory: ~}}`: 0,
 	} {
 		deployment := typed[appsv1.Deployment](t, m.render("v0.1.0", valuesOf(t, text))[deploymentName])
@@ -189,19 +189,19 @@ func TestTheChartForOneNamespaceIsTheKustomizationForOne(t *testing.T) {
 			continue // TestTheHelmChartIsTheKustomization compares them
 		}
 
-		if name == deploymentName { // of another image
+		if name == deploymentName { // another image
 			image := got[name].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 			image["containers"].([]any)[0].(map[string]any)["image"] = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 		}
 
-		// What is in roles.yaml and not below config/default has no label there.
+		// Objects of roles.yaml outside config/default have no label there.
 		check.Equal(t, name, got[name], want[name])
 	}
 
 	check.Equal(t, "objects", len(got), len(want))
 }
 
-// TestTheNetworkPolicyOfTheChartHasASwitchAndPorts renders it with other ports, without any, and not at all.
+// TestTheNetworkPolicyOfTheChartHasASwitchAndPorts renders the policy with other ports, without any, and disabled.
 func TestTheNetworkPolicyOfTheChartHasASwitchAndPorts(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -249,7 +249,7 @@ monitoring:
 	}
 }
 
-// TestTheSchemaRefusesValuesThatAreWrong sets what users write by mistake.
+// TestTheSchemaRefusesValuesThatAreWrong sets common mistakes of users.
 func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -285,7 +285,7 @@ func TestTheSchemaRefusesValuesThatAreWrong(t *testing.T) {
 	}
 }
 
-// TestEachValueIsInTheSchemaAndInTheREADME walks through the values.
+// TestEachValueIsInTheSchemaAndInTheREADME checks each value.
 func TestEachValueIsInTheSchemaAndInTheREADME(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -305,7 +305,7 @@ func TestEachValueIsInTheSchemaAndInTheREADME(t *testing.T) {
 	for name, value := range made.Values {
 		check.Equal(t, name+" is in the schema", schema.Properties[name] != nil, true)
 		fields, isMapping := value.(map[string]any)
-		// These have no fields of ours.
+		// Users define the fields of these.
 		users := []string{"resources", "affinity", "nodeSelector", "podLabels", "podAnnotations"}
 
 		if !isMapping || slices.Contains(users, name) {
@@ -320,7 +320,7 @@ func TestEachValueIsInTheSchemaAndInTheREADME(t *testing.T) {
 	}
 }
 
-// TestAReleaseWithADigestNamesTheImageByIt reads components and chart.
+// TestAReleaseWithADigestNamesTheImageByIt checks components and chart.
 func TestAReleaseWithADigestNamesTheImageByIt(t *testing.T) {
 	t.Parallel()
 	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}

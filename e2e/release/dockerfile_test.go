@@ -19,7 +19,7 @@ var (
 	modules = regexp.MustCompile(`(?m)^go (\S+)$`)
 )
 
-// TestTheImageIsBuiltOfStagesThatExist reads the Dockerfile: nothing here can build it.
+// TestTheImageIsBuiltOfStagesThatExist reads the Dockerfile, because it cannot be built here.
 func TestTheImageIsBuiltOfStagesThatExist(t *testing.T) {
 	root := testenv.Toolchain(t).Root()
 	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
@@ -29,7 +29,7 @@ func TestTheImageIsBuiltOfStagesThatExist(t *testing.T) {
 
 	text := string(content)
 
-	images, names := map[string]string{}, map[string]string{} // tags and names by the arguments that releases replace
+	images, names := map[string]string{}, map[string]string{} // tags and names by the arguments replaced in releases
 	for _, match := range pinned.FindAllStringSubmatch(text, -1) {
 		images["${"+match[1]+"}"], names["${"+match[1]+"}"] = match[3], match[2]
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// document is one whose calls of kubectl and clusterctl are run, and what is there before.
+// document is a document with calls of kubectl and clusterctl to run, and its prerequisites.
 type document struct {
 	path string
-	// from and to are headings: the part between them.
+	// from and to are headings around the tested part.
 	from, to string
 	setUp    string
 }
 
-// TestCommandsOfTheDocuments runs the calls of kubectl and clusterctl in documents, as they stand, in a management
-// cluster that begins empty. Those of olvmctl are run by its own tests; that part of migration.md which needs the old
-// provider by e2e.
+// TestCommandsOfTheDocuments runs the documented calls of kubectl and clusterctl, unmodified, in an initially empty
+// management cluster. olvmctl's own tests run the calls of olvmctl. e2e runs the part of migration.md with the old
+// provider.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	m := newManagement(t)
@@ -122,13 +122,13 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			t.Errorf("%s has no commands", d.path)
 		}
 
-		if initialised && strings.Contains(script, initialise) { // it is to be done once, and is an error then
+		if initialised && strings.Contains(script, initialise) { // it runs once, and fails a second time
 			script = strings.ReplaceAll(script, initialise, "true\n")
 		}
 
 		initialised = initialised || strings.Contains(script, initialise)
 
-		// What olvmctl would write is there already.
+		// The output of olvmctl already exists.
 		script = strings.NewReplacer(" >manifests.yaml", "", "NAMESPACE", "docs", "SERVICEACCOUNT", "autoscaler",
 			"CLUSTER", "prod", "NAME-", "new-").
 			Replace(script)
@@ -155,8 +155,9 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and once more
-// after somebody has changed a file. Signatures are cosign's; nothing here runs cosign.
+// TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and again after
+// a
+// change of a file. Signatures are cosign's, and nothing here runs cosign.
 func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 
@@ -188,7 +189,7 @@ func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
 	check.Contains(t, "sha256sum", string(out), "metadata.yaml: FAILED")
 }
 
-// isOurs reports whether a block of commands has calls that are run here.
+// isOurs reports whether a block of commands has calls run here.
 func isOurs(block string) bool {
 	return slices.ContainsFunc(strings.Split(block, "\n"), func(line string) bool {
 		line, _, _ = strings.Cut(line, " # ")
@@ -196,7 +197,7 @@ func isOurs(block string) bool {
 	})
 }
 
-// shell runs commands, each of which has to succeed. Calls of olvmctl take what they are given.
+// shell runs commands, each of which must succeed. Calls of olvmctl accept any input.
 func (m *management) shell(dir, script string) (string, error) {
 	m.t.Helper()
 	kubectl, err := m.tools.Path("plane", "kubectl")
@@ -222,7 +223,7 @@ func (m *management) shell(dir, script string) (string, error) {
 	return string(out), err
 }
 
-// crd makes one that takes everything.
+// crd creates a CRD accepting any object.
 func (m *management) crd(group, plural, kind string) {
 	m.t.Helper()
 	everything := true

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// hostile are values that a template may change, cut or take for something else than a text.
+// hostile are values at risk of being changed, cut or misread as another type by a template.
 var hostile = []string{
 	"010", "kvm #2", "it's", "a: b", `a"b`, `a\b`, "yes", "1e3", "0x1F", "1_000", "null", "~", "'a'", "''", `"`, `\`,
 	"- a", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "{a: b}", "[a]", "a, b", " a", "a ", "a\tb", "\ta", "ümläut 日本",

@@ -29,7 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// operatorProvider is a provider of the operator, and the ConfigMap with a release of it.
+// operatorProvider is a provider of the operator, and the ConfigMap of its release.
 const operatorProvider = `
 {apiVersion: v1, kind: Namespace, metadata: {name: %[3]s}}
 ---
@@ -41,8 +41,8 @@ spec:
   fetchConfig: {selector: {matchLabels: {provider: %[2]s}}}
 `
 
-// TestTheOperatorOfClusterAPIInstallsARelease runs its real manager. It finds releases in ConfigMaps, as on sites
-// without the internet. Nothing runs what it installs.
+// TestTheOperatorOfClusterAPIInstallsARelease runs the operator's real manager. It finds releases in ConfigMaps, as on
+// sites without internet access. Nothing runs the installed objects.
 func TestTheOperatorOfClusterAPIInstallsARelease(t *testing.T) {
 	testenv.SkipInShort(t, "the operator is a program of its own, whose build takes minutes")
 	m := newManagement(t)
@@ -78,8 +78,8 @@ func TestTheOperatorOfClusterAPIInstallsARelease(t *testing.T) {
 	m.expectPolicies("after it", "InfrastructureProvider")
 }
 
-// expectPolicies expects the admission policies to be there, with an owner in a namespace, which they do not have. The
-// API server here has no garbage collector, which would leave them as well.
+// expectPolicies expects the admission policies to exist, without an owner in a namespace. The API server here has no
+// garbage collector, but that would leave them as well.
 func (m *management) expectPolicies(when, owner string) {
 	m.t.Helper()
 
@@ -162,7 +162,7 @@ func (m *management) startOperator() {
 	})
 }
 
-// create makes the objects of manifests, as soon as their kinds are served.
+// create creates the objects of manifests as soon as their kinds are served.
 func (m *management) create(manifests string) {
 	m.t.Helper()
 	objects, err := manifest.Read([]byte(manifests))
@@ -175,7 +175,7 @@ func (m *management) create(manifests string) {
 	}
 }
 
-// addProvider gives the operator a release from the repository, and asks for it.
+// addProvider gives the operator a release from the repository, and requests it.
 func (m *management) addProvider(kind, name, namespace, version, components string) {
 	m.t.Helper()
 	m.create(fmt.Sprintf(operatorProvider, kind, name, namespace, version))
@@ -212,7 +212,7 @@ func (m *management) provider(kind, name, namespace string) *unstructured.Unstru
 	return provider
 }
 
-// becomesInstalled waits for the condition with which the operator says so.
+// becomesInstalled waits until the operator sets its condition for this.
 func (m *management) becomesInstalled(kind, name, namespace string) {
 	m.t.Helper()
 	provider := m.provider(kind, name, namespace)
@@ -233,7 +233,7 @@ func (m *management) becomesInstalled(kind, name, namespace string) {
 	})
 }
 
-// setReady says that the Deployments of a provider run.
+// setReady marks the Deployments of a provider as running.
 func (m *management) setReady(kind, name, namespace string) {
 	m.t.Helper()
 	provider := m.provider(kind, name, namespace)
@@ -256,7 +256,7 @@ func (m *management) setReady(kind, name, namespace string) {
 	})
 }
 
-// compress is what the operator unpacks: components may be larger than a ConfigMap.
+// compress packs components for the operator, because they may exceed the size of a ConfigMap.
 func compress(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 

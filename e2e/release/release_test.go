@@ -1,4 +1,4 @@
-// Package release tests what a release consists of, with the real clusterctl and a real kube-apiserver.
+// Package release tests the parts of a release with the real clusterctl and a real kube-apiserver.
 package release
 
 import (
@@ -38,12 +38,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// management is a management cluster without anything in it, and a repository of clusterctl in a folder.
+// management is an empty management cluster, and a repository of clusterctl in a folder.
 type management struct {
 	t      *testing.T
 	tools  *toolchain.Toolchain
 	client client.Client
-	// dir has the repository; kubeconfig and config are files.
+	// dir contains the repository; kubeconfig and config are files.
 	dir, kubeconfig, config string
 }
 
@@ -107,7 +107,7 @@ func (m *management) write(name, content string) string {
 	return path
 }
 
-// clusterctl calls it, with the repository.
+// clusterctl runs the command with the repository.
 func (m *management) clusterctl(args ...string) string {
 	m.t.Helper()
 	program, err := m.tools.Path("clusterctl", "clusterctl")
@@ -129,7 +129,8 @@ func (m *management) clusterctl(args ...string) string {
 	return string(out)
 }
 
-// environment of the programs: the management cluster, and values for all variables of templates.
+// environment returns the environment of the programs: the management cluster, and values for all variables of
+// templates.
 func (m *management) environment() []string {
 	return append(
 		os.Environ(),
@@ -161,14 +162,14 @@ func (m *management) release(version string, flags ...string) {
 	check.Error(m.t, os.CopyFS(to, os.DirFS(makeRelease(m.t, version, flags...))), "")
 }
 
-// releases are made once for all tests. TestMain makes the folder, and removes it.
+// releases caches the releases for all tests. TestMain creates the folder, and removes it.
 var releases struct {
 	dir  string
 	mu   sync.Mutex
 	made map[string]string
 }
 
-// makeRelease makes a release, unless another test has made it, and returns its folder.
+// makeRelease builds a release, unless another test has, and returns its folder.
 func makeRelease(t *testing.T, version string, flags ...string) string {
 	t.Helper()
 	releases.mu.Lock()
@@ -208,8 +209,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// others puts providers into the repository that have the CRDs of Cluster API's own, and nothing that would run, and
-// makes cert-manager appear to be there: our provider needs nothing of it.
+// others adds further providers to the repository, with Cluster API's CRDs and nothing to run. It also simulates
+// cert-manager: our provider uses nothing of it.
 func (m *management) others() {
 	m.t.Helper()
 	assets, err := m.tools.Dir("plane")
@@ -333,7 +334,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 			},
 		},
 	}
-	// The API server may need a moment to serve the kinds that clusterctl init has applied.
+	// The API server may need a moment to serve the kinds applied by clusterctl init.
 	wait.For(t, "the OLVMCluster is made", func() error {
 		err := m.client.Create(t.Context(), kept)
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
@@ -354,7 +355,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 		t.Errorf("what was there is gone: %v", err)
 	}
 
-	// Each flavor is rendered by clusterctl, and taken by the API server.
+	// clusterctl renders each flavor, and the API server accepts it.
 	for _, flavor := range append(clusterfile.Flavors(), "topology") {
 		args := []string{
 			"generate",
@@ -382,7 +383,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 
 		for _, object := range objects {
 			if object.GetKind() == "InClusterIPPool" {
-				continue // of another provider
+				continue // another provider's
 			}
 
 			err := m.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
@@ -399,7 +400,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 	t.Run("no value changes silently", m.expectNoValueToChange)
 }
 
-// TestOlvmctlInstallsWhatLacks has the library of olvmctl start install everything, with no kubelet that would run it.
+// TestOlvmctlInstallsWhatLacks has the library of olvmctl start install everything, without a kubelet to run it.
 func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	m := newManagement(t)
 	m.others()
