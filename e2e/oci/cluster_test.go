@@ -19,9 +19,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) makes a cluster from nothing to ready nodes, with a cloud that
-// fails now and then. It is upgraded, scaled by editing (row 39), changed by a second start, moved and deleted, and
-// nothing is left.
+// TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) creates a cluster from nothing to ready nodes, with an
+// occasionally
+// failing cloud. The cluster is upgraded, scaled by editing (row 39), changed by a second start, moved and deleted.
+// Nothing is left.
 func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my")
@@ -62,7 +63,7 @@ func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	t.Run("MoveAndDelete", func(t *testing.T) { s.in(t).move(management) })
 }
 
-// in is the site in a part of a test, which a part before that has failed leaves out.
+// in returns the site for a part of a test. It fails if an earlier part has failed.
 func (s *site) in(t *testing.T) *site {
 	t.Helper()
 	if s.t.Failed() {
@@ -75,10 +76,10 @@ func (s *site) in(t *testing.T) *site {
 	return &out
 }
 
-// biggerWorkers is what a cluster file is changed to.
+// biggerWorkers is the change of the cluster file.
 const biggerWorkers = "    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n"
 
-// upgrade rolls the workers out with another shape.
+// upgrade rolls out the workers with another shape.
 func (s *site) upgrade(management []string) {
 	s.t.Helper()
 	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
@@ -105,7 +106,7 @@ func (s *site) upgrade(management []string) {
 	contains(s.t, "the same again", out, "prod is up to date")
 }
 
-// checkControllerManager looks at what the cloud controller manager is told: no key of a user.
+// checkControllerManager checks the configuration of the cloud controller manager: it contains no key of a user.
 func (s *site) checkControllerManager() {
 	s.t.Helper()
 	var secret corev1.Secret
@@ -123,7 +124,7 @@ func (s *site) checkControllerManager() {
 	}
 }
 
-// scaleByEditing edits the MachineDeployment, as the seed shows: its phase is ScalingUp, then Running.
+// scaleByEditing edits the MachineDeployment, as in the seed: its phase is ScalingUp, then Running.
 func (s *site) scaleByEditing() {
 	s.t.Helper()
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod-md-0"}}
@@ -141,11 +142,11 @@ func (s *site) scaleByEditing() {
 		})
 	}
 
-	// Running says that there are as many Machines as are wanted, not that they have instances.
+	// Running means that the number of Machines is right, not that they have instances.
 	wait.Until(s.t, "the third instance is there", func() bool { return len(s.cloud.Objects("instances")) == 3 })
 }
 
-// startAgain changes the cluster file, which a second start follows.
+// startAgain changes the cluster file, and a second start applies it.
 func (s *site) startAgain(management []string) {
 	s.t.Helper()
 	s.clusterFile("prod", "parent/my", "workerNodes: 3")
@@ -163,7 +164,7 @@ func (s *site) startAgain(management []string) {
 	}
 }
 
-// move moves the cluster to the other management cluster, in which it is deleted.
+// move moves the cluster to the other management cluster, for deletion there.
 func (s *site) move(management []string) {
 	s.t.Helper()
 	written := s.cloud.Calls(writes)
@@ -204,8 +205,9 @@ func (s *site) move(management []string) {
 	}
 }
 
-// TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) makes a cluster where there is no management cluster, and
-// deletes it with the one that start has made.
+// TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) creates a cluster without a management cluster, and
+// deletes
+// it with the one created by start.
 func TestAClusterOnOracleCloudWithoutAManagementCluster(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my/child")

@@ -22,11 +22,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// writes are the calls that change the cloud.
+// writes matches modifying calls of the cloud.
 const writes = `^(POST|PUT|DELETE|PATCH) `
 
-// TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) finds compartments by OCID and by path, and says what is
-// wrong before anything is written.
+// TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) finds compartments by OCID and by path, and reports errors
+// before
+// any write.
 func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -74,7 +75,7 @@ func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	check.Equal(t, "writes", len(s.cloud.Calls(writes)), 0)
 }
 
-// qcow2 is the beginning of a disk image of 1 GiB, with size bytes behind it.
+// qcow2 returns the beginning of a disk image of 1 GiB, followed by size bytes.
 func qcow2(size int) string {
 	header := make([]byte, 512+size)
 	copy(header, "QFI\xfb\x00\x00\x00\x03")
@@ -85,8 +86,9 @@ func qcow2(size int) string {
 	return string(header)
 }
 
-// startUpToManifests are the arguments of a start of the cluster file that ends before the manifests are applied: a Secret
-// of its name is there, and cannot be changed.
+// startUpToManifests returns the arguments of a start of the cluster file. The start ends before it applies the
+// manifests,
+// because a Secret with the same name exists and is immutable.
 func (s *site) startUpToManifests(cluster string) []string {
 	s.t.Helper()
 	immutable := true
@@ -104,8 +106,8 @@ func (s *site) startUpToManifests(cluster string) []string {
 	return []string{"start", "-f", s.file, "--kubeconfig", suite.plane.Kubeconfig}
 }
 
-// TestMissingImagesAreImportedIntoOracleCloud (row 36) imports what the compartment lacks, uses the newest of what it
-// has, and says why an import fails.
+// TestMissingImagesAreImportedIntoOracleCloud (row 36) imports images missing from the compartment, uses the newest
+// existing ones, and explains failed imports.
 func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 	t.Parallel()
 
@@ -171,7 +173,7 @@ func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 		args := append(s.startUpToManifests("images-failed"), "--image", "amd64="+s.write("amd.qcow2", qcow2(1<<10)))
 		s.fails(args, "InvalidImage: the disk has no boot sector")
 
-		// It goes on without another upload.
+		// It continues without another upload.
 		uploads := len(s.cloud.Calls(`^PUT /n/`))
 		s.olvmctl(args...)
 		check.Equal(t, "uploads", len(s.cloud.Calls(`^PUT /n/`)), uploads)
@@ -179,7 +181,8 @@ func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 	})
 }
 
-// TestTheTemplateOfOracleCloudCanBeGivenBack (row 37) is what the seed shows, and what it prints can be given back.
+// TestTheTemplateOfOracleCloudCanBeGivenBack (row 37) prints a template as in the seed, and accepts its output as
+// input.
 func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -201,7 +204,7 @@ func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 		readFile(t, golden))
 	check.Equal(t, "the template", out, want)
 
-	// The real API server takes all of it, with the CRDs of Cluster API Provider OCI.
+	// The real API server accepts all of it, with the CRDs of Cluster API Provider OCI.
 	objects, err := manifest.Read([]byte(out))
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +239,7 @@ func readFile(t *testing.T, path string) string {
 	return string(content)
 }
 
-// sorted are the values of a field.
+// sorted returns the values of a field.
 func sorted(objects []map[string]any, field string) []string {
 	var out []string
 	for _, object := range objects {
@@ -248,7 +251,9 @@ func sorted(objects []map[string]any, field string) []string {
 	return out
 }
 
-// TestAnImportThatWasInterrupted is ended by the next start: the image is offered for its shapes, and nothing is left.
+// TestAnImportThatWasInterrupted has the next start complete an import: the image is offered for its shapes, and
+// nothing
+// is left.
 func TestAnImportThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -262,7 +267,7 @@ func TestAnImportThatWasInterrupted(t *testing.T) {
 	s.fails(args, "not now")
 	check.Equal(t, "objects in the bucket", len(s.cloud.ObjectNames("ocne-images")), 1)
 
-	s.fails(args[:len(args)-2], "field is immutable") // it gets as far as the manifests, without the file
+	s.fails(args[:len(args)-2], "field is immutable") // it reaches the manifests without the file
 	check.Equal(t, "imports", len(s.cloud.Calls(`^POST /20160918/images$`)), 1)
 	check.Equal(t, "shapes of ARM", len(s.cloud.Calls(`^PUT /20160918/images/.*/shapes/`)), 3)
 	check.Equal(t, "how ARM boots", len(s.cloud.Objects("computeImageCapabilitySchemas")), 1)

@@ -30,7 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// The user of the cloud, and what there is in it.
+// The user of the cloud, and its resources.
 const (
 	tenancy  = "ocid1.tenancy.oc1..aaaa"
 	user     = "ocid1.user.oc1..bbbb"
@@ -38,17 +38,16 @@ const (
 	endpoint = "127.30.0.5"
 )
 
-// suite has what all tests share: programs, two management clusters, and what clouds need.
+// suite is shared by all tests: programs, two management clusters, and the prerequisites of clouds.
 var suite struct {
 	tools  *toolchain.Toolchain
 	dir    string
 	binDir string
-	// plane is the management cluster, and other a second one, which stands in for the API server of the clusters that
-	// are made, too.
+	// plane is the management cluster. other is a second one, and also the API server of the created clusters.
 	plane, other *localplane.Plane
-	// cloud is the one that the managers know.
+	// cloud is the managers' cloud.
 	cloud *fakeoci.Server
-	// key and fingerprint of the user.
+	// key and fingerprint are the user's.
 	key         []byte
 	fingerprint string
 }
@@ -142,7 +141,7 @@ func startPlane(ctx context.Context, name string) (*localplane.Plane, error) {
 	})
 }
 
-// settings of a cloud.
+// settings returns the settings of a cloud.
 func settings(guests *guest.Guests) fakeoci.Settings {
 	return fakeoci.Settings{
 		Tenancy: tenancy, User: user, Fingerprint: suite.fingerprint, Region: region, RegionKey: "IAD",
@@ -154,7 +153,7 @@ func settings(guests *guest.Guests) fakeoci.Settings {
 	}
 }
 
-// makeKey makes the key of the user.
+// makeKey creates the key of the user.
 func makeKey() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -169,7 +168,7 @@ func makeKey() error {
 	suite.key = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 
 	var parts []string
-	for _, part := range md5.Sum(public) { // what Oracle calls the fingerprint of a key
+	for _, part := range md5.Sum(public) { // Oracle's definition of a key fingerprint
 		parts = append(parts, fmt.Sprintf("%02x", part))
 	}
 
@@ -192,7 +191,7 @@ func skipInShort(t *testing.T) {
 	testenv.SkipInShort(t, "makes clusters with Cluster API Provider OCI")
 }
 
-// newSite is one on a cloud of its own, without managers and guests.
+// newSite returns a site with its own cloud, without managers and guests.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	skipInShort(t)
@@ -253,7 +252,7 @@ providers:
 `, name, strings.Join(more, "\n"), name, compartment, url, url, url, url, url, url))
 }
 
-// olvmctl calls it.
+// olvmctl runs the command and returns its exit code and output.
 func (s *site) olvmctl(args ...string) (code int, out, problems string) {
 	s.t.Helper()
 	command := exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(suite.binDir, "olvmctl"), args...)
@@ -268,7 +267,7 @@ func (s *site) olvmctl(args ...string) (code int, out, problems string) {
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// does calls olvmctl, which has to succeed.
+// does runs olvmctl, which must succeed.
 func (s *site) does(args ...string) (out, problems string) {
 	s.t.Helper()
 	code, out, problems := s.olvmctl(args...)
@@ -280,7 +279,7 @@ func (s *site) does(args ...string) (out, problems string) {
 	return out, problems
 }
 
-// fails calls olvmctl, which has to fail and to say each of the texts.
+// fails runs olvmctl, which must fail and print each of the texts.
 func (s *site) fails(args []string, says ...string) {
 	s.t.Helper()
 	code, out, problems := s.olvmctl(args...)
@@ -295,7 +294,7 @@ func (s *site) fails(args []string, says ...string) {
 	}
 }
 
-// contains fails where a text lacks parts.
+// contains fails if a text lacks parts.
 func contains(t *testing.T, field, text string, parts ...string) {
 	t.Helper()
 

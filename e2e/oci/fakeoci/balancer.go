@@ -7,10 +7,10 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/networkloadbalancer"
 )
 
-// balancers is the version of the API of network load balancers.
+// balancers is the API version of network load balancers.
 const balancers = "20200501"
 
-// serveBalancers serves network load balancers, whose address is that of the settings.
+// serveBalancers serves network load balancers. Their address comes from the settings.
 func (s *Server) serveBalancers(mux *http.ServeMux) {
 	root := "/" + balancers + "/networkLoadBalancers"
 	all := s.collections["networkLoadBalancers"]
@@ -81,7 +81,7 @@ func (s *Server) serveBackends(mux *http.ServeMux, backends string) {
 	})
 }
 
-// accept answers with a work request that has ended. s.mu is held.
+// accept answers with a finished work request. The caller holds s.mu.
 func (s *Server) accept(w http.ResponseWriter, of *record) {
 	w.Header().Set("opc-work-request-id", s.work("NetworkLoadBalancer", of, func(string) {}))
 }
@@ -106,7 +106,7 @@ func (s *Server) changeBackends(w http.ResponseWriter, r *http.Request, change f
 	return nil
 }
 
-// Backends are the addresses behind all network load balancers.
+// Backends returns the addresses behind all network load balancers.
 func (s *Server) Backends() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

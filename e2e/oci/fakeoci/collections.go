@@ -12,22 +12,22 @@ import (
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
 )
 
-// collection is a kind of objects that are made, listed, read, changed and deleted in the same way.
+// collection is a kind of objects with the common calls to create, list, read, change and delete them.
 type collection struct {
-	// path below the version, and kind in OCIDs.
+	// path is below the version, and kind is used in OCIDs.
 	path, kind string
-	// details are what objects are made from, and change those of an update; nil where that is not supported.
+	// details are the input of a create, and change the input of an update; nil if unsupported.
 	details, change func() any
-	// resource is what they are.
+	// resource is the type of the objects.
 	resource func() any
-	// complete sets what the cloud decides; nil for nothing.
+	// complete sets the fields decided by the cloud; nil for none.
 	complete func(s *Server, fields object)
 }
 
-// newOf makes values of a type.
+// newOf returns a new value of a type.
 func newOf[T any]() any { return new(T) }
 
-// collections by their paths.
+// collections returns the collections by path.
 func collections() map[string]*collection {
 	list := []*collection{
 		{
@@ -90,7 +90,7 @@ func collections() map[string]*collection {
 	return out
 }
 
-// serve serves what all objects of a collection have in common.
+// serve serves the calls common to all objects of a collection.
 func (s *Server) serve(mux *http.ServeMux, c *collection) {
 	root := "/" + core + "/" + c.path
 	if c.resource == nil {
@@ -144,7 +144,7 @@ func (s *Server) serve(mux *http.ServeMux, c *collection) {
 	})
 }
 
-// make makes an object, once for each retry token. s.mu is held.
+// make creates an object, once for each retry token. The caller holds s.mu.
 func (s *Server) make(c *collection, token string, details object) (*record, error) {
 	if known := s.objects[s.tokens[token]]; token != "" && known != nil {
 		return known, nil
@@ -170,7 +170,7 @@ func (s *Server) make(c *collection, token string, details object) (*record, err
 	}
 
 	made := &record{collection: c, fields: fields}
-	if c.resource != nil { // what an object has no field for is not shown
+	if c.resource != nil { // values without a field of the object are hidden
 		resource := c.resource()
 		if err := json.Unmarshal([]byte(text(fields)), resource); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.path, err)
@@ -189,7 +189,7 @@ func (s *Server) make(c *collection, token string, details object) (*record, err
 	return made, nil
 }
 
-// checkReferences has all OCIDs of a body exist. s.mu is held.
+// checkReferences requires all OCIDs of a body to exist. The caller holds s.mu.
 func (s *Server) checkReferences(details object) error {
 	for name, value := range details {
 		id, ok := value.(string)
@@ -205,7 +205,7 @@ func (s *Server) checkReferences(details object) error {
 	return nil
 }
 
-// list are the objects of a collection that have the values that a request asks for, the newest first. s.mu is held.
+// list returns the objects of a collection with the requested values, the newest first. The caller holds s.mu.
 func (s *Server) list(c *collection, r *http.Request) []object {
 	var out []object
 
@@ -231,7 +231,7 @@ func (s *Server) list(c *collection, r *http.Request) []object {
 	return out
 }
 
-// find is an object that is not gone. s.mu is held.
+// find returns an object unless it is gone. The caller holds s.mu.
 func (s *Server) find(c *collection, id string) (*record, error) {
 	found := s.objects[id]
 	if found == nil || found.collection != c || found.gone() && c.path != "instances" {
@@ -257,7 +257,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, c *collection) e
 	return answer(w, found.fields)
 }
 
-// remove deletes an object that no other refers to. s.mu is held.
+// remove deletes an object unless others refer to it. The caller holds s.mu.
 func (s *Server) remove(id string) error {
 	for other, found := range s.objects {
 		if other != id && !found.gone() && strings.Contains(text(found.fields), id) &&

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// The freeform tags of images that say what is in them.
+// The freeform tags describing the content of images.
 const (
 	// ArchitectureTag is amd64 or arm64.
 	ArchitectureTag = "ocne/architecture"
@@ -23,14 +23,14 @@ const (
 	KubernetesTag = "ocne/kubernetes"
 )
 
-// serveCompute serves what instances and images have beside what all collections have.
+// serveCompute serves the calls for instances and images beyond those common to all collections.
 func (s *Server) serveCompute(mux *http.ServeMux) {
 	s.handle(mux, "POST /"+core+"/instances", s.launch)
 	s.handle(mux, "DELETE /"+core+"/instances/{id}", s.terminate)
 	s.serveImages(mux)
 }
 
-// launch makes an instance with its VNIC, and boots it.
+// launch creates an instance with its VNIC, and boots it.
 func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	var typed ocicore.LaunchInstanceDetails
 	details, err := decode(r, &typed)
@@ -61,7 +61,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if len(s.objects) > known { // not one that was launched before
+	if len(s.objects) > known { // not launched before
 		s.plug(made, vnic, subnet)
 		time.AfterFunc(s.settings.Slow, func() { s.start(made, image, details) })
 	}
@@ -84,7 +84,7 @@ func checkShape(details object, image *record) error {
 	return nil
 }
 
-// plug gives an instance an address of its subnet. s.mu is held.
+// plug gives an instance an address of its subnet. The caller holds s.mu.
 func (s *Server) plug(made *record, vnic object, subnet *record) {
 	prefix := netip.MustParsePrefix(subnet.fields["cidrBlock"].(string))
 	address := prefix.Addr().Next().Next() // the first is the router's
@@ -118,7 +118,7 @@ func (s *Server) plug(made *record, vnic object, subnet *record) {
 	}
 }
 
-// start has an instance run, with a guest.
+// start runs an instance with a guest.
 func (s *Server) start(made, image *record, details object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Server) start(made, image *record, details object) {
 	}()
 }
 
-// rendered is a cloud-config as cloud-init reads it, which knows the OCID of the instance.
+// rendered returns a cloud-config as cloud-init reads it, with the OCID of the instance.
 func rendered(userData, id string) string {
 	if !strings.HasPrefix(userData, "## template: jinja") {
 		return userData
@@ -166,7 +166,7 @@ func rendered(userData, id string) string {
 	return strings.NewReplacer(`{{ ds["id"] }}`, id, `{{ ds['id'] }}`, id, `{{ ds[\"id\"] }}`, id).Replace(userData)
 }
 
-// interfaceOf is the network interface of an instance. s.mu is held.
+// interfaceOf returns the network interface of an instance. The caller holds s.mu.
 func (s *Server) interfaceOf(instance string) api.GuestInterface {
 	for _, found := range s.objects {
 		if found.collection.path != "vnicAttachments" || found.fields["instanceId"] != instance {
@@ -187,7 +187,7 @@ func (s *Server) interfaceOf(instance string) api.GuestInterface {
 	return api.GuestInterface{}
 }
 
-// terminate ends an instance. It can be seen for a while after that.
+// terminate ends an instance. It remains visible for a while.
 func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	found, err := s.find(s.collections["instances"], id)
@@ -210,7 +210,7 @@ func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// bury ends what an instance had.
+// bury removes the parts of an instance.
 func (s *Server) bury(id string) {
 	if s.settings.Guests != nil {
 		s.settings.Guests.Removed(id)

@@ -1,8 +1,9 @@
-// Package fakeoci is an Oracle Cloud Infrastructure in memory: as much of it as Cluster API Provider OCI and olvmctl
-// call, in the types of Oracle's SDK. Bodies are decoded strictly into these types, references must exist, what is
-// referred to cannot be deleted, retry tokens make a request once, lists have pages, and a request that is not signed
-// by the configured user is refused; the signature itself is not verified. Launched instances boot the guests of the
-// engine simulator, which become nodes.
+// Package fakeoci is an Oracle Cloud Infrastructure in memory: the part called by Cluster API Provider OCI and olvmctl,
+// in
+// the types of Oracle's SDK. It decodes bodies strictly into these types. References must exist, and referenced objects
+// cannot be deleted. Retry tokens make a request once, and lists have pages. Requests must name the configured user's
+// key;
+// the signature itself is not verified. Launched instances boot the guests of the engine simulator, which become nodes.
 //
-// It is made from the SDK and its documentation. Nothing of it was recorded at a running cloud.
+// It is built from the SDK and its documentation. Nothing in it was recorded from a running cloud.
 package fakeoci

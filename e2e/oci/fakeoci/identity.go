@@ -5,7 +5,7 @@ import (
 	"path"
 )
 
-// serveIdentity makes the compartments, and serves what identity has.
+// serveIdentity creates the compartments, and serves the identity API.
 func (s *Server) serveIdentity(mux *http.ServeMux) {
 	compartments := s.collections["compartments"]
 	s.objects[s.settings.Tenancy] = &record{collection: compartments, fields: object{
@@ -63,7 +63,7 @@ func (s *Server) serveIdentity(mux *http.ServeMux) {
 
 func (s *Server) availabilityDomain() string { return "Uocm:" + s.settings.RegionKey + "-AD-1" }
 
-// Compartment is the OCID of a path; empty where there is none.
+// Compartment returns the OCID of a path, or "" if there is none.
 func (s *Server) Compartment(full string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
 )
 
-// imageImport is the operation of work requests of imports.
+// imageImport is the operation of import work requests.
 const imageImport = "ImageImport"
 
-// serveImages serves the import of images, and for which shapes they are.
+// serveImages serves the import of images, and their compatible shapes.
 func (s *Server) serveImages(mux *http.ServeMux) {
 	root := "/" + core
 
@@ -53,7 +53,7 @@ func (s *Server) serveImages(mux *http.ServeMux) {
 	})
 }
 
-// serveSchemas serves what images can do.
+// serveSchemas serves the capabilities of images.
 func (s *Server) serveSchemas(mux *http.ServeMux) {
 	root := "/" + core
 
@@ -87,7 +87,7 @@ func (s *Server) serveSchemas(mux *http.ServeMux) {
 	})
 }
 
-// importImage makes an image of an object of a bucket.
+// importImage creates an image from an object of a bucket.
 func (s *Server) importImage(w http.ResponseWriter, r *http.Request) error {
 	var typed ocicore.CreateImageDetails
 	details, err := decode(r, &typed)
@@ -123,7 +123,7 @@ func (s *Server) importImage(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, made.fields)
 }
 
-// AddImage adds an image of OCK that was imported at a time, with what it is for.
+// AddImage adds an image of OCK, imported at a time, with its architecture and version.
 func (s *Server) AddImage(compartment, architecture, kubernetes string, created time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Server) AddImage(compartment, architecture, kubernetes string, created 
 		"freeformTags":           object{ArchitectureTag: architecture, KubernetesTag: kubernetes},
 	})
 	if err != nil {
-		panic(err) // the test named no such compartment
+		panic(err) // the test named a missing compartment
 	}
 
 	made.fields["timeCreated"] = created.UTC().Format(time.RFC3339Nano)
@@ -141,7 +141,7 @@ func (s *Server) AddImage(compartment, architecture, kubernetes string, created 
 	return made.fields["id"].(string)
 }
 
-// work makes a work request, which goes on in steps until done is called with s.mu held. s.mu is held.
+// work creates a work request, which proceeds in steps until it calls done with s.mu held. The caller holds s.mu.
 func (s *Server) work(operation string, of *record, done func(problem string)) string {
 	id := s.mint("workrequest")
 	request := &record{collection: s.collections["workRequests"], fields: object{
@@ -189,7 +189,7 @@ func (s *Server) work(operation string, of *record, done func(problem string)) s
 	return id
 }
 
-// serveWorkRequests serves those of compute, and those of network load balancers.
+// serveWorkRequests serves the work requests of compute, and those of network load balancers.
 func (s *Server) serveWorkRequests(mux *http.ServeMux) {
 	for _, version := range []string{core, balancers} {
 		root := "GET /" + version + "/workRequests"

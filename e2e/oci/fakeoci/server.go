@@ -21,19 +21,19 @@ import (
 // core is the version of the APIs of compute, networks, identity and work requests.
 const core = "20160918"
 
-// Settings say what there is at the beginning.
+// Settings are the initial state of the cloud.
 type Settings struct {
 	// Tenancy and User are OCIDs; requests must be signed by the key of Fingerprint.
 	Tenancy, User, Fingerprint string
-	// Region, such as us-ashburn-1, and its key, such as IAD.
+	// Region is a region such as us-ashburn-1, and RegionKey its key, such as IAD.
 	Region, RegionKey string
 	// Compartments are paths from the tenancy, such as parent and parent/child.
 	Compartments []string
 	// Guests run in instances; nil runs nothing.
 	Guests *guest.Guests
-	// Endpoint is the address of network load balancers, which the guests serve.
+	// Endpoint is the address of network load balancers, served by the guests.
 	Endpoint string
-	// Slow is how long instances and imports take.
+	// Slow is the duration of launches and imports.
 	Slow time.Duration
 }
 
@@ -47,14 +47,14 @@ type Server struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	objects     map[string]*record
-	// tokens are the OCIDs that were made with each retry token.
+	// tokens are the created OCIDs by retry token.
 	tokens  map[string]string
 	buckets map[string]map[string][]byte
 	uploads map[string]map[int][]byte
 	calls   []string
 	faults  []*Fault
 	minted  int
-	// console has what guests say when they fail.
+	// console holds the messages of failed guests.
 	console []string
 }
 
@@ -62,21 +62,21 @@ type Server struct {
 type record struct {
 	collection *collection
 	fields     object
-	// rules are those of a network security group.
+	// rules are the rules of a network security group.
 	rules []object
-	// off ends the guest of an instance.
+	// off stops the guest of an instance.
 	off context.CancelFunc
 }
 
 type object = map[string]any
 
-// Fault is an answer in place of the right one.
+// Fault is a wrong answer to a call.
 type Fault struct {
 	// Call is a pattern of METHOD /path.
 	Call *regexp.Regexp
-	// Times is how often it is given.
+	// Times is the number of wrong answers.
 	Times int
-	// Status, Code and Message are those of the answer.
+	// Status, Code and Message make up the answer.
 	Status        int
 	Code, Message string
 }
@@ -109,16 +109,16 @@ func Start(settings Settings) *Server {
 	return s
 }
 
-// Close ends the guests and the server.
+// Close stops the guests and the server.
 func (s *Server) Close() {
 	s.cancel()
 	s.http.Close()
 }
 
-// URL of all services.
+// URL returns the URL of all services.
 func (s *Server) URL() string { return s.http.URL }
 
-// CA is the certificate of the server, in PEM.
+// CA returns the certificate of the server, in PEM.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 }
@@ -130,7 +130,7 @@ func (s *Server) Fail(fault Fault) {
 	s.faults = append(s.faults, &fault)
 }
 
-// Calls are those so far that match a pattern of METHOD /path.
+// Calls returns the calls so far matching a pattern of METHOD /path.
 func (s *Server) Calls(pattern string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Server) Calls(pattern string) []string {
 	return slices.DeleteFunc(slices.Clone(s.calls), func(call string) bool { return !expression.MatchString(call) })
 }
 
-// Console is what guests have said when they failed.
+// Console returns the messages of failed guests.
 func (s *Server) Console() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Server) Console() []string {
 	return slices.Clone(s.console)
 }
 
-// Objects are those of a collection, such as instances, that are not gone, as JSON has them.
+// Objects returns the existing objects of a collection, such as instances, in their JSON form.
 func (s *Server) Objects(path string) []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Server) Objects(path string) []map[string]any {
 	return out
 }
 
-// guard notes each call, refuses those that are not the user's, and gives the faults.
+// guard records each call, refuses calls of other users, and injects the faults.
 func (s *Server) guard(next http.Handler) http.Handler {
 	key := fmt.Sprintf("keyId=%q", s.settings.Tenancy+"/"+s.settings.User+"/"+s.settings.Fingerprint)
 
@@ -186,7 +186,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fault is the one for a call; nil for none. s.mu is held.
+// fault returns the fault for a call, or nil. The caller holds s.mu.
 func (s *Server) fault(call string) *Fault {
 	for _, fault := range s.faults {
 		if fault.Times > 0 && fault.Call.MatchString(call) {
@@ -198,14 +198,14 @@ func (s *Server) fault(call string) *Fault {
 	return nil
 }
 
-// handle serves a pattern, with s.mu held. An error of refuse is the answer.
+// handle serves a pattern, with s.mu held. An error of type refusal becomes the answer.
 func (s *Server) handle(mux *http.ServeMux, pattern string, serve func(http.ResponseWriter, *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 
 		if err := serve(w, r); err != nil {
-			refused, ok := err.(*refusal) //nolint:errorlint // handlers return it as it is
+			refused, ok := err.(*refusal) //nolint:errorlint // handlers return it unwrapped
 			if !ok {
 				refused = &refusal{http.StatusInternalServerError, "InternalServerError", err.Error()}
 			}
@@ -243,7 +243,7 @@ func answer(w http.ResponseWriter, value any) error {
 	return json.NewEncoder(w).Encode(value)
 }
 
-// mint makes an OCID. s.mu is held.
+// mint creates an OCID. The caller holds s.mu.
 func (s *Server) mint(kind string) string {
 	s.minted++
 	region := strings.ToLower(s.settings.RegionKey)
@@ -254,7 +254,7 @@ func (s *Server) mint(kind string) string {
 	return fmt.Sprintf("ocid1.%s.oc1.%s.%060d", kind, region, s.minted)
 }
 
-// page is a part of a list, as limit and page ask for it.
+// page returns the part of a list selected by the parameters limit and page.
 func page(w http.ResponseWriter, r *http.Request, all []object) []object {
 	from, _ := strconv.Atoi(r.URL.Query().Get("page"))
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
@@ -271,10 +271,10 @@ func page(w http.ResponseWriter, r *http.Request, all []object) []object {
 	return append([]object{}, all[from:to]...)
 }
 
-// defaultPage is how many entries a page has: few, so that clients that read one page alone are found.
+// defaultPage is the number of entries per page. It is small, to reveal clients reading only one page.
 const defaultPage = 5
 
-// decode reads a body strictly into a type of the SDK, and returns it as it is in JSON.
+// decode reads a body strictly into a type of the SDK, and returns it in its JSON form.
 func decode(r *http.Request, into any) (object, error) {
 	content, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
 	if err != nil {

@@ -1,7 +1,7 @@
 package fakeoci
 
 import (
-	"crypto/md5" //nolint:gosec // the checksum that the cloud's API has
+	"crypto/md5" //nolint:gosec // the checksum of the cloud's API
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -12,10 +12,10 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/objectstorage"
 )
 
-// Namespace is that of the tenancy's objects.
+// Namespace is the namespace of the tenancy's objects.
 const Namespace = "tenancyobjects"
 
-// serveStorage serves buckets and objects, which are uploaded whole or in parts.
+// serveStorage serves buckets and objects. Objects are uploaded whole or in parts.
 func (s *Server) serveStorage(mux *http.ServeMux) {
 	buckets := "/n/" + Namespace + "/b"
 
@@ -122,7 +122,7 @@ func (s *Server) serveParts(mux *http.ServeMux, uploads string) {
 	})
 }
 
-// store keeps an object. s.mu is held.
+// store keeps an object. The caller holds s.mu.
 func (s *Server) store(r *http.Request, content []byte) error {
 	bucket := s.buckets[r.PathValue("bucket")]
 	if bucket == nil {
@@ -134,7 +134,7 @@ func (s *Server) store(r *http.Request, content []byte) error {
 	return nil
 }
 
-// body reads an upload, and says its checksum.
+// body reads an upload, and sets its checksum in the response.
 func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	content, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -147,7 +147,7 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return content, nil
 }
 
-// ObjectNames are those of a bucket.
+// ObjectNames returns the names of a bucket's objects.
 func (s *Server) ObjectNames(bucket string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
