@@ -1,4 +1,4 @@
-// Package plane_test has tests of the management plane itself: without a network, and when a process ends.
+// Package plane_test tests the management plane itself: without a network, and after the end of a process.
 package plane_test
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// insideVariable tells this program that it is in a network namespace that has the loopback alone.
+// insideVariable tells this program that it is in a network namespace with only the loopback.
 const insideVariable = "CAPOLVM_TEST_LOOPBACK_ALONE"
 
 // TestAPlaneOnLoopbackAlone starts a plane without a default route.
@@ -58,7 +58,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 
 	checkControllers(t, plane.Client)
 
-	// The others end, too, for the lack of it.
+	// The others depend on it and end, too.
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		check.Error(t, syscall.Kill(childOf(t, name), syscall.SIGKILL), "")
 
@@ -73,7 +73,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	}
 }
 
-// checkControllers has what belongs to an object that is deleted, and what is in a namespace that is deleted, deleted.
+// checkControllers checks the deletion of a deleted object's dependents, and of a deleted namespace's content.
 func checkControllers(t *testing.T, c client.Client) {
 	t.Helper()
 
@@ -110,7 +110,7 @@ func checkControllers(t *testing.T, c client.Client) {
 	}
 }
 
-// runInside runs the test in a network namespace of its own.
+// runInside runs the test in a new network namespace.
 func runInside(t *testing.T) {
 	t.Helper()
 
@@ -130,7 +130,7 @@ func runInside(t *testing.T) {
 	check.Contains(t, "the output", output, "--- PASS: "+t.Name())
 }
 
-// inside runs this program, with the test alone, in new namespaces.
+// inside runs only this test of this program in new namespaces.
 func inside(ctx context.Context, namespaces uintptr) (string, error) {
 	var output bytes.Buffer
 
@@ -149,7 +149,7 @@ func inside(ctx context.Context, namespaces uintptr) (string, error) {
 	return output.String(), err
 }
 
-// raiseLoopback sets the loopback up, which a new namespace has down.
+// raiseLoopback brings up the loopback, because it is down in a new namespace.
 func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
