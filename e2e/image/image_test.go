@@ -1,4 +1,4 @@
-// Package image edits images of nodes, and looks into them, with real guestfish.
+// Package image edits and inspects images of nodes with real guestfish.
 package image
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// install is what the test needs on Debian.
+// install lists the test's prerequisites on Debian.
 const install = "on Debian: apt-get install guestfish libguestfs-xfs linux-image-amd64"
 
 // guestfish runs a script and returns its output.
@@ -40,7 +40,7 @@ func guestfish(t *testing.T, script string) string {
 	return out.String()
 }
 
-// The layout is that of OCK: EFI, boot and root, the latter two XFS, with links as OSTree makes them.
+// layout is OCK's: EFI, boot and root, the latter two XFS, with links like OSTree's.
 const layout = `disk-create DISK qcow2 1G
 add DISK format:qcow2
 run
@@ -70,7 +70,7 @@ umount /
 shutdown
 `
 
-// readBack prints what is looked for.
+// readBack prints the expected changes.
 const readBack = `add DISK readonly:true format:qcow2
 run
 mount-ro /dev/sda2 /
@@ -81,7 +81,7 @@ mount-ro /dev/sda3 /
 glob-expand /ostree/deploy/*/deploy/*/etc/*
 `
 
-// needGuestfish skips a test where guestfish is not installed.
+// needGuestfish skips a test unless guestfish is installed.
 func needGuestfish(t *testing.T) {
 	t.Helper()
 	testenv.SkipInShort(t, "boots the appliance of guestfish")
@@ -90,7 +90,7 @@ func needGuestfish(t *testing.T) {
 		t.Skip("guestfish is not installed; " + install)
 	}
 
-	// Not every machine that says it has KVM can run it.
+	// Some machines claim to have KVM but cannot run it.
 	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND_SETTINGS"), "force_tcg"))
 	t.Setenv("LIBGUESTFS_BACKEND", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND"), "direct"))
 }
@@ -145,8 +145,8 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	}
 }
 
-// system are the files of a node that Oracle Linux 8 has on two filesystems. It lacks what the test
-// expects to be told.
+// system are the files of an Oracle Linux 8 node on two filesystems. It lacks exactly the files reported missing in the
+// test.
 var system = map[string]map[string]string{
 	"/dev/sda1": {"/grub2/grubenv": "kernelopts=root=/dev/sda2 ro"},
 	"/dev/sda2": {
@@ -163,7 +163,7 @@ var system = map[string]map[string]string{
 	},
 }
 
-// makeSystem is the script of guestfish that makes it, of files in a folder.
+// makeSystem returns a guestfish script to create the system from files in a folder.
 func makeSystem(t *testing.T, disk, folder string) string {
 	t.Helper()
 	var out strings.Builder
