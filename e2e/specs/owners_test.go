@@ -29,7 +29,7 @@ const (
 	clusterStatePrefix = statePrefix + "olvmcluster."
 )
 
-// owners are those of our kinds. A topology controls its OLVMCluster, a Cluster without one only owns it.
+// owners returns the owners of our kinds. A topology controls its OLVMCluster; a Cluster without one only owns it.
 func owners(topology bool) ownerAssertions {
 	reference := func(group, kind string, controller bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: group, Kind: kind, Controller: ptr.To(controller)}
@@ -68,7 +68,7 @@ func owners(topology bool) ownerAssertions {
 	}
 }
 
-// finalizers are those of our kinds.
+// finalizers are the finalizers of our kinds.
 var finalizers = finalizerAssertions{
 	"OLVMCluster": func(types.NamespacedName) []string { return []string{infrav1.ClusterFinalizer} },
 	"OLVMMachine": func(types.NamespacedName) []string { return []string{infrav1.MachineFinalizer} },
@@ -82,7 +82,7 @@ var finalizers = finalizerAssertions{
 	"ConfigMap": access,
 }
 
-// access are the finalizers of what the OLVMClusters need to reach their engine.
+// access returns the finalizers of objects needed by the OLVMClusters to reach their engine.
 func access(name types.NamespacedName) []string {
 	if name.Name == "ovirt-credentials" || name.Name == "ovirt-ca" {
 		return []string{infrav1.AccessFinalizer}
@@ -91,8 +91,8 @@ func access(name types.NamespacedName) []string {
 	return nil
 }
 
-// resilient takes owners and finalizers away from all objects of a cluster, as a restored backup does, and expects them
-// back; then it expects nobody to write anything.
+// resilient removes owners and finalizers from all objects of a cluster, like a restored backup, and expects them to
+// return. Then it expects no further writes.
 func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, string, string) {
 	return func(proxy framework.ClusterProxy, namespace, cluster string) {
 		filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
@@ -125,7 +125,7 @@ func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, 
 	}
 }
 
-// expectStates looks for the Terraform states that the owners above are about: without them nothing would be checked.
+// expectStates checks for the Terraform states named in owners: without them, owners would check nothing.
 func expectStates(ctx context.Context, proxy framework.ClusterProxy, namespace string) {
 	var states corev1.SecretList
 	gomega.Expect(proxy.GetClient().List(ctx, &states, client.InNamespace(namespace), client.MatchingLabels{

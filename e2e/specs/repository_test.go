@@ -21,10 +21,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// providerVersion is that of our provider in the repository and in the management cluster.
+// providerVersion is the version of our provider in the repository and in the management cluster.
 const providerVersion = "v0.1.0"
 
-// Flavors that no user needs.
+// Flavors without a use for users.
 const (
 	flavorTopology      = "topology"
 	flavorMDRemediation = "md-remediation"
@@ -33,7 +33,7 @@ const (
 	flavorAdoption      = "adoption"
 )
 
-// healthCheck looks at the condition that the spec sets on a Node.
+// healthCheck watches the Node condition set by the spec.
 const healthCheck = `---
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
@@ -50,27 +50,29 @@ spec:
     - {type: e2e.remediation.condition, status: "False", timeoutSeconds: 5}
 `
 
-// taints are those that the specs expect from the beginning.
+// taints are the initial taints expected by the specs.
 const taints = `taints:
 - {key: pre-existing-always-taint, value: always-value, effect: PreferNoSchedule, propagation: Always}
 - {key: pre-existing-on-initialization-taint, value: on-initialization-value, effect: PreferNoSchedule, propagation: OnInitialization}
 `
 
-// metadata of templates is given to what is made of them; the spec looks for it.
+// metadata of templates is copied to their objects; the spec checks this.
 const metadata = `metadata:
   labels: {specs.example.com/label: from-the-template}
   annotations: {specs.example.com/annotation: from-the-template}
 `
 
-// nodeMetadata of a class is given to the Nodes too, by its domain.
+// nodeMetadata of a class is also copied to the Nodes, because of its domain.
 const nodeMetadata = `metadata:
   labels: {node.cluster.x-k8s.io/specs: from-the-class}
   annotations: {node.cluster.x-k8s.io/specs: from-the-class}
 `
 
-// TestWriteRepository makes the templates of the specs without running any: the specs take too long for each change, and
-// a change of a template that they cannot follow must show all the same. It comes before TestSpecs, which takes gomega and
-// the folder for temporary files over.
+// TestWriteRepository renders the templates of the specs without running any. The specs take too long for each change,
+// but
+// an incompatible change of a template must still be noticed. It precedes TestSpecs, because TestSpecs takes over
+// gomega
+// and the folder for temporary files.
 func TestWriteRepository(t *testing.T) {
 	gomega.RegisterTestingT(t)
 	tools, err := toolchain.New()
@@ -81,8 +83,8 @@ func TestWriteRepository(t *testing.T) {
 	writeRepository(tools.Root(), t.TempDir())
 }
 
-// writeRepository makes a repository of clusterctl with our templates, and returns the configuration that names it. The
-// specs take templates from it and nothing else, so there are no components, and no other providers.
+// writeRepository creates a repository of clusterctl with our templates, and returns the path of its configuration. The
+// specs use it only for templates, so it has no components, and no other providers.
 func writeRepository(root, dir string) string {
 	templates := filepath.Join(root, "config", "templates")
 	read := func(name string) string {
@@ -104,8 +106,7 @@ func writeRepository(root, dir string) string {
 		flavorFile(flavorRollout): edit(strings.Replace(topology, "name: olvm\n", "name: olvm-rollout\n", 1),
 			after{"    controlPlane:\n", taints, 6},
 			after{"        name: md-0\n", taints, 8}),
-		// The spec forgets an OLVMCluster without deleting it, and affinity groups that it had would stay in the
-		// engine.
+		// The spec abandons an OLVMCluster without deleting it, so its affinity groups would stay in the engine.
 		flavorFile(flavorAdoption): strings.Replace(topology, "name: olvm\n", "name: olvm-adoption\n", 1),
 		"clusterclass-olvm-adoption.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-adoption\n", 1),
 			after{"      olvmDatacenterName: patched\n", "affinityGroups: []", 6}),
@@ -138,7 +139,7 @@ func writeRepository(root, dir string) string {
 			"name": "olvm", "type": string(clusterctlv1.InfrastructureProviderType),
 			"url": filepath.Join(dir, "infrastructure-olvm", providerVersion, "components.yaml"),
 		}},
-		// Nobody's own overrides.
+		// Ignore the user's overrides.
 		"overridesFolder": filepath.Join(dir, "overrides"),
 	})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -150,7 +151,7 @@ func writeRepository(root, dir string) string {
 
 func flavorFile(flavor string) string { return "cluster-template-" + flavor + ".yaml" }
 
-// after is text to add after the only place where an anchor is, indented.
+// after is text to insert, indented, after the only occurrence of an anchor.
 type after struct {
 	anchor, text string
 	indent       int
@@ -193,8 +194,9 @@ func clusterctlConfig(subnet int) string {
 	return path
 }
 
-// recordProviders leaves in the management cluster what clusterctl init would: its inventory, from which it knows which
-// provider's templates to take, and the labels by which it finds the objects of a cluster.
+// recordProviders writes the records of clusterctl init into the management cluster. They are its inventory, for
+// choosing
+// the provider of templates, and the labels for finding the objects of a cluster.
 func recordProviders(ctx context.Context, s shared) {
 	configuration, err := clusterctlconfig.New(ctx, s.ClusterctlConfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())

@@ -25,8 +25,8 @@ import (
 
 var ctx = context.Background()
 
-// Within one container the specs are begun in this order, by whichever process is free: the long ones come first. Each
-// has a subnet of its own.
+// Within one container, free processes start the specs in this order: the long ones come first. Each has its own
+// subnet.
 var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Owners and finalizers of a cluster of a ClusterClass are restored", func() {
 		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
@@ -127,7 +127,7 @@ var _ = ginkgo.Describe("Cluster API", func() {
 			}
 		}
 
-		// ofKindOrMachineOf selects kinds, and the Machines that one of them owns.
+		// ofKindOrMachineOf selects kinds, and the Machines owned by one of them.
 		ofKindOrMachineOf := func(kinds ...string) func(corev1.ObjectReference, []metav1.OwnerReference) bool {
 			return func(object corev1.ObjectReference, owners []metav1.OwnerReference) bool {
 				owned := slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
@@ -212,7 +212,7 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	})
 })
 
-// withoutRecords is the metadata of an object without what our controllers record there, which comes from no template.
+// withoutRecords returns the metadata of an object without our controllers' records, because no template contains them.
 func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	out := clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: maps.Clone(object.GetAnnotations())}
 	records := []string{clusterctlv1.BlockMoveAnnotation}
@@ -238,8 +238,9 @@ func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []by
 	return class, bytes.ReplaceAll(template, []byte("127.20.50."), fmt.Appendf(nil, "127.20.%d.", 50+n))
 }
 
-// keepStates takes their owners from the Terraform states, as the spec does with the certificates, so that the garbage
-// collector leaves them for those who adopt the machines.
+// keepStates removes the owners from the Terraform states, as the spec does with the certificates. This way, the
+// garbage
+// collector keeps them for the adopters of the machines.
 func keepStates(
 	ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects,
 ) error {

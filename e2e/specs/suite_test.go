@@ -30,7 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// The versions of Kubernetes that the images of the engine have.
+// The Kubernetes versions of the engine's images.
 const (
 	kubernetesVersion = "v1.36.1"
 	olderKubernetes   = "v1.35.4"
@@ -43,9 +43,9 @@ const (
 	caConfigMap       = "ovirt-ca"
 )
 
-// shared is what the first process tells the others of the plane that it has started.
+// shared is the first process's description of the plane for the others.
 type shared struct {
-	// Dir has everything that is written; Artifacts is for the specs.
+	// Dir contains all written files; Artifacts is for the specs.
 	Dir, Artifacts   string
 	Kubeconfig       string
 	ClusterctlConfig string
@@ -56,7 +56,7 @@ type shared struct {
 var (
 	// plane is set in the first process only.
 	plane *simplane.Plane
-	// suite is what all processes know.
+	// suite is known to all processes.
 	suite      shared
 	management framework.ClusterProxy
 	e2eConfig  *clusterctl.E2EConfig
@@ -91,20 +91,20 @@ var _ = ginkgo.SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
 		return
 	}
 
-	// Whatever is wrong below, no process must be left.
+	// Leave no process behind, even if a check below fails.
 	defer plane.Stop()
 	gomega.Expect(plane.Failed()).To(gomega.Succeed())
 	expectNothingLeft(ctx)
 })
 
-// What a failure left to look at is kept, and nothing else.
+// Keep only the evidence of failures.
 var _ = ginkgo.ReportAfterSuite("folder", func(report ginkgo.Report) {
 	if report.SuiteSucceeded && suite.Dir != "" {
 		gomega.Expect(os.RemoveAll(suite.Dir)).To(gomega.Succeed())
 	}
 })
 
-// start runs a management plane, and tells clusterctl of it.
+// start runs a management plane, and configures clusterctl for it.
 func start(ctx context.Context) shared {
 	tools, err := toolchain.New()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -131,7 +131,8 @@ func start(ctx context.Context) shared {
 	return out
 }
 
-// inventory is the simulator's own with an image for each version of Kubernetes, and hosts for many clusters.
+// inventory returns the simulator's own inventory with an image for each version of Kubernetes, and hosts for many
+// clusters.
 func inventory() ovirtsim.Inventory {
 	out := ovirtsim.DefaultInventory()
 	dc := &out.DataCenters[0]
@@ -157,10 +158,10 @@ func scheme() *runtime.Scheme {
 	return scheme
 }
 
-// limit of each wait: it ends specs that hang, not slow ones.
+// limit is the limit of each wait: it ends hanging specs, not slow ones.
 const limit = "15m"
 
-// config has the versions, and how long a spec waits for what and how often it looks.
+// config returns the versions, and the timeouts and intervals of the waits in specs.
 func config() *clusterctl.E2EConfig {
 	return &clusterctl.E2EConfig{
 		ManagementClusterName: "management",
@@ -185,7 +186,7 @@ func config() *clusterctl.E2EConfig {
 	}
 }
 
-// credentials makes what the templates refer to in a namespace; it is a hook of the specs.
+// credentials creates the objects referenced by the templates in a namespace. It is a hook of the specs.
 func credentials(proxy framework.ClusterProxy, namespace string) {
 	ctx := context.Background()
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.Secret{
@@ -203,7 +204,7 @@ func credentials(proxy framework.ClusterProxy, namespace string) {
 	})).To(gomega.Succeed())
 }
 
-// expectNothingLeft looks for what clusters that are gone may have forgotten.
+// expectNothingLeft checks for leftovers of deleted clusters.
 func expectNothingLeft(ctx context.Context) {
 	summary, err := summary(ctx)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -218,7 +219,7 @@ func expectNothingLeft(ctx context.Context) {
 	gomega.Expect(left).To(gomega.BeEmpty(), "working directories of Terraform")
 }
 
-// summary counts what is in the engine.
+// summary counts the engine's objects.
 func summary(ctx context.Context) (out ovirtsim.Summary, err error) {
 	err = plane.Control(ctx, http.MethodGet, "/summary", nil, &out)
 	return out, err
