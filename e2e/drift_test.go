@@ -19,8 +19,7 @@ import (
 )
 
 // TestDriftIsToldAndNotUndone has an administrator change one configured field of a machine and an unconfigured one,
-// and
-// revert both.
+// and revert both.
 func TestDriftIsToldAndNotUndone(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster to change it behind its back")
 	t.Parallel()

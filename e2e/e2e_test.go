@@ -612,8 +612,7 @@ type plannedMachine struct {
 }
 
 // expectEmptyPlans has olvmctl plan each running machine from the manager's state. Only plans made entirely from
-// imports
-// need the filter, so it is off here.
+// imports need the filter, so it is off here.
 func (w *workload) expectEmptyPlans(machines int) {
 	w.t.Helper()
 	plan, code := w.plan(w.t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)

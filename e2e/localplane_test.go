@@ -78,8 +78,7 @@ func (j *journey) cutPower() {
 
 // TestALocalManagementClusterSurvivesAKillOfAllItsProcesses kills them during the first start, at each of the programs.
 // Then it kills them with a cluster inside, while running and while restarting. In the end, the cluster and its
-// machines
-// are the same, and each program runs once.
+// machines are the same, and each program runs once.
 func TestALocalManagementClusterSurvivesAKillOfAllItsProcesses(t *testing.T) {
 	testenv.SkipInShort(t, "starts a local management cluster many times")
 	t.Parallel()

@@ -37,8 +37,7 @@ import (
 )
 
 // oldCRD resembles the CRDs of Oracle's provider: their names, version, labels and status. It allows any fields; only
-// the
-// failure domains are typed, as a map.
+// the failure domains are typed, as a map.
 const oldCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:

@@ -20,8 +20,7 @@ import (
 )
 
 // newNetworkedWorkload creates the sample cluster with other addresses. Control plane machines use an IP profile with
-// both
-// families; workers use an InClusterIPPool. The user chooses the names of the machines.
+// both families; workers use an InClusterIPPool. The user chooses the names of the machines.
 func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	prefix := fmt.Sprintf("127.20.%d.", subnet)

@@ -15,8 +15,7 @@ import (
 )
 
 // TestAClusterOfTheClassComesUpOnAnImageOfOCK uses the variable ock in place of the flavor. The image is the strict
-// one:
-// without other instructions, it creates its own cluster.
+// one: without other instructions, it creates its own cluster.
 func TestAClusterOfTheClassComesUpOnAnImageOfOCK(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster")
 	t.Parallel()

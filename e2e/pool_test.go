@@ -262,8 +262,7 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 }
 
 // TestAClusterClassTakesVMsFromInventories (row 42) creates a cluster of the shipped ClusterClass. Its machines take
-// their
-// VMs from inventories, and keep one in reserve.
+// their VMs from inventories, and keep one in reserve.
 func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()

@@ -46,8 +46,7 @@ func (j *journey) ui(args ...string) (url string) {
 }
 
 // TestThePageFollowsAManagementCluster watches a management cluster in a browser. Meanwhile a cluster is created, and
-// an
-// administrator of the engine stops a VM.
+// an administrator of the engine stops a VM.
 func TestThePageFollowsAManagementCluster(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster for a browser to look at")
 	t.Parallel()

@@ -1,7 +1,6 @@
 // Package bench compares the cost of a machine for three contenders: our manager; the same REST calls in a native loop,
 // as the lower bound; and one Terraform with an installed provider per machine, as in other tools. All are measured in
-// one
-// run, on one machine, against the same simulator. docs/operate/performance.md explains how to read the result.
+// one run, on one machine, against the same simulator. docs/operate/performance.md explains how to read the result.
 package bench
 
 import (
@@ -145,13 +144,11 @@ type round struct {
 	Create    effort `json:"create"`
 	Delete    effort `json:"delete"`
 	// Requested is from a Machine with bootstrap data to the engine's create call. Provisioned is from the VM being up
-	// to the
-	// machine being provisioned. Both are in seconds, and of the manager only.
+	// to the machine being provisioned. Both are in seconds, and of the manager only.
 	Requested   *spread `json:"requestedSeconds,omitempty"`
 	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
 	// Passes are the reconciles of OLVMMachines per create, and APICalls the manager's calls of the API server for
-	// each. Both
-	// are of the manager only.
+	// each. Both are of the manager only.
 	Passes   float64 `json:"passesPerCreate,omitempty"`
 	APICalls float64 `json:"apiCallsPerCreate,omitempty"`
 	// BaseMiB is the memory without machines, and PeakMiB the maximum, including executors.
@@ -309,8 +306,8 @@ func (r *report) judge(t *testing.T) {
 	}
 }
 
-// kibPerMinute is the allowed traffic from the engine per minute. It includes a list of all VMs every ten minutes, at
-// 8 KiB per VM, and a constant part.
+// kibPerMinute is the allowed traffic from the engine per minute. It includes a list of all VMs every ten minutes, at 8
+// KiB per VM, and a constant part.
 func kibPerMinute(machines int) float64 { return 100 + 8*float64(machines)/10 }
 
 func (r *report) write(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 
 // fleet is the cost of a manager with many idle machines, in many clusters on several engines. A manager created one
 // machine. The others are copies of it, including its objects in the API server and in the engine. Creating them all
-// would
-// take longer than all other measurements.
+// would take longer than all other measurements.
 type fleet struct {
 	Machines int `json:"machines"`
 	Clusters int `json:"clusters"`
@@ -27,8 +26,7 @@ type fleet struct {
 	// Minutes is the time of the measurement.
 	Minutes float64 `json:"minutes"`
 	// ReadySeconds is the time from its start until the manager is ready. LookedSeconds is the time until it has
-	// reconciled
-	// each machine.
+	// reconciled each machine.
 	ReadySeconds  float64 `json:"readySeconds"`
 	LookedSeconds float64 `json:"lookedSeconds"`
 	// Runs are Terraform's, from the start on.

@@ -31,8 +31,7 @@ type claiming struct {
 	Clusters int `json:"clusters"`
 	Machines int `json:"machines"`
 	// Listed is the time to create the OLVMInventoryVMs. Claimed is the time from the first machine until the engine
-	// has
-	// confirmed all claims. Both are in seconds.
+	// has confirmed all claims. Both are in seconds.
 	Listed  float64 `json:"listedSeconds"`
 	Claimed float64 `json:"claimedSeconds"`
 	// APICalls and EngineCalls are all the manager's calls in this time, per claim.

@@ -16,8 +16,7 @@ type calm struct {
 	Machines int     `json:"machines"`
 	Minutes  float64 `json:"minutes"`
 	// Runs are Terraform's. CallsPerMinute are the engine's; CallsPerMinuteOfOne are with one machine. Core is a share
-	// of one
-	// core.
+	// of one core.
 	Runs                int     `json:"terraformRuns"`
 	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
 	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
@@ -29,8 +28,7 @@ type calm struct {
 	MiB           float64 `json:"MiB"`
 	KiBPerMachine float64 `json:"kibPerMachine"`
 	// ReadySeconds is the time from a restart until the manager is ready. RestartSeconds is the time until every
-	// machine is
-	// reconciled.
+	// machine is reconciled.
 	ReadySeconds   float64 `json:"readySeconds"`
 	RestartSeconds float64 `json:"restartSeconds"`
 	RestartRuns    int     `json:"restartTerraformRuns"`

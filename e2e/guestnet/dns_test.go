@@ -38,8 +38,7 @@ func (l *lan) resolve(server netip.Addr, name string) ([]string, error) {
 }
 
 // TestEachNodeKnowsTheNamesOfItsCluster has two control planes and a worker with addresses of both families. The only
-// name
-// server of their network does not know the cluster.
+// name server of their network does not know the cluster.
 func TestEachNodeKnowsTheNamesOfItsCluster(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 71, bootstrap.NoLoadBalancer)

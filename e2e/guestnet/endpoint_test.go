@@ -196,8 +196,7 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 }
 
 // expectAnswer queries the endpoint once. If a load balancer cannot reach its chosen API server, it chooses another
-// one,
-// invisibly to the client. The test tolerates only an address moving meanwhile, and a machine too busy to answer.
+// one, invisibly to the client. The test tolerates only an address moving meanwhile, and a machine too busy to answer.
 func (c *cluster) expectAnswer(names ...string) {
 	t := c.lan.t
 	t.Helper()
@@ -270,8 +269,7 @@ func (c *cluster) spread(nodes []*node) error {
 }
 
 // TestJoinedNodesTakeOverAnAddressWithoutAHolder switches off the holder as soon as the others are listed. They have
-// not
-// yet learned, through the endpoint, that they are control plane nodes.
+// not yet learned, through the endpoint, that they are control plane nodes.
 func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "j", "10.99.0.6", 52, bootstrap.NoLoadBalancer)

@@ -164,8 +164,7 @@ func (l *lan) ask(endpoint string) string {
 }
 
 // errNoAnswer is the error of a request unanswered in time, perhaps because this machine is busy. Other errors come
-// from
-// the other side: it refused or closed the connection.
+// from the other side: it refused or closed the connection.
 var errNoAnswer = errors.New("no answer in time")
 
 // timedOut is curl's exit code for a timeout.
@@ -309,8 +308,7 @@ func (n *node) install(guest bootstrap.Guest) {
 func hostNamed(name string) bootstrap.Guest { return bootstrap.Guest{HostName: name} }
 
 // installUserData writes the files of a cloud-config merged with the guest's configuration, and the prerequisites of
-// its
-// commands.
+// its commands.
 func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	t := n.cluster.lan.t
 	t.Helper()
@@ -397,8 +395,7 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 }
 
 // staticPods returns the commands for running the static pods in place of the kubelet. Each container becomes the
-// program
-// with the name of its image. It sees its volumes at their mount paths, and is restarted after it exits.
+// program with the name of its image. It sees its volumes at their mount paths, and is restarted after it exits.
 func (n *node) staticPods() string {
 	t := n.cluster.lan.t
 	paths, err := filepath.Glob(filepath.Join(n.root, "etc/kubernetes/manifests/*.yaml"))
@@ -643,8 +640,7 @@ func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
 }
 
 // allowsKubelets reports whether a kubelet may make this request. Since Kubernetes 1.32, it may read only its own Node
-// and
-// the ConfigMaps of its pods, unless a Role allows more.
+// and the ConfigMaps of its pods, unless a Role allows more.
 func (c *cluster) allowsKubelets(r *http.Request) bool {
 	if !strings.Contains(r.URL.Path, "/nodes") && !strings.Contains(r.URL.Path, "/namespaces/") {
 		return true // discovery

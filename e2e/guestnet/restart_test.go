@@ -90,8 +90,7 @@ func (c *cluster) killsTheHolder(address netip.Addr) {
 }
 
 // TestAnEndpointHasOneHolderAfterKeepalivedWasKilled kills keepalived before it can remove the address from the
-// interface.
-// Another node takes the address. The first one releases it once systemd has restarted keepalived.
+// interface. Another node takes the address. The first one releases it once systemd has restarted keepalived.
 func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "k", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -137,8 +136,7 @@ func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 const drained = 20 * time.Second
 
 // TestANodeThatIsUnreachableIsDrained (row 24) cuts a node off the network, like a host losing its power. Connections
-// to it
-// are not refused: each takes haproxy's timeout of five seconds.
+// to it are not refused: each takes haproxy's timeout of five seconds.
 func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 62, bootstrap.HAProxy)
@@ -200,8 +198,7 @@ func ingressOf(t *testing.T, n *node) net.Listener {
 }
 
 // TestTheIngressAddressIsWhereSomethingServes has two workers serving. One of them stops, and keepalived is killed on
-// the
-// other. The nodes find each other like nodes of a cluster, by unicast alone.
+// the other. The nodes find each other like nodes of a cluster, by unicast alone.
 func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "i", "10.99.0.5", 81, bootstrap.NoLoadBalancer)
@@ -243,8 +240,7 @@ func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 }
 
 // TestAnIngressAddressHasOneHolderWhileWorkersJoin has workers join and serve at once: a node unknown to the others
-// does
-// not hear of a holder.
+// does not hear of a holder.
 func TestAnIngressAddressHasOneHolderWhileWorkersJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "w", "10.99.0.5", 83, bootstrap.NoLoadBalancer)

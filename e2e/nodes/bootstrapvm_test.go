@@ -59,8 +59,7 @@ func userDataOfVM(t *testing.T, version string) string {
 }
 
 // TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet create the single-machine cluster for creating
-// others.
-// Its node is ready thanks to the bridge serving as its CNI, and accepts pods on the control plane.
+// others. Its node is ready thanks to the bridge serving as its CNI, and accepts pods on the control plane.
 func TestABootstrapVMOnARealNode(t *testing.T) {
 	s := newSite(t)
 	m := s.start(s.config("trip-bootstrap", userDataOfVM(t, s.image.Kubernetes)))

@@ -54,8 +54,7 @@ type cluster struct {
 }
 
 // network is a network of the engine, with address prefixes such as 10.198.0. and fd00:198::. Clusters on a shared
-// network
-// would answer for the addresses of each other's pods.
+// network would answer for the addresses of each other's pods.
 type network struct{ name, prefix, prefix6 string }
 
 // address returns an IPv4 address in the network.

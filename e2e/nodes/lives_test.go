@@ -181,8 +181,7 @@ func (c *cluster) deploy(replicas int32) {
 }
 
 // expectAnswers has pods query the Service by name until each of its pods has answered. This shows that pods reach
-// names,
-// Services and pods on other nodes.
+// names, Services and pods on other nodes.
 func (c *cluster) expectAnswers(replicas int) {
 	c.t.Helper()
 
@@ -229,8 +228,7 @@ func (c *cluster) expectName(name string) {
 }
 
 // askingLimit is the time for the pods of a Job to finish, before a new Job replaces it. One of the pods may be on a
-// node
-// without power.
+// node without power.
 const askingLimit = 5 * time.Minute
 
 // asking is a Job with pods querying a URL.
@@ -240,8 +238,7 @@ type asking struct {
 }
 
 // ask has three pods query a URL once, and returns their output. It returns an error until they finish, and the next
-// call
-// checks the same pods: with ever more pods, a busy node would finish none.
+// call checks the same pods: with ever more pods, a busy node would finish none.
 func (c *cluster) ask(ctx context.Context, url string) ([]string, error) {
 	if c.asking.url != url || time.Since(c.asking.since) > askingLimit {
 		if err := c.stopAsking(ctx); err != nil {
@@ -567,8 +564,7 @@ func (c *cluster) workers() []string {
 }
 
 // expectDrained scales the workers to one while a PodDisruptionBudget forbids evictions. Once they are allowed, it
-// waits
-// until the machine is drained.
+// waits until the machine is drained.
 func (c *cluster) expectDrained(controlPlanes int32) {
 	c.t.Helper()
 	budgets := c.workload.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
@@ -673,8 +669,7 @@ func TestAClusterWithKeepalived(t *testing.T) {
 }
 
 // TestAClusterWithHAProxy creates 3+2 nodes with keepalived holding the endpoint and haproxy in front of the API
-// servers.
-// It cuts the power of the holder.
+// servers. It cuts the power of the holder.
 func TestAClusterWithHAProxy(t *testing.T) {
 	c := newCluster(t, "spread")
 	c.apply("cluster-template.yaml", map[string]string{
@@ -732,8 +727,7 @@ func highlyAvailable(object *unstructured.Unstructured) {
 }
 
 // expectLostHost loses the host of a worker. The engine restarts the VM on another host, and the machine remains the
-// same
-// node.
+// same node.
 func (c *cluster) expectLostHost() {
 	c.t.Helper()
 

@@ -1,6 +1,5 @@
 // Package nodes tests the simulator's optional real VMs: Linux machines with systemd, cloud-init and kubeadm. Cluster
-// API's
-// managers and ours run them.
+// API's managers and ours run them.
 package nodes
 
 import (

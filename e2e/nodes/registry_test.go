@@ -33,8 +33,7 @@ import (
 )
 
 // mirror is the equipment of a site without internet access. A registry of container images replaces all registries,
-// and
-// a folder holds the components for clusterctl.
+// and a folder holds the components for clusterctl.
 type mirror struct {
 	t *testing.T
 	// address is the registry's, and dir contains the components.
@@ -182,8 +181,7 @@ func (m *mirror) addCertManager() (version string) {
 }
 
 // renderCertManager renders the manifests of a cert-manager release like its build: the chart with its version, and
-// with
-// the CRDs among the templates.
+// with the CRDs among the templates.
 func renderCertManager(deploy, version, dir string) ([]byte, error) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(deploy, "charts", "cert-manager"))); err != nil {
 		return nil, err

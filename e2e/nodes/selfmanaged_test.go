@@ -183,8 +183,7 @@ func (c *cluster) expectNoRestarts() {
 
 // TestAClusterThatManagesItself has olvmctl create a cluster from nothing, with providers and storage driver from a
 // mirror. The cluster receives its own objects. Its managers run as pods and create another machine, and a pod uses a
-// disk
-// of the engine. Finally, a deletion moves the cluster back to processes.
+// disk of the engine. Finally, a deletion moves the cluster back to processes.
 func TestAClusterThatManagesItself(t *testing.T) {
 	c := newCluster(t, "own")
 	m, u := newMirror(t), newUser(t)

@@ -25,8 +25,7 @@ import (
 )
 
 // storageImages maps the image names in the oVirt CSI driver's manifests to the role of our stand-in. The attacher is
-// the
-// real one.
+// the real one.
 var storageImages = map[string]string{
 	"ovirt-csi-driver":          "driver",
 	"csi-provisioner":           "provisioner",
@@ -167,8 +166,7 @@ func keeper() *appsv1.StatefulSet {
 }
 
 // expectKept waits until the pod has started this many times with the same volume, on a node other than before. It
-// returns
-// the node.
+// returns the node.
 func (c *cluster) expectKept(starts int, before string) (node string) {
 	c.t.Helper()
 	what := fmt.Sprintf("the pod with a disk has been started on %d nodes", starts)

@@ -20,9 +20,8 @@ import (
 )
 
 // TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) creates a cluster from nothing to ready nodes, with an
-// occasionally
-// failing cloud. The cluster is upgraded, scaled by editing (row 39), changed by a second start, moved and deleted.
-// Nothing is left.
+// occasionally failing cloud. The cluster is upgraded, scaled by editing (row 39), changed by a second start, moved and
+// deleted. Nothing is left.
 func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my")
@@ -206,8 +205,7 @@ func (s *site) move(management []string) {
 }
 
 // TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) creates a cluster without a management cluster, and
-// deletes
-// it with the one created by start.
+// deletes it with the one created by start.
 func TestAClusterOnOracleCloudWithoutAManagementCluster(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my/child")

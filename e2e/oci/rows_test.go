@@ -26,8 +26,7 @@ var update = flag.Bool("update", false, "write the golden files")
 const writes = `^(POST|PUT|DELETE|PATCH) `
 
 // TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) finds compartments by OCID and by path, and reports errors
-// before
-// any write.
+// before any write.
 func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -87,8 +86,7 @@ func qcow2(size int) string {
 }
 
 // startUpToManifests returns the arguments of a start of the cluster file. The start ends before it applies the
-// manifests,
-// because a Secret with the same name exists and is immutable.
+// manifests, because a Secret with the same name exists and is immutable.
 func (s *site) startUpToManifests(cluster string) []string {
 	s.t.Helper()
 	immutable := true
@@ -252,8 +250,7 @@ func sorted(objects []map[string]any, field string) []string {
 }
 
 // TestAnImportThatWasInterrupted has the next start complete an import: the image is offered for its shapes, and
-// nothing
-// is left.
+// nothing is left.
 func TestAnImportThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -70,8 +70,7 @@ spec:
 `
 
 // expectNothingBesideOraclesProvider temporarily adds the Deployment of Oracle's provider to an empty management
-// cluster,
-// and expects olvmctl to refuse to install anything.
+// cluster, and expects olvmctl to refuse to install anything.
 func (m *management) expectNothingBesideOraclesProvider(t *testing.T) {
 	objects, err := manifest.Read([]byte(oraclesProvider))
 	check.Error(t, err, "")

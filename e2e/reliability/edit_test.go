@@ -191,8 +191,8 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 			*spec = *original.DeepCopy()
 			spec.ProviderID = provider
 		})
-		// A fully applied change outlasts its reversal: machines are immutable.
-		// Added memory leaves the VM at its next start.
+		// A fully applied change outlasts its reversal: machines are immutable. Added memory leaves the VM at its next
+		// start.
 		b.expectHardware(s, m, map[string]hardware{
 			"applied": before, infrav1.WaitingForRestartReason: before, infrav1.ReplaceRefusedReason: after,
 		})

@@ -278,8 +278,8 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 	here.end(here.site, m)
 }
 
-// finish completes by hand a move interrupted while it deleted objects. clusterctl does not resume such a move, but
-// all objects are in the other plane by then.
+// finish completes by hand a move interrupted while it deleted objects. clusterctl does not resume such a move, but all
+// objects are in the other plane by then.
 func (p *plane) finish(t *testing.T, to *plane) {
 	t.Helper()
 	resume(to.site)

@@ -17,8 +17,7 @@ import (
 )
 
 // letPass triggers several passes of the manager over the object. The manager must serve the object's namespace.
-// Actions
-// still missing afterwards will never happen.
+// Actions still missing afterwards will never happen.
 func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	t.Helper()
 	kind, err := apiutil.GVKForObject(o, api.Scheme())

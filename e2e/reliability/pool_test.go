@@ -98,8 +98,7 @@ func (b *bench) provisionLife(t *testing.T, name string) {
 }
 
 // TestCrashMatrixOfAProvision kills the manager and Terraform and cuts the connection at each call to create or delete
-// a
-// VM for a pool. There is exactly one VM, and later nothing is left of it. The matrix of a machine covers network
+// a VM for a pool. There is exactly one VM, and later nothing is left of it. The matrix of a machine covers network
 // interfaces and disks, because the run is the same.
 func TestCrashMatrixOfAProvision(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that makes VMs of a pool")
@@ -229,8 +228,7 @@ func (b *bench) poolLife(t *testing.T, name string) {
 func (b *bench) poolVMs() []ovirtsim.VMInfo { return b.site.Sim.VMs() }
 
 // expectFreePool waits until both VMs of the pool are free, and checks the engine: no VM is lost, rebuilding leaves
-// none
-// behind, each has one disk, and nothing mentions a claim.
+// none behind, each has one disk, and nothing mentions a claim.
 func (b *bench) expectFreePool(t *testing.T) {
 	t.Helper()
 	s := b.site.In(t)
@@ -286,8 +284,7 @@ func (b *bench) expectFreePool(t *testing.T) {
 }
 
 // TestCrashMatrixOfAPool kills the manager and cuts the connection at each call to claim, take over, return or rebuild
-// a
-// VM of a pool. No VM is claimed twice, lost or destroyed.
+// a VM of a pool. No VM is claimed twice, lost or destroyed.
 func TestCrashMatrixOfAPool(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that claims VMs of a pool")
 	crashMatrix(t, newPoolBench, func(c call) bool {

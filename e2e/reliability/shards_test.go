@@ -70,8 +70,7 @@ func (s *shard) machine(name string) *infrav1.OLVMMachine {
 
 // TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager ignores the
 // other label's clusters. A killed leader is replaced within the lease. Changed credentials are noticed, although
-// Secrets
-// have no label.
+// Secrets have no label.
 func TestShardsAndStandbys(t *testing.T) {
 	testenv.SkipInShort(t, "runs four managers")
 	t.Parallel()

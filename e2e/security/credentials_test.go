@@ -15,8 +15,7 @@ import (
 )
 
 // TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) has an engine redirect the manager to plain HTTP
-// and
-// to another server. The login carries the password, and the other requests carry the session.
+// and to another server. The login carries the password, and the other requests carry the session.
 func TestAClientFollowsNoRedirects(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -43,8 +42,7 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 }
 
 // TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) has a tenant with rights to write
-// OLVMClusters,
-// but to read no Secret. The tenant names a server of their own.
+// OLVMClusters, but to read no Secret. The tenant names a server of their own.
 func TestATenantCannotSendASecretElsewhere(t *testing.T) {
 	var told atomic.Value
 	told.Store("")

@@ -102,8 +102,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 	}
 
 	// No save waits for the rate limit of the manager's client, because the strangers have not used it. The duration of
-	// a save
-	// also depends on the machine.
+	// a save also depends on the machine.
 	histogram := saves[0].GetHistogram()
 	for _, bucket := range histogram.GetBucket() {
 		t.Logf("of %d saves took at most %g s: %d", histogram.GetSampleCount(), bucket.GetUpperBound(),

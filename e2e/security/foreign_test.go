@@ -69,9 +69,8 @@ func (n *namer) gate(next http.Handler) http.Handler {
 }
 
 // TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) has an engine rename the VM of a pool. The name ends
-// a
-// comment and continues as HCL: a resource uploading the manager's token. The machine gets the VM, and the engine gets
-// nothing.
+// a comment and continues as HCL: a resource uploading the manager's token. The machine gets the VM, and the engine
+// gets nothing.
 func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	e := &namer{}
 	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})

@@ -49,8 +49,7 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 }
 
 // tokenInHCL reads the file "token" of the manager's folder from a working directory. It avoids quotes, because they
-// would
-// not survive inside others: the file name is the key of an object, and the slash is the beginning of a path.
+// would not survive inside others: the file name is the key of an object, and the slash is the beginning of a path.
 const tokenInHCL = `${file(join(substr(abspath(path.root),0,1),[dirname(dirname(dirname(abspath(path.root)))),keys({token=1})[0]]))}`
 
 // TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) has an engine send HCL as the ID of a tag. The
@@ -117,8 +116,7 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 }
 
 // TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) has hostile code in place of the executor.
-// An
-// engine or a tenant may control it, but it has nothing to give away.
+// An engine or a tenant may control it, but it has nothing to give away.
 func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -171,8 +169,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 }
 
 // TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager hostile kubeconfigs. They
-// would
-// send its token away, run programs, or connect to a stranger.
+// would send its token away, run programs, or connect to a stranger.
 func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	var asked atomic.Int32
 	var authorization atomic.Value

@@ -38,8 +38,7 @@ func peakMemory(t *testing.T, pid int) int {
 }
 
 // TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) has engines answer with endless lists: of empty
-// items,
-// and of a single text.
+// items, and of a single text.
 func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 	for name, test := range map[string]struct{ begin, again, says string }{
 		"items":      {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},

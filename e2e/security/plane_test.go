@@ -59,8 +59,7 @@ func argument(line []string, name string) string {
 
 // TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) attacks the etcd of local planes like any
 // process of the machine: it reads the arguments, and sends requests. The etcd of a persistent plane must sync its data
-// to
-// the disk.
+// to the disk.
 func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,6 @@
 // Package security replays attacks. Each test covers one item of the table in docs/operate/security.md, by its letter.
-// The
-// attacker is a tenant with write access to one namespace, a hostile engine, or a guest. The managers are real
-// processes
-// with exactly the shipped roles.
+// The attacker is a tenant with write access to one namespace, a hostile engine, or a guest. The managers are real
+// processes with exactly the shipped roles.
 package security
 
 import (
@@ -36,8 +34,7 @@ func token(t *testing.T) string {
 }
 
 // executors returns the executors to test with, by name: this machine's, and OpenTofu, because the image contains it.
-// In
-// short mode it omits OpenTofu, unless it is this machine's.
+// In short mode it omits OpenTofu, unless it is this machine's.
 func executors(t *testing.T) map[string]string {
 	t.Helper()
 

@@ -14,9 +14,8 @@ import (
 )
 
 // TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) has a tenant of another namespace
-// record
-// the addresses of a cluster. The records are endpoints of OLVMClusters never connected to the engine, and machines
-// without an owner.
+// record the addresses of a cluster. The records are endpoints of OLVMClusters never connected to the engine, and
+// machines without an owner.
 func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	thief := "thief-" + s.Namespace
@@ -52,8 +51,7 @@ func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 }
 
 // TestAnAddressConflictDoesNotNameOtherTenants (row M3 of docs/operate/security.md) has two namespaces share an engine
-// and
-// a range, so that their addresses conflict. The message reports the conflict, but not the other tenant.
+// and a range, so that their addresses conflict. The message reports the conflict, but not the other tenant.
 func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	a := testsite.New(t, suite.API.Client, testsite.Options{})
 	b := testsite.New(

@@ -69,10 +69,8 @@ const nodeMetadata = `metadata:
 `
 
 // TestWriteRepository renders the templates of the specs without running any. The specs take too long for each change,
-// but
-// an incompatible change of a template must still be noticed. It precedes TestSpecs, because TestSpecs takes over
-// gomega
-// and the folder for temporary files.
+// but an incompatible change of a template must still be noticed. It precedes TestSpecs, because TestSpecs takes over
+// gomega and the folder for temporary files.
 func TestWriteRepository(t *testing.T) {
 	gomega.RegisterTestingT(t)
 	tools, err := toolchain.New()
@@ -195,8 +193,7 @@ func clusterctlConfig(subnet int) string {
 }
 
 // recordProviders writes the records of clusterctl init into the management cluster. They are its inventory, for
-// choosing
-// the provider of templates, and the labels for finding the objects of a cluster.
+// choosing the provider of templates, and the labels for finding the objects of a cluster.
 func recordProviders(ctx context.Context, s shared) {
 	configuration, err := clusterctlconfig.New(ctx, s.ClusterctlConfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())

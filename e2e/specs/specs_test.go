@@ -239,8 +239,7 @@ func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []by
 }
 
 // keepStates removes the owners from the Terraform states, as the spec does with the certificates. This way, the
-// garbage
-// collector keeps them for the adopters of the machines.
+// garbage collector keeps them for the adopters of the machines.
 func keepStates(
 	ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects,
 ) error {
