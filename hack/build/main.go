@@ -1,9 +1,9 @@
-// Command build compiles commands of this project and says how far it is, which go build and go run do not. It is
-// itself compiled in silence, so it imports little of the standard library and nothing else.
+// Command build compiles commands of this project and reports its progress, unlike go build and go run. It is itself
+// compiled silently, so it imports little of the standard library and nothing else.
 //
 //	go run ./hack/build [-o FILE|FOLDER/] PACKAGE ...
 //
-// Without -o only the cache has the result: go run PACKAGE starts soon afterwards.
+// Without -o only the cache keeps the result: go run PACKAGE starts soon afterwards.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
 )
 
-// briefly is how long a build may take without a word: nothing has changed since the last one.
+// briefly is the time of a build without progress messages: nothing has changed since the last one.
 const briefly = 2 * time.Second
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// notHere are tests of go-ovirt-client that are left out, with the reason.
+// notHere are skipped tests of go-ovirt-client, with the reason.
 var notHere = map[string]string{
 	"TestBadURL": "it asks a web site on the internet",
 	"TestVMNICWithMacCreation": "it wants a multicast MAC address on a network " +
@@ -27,8 +27,7 @@ var notHere = map[string]string{
 	"TestCannotRemoveTemplateIfVMCloneIsNotSet": "the client repeats the refused call for 17 minutes",
 }
 
-// Its authors wrote these tests for real engines: what they expect is the best description of an engine that can be
-// run.
+// Its authors wrote these tests for real engines: their expectations are the best executable description of an engine.
 func TestTheClientsOwnTestsPassAgainstTheSimulator(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "client.test")

@@ -13,7 +13,7 @@ import (
 
 const gib = 1 << 30
 
-// connect logs in as the provider does, which is documented to take the URL with a slash at its end.
+// connect logs in like the provider, with the documented slash at the end of the URL.
 func connect(t *testing.T) ovirt.ClientWithLegacySupport {
 	t.Helper()
 	client, err := ovirt.New(sim.URL+"/api/", sim.Username, sim.Password, ovirt.TLS().CACertsFromMemory(sim.ca),
@@ -28,7 +28,7 @@ func connect(t *testing.T) ovirt.ClientWithLegacySupport {
 // once makes a call fail at once instead of after 17 minutes.
 var once = []ovirt.RetryStrategy{ovirt.MaxTries(1), ovirt.AutoRetry()}
 
-// must fails the test on an error; it spares most lines of these tests a branch.
+// must fails the test on an error, to save a branch after most calls.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
@@ -47,7 +47,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// site is what every test needs to find first.
+// site contains the IDs needed by every test.
 type site struct {
 	cluster  ovirt.ClusterID
 	template ovirt.TemplateID
@@ -80,7 +80,8 @@ func newVM(t *testing.T, client ovirt.Client, name string, params ovirt.Optional
 	return vm
 }
 
-// conflicts checks for the answer that the client repeats its calls for; having given up, it tells of nothing else.
+// conflicts checks for the engine's answer that makes the client repeat a call. After giving up, the client reports
+// only this.
 func conflicts(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "409 Conflict") || !strings.Contains(err.Error(), text) {
@@ -234,7 +235,7 @@ func TestAVMStartsIsFoundAndEnds(t *testing.T) {
 		}
 	}
 
-	// The client puts statuses into parentheses, with which an engine finds nothing.
+	// The client puts statuses into parentheses, and an engine finds nothing with them.
 	found := must[[]ovirt.VM](
 		t,
 	)(
@@ -252,7 +253,7 @@ func TestAVMStartsIsFoundAndEnds(t *testing.T) {
 
 	check(t, client.ShutdownVM(vm.ID(), false))
 	must[ovirt.VM](t)(client.WaitForVMStatus(vm.ID(), ovirt.VMStatusDown))
-	check(t, client.StopVM(vm.ID(), true)) // which is down already
+	check(t, client.StopVM(vm.ID(), true)) // already down
 	if got := must[ovirt.NIC](t)(client.GetNIC(vm.ID(), nic.ID())); got.Mac() == "" || got.VMID() != vm.ID() {
 		t.Errorf("the network interface is %v", got)
 	}
@@ -344,7 +345,7 @@ func TestDisksGrowAndAreAttached(t *testing.T) {
 	})
 }
 
-// qcow2 is the smallest image that has all parts: header, first level table, reference counts.
+// qcow2 returns the smallest image with all parts: header, first level table, reference counts.
 func qcow2(size uint64) []byte {
 	const cluster = 1 << 16
 	image := make([]byte, 4*cluster)
@@ -451,7 +452,7 @@ func TestAffinityGroupsHoldVMs(t *testing.T) {
 	check(t, client.RemoveAffinityGroup(cluster, group.ID()))
 	_, err = client.GetAffinityGroup(cluster, group.ID(), once...)
 	if err == nil || !strings.Contains(err.Error(), "400 Bad Request") {
-		t.Errorf("a group that is gone: %v", err) // which no client can tell from a refusal
+		t.Errorf("a group that is gone: %v", err) // no client can distinguish it from a refusal
 	}
 }
 

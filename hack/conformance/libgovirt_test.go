@@ -9,11 +9,11 @@ import (
 )
 
 // TestLibgovirtRunsAVM needs libgovirt with its bindings: gir1.2-govirt-1.0 and python3-gi of Debian and its relatives.
-// It looks at all requests of the simulator, so that it does not run beside other tests.
+// It checks all requests of the simulator, so it does not run beside other tests.
 func TestLibgovirtRunsAVM(t *testing.T) {
 	python := ""
 
-	for _, one := range []string{"/usr/bin/python3", "python3"} { // packages are for that of the system
+	for _, one := range []string{"/usr/bin/python3", "python3"} { // packages are for the system's Python
 		if exec.CommandContext(t.Context(), one, "-c", `import gi; gi.require_version("GoVirt", "1.0")`).Run() == nil {
 			python = one
 			break
@@ -42,14 +42,14 @@ func TestLibgovirtRunsAVM(t *testing.T) {
 	}
 }
 
-// seen is a request that the simulator answered.
+// seen is a request answered by the simulator.
 type seen struct {
 	Seq          int
 	Method, Path string
 	Status       int
 }
 
-// requestsSeen are the requests that the simulator answered so far, the oldest first.
+// requestsSeen returns the requests answered by the simulator so far, the oldest first.
 func requestsSeen(t *testing.T) []seen {
 	t.Helper()
 	request := must[*http.Request](

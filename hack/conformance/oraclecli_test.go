@@ -92,12 +92,12 @@ func newOracleCLI(t *testing.T) *oracleCLI {
 	defer response.Body.Close()
 	check(t, json.NewDecoder(response.Body).Decode(&reply))
 	cli := &oracleCLI{t: t, token: reply.Token}
-	cli.call(http.MethodGet, "", nil, nil) // does the token work?
+	cli.call(http.MethodGet, "", nil, nil) // verify the token
 
 	return cli
 }
 
-// call sends a body only where there is one, and a content type only with a body.
+// call sends a body only if there is one, and a content type only with a body.
 func (c *oracleCLI) call(method, path string, in, out any) {
 	c.t.Helper()
 	status, body := c.try(method, path, in)
@@ -133,7 +133,7 @@ func (c *oracleCLI) try(method, path string, in any) (int, []byte) {
 	return response.StatusCode, must[[]byte](c.t)(io.ReadAll(response.Body))
 }
 
-// put sends one piece of an image; the ticket in the URL is all the right that it needs.
+// put sends one piece of an image; the ticket in the URL is the only right it needs.
 func (c *oracleCLI) put(to string, content []byte, at, total int, query string) {
 	c.t.Helper()
 	request := must[*http.Request](
@@ -151,7 +151,7 @@ func (c *oracleCLI) put(to string, content []byte, at, total int, query string) 
 	}
 }
 
-// begin makes a disk by the name of its storage domain, and a transfer into it.
+// begin creates a disk by the name of its storage domain, and a transfer into it.
 func (c *oracleCLI) begin(name string, size int) (oracleDisk, oracleTransfer) {
 	c.t.Helper()
 	var domains oracleDomains

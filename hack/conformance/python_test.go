@@ -16,11 +16,11 @@ import (
 //go:embed requirements.txt
 var requirements string
 
-// ansible is the package of PyPI that holds the collection ovirt.ovirt among many others, of which none is kept.
+// ansible is the PyPI package containing the collection ovirt.ovirt among many others. The others are discarded.
 const ansible = "ansible==9.13.0"
 
-// pythonHome is a virtual environment with the clients of Python, below the user's cache. It is made once. The error
-// says why there is none: no Python that can make it, or no PyPI.
+// pythonHome returns a virtual environment with the Python clients, below the user's cache. It is created once. The
+// error explains a failure: no suitable Python, or no PyPI.
 var pythonHome = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -66,14 +66,14 @@ var pythonHome = sync.OnceValues(func() (string, error) {
 	return home, os.WriteFile(filepath.Join(home, "complete"), nil, 0o600)
 })
 
-// unpack takes the collection out of the wheel.
+// unpack extracts the collection from the wheel.
 const unpack = `
 import pathlib, sys, zipfile
 wheel = zipfile.ZipFile(next(pathlib.Path(sys.argv[1]).glob("*.whl")))
 wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startswith("ansible_collections/ovirt/")])
 `
 
-// python runs a program of the environment, and fails the test where it fails.
+// python runs a program of the environment, and fails the test if the program fails.
 func python(t *testing.T, environment []string, program string, args ...string) string {
 	t.Helper()
 	home, err := pythonHome()
@@ -101,7 +101,7 @@ func TestThePythonSDKWalksThroughTheEngine(t *testing.T) {
 	python(t, nil, "python", "sdk.py", sim.file)
 }
 
-// TestAnsibleMakesUsesAndRemovesThings plays tasks of ovirt.ovirt: make, make again, look, act, remove.
+// TestAnsibleMakesUsesAndRemovesThings plays tasks of ovirt.ovirt: create, create again, inspect, act, remove.
 func TestAnsibleMakesUsesAndRemovesThings(t *testing.T) {
 	t.Parallel()
 	output := python(t, []string{

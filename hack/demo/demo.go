@@ -35,32 +35,32 @@ const (
 	namespace   = "default"
 	clusterName = "demo"
 
-	// wantedMachines is how many machines the cluster of each sample has.
+	// wantedMachines is the number of machines in the cluster of each sample.
 	wantedMachines = 3
 
-	// availableWithin and deletedWithin bound the two waits, for machines that are very busy; on others both take well
-	// under a minute. What cannot succeed ends them at once.
+	// availableWithin and deletedWithin limit the two waits on very busy machines; usually, both take well under a
+	// minute. Permanent failures end them at once.
 	availableWithin = 10 * time.Minute
 	deletedWithin   = 5 * time.Minute
 )
 
 type demo struct {
 	start time.Time
-	// out is for progress and results, and errors for why there are none.
+	// out receives progress and results, and errors the reasons of failures.
 	out, errors io.Writer
 	keep        bool
 	tools       *toolchain.Toolchain
-	// binDir has our manager and the simulator.
+	// binDir contains our manager and the simulator.
 	binDir string
 	// dir is for this run alone.
 	dir   string
 	plane *simplane.Plane
-	// executor is the Terraform or OpenTofu that was found.
+	// executor is the Terraform or OpenTofu in use.
 	executor terraform.Executable
-	// explained reports that the failure of the demo is explained already.
+	// explained reports that the failure of the demo is already explained.
 	explained bool
-	// real reports that the VMs are Linux machines, which boot from image; netns is the name of the network namespace
-	// that they and this process are in, and workload the kubeconfig of their cluster.
+	// real reports that the VMs are Linux machines booting from image. netns is the name of the network namespace of
+	// the VMs and this process, and workload the kubeconfig of their cluster.
 	real     bool
 	image    nodeimage.Image
 	netns    string
@@ -108,7 +108,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.runPlane(ctx)
 }
 
-// runPlane shows the product on the plane, and deletes what it made.
+// runPlane shows the product on the plane, and deletes its objects.
 func (d *demo) runPlane(ctx context.Context) error {
 	err := d.show(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *demo) runPlane(ctx context.Context) error {
 	if d.keep && ctx.Err() == nil {
 		err = cmp.Or(err, d.stayUp(ctx))
 
-		// A second Ctrl-C gives up the orderly deletion; everything is stopped all the same.
+		// A second Ctrl-C aborts the orderly deletion; everything is stopped anyway.
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
@@ -135,7 +135,7 @@ func (d *demo) runPlane(ctx context.Context) error {
 	return err
 }
 
-// show makes the cluster and shows it.
+// show creates the cluster and shows it.
 func (d *demo) show(ctx context.Context) error {
 	if err := d.apply(ctx); err != nil {
 		return err
@@ -200,7 +200,8 @@ func (d *demo) apply(ctx context.Context) error {
 	return nil
 }
 
-// manifests are those of the sample, for this engine and in a network that no other demo has. They are in a file, too.
+// manifests returns the sample's manifests, for this engine and in a network free of other demos. It also writes them
+// to a file.
 func (d *demo) manifests() (manifests, sample string, err error) {
 	sample = "config/samples/demo.yaml"
 	if d.real {
@@ -215,7 +216,7 @@ func (d *demo) manifests() (manifests, sample string, err error) {
 	manifests = strings.NewReplacer("ENGINE_URL", d.plane.Engine.URL, "KUBERNETES_VERSION", d.image.Kubernetes).
 		Replace(string(content))
 
-	if !d.real { // which has all of a network namespace
+	if !d.real { // it has a network namespace to itself
 		var moved string
 		if manifests, moved, err = inFreeNetwork(manifests); err != nil {
 			return "", "", err
@@ -234,15 +235,15 @@ func (d *demo) manifests() (manifests, sample string, err error) {
 }
 
 const (
-	// sampleNetwork, endpointHost and endpointPort are where the cluster of the sample is.
+	// sampleNetwork, endpointHost and endpointPort locate the cluster of the sample.
 	sampleNetwork = "127.20.30"
 	endpointHost  = 5
 	endpointPort  = 6443
-	// otherPort is for machines on which something listens on the other one of all addresses, as an API server does.
+	// otherPort is for machines with a process listening on endpointPort of all addresses, such as an API server.
 	otherPort = 16443
 )
 
-// inFreeNetwork moves manifests to a network that is free, and says so if that is not the one of the sample.
+// inFreeNetwork moves manifests to a free network. moved describes it if it differs from the sample's.
 func inFreeNetwork(manifests string) (out, moved string, err error) {
 	port := endpointPort
 
@@ -270,7 +271,7 @@ func inFreeNetwork(manifests string) (out, moved string, err error) {
 
 func (d *demo) manifestFile() string { return filepath.Join(d.dir, "demo.yaml") }
 
-// waitAvailable waits for the Cluster, and says what changed meanwhile.
+// waitAvailable waits for the Cluster, and prints changes meanwhile.
 func (d *demo) waitAvailable(ctx context.Context) error {
 	return d.wait(ctx, goal{
 		unmet: "the cluster is not available", limit: availableWithin, broken: d.broken, missing: d.trouble,
@@ -334,7 +335,7 @@ func (d *demo) olvmMachines(ctx context.Context) (map[string]infrav1.OLVMMachine
 	return out, nil
 }
 
-// report shows what happened and what to try next.
+// report shows the result and suggests next steps.
 func (d *demo) report(ctx context.Context) error {
 	machines, err := d.machines(ctx)
 	if err != nil {
@@ -392,7 +393,7 @@ func (d *demo) report(ctx context.Context) error {
 	return d.next(ctx)
 }
 
-// removeKeys removes the keys and kubeconfigs of the processes, which have ended; logs and what was rendered stay.
+// removeKeys removes the keys and kubeconfigs of the ended processes; logs and rendered files stay.
 func (d *demo) removeKeys() error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -452,7 +453,7 @@ func (d *demo) delete(ctx context.Context) error {
 	return nil
 }
 
-// waitDeleted waits until the Cluster is gone. What runs in its VMs does not matter any more.
+// waitDeleted waits until the Cluster is gone. The processes in its VMs no longer matter.
 func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) error {
 	return d.wait(ctx, goal{
 		unmet: "the cluster is not deleted", limit: deletedWithin, missing: d.trouble,

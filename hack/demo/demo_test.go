@@ -17,13 +17,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newDemo writes what it says and why it failed to the same place.
+// newDemo returns a demo writing output and errors to the same buffer.
 func newDemo() (*demo, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &demo{start: time.Now(), out: &out, errors: &out}, &out
 }
 
-// look is what a goal of a test sees at a time since the beginning.
+// look is a test goal's state at a time since the beginning.
 type look func(since time.Duration) (seen string, reached bool, err error)
 
 func TestWait(t *testing.T) {
@@ -114,7 +114,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestABreakWhileTheServerHangs has both at once, as the end of etcd makes it: nobody waits for the answer.
+// TestABreakWhileTheServerHangs has both at once, like after the end of etcd: nobody waits for the answer.
 func TestABreakWhileTheServerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, out := newDemo()
@@ -139,7 +139,7 @@ func TestABreakWhileTheServerHangs(t *testing.T) {
 	})
 }
 
-// TestAServerThatHangs has a look that does not return, as an API server that is stopped with SIGSTOP makes it.
+// TestAServerThatHangs has a look that never returns, like with an API server stopped by SIGSTOP.
 func TestAServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -200,7 +200,7 @@ func TestInFreeNetwork(t *testing.T) {
 	check.Contains(t, "the sample", sample, fmt.Sprintf("host: %s.%d\n", sampleNetwork, endpointHost))
 	check.Contains(t, "the sample", sample, fmt.Sprintf("port: %d\n", endpointPort))
 
-	// Another demo is up, or a process that reserves nothing: either way the first network is taken.
+	// Another demo is running, or a process without a reservation: either way the first network is taken.
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s.%d:%d", sampleNetwork, endpointHost, endpointPort))
 	if err == nil {
 		defer listener.Close()
@@ -230,7 +230,7 @@ func TestRunFolders(t *testing.T) {
 
 	var names []string
 
-	for range 2 { // at the same moment, both run on
+	for range 2 { // started at the same moment, both continue
 		dir, inUse, err := makeRunDir(runs, now)
 		check.Error(t, err, "")
 		defer inUse.Close()

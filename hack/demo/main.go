@@ -31,7 +31,7 @@ func main() {
 	nodes := flag.String("nodes", "simulated", "simulated, or real for Linux machines with kubelets, as root")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
+	ctrl.SetLogger(logr.Discard()) // discard the libraries' logs; they return errors
 	d := &demo{
 		start: sinceVariable(time.Now()), out: os.Stdout, errors: os.Stderr, keep: *keep,
 		netns: os.Getenv(netnsVariable),
@@ -89,7 +89,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	}
 
 	d.say("executor: %s", d.executor)
-	// Not where make build puts its commands, which have a version.
+	// Separate from the commands of make build, because those have a version.
 	d.binDir = filepath.Join(tools.Root(), "bin", ".demo")
 	if err := tools.BuildProject(ctx, d.binDir, "manager", "ovirtsim"); err != nil {
 		return err
@@ -103,11 +103,11 @@ func (d *demo) prepare(ctx context.Context) error {
 	return nil
 }
 
-// keptRuns is how many earlier runs have their folders, whose logs may still be wanted.
+// keptRuns is the number of earlier runs whose folders are kept for their logs.
 const keptRuns = 4
 
-// makeRunDir makes a folder for a run that begins now, and removes those of old runs. Until the file that it returns is
-// closed, no other demo removes the folder.
+// makeRunDir creates a folder for a new run, and removes those of old runs. Other demos do not remove the folder until
+// the returned file is closed.
 func makeRunDir(runs string, now time.Time) (dir string, inUse *os.File, err error) {
 	if err := os.MkdirAll(runs, 0o700); err != nil {
 		return "", nil, fmt.Errorf("failed to make a folder for the demo: %w", err)
@@ -138,9 +138,9 @@ func makeRunDir(runs string, now time.Time) (dir string, inUse *os.File, err err
 	}
 }
 
-// removeOldRuns removes the folders of all but the last few runs, unless their demo still runs.
+// removeOldRuns removes the folders of all but the last few runs, unless their demo is running.
 func removeOldRuns(runs string) error {
-	entries, err := os.ReadDir(runs) // sorted by name, which is by time
+	entries, err := os.ReadDir(runs) // sorted by name, and so by time
 	if err != nil {
 		return fmt.Errorf("failed to list earlier runs: %w", err)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// This file has what a demo that stays up suggests to try.
+// This file suggests next steps for a running demo.
 
-// next shows what to try next, with commands that the demo itself does not need.
+// next prints suggestions to try, with commands not needed by the demo itself.
 func (d *demo) next(ctx context.Context) error {
 	if err := d.tools.Build(ctx, "plane", "kubectl"); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (d *demo) next(ctx context.Context) error {
 	return nil
 }
 
-// writeEnvironment writes a file for a shell to read: how to reach the management cluster and the engine, and with
-// which commands.
+// writeEnvironment writes a file for a shell. It contains the connections to the management cluster and the engine, and
+// the paths of the commands.
 func (d *demo) writeEnvironment() (path string, err error) {
 	kubectl, err := d.tools.Path("plane", "kubectl")
 	if err != nil {
@@ -82,7 +82,7 @@ export OLVM_USERNAME=%s OLVM_PASSWORD=%s OLVM_CA_FILE=%s OLVM_URL=%s
 	return path, nil
 }
 
-// quoted are words for a shell.
+// quoted quotes words for a shell.
 func quoted(words ...string) []any {
 	var out []any
 	for _, word := range words {

@@ -24,20 +24,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 )
 
-// This file has what the demo does with real nodes: VMs that are Linux machines, and pods that run in them.
+// This file contains the demo's steps for real nodes: Linux machines as VMs, with pods running in them.
 
 const (
-	// netnsVariable and startVariable tell a demo in which network namespace it is, and since when it runs.
+	// netnsVariable and startVariable tell a demo its network namespace, and its start time.
 	netnsVariable = "CAPOLVM_DEMO_NETNS"
 	startVariable = "CAPOLVM_DEMO_START"
 
-	// answersWithin bounds how long pods take.
+	// answersWithin is the time limit for answers of pods.
 	answersWithin = 3 * time.Minute
 	// helloURL is the Service of config/samples/hello.yaml at the control plane.
 	helloURL = "http://10.198.0.10:30080"
 )
 
-// buildNodes builds the image that the VMs boot from, and kubectl.
+// buildNodes builds the boot image of the VMs, and kubectl.
 func (d *demo) buildNodes(ctx context.Context) (err error) {
 	if d.image, err = (&nodeimage.Builder{Tools: d.tools, Say: d.say}).Ensure(ctx); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (d *demo) buildNodes(ctx context.Context) (err error) {
 	return d.tools.Build(ctx, "plane", "kubectl")
 }
 
-// inNetNS builds everything, and runs this demo again in a network namespace of its own: the networks of the VMs are in
-// it, and all of the demo reaches them. Nothing is left of it afterwards.
+// inNetNS builds everything, and runs this demo again in a new network namespace. The namespace contains the networks
+// of the VMs, reachable from the whole demo. It is removed afterwards.
 func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
@@ -67,14 +67,14 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	}
 
 	args := append([]string{"--net=/run/netns/" + name, os.Args[0]}, os.Args[1:]...)
-	child := exec.Command("nsenter", args...) //nolint:gosec // this program, as it was called
+	child := exec.Command("nsenter", args...) //nolint:gosec // this program with the same arguments
 	child.Env = append(os.Environ(), netnsVariable+"="+name, startVariable+"="+strconv.FormatInt(d.start.Unix(), 10))
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := child.Start(); err != nil {
 		return 0, errors.Join(fmt.Errorf("failed to enter a network namespace: %w", err), clean())
 	}
 
-	// An interrupt from the keyboard reaches the child by itself, which then cleans up.
+	// An interrupt from the keyboard reaches the child directly, and it cleans up.
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
 
@@ -94,7 +94,7 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	return code, errors.Join(err, clean())
 }
 
-// sinceVariable is when the demo began that runs this one in a network namespace.
+// sinceVariable returns the start time of the demo running this one in a network namespace.
 func sinceVariable(now time.Time) time.Time {
 	seconds, err := strconv.ParseInt(os.Getenv(startVariable), 10, 64)
 	if err != nil {
@@ -104,7 +104,7 @@ func sinceVariable(now time.Time) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// runPods runs a Deployment in the cluster, asks it through its Service, and shows the pods.
+// runPods runs a Deployment in the cluster, queries it through its Service, and shows the pods.
 func (d *demo) runPods(ctx context.Context) error {
 	var secret corev1.Secret
 	err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-kubeconfig"}, &secret)
@@ -143,9 +143,9 @@ func (d *demo) runPods(ctx context.Context) error {
 	return d.kubectl(ctx, d.out, "get", "pods", "-A", "-o", "wide")
 }
 
-// ask asks the Service until both pods have answered.
+// ask queries the Service until both pods have answered.
 func (d *demo) ask(ctx context.Context) ([]string, error) {
-	// A new connection each time, for a Service chooses a pod for each connection.
+	// Use a new connection each time, because a Service chooses a pod for each connection.
 	asking := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var answered []string
 
@@ -166,7 +166,7 @@ func (d *demo) ask(ctx context.Context) ([]string, error) {
 	return answered, err
 }
 
-// get is the name of the pod that answers.
+// get returns the name of the answering pod.
 func get(ctx context.Context, asking *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -184,7 +184,7 @@ func get(ctx context.Context, asking *http.Client, url string) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(string(content), "hello from ")), err
 }
 
-// kubectl runs kubectl in the cluster, and writes what it says to out.
+// kubectl runs kubectl in the cluster, and writes its output to out.
 func (d *demo) kubectl(ctx context.Context, out io.Writer, args ...string) error {
 	path, err := d.tools.Path("plane", "kubectl")
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// This file has the plans of changes that the demo does not make.
+// This file plans changes without making them.
 
-// change is one that somebody could make to the manifests.
+// change is a possible change of the manifests.
 type change struct {
-	// what somebody does, in words.
+	// what describes the change in words.
 	what string
 	make func(manifests string) (string, error)
 }
 
-// changes to the manifests of a sample: more workers, larger workers, and none.
+// changes are changes to the manifests of a sample: more workers, larger workers, and none.
 var changes = []change{
 	{"another worker: replicas of demo-md-0 become 3", func(manifests string) (string, error) {
 		return edited(manifests, "MachineDeployment", func(document string) string {
@@ -51,7 +51,7 @@ var changes = []change{
 	}},
 }
 
-// edited changes the document whose kind, and what follows it, is as given. An edit that changes nothing is an error.
+// edited changes the document beginning with this kind and the text after it. An edit without an effect is an error.
 func edited(manifests, kind string, edit func(document string) string) (string, error) {
 	documents := strings.Split(manifests, "---\n")
 
@@ -68,7 +68,7 @@ func edited(manifests, kind string, edit func(document string) string) (string, 
 	return "", fmt.Errorf("no %s of the sample can be changed", kind)
 }
 
-// showPlans shows what changes would do, as olvmctl plan does, without the plan of each new VM. Nothing is changed.
+// showPlans shows the effects of changes, like olvmctl plan, without the plan of each new VM. It changes nothing.
 func (d *demo) showPlans(ctx context.Context) error {
 	manifests, err := os.ReadFile(d.manifestFile())
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *demo) showPlans(ctx context.Context) error {
 	return nil
 }
 
-// plan compares manifests with what runs, and looks at deletions as for a GitOps tool that prunes.
+// plan compares manifests with the running cluster, with deletions as for a pruning GitOps tool.
 func (d *demo) plan(ctx context.Context, manifests string) (planreport.Report, error) {
 	input, err := planinput.Load([]string{"-"}, strings.NewReader(manifests))
 	if err != nil {
@@ -111,7 +111,7 @@ func (d *demo) plan(ctx context.Context, manifests string) (planreport.Report, e
 	return preview.Of(input).ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
-// brief is what a report says, without the machines that stay and without the plan of each VM.
+// brief summarizes a report, without unchanged machines and without the plan of each VM.
 func brief(report planreport.Report) string {
 	var lines []string
 

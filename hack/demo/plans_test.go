@@ -11,7 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestChangesCanBeMadeToEachSample makes the changes that the demo plans: a sample that is edited must not end a demo.
+// TestChangesCanBeMadeToEachSample makes the changes planned by the demo, so that an edited sample does not break the
+// demo.
 func TestChangesCanBeMadeToEachSample(t *testing.T) {
 	for _, sample := range []string{"demo.yaml", "nodes.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", sample))

@@ -16,32 +16,32 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// This file has how the demo waits, and what it says when it waits in vain.
+// This file contains the demo's waits, and its messages after a timeout.
 
 const (
-	// lookInterval is how often a wait looks, and lookLimit how long one look may take.
+	// lookInterval is the time between two looks of a wait, and lookLimit the limit of one look.
 	lookInterval = 250 * time.Millisecond
 	lookLimit    = 5 * time.Second
-	// treeLimit is how long a demo that failed asks for the state of its cluster.
+	// treeLimit is the time for reading the state of the cluster after a failed demo.
 	treeLimit = 3 * time.Second
-	// maxReminder is how many bytes a wait says about what is missing.
+	// maxReminder is the maximum length of a reminder about missing parts, in bytes.
 	maxReminder = 160
 )
 
-// goal is what the demo waits for.
+// goal is the object of a wait.
 type goal struct {
-	// unmet says that the goal was not reached within the limit.
+	// unmet is the error if the goal was not reached within the limit.
 	unmet string
 	limit time.Duration
-	// look says what it sees, and reports whether the goal is reached. An error does not end the wait.
+	// look describes the current state, and reports whether the goal is reached. An error does not end the wait.
 	look func(context.Context) (seen string, reached bool, err error)
-	// broken says why the goal will never be reached; nil as long as it may be.
+	// broken explains why the goal has become unreachable; nil while it may be reached.
 	broken func(context.Context) error
-	// missing says what is missing now.
+	// missing describes the parts missing at present.
 	missing func(context.Context) string
 }
 
-// wait looks until the goal is reached, or cannot be. It says what it sees when that changes, and in each interval of a
+// wait looks until the goal is reached or unreachable. It prints the state after each change, and in each interval of a
 // heartbeat.
 func (d *demo) wait(ctx context.Context, g goal) error {
 	begin, said, last := time.Now(), time.Now(), ""
@@ -73,17 +73,18 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	}
 }
 
-// errInterrupted ends a demo that the user has interrupted.
+// errInterrupted ends a demo interrupted by the user.
 var errInterrupted = errors.New("interrupted")
 
-// sight is what one look at a goal has found.
+// sight is the result of one look at a goal.
 type sight struct {
 	seen    string
 	reached bool
 	err     error
 }
 
-// lookOnce looks at the goal, and meanwhile at what makes it impossible: an API server that hangs lets one wait.
+// lookOnce looks at the goal and, at the same time, for failures making it unreachable: a hung API server would block
+// it.
 func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -101,7 +102,7 @@ func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool,
 				return found.seen, true, nil
 			}
 
-			if found.err != nil { // the API server may be busy, and is not gone
+			if found.err != nil { // the API server may be busy rather than gone
 				found.seen = "the management cluster does not answer: " + shorten(found.err.Error())
 			}
 
@@ -115,7 +116,7 @@ func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool,
 	}
 }
 
-// limited asks with a time limit.
+// limited calls a function with a time limit.
 func limited(ctx context.Context, ask func(context.Context) string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookLimit)
 	defer cancel()
@@ -123,7 +124,7 @@ func limited(ctx context.Context, ask func(context.Context) string) string {
 	return ask(ctx)
 }
 
-// shorten cuts a text to one line that is not too long.
+// shorten cuts a text to one line of limited length.
 func shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxReminder {
@@ -133,8 +134,8 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxReminder], "") + " …"
 }
 
-// broken says what keeps the cluster from ever coming: a process that has ended, or a guest that did not come up.
-// Nothing starts either again.
+// broken returns an error if the cluster can never become available: a process has ended, or a guest failed to start.
+// Nothing restarts either.
 func (d *demo) broken(ctx context.Context) error {
 	if err := d.plane.Failed(); err != nil {
 		return err
@@ -142,7 +143,7 @@ func (d *demo) broken(ctx context.Context) error {
 
 	guests, err := d.plane.GuestErrors(ctx)
 	if err != nil || len(guests) == 0 {
-		return nil //nolint:nilerr // a simulator that has ended is a process; one that is busy answers later
+		return nil //nolint:nilerr // an ended simulator is noticed as a process; a busy one answers later
 	}
 
 	return errors.New(strings.Join(guests, "\n"))
@@ -159,7 +160,7 @@ func (d *demo) tree(ctx context.Context) (*clustertree.Node, error) {
 	return clustertree.Discover(ctx, d.plane.Client, &cluster)
 }
 
-// trouble is what keeps the cluster from being there.
+// trouble describes why the cluster is not available.
 func (d *demo) trouble(ctx context.Context) string {
 	tree, err := d.tree(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (d *demo) trouble(ctx context.Context) string {
 	return tree.Trouble()
 }
 
-// explain says once why the demo failed: first the cause, then where to look and what the cluster looks like.
+// explain explains once why the demo failed: first the cause, then the logs and the state of the cluster.
 func (d *demo) explain(err error) {
 	if d.explained {
 		return
@@ -191,7 +192,7 @@ func (d *demo) explain(err error) {
 	d.printTree(d.errors)
 }
 
-// printTree shows the cluster, if there is one.
+// printTree prints the cluster, if it exists.
 func (d *demo) printTree(out io.Writer) {
 	if d.plane == nil {
 		return
@@ -202,14 +203,14 @@ func (d *demo) printTree(out io.Writer) {
 
 	tree, err := d.tree(ctx)
 	if err != nil {
-		return // it may be the API server that broke
+		return // the API server may be the broken part
 	}
 
 	fmt.Fprintln(out)
 	_ = tree.Print(out)
 }
 
-// stayUp waits for Ctrl-C. A process that ends meanwhile is named at once, and is the error in the end.
+// stayUp waits for Ctrl-C. It names a process ending meanwhile at once, and finally returns it as the error.
 func (d *demo) stayUp(ctx context.Context) (failed error) {
 	if d.explained {
 		fmt.Fprintf(d.errors, "\nThe engine simulator: %s\nThe management cluster: export KUBECONFIG=%s\n\n",

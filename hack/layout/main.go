@@ -1,9 +1,9 @@
-// Command layout counts what makes code and documents hard to read, and fails if a figure is worse than its limit.
+// Command layout measures the readability of code and documents, and fails if a figure is worse than its limit.
 //
 //	go run ./hack/layout
 //
-// It looks at functions of five lines or more, and at names and prose, in files that are neither tests nor generated.
-// CONTRIBUTING.md has the limits of functions. Wide lines and entangled functions are the linters' (lll, gocognit).
+// It checks functions of five lines or more, and names and prose, except in tests and generated files. CONTRIBUTING.md
+// has the limits of functions. The linters (lll, gocognit) check wide lines and entangled functions.
 package main
 
 import (
@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// smallest is the height in lines from which on a function is counted.
+	// smallest is the minimum height of counted functions, in lines.
 	smallest = 5
-	// tall is the height that no function may exceed.
+	// tall is the maximum height of a function.
 	tall = 60
-	// long is the height above which a function needs a blank line, but for so many of them: most are schemas and
-	// tables.
+	// long is the maximum height of a function without a blank line. maxSolids functions may exceed it: most are
+	// schemas and tables.
 	long      = 25
 	maxSolids = 20
-	// minBlanks is the least number of blank lines per line of code.
+	// minBlanks is the minimum number of blank lines per line of code.
 	minBlanks = 0.10
 )
 
-// count is what was found so far.
+// count holds the figures so far.
 type count struct {
 	functions, blank, code int
 	// solids and talls name functions.
@@ -136,7 +136,7 @@ func (c *count) function(name string, body []string) {
 	}
 }
 
-// check prints the figures, and says what is over the limits.
+// check prints the figures, and returns an error for those over the limits.
 func (c *count) check() error {
 	ratio := float64(c.blank) / float64(max(c.code, 1))
 	fmt.Printf("layout: %d functions, %.3f blank lines per line of code, %d over %d lines without a blank one, "+

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// The limits are today's figures. Lower them when the figures fall. A change that raises one needs shorter sentences or
+// The limits are today's figures. Lower them when the figures fall. A change exceeding one needs shorter sentences or
 // longer names. Cluster API, controller-runtime and CAPV have 1.2 to 1.7 relatives per 100 words of comments, and 16 to
 // 36 % of their functions have a name of one word.
 const (
@@ -23,7 +23,7 @@ const (
 var (
 	word     = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
 	relative = regexp.MustCompile(`^(?i:that|which|what|where|who|whose|whom)$`)
-	// notProse are the parts of a document that are not sentences.
+	// notProse matches the parts of a document other than sentences.
 	notProse = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$|`[^`\n]*`")
 )
 

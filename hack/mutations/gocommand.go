@@ -15,20 +15,20 @@ import (
 	"strings"
 )
 
-// This program stands in for the go command of gremlins v0.6.0, to mend what gremlins gets wrong:
+// This program replaces the go command of gremlins v0.6.0, to correct faults of gremlins:
 //
-//   - It has no way to pass -short to the tests.
-//   - It takes exit status 2 for a mutant that does not compile and 1 for one that a test killed. Today's go test exits
-//     with 1 for both, so each "+" between strings would be a killed mutant.
-//   - It takes a cached test result for the duration of the tests, and then all mutants time out.
-//   - It copies the checkout for each worker. Without -trimpath each copy compiles the whole module once more.
-//   - It reads coverage profiles, which have no block for the conditions of a switch: they would never be mutated.
-//   - It downloads all modules of go.sum, of which the tests need half.
+//  - It cannot pass -short to the tests.
+//  - It reads exit status 2 as a mutant failing to compile, and 1 as one killed by a test. Today's go test exits with 1
+//    for both, so each "+" between strings would be a killed mutant.
+//  - It takes a cached test result for the duration of the tests, and then all mutants time out.
+//  - It copies the checkout for each worker. Without -trimpath each copy compiles the whole module once more.
+//  - It reads coverage profiles, which have no block for the conditions of a switch: they would never be mutated.
+//  - It downloads all modules of go.sum, twice as many as the tests need.
 //
 // Some faults remain. Each minus counts twice, because two kinds of mutant make it a plus. Package-level constants and
 // variables count as not covered. Timed out mutants count neither as killed nor as lived.
 
-// goCommandEnv is the real go command. If it is set, this program stands in for it.
+// goCommandEnv is the real go command. If it is set, this program replaces it.
 const goCommandEnv = "MUTATIONS_GO"
 
 // module is the path of the project's Go module.
@@ -40,15 +40,15 @@ const (
 	statusNotViable = 2
 )
 
-// testFlags puts the flags of all test runs behind the word "test". Mutants are for tests to find, so vet is off.
+// testFlags inserts the flags of all test runs after the word "test". Tests should find mutants, so vet is off.
 func testFlags(args ...string) []string {
 	return slices.Insert(args, 1, "-short", "-count=1", "-vet=off", "-trimpath")
 }
 
-// runGoCommand runs the real go command, and returns the exit status that gremlins expects.
+// runGoCommand runs the real go command, and returns the exit status expected by gremlins.
 func runGoCommand(realGo string, args []string) int {
 	if len(args) > 0 && args[0] == "mod" {
-		return 0 // the tests were compiled before, so all modules are there
+		return 0 // the tests are compiled, so all modules are present
 	}
 
 	if len(args) > 0 && args[0] == "test" {
@@ -77,7 +77,7 @@ func runGoCommand(realGo string, args []string) int {
 	}
 }
 
-// coverConditions adds the conditions of switches that ran to the coverage profile, if these arguments ask for one.
+// coverConditions adds the conditions of executed switches to the coverage profile, if these arguments request one.
 func coverConditions(args []string) error {
 	i := slices.Index(args, "-coverprofile")
 	if i < 0 {
@@ -99,7 +99,7 @@ func coverConditions(args []string) error {
 	return os.WriteFile(args[i+1], append(profile, added...), 0o600)
 }
 
-// block is a part of a file that ran: from a line and column up to others.
+// block is an executed part of a file, from a line and column up to others.
 type block struct{ fromLine, fromColumn, toLine, toColumn int }
 
 func (b block) has(p token.Position) bool {
@@ -109,8 +109,8 @@ func (b block) has(p token.Position) bool {
 	return after && before
 }
 
-// conditions returns the lines that a coverage profile lacks: a block for the conditions of each case of a switch that
-// ran. Files are relative to the module.
+// conditions returns the lines missing from a coverage profile: a block for the conditions of each case of an executed
+// switch. Files are relative to the module.
 func conditions(profile string, read func(file string) ([]byte, error)) (string, error) {
 	ran := map[string][]block{}
 
@@ -149,7 +149,7 @@ func conditions(profile string, read func(file string) ([]byte, error)) (string,
 	return out.String(), nil
 }
 
-// writeConditions writes the lines of one file, of which these blocks ran.
+// writeConditions writes the lines of one file. ran are its executed blocks.
 func writeConditions(out io.Writer, file string, content []byte, ran []block) error {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, content, parser.SkipObjectResolution)

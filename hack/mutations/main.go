@@ -1,10 +1,10 @@
-// Command mutations shows whether unit tests notice faults: it makes small changes to the code, one at a time, and runs
+// Command mutations shows whether unit tests notice faults. It makes small changes to the code, one at a time, and runs
 // the tests of the changed package after each.
 //
 //	go run ./hack/mutations [PACKAGE ...]
 //
-// Without arguments it measures every package that has a floor. It prints a table and each change that no test notices,
-// and fails if a package is below its floor. Gremlins makes the changes; gocommand.go names its faults.
+// Without arguments it measures every package with a floor. It prints a table and each unnoticed change, and fails if a
+// package is below its floor. Gremlins makes the changes; gocommand.go lists its faults.
 package main
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// floor is what the tests of a package must reach.
+// floor is the minimum for the tests of a package.
 type floor struct {
 	// pkg is the folder of the package.
 	pkg string
-	// killed is the least percentage of mutants that tests notice, among those that tests run.
+	// killed is the minimum percentage of mutants noticed by tests, among those covered by tests.
 	killed float64
-	// covered is the least percentage of mutants that tests run; 0 accepts any.
+	// covered is the minimum percentage of mutants covered by tests; 0 accepts any.
 	covered float64
 }
 
-// floors has the packages whose mistakes cost machines or states. Raise a floor when its package is well above it;
+// floors lists the packages whose mistakes cost machines or states. Raise a floor if its package is well above it;
 // never lower one.
 var floors = []floor{
 	{pkg: "render", killed: 85},
@@ -47,8 +47,8 @@ var floors = []floor{
 }
 
 // A mutant may take timeoutCoefficient times as long as the unchanged tests, and no less than leastTimeout. Gremlins
-// does not count the time that the compiler and the linker take, nor that another worker slows them down. The rest is
-// room for machines whose load varies: only a mutant that never ends may time out.
+// does not count the time of the compiler and the linker, or delays by another worker. The rest is room for machines
+// with varying load: only a mutant in an endless loop may time out.
 const (
 	timeoutCoefficient = 20
 	leastTimeout       = 2 * time.Minute
@@ -120,9 +120,9 @@ func choose(packages []string) ([]floor, error) {
 
 // gremlins runs gremlins.
 type gremlins struct {
-	// root of the checkout.
+	// root is the root of the checkout.
 	root string
-	// program is gremlins, and environment the one that it runs in.
+	// program is the path of gremlins, and environment its environment.
 	program     string
 	environment []string
 	// dir is a temporary folder.
@@ -184,7 +184,7 @@ func (g *gremlins) measure(ctx context.Context, f floor) (result, error) {
 		return result{}, err
 	}
 
-	// Gremlins would count the mutants of files that this platform does not compile.
+	// Gremlins would count the mutants of files not compiled on this platform.
 	ignored, err := g.goCommand(ctx, "list", "-f", `{{join .IgnoredGoFiles "\n"}}`, "./"+f.pkg)
 	if err != nil {
 		return result{}, err
@@ -213,9 +213,9 @@ func (g *gremlins) measure(ctx context.Context, f floor) (result, error) {
 	return r, err
 }
 
-// coefficient times the duration of the unchanged tests is how long a mutant may take.
+// coefficient returns the time limit of a mutant as a multiple of the duration of the unchanged tests.
 func (g *gremlins) coefficient(ctx context.Context, f floor) (int, error) {
-	// Gremlins takes the time of its first run for that of the tests: compile what they need before.
+	// Gremlins takes the time of its first run for the duration of the tests: compile their dependencies before.
 	if _, err := g.goCommand(ctx, testFlags("test", "-cover", "-run", "^$", "./"+f.pkg)...); err != nil {
 		return 0, err
 	}
@@ -228,7 +228,7 @@ func (g *gremlins) coefficient(ctx context.Context, f floor) (int, error) {
 	return max(timeoutCoefficient, int(leastTimeout/time.Since(start))+1), nil
 }
 
-// goCommand runs the real go and returns what it prints.
+// goCommand runs the real go and returns its output.
 func (g *gremlins) goCommand(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = g.root

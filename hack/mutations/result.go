@@ -25,18 +25,18 @@ const (
 type mutant struct {
 	file         string
 	line, column int
-	// kind says what was changed to what, and status what became of it.
+	// kind describes the change, and status its outcome.
 	kind, status string
 }
 
-// result is what was measured of one package.
+// result is the measurement of one package.
 type result struct {
 	floor   floor
 	mutants []mutant
 	elapsed time.Duration
 }
 
-// readResult reads what gremlins wrote.
+// readResult reads the output of gremlins.
 func readResult(f floor, path string) (result, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func readResult(f floor, path string) (result, error) {
 	return out, nil
 }
 
-// count is the number of mutants with one of these statuses.
+// count returns the number of mutants with one of these statuses.
 func (r result) count(statuses ...string) int {
 	n := 0
 
@@ -87,10 +87,10 @@ func (r result) count(statuses ...string) int {
 	return n
 }
 
-// efficacy is the percentage of mutants that tests notice, among those that tests run.
+// efficacy returns the percentage of mutants noticed by tests, among those covered by tests.
 func (r result) efficacy() float64 { return percent(r.count(killed), r.count(killed, lived)) }
 
-// coverage is the percentage of mutants that tests run.
+// coverage returns the percentage of mutants covered by tests.
 func (r result) coverage() float64 {
 	return percent(r.count(killed, lived), r.count(killed, lived, notCovered))
 }
@@ -103,7 +103,7 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// table has a line for each package, and then one for each mutant that no test notices.
+// table has a line for each package, and then one for each unnoticed mutant.
 func table(results []result) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -130,7 +130,7 @@ func table(results []result) string {
 	return out.String()
 }
 
-// belowFloors is an error that names each package that is below its floor.
+// belowFloors returns an error naming each package below its floor.
 func belowFloors(results []result) error {
 	var errs []error
 

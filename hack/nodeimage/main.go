@@ -1,5 +1,5 @@
-// Command nodeimage builds the image that simulated machines boot from, and prints its folder.
-// With -tests it builds all that tests boot, and what else they run on it, and prints nothing.
+// Command nodeimage builds the boot image of simulated machines, and prints its folder. With -tests it builds all boot
+// images of tests, and their other programs, and prints nothing.
 //
 //	go run ./hack/nodeimage [-tests]
 package main

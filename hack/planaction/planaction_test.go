@@ -1,5 +1,5 @@
-// Package planaction tests the script that comments pull requests with plans, with the environment that GitHub and
-// GitLab document, and a stand-in for their APIs. Neither platform has run it.
+// Package planaction tests the script for commenting pull requests with plans. It uses the documented environments of
+// GitHub and GitLab, and a stand-in for their APIs. Neither platform has run the script.
 package planaction
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// platform is an API that keeps comments.
+// platform is an API storing comments.
 type platform struct {
 	*httptest.Server
 	author   string
 	comments []map[string]any
 	tokens   map[string]bool
-	// broken has every request refused; asked counts them.
+	// broken refuses every request; asked counts requests.
 	broken bool
 	asked  int
 }
@@ -92,7 +92,7 @@ func (p *platform) add(author, body string) {
 	})
 }
 
-// environment is that of a platform.
+// environment returns the environment of a platform.
 func (p *platform) environment(gitlab bool) []string {
 	if gitlab {
 		return []string{"CI_API_V4_URL=" + p.URL, "CI_PROJECT_ID=7", "CI_MERGE_REQUEST_IID=3", "PLAN_TOKEN=canary",
@@ -103,7 +103,7 @@ func (p *platform) environment(gitlab bool) []string {
 		"GITHUB_TOKEN=canary", "RUN_URL=https://ci.example.com/1"}
 }
 
-// run runs the script with an olvmctl that prints a plan and a problem, and ends with a code.
+// run runs the script with a fake olvmctl. It prints a plan and a problem, and exits with a code.
 func run(t *testing.T, environment []string, plan, problem string, code string) (exit int, out string) {
 	t.Helper()
 
@@ -118,7 +118,7 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		environment...)
 
 	said, err := command.CombinedOutput()
-	if args, failed := os.ReadFile(filepath.Join(dir, "args")); failed == nil { // else nothing was planned
+	if args, failed := os.ReadFile(filepath.Join(dir, "args")); failed == nil { // otherwise nothing was planned
 		check.Contains(t, "the arguments", string(args), "plan -f clusters/ of prod -o markdown")
 	}
 
@@ -178,7 +178,7 @@ func TestACommandInAMessageIsNone(t *testing.T) {
 	check.Contains(t, "what is before it", before, "::stop-commands::")
 }
 
-// TestACommandToGitLabIsNone has a message that closes the fence as GitLab looks for it, which is shorter than the fence.
+// TestACommandToGitLabIsNone has a message with a line ending the fence by GitLab's rules, but shorter than the fence.
 func TestACommandToGitLabIsNone(t *testing.T) {
 	for name, gitlab := range map[string]bool{"GitHub": false, "GitLab": true} {
 		p := newPlatform(t, map[bool]string{false: "github-actions[bot]", true: "plan-bot"}[gitlab])
@@ -256,7 +256,7 @@ func TestAnAPIThatRefusesIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestACommentOfAnotherTokenIsKeptUpToDate has the token of an app, whose name no API tells it.
+// TestACommentOfAnotherTokenIsKeptUpToDate has the token of an app. No API reveals the app's name.
 func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
 	p := newPlatform(t, "plans[bot]")
 	p.add("github-actions[bot]", "<!-- olvmctl-plan  -->\nof another workflow")
@@ -274,7 +274,7 @@ func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
 	check.Contains(t, "the action", string(content), "COMMENT_AUTHOR: ${{ inputs.comment-author }}")
 }
 
-// TestAPlanWithoutAPullRequestIsOnThePageOfTheRun is the nightly check for drift: nothing is asked of the API.
+// TestAPlanWithoutAPullRequestIsOnThePageOfTheRun is the nightly drift check: it makes no request to the API.
 func TestAPlanWithoutAPullRequestIsOnThePageOfTheRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan, code, want string
@@ -300,7 +300,7 @@ func TestAPlanWithoutAPullRequestIsOnThePageOfTheRun(t *testing.T) {
 	}
 }
 
-// component is a GitLab component: what it takes, and its jobs.
+// component is a GitLab component: its inputs and jobs.
 type component struct {
 	Spec struct {
 		Inputs map[string]struct{ Default *string }
@@ -324,8 +324,8 @@ func readComponent(t *testing.T, path string) (out component) {
 	return out
 }
 
-// TestTheComponentForDriftRunsInSchedulesAlone runs the last command of each component, as GitLab does after it has put
-// the inputs in, and what fails the job is the code of the plan.
+// TestTheComponentForDriftRunsInSchedulesAlone runs the last command of each component, as GitLab does after filling in
+// the inputs. The plan's exit code fails the job.
 func TestTheComponentForDriftRunsInSchedulesAlone(t *testing.T) {
 	for name, source := range map[string]string{"plan": "merge_request_event", "drift": "schedule"} {
 		c := readComponent(t, "../../templates/"+name+".yml")
@@ -349,7 +349,7 @@ func TestTheComponentForDriftRunsInSchedulesAlone(t *testing.T) {
 	check.Equal(t, "fail-on", *drift["fail-on"].Default, "any")
 }
 
-// TestTheWorkflowForDriftCallsTheAction reads the workflow; actionlint checks what it means to GitHub.
+// TestTheWorkflowForDriftCallsTheAction reads the workflow; actionlint checks its meaning for GitHub.
 func TestTheWorkflowForDriftCallsTheAction(t *testing.T) {
 	content, err := os.ReadFile("../../.github/workflows/drift.yaml")
 	check.Error(t, err, "")

@@ -1,5 +1,5 @@
-// Command providerdocs writes the reference of the Terraform provider, in the layout of Terraform's registry, from what
-// the provider says of itself to Terraform or OpenTofu.
+// Command providerdocs writes the reference of the Terraform provider, in the layout of Terraform's registry. Its
+// source is the schema the provider sends to Terraform or OpenTofu.
 //
 //	go run ./hack/providerdocs
 package main
@@ -20,13 +20,13 @@ import (
 
 const (
 	source = "registry.terraform.io/ovirt/ovirt"
-	// folder of the reference, in the checkout.
+	// folder is the folder of the reference in the checkout.
 	folder = "docs/terraform-provider"
-	// examples of resources and data sources, and of imports, in the checkout.
+	// examples is the folder of the examples for resources, data sources and imports in the checkout.
 	examples = "cmd/terraform-provider-ovirt/examples"
 )
 
-// configuration needs the provider, and nothing of it.
+// configuration requires the provider, and uses nothing of it.
 const configuration = `terraform {
   required_providers {
     ovirt = {
@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 		"--website-source-dir=docs/none", "--examples-dir="+examples))
 }
 
-// schemaOf is a file with what the provider says of itself.
+// schemaOf writes the provider's schema to a file, and returns its path.
 func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (string, error) {
 	executor, err := tools.EnsureExecutor(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 
 	for _, args := range [][]string{{"init", "-plugin-dir=" + mirror}, {"providers", "schema", "-json"}} {
 		command := exec.CommandContext(ctx, executor.Path, args...)
-		// Nothing of the user's own configuration.
+		// Ignore the user's configuration.
 		command.Dir, command.Env = root, append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull)
 		schema.Reset()
 		command.Stdout, command.Stderr = &schema, os.Stderr
@@ -121,7 +121,7 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 		}
 	}
 
-	// The generator knows providers by the namespace that is Terraform's own.
+	// The generator identifies providers by Terraform's own namespace.
 	content, err := addNewer(ctx, bytes.Replace(schema.Bytes(), []byte(`"`+source+`":`), []byte(`"ovirt":`), 1))
 	if err != nil {
 		return "", err

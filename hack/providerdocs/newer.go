@@ -11,11 +11,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// An object of JSON.
+// object is a JSON object.
 type object map[string]any
 
-// addNewer adds identities, actions and lists to a schema as Terraform prints it. Terraform 1.12 and later print them
-// by themselves: the pages must not depend on the version that is found.
+// addNewer adds identities, actions and lists to a schema printed by Terraform. Terraform 1.12 and later print them,
+// but the pages must not depend on the installed version.
 func addNewer(ctx context.Context, printed []byte) ([]byte, error) {
 	var all struct {
 		FormatVersion string            `json:"format_version"`
@@ -58,7 +58,7 @@ func addNewer(ctx context.Context, printed []byte) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// schemaJSON is a schema that has attributes alone, as those of actions and lists.
+// schemaJSON converts a schema with only attributes, such as the schemas of actions and lists.
 func schemaJSON(schema *tfprotov5.Schema) object {
 	attributes := object{}
 	for _, a := range schema.Block.Attributes {

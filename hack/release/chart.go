@@ -19,24 +19,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// chartTime is that of all files of the chart, whose checksum is the same for the same version.
+// chartTime is the time of all files in the chart, so that the same version has the same checksum.
 var chartTime = time.Unix(0, 0)
 
 const (
 	chartName = "cluster-api-provider-olvm"
-	// namespace of config/default, whose place that of the Helm release takes.
+	// namespace is the namespace in config/default, replaced with the Helm release's.
 	namespace = "capolvm-system"
 )
 
-// helmChart is a chart that is being made of what kustomize has rendered.
+// helmChart is a chart under construction from kustomize's output.
 type helmChart struct{ made *chartv2.Chart }
 
-// digestAnnotation is the annotation of the chart with the digest of the image. It is no value, because values outlive
-// upgrades.
+// digestAnnotation is the annotation of the chart with the digest of the image. The digest is not a value, because
+// values outlive upgrades.
 const digestAnnotation = "infrastructure.cluster.x-k8s.io/image-digest"
 
-// chart writes a Helm chart of what config/default makes: the objects are the same, unless values change them. There is
-// no Namespace, which is Helm's. CRDs stay when the release is removed: all machines would be deleted with them.
+// chart writes a Helm chart from config/default: the objects are the same, unless values change them. It has no
+// Namespace, because Helm provides one. CRDs stay after the removal of the release: otherwise, all machines would be
+// deleted.
 func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	monitoring, err := kustomization(ctx, tools, filepath.Join(config, "monitoring"))
@@ -93,7 +94,7 @@ func chartMetadata(version string) *chartv2.Metadata {
 	}
 }
 
-// conditionOfComponent is the value without which there is no such object.
+// conditionOfComponent returns the value required for an object, or "".
 func conditionOfComponent(object *unstructured.Unstructured) string {
 	if object.GetKind() == "NetworkPolicy" {
 		return ".Values.networkPolicy.enabled"
@@ -110,10 +111,10 @@ func conditionOfMonitoring(object *unstructured.Unstructured) string {
 		return ".Values.monitoring.dashboard.enabled"
 	}
 
-	return ".Values.monitoring.podMonitor.enabled" // and who scrapes
+	return ".Values.monitoring.podMonitor.enabled" // and the scrapers
 }
 
-// add makes templates of manifests.
+// add converts manifests to templates.
 func (h *helmChart) add(manifests []byte, condition func(*unstructured.Unstructured) string) error {
 	objects, err := manifest.Read(manifests)
 	if err != nil {
@@ -153,7 +154,7 @@ func (h *helmChart) addTemplate(name string, content []byte) {
 	})
 }
 
-// addFiles takes what is written by hand: templates, the values, their schema, and the README.
+// addFiles adds the handwritten files: templates, the values, their schema, and the README.
 func (h *helmChart) addFiles(folder string) error {
 	files := map[string][]byte{}
 

@@ -1,5 +1,5 @@
-// Command release makes what a release consists of: the files that clusterctl takes from a repository, a Helm chart,
-// binaries with their bills of materials, and checksums.
+// Command release builds the parts of a release: clusterctl's repository files, a Helm chart, binaries with their bills
+// of materials, and checksums.
 package main
 
 import (
@@ -26,11 +26,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// devImage is the image in config/manager, which has the version of a release there.
+// devImage is the image in config/manager, replaced with the release's version.
 const devImage = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 
-// flagVariables are the variables of clusterctl for flags of the manager. Their defaults are the values in
-// config/manager.
+// flagVariables maps flags of the manager to variables of clusterctl. Their defaults are the values in config/manager.
 var flagVariables = map[string]string{
 	"diagnostics-address":  "CAPOLVM_DIAGNOSTICS_ADDRESS",
 	"insecure-diagnostics": "CAPOLVM_INSECURE_DIAGNOSTICS",
@@ -39,10 +38,10 @@ var flagVariables = map[string]string{
 	"feature-gates":        "CAPOLVM_FEATURE_GATES",
 }
 
-// variables are what clusterctl takes for the beginning of one.
+// variables matches everything clusterctl reads as the beginning of a variable.
 var variables = regexp.MustCompile(`\$+\{`)
 
-// binaries and what they are built for.
+// binaries and their platforms.
 var binaries = map[string][]string{
 	"manager":                  {"linux/amd64", "linux/arm64"},
 	"ovirtsim":                 {"linux/amd64", "linux/arm64"},
@@ -65,10 +64,10 @@ func main() {
 	}
 }
 
-// release is what is made, and the folder that it is written to.
+// release is a release to build, and its output folder.
 type release struct{ version, out, imageDigest string }
 
-// digests are those that registries give to images.
+// digests matches the image digests of registries.
 var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func run(ctx context.Context, r release, manifestsOnly bool) error {
@@ -121,7 +120,7 @@ func run(ctx context.Context, r release, manifestsOnly bool) error {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...) }
 
-// manifests writes what clusterctl reads, and the chart.
+// manifests writes the input of clusterctl, and the chart.
 func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	metadata, err := os.ReadFile(filepath.Join(config, "metadata.yaml"))
@@ -184,7 +183,7 @@ func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilvers
 	return nil
 }
 
-// image that the components name.
+// image returns the image of the components.
 func (r release) image() string {
 	image := strings.TrimSuffix(devImage, "dev") + r.version
 	if r.imageDigest != "" {
@@ -194,7 +193,7 @@ func (r release) image() string {
 	return image
 }
 
-// components are those of config/default with the image of the release, for clusterctl.
+// components returns the objects of config/default with the image of the release, for clusterctl.
 func (r release) components(rendered []byte) ([]byte, error) {
 	if bytes.Count(rendered, []byte(devImage)) != 1 {
 		return nil, fmt.Errorf("config/default does not have the image %s once", devImage)
@@ -202,7 +201,7 @@ func (r release) components(rendered []byte) ([]byte, error) {
 
 	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.image()), 1)
 
-	// Descriptions speak of variables; clusterctl would ask for their values.
+	// Descriptions mention variables; clusterctl would ask for their values.
 	rendered = variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
 		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
 	})
@@ -219,7 +218,7 @@ func (r release) components(rendered []byte) ([]byte, error) {
 	return rendered, nil
 }
 
-// kustomization is what kustomize makes of a folder.
+// kustomization returns kustomize's output for a folder.
 func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder string) ([]byte, error) {
 	kubectl, err := tools.Path("plane", "kubectl")
 	if err != nil {
@@ -236,8 +235,8 @@ func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder strin
 	return components, nil
 }
 
-// programs builds the binaries, each with its bill of materials. One call of go build makes those of a platform: it
-// compiles what they share once, and links them at the same time.
+// programs builds the binaries, each with its bill of materials. One call of go build builds all binaries of a
+// platform: it compiles shared packages once, and links in parallel.
 func programs(ctx context.Context, tools *toolchain.Toolchain, version, out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
@@ -263,7 +262,7 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 	return nil
 }
 
-// programsOf are the names of the programs of each platform.
+// programsOf returns the names of the programs of each platform.
 func programsOf(binaries map[string][]string) map[string][]string {
 	out := map[string][]string{}
 
@@ -322,7 +321,7 @@ func buildPlatform(ctx context.Context, root, bill, out, version, platform strin
 	return nil
 }
 
-// executorBill writes the bill of materials of the OpenTofu that is in the image.
+// executorBill writes the bill of materials of the image's OpenTofu.
 func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) error {
 	bill, err := tools.Path("sbom", "cyclonedx-gomod")
 	if err != nil {
@@ -344,7 +343,7 @@ func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) e
 	return nil
 }
 
-// checksums writes the sums of all files, as sha256sum -c reads them.
+// checksums writes the checksums of all files, in the format of sha256sum -c.
 func checksums(out string) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {

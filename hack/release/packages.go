@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// sumOf stands in a file of hack/install for the checksum of a file of the release.
+// sumOf matches the placeholder in a file of hack/install for the checksum of a file of the release.
 var sumOf = regexp.MustCompile(`@SHA256 ([^@\n]+)@`)
 
-// packages writes what package managers install olvmctl by: archives for krew, its manifest, Homebrew's formula, and
-// the script for everybody else.
+// packages writes the files for installing olvmctl: archives for krew, its manifest, Homebrew's formula, and the script
+// for everybody else.
 func packages(root string, r release) error {
 	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {
@@ -76,7 +76,7 @@ func (r release) fillIn(text string) (string, error) {
 	return version.Replace(text), failed
 }
 
-// pluginArchive is the same for the same program.
+// pluginArchive returns the same archive for the same program.
 func pluginArchive(program, license []byte) ([]byte, error) {
 	var content bytes.Buffer
 

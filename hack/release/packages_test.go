@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// smallRelease has scripts in the place of olvmctl, and what package managers install them by.
+// smallRelease returns a release with scripts in place of olvmctl, and the files for package managers.
 func smallRelease(t *testing.T) release {
 	t.Helper()
 	r := release{version: "v0.1.0", out: t.TempDir()}
@@ -36,10 +36,10 @@ func smallRelease(t *testing.T) release {
 	return r
 }
 
-// install runs the script of the release as a user does, without cosign, from a folder.
+// install runs the script of the release from a folder, like a user without cosign.
 func install(t *testing.T, r release, folder string) (string, error) {
 	t.Helper()
-	path := t.TempDir() // has what the script needs, and no cosign
+	path := t.TempDir() // the programs of the script, without cosign
 
 	for _, program := range []string{
 		"awk", "chmod", "curl", "ln", "mkdir", "mktemp", "mv", "rm", "sha256sum", "tr", "uname",
@@ -77,11 +77,11 @@ func TestTheScriptInstallsWhatTheChecksumsAreOf(t *testing.T) {
 		check.Equal(t, name, string(said), "olvmctl-"+runtime.GOOS+"-"+runtime.GOARCH+"\n")
 	}
 
-	_, err = install(t, r, "bin") // of the working directory
+	_, err = install(t, r, "bin") // relative to the working directory
 	check.Error(t, err, "")
 }
 
-// TestTheScriptInstallsNothingThatSomebodyChanged changes what is downloaded, in each way.
+// TestTheScriptInstallsNothingThatSomebodyChanged tampers with the downloads in each possible way.
 func TestTheScriptInstallsNothingThatSomebodyChanged(t *testing.T) {
 	t.Parallel()
 	name := "olvmctl-" + runtime.GOOS + "-" + runtime.GOARCH
@@ -159,7 +159,7 @@ func TestKrewAndHomebrewGetTheChecksumsOfTheRelease(t *testing.T) {
 	}
 }
 
-// modesIn are those of the files in an archive.
+// modesIn returns the modes of the files in an archive.
 func modesIn(t *testing.T, path string) map[string]int64 {
 	t.Helper()
 	file, err := os.Open(path)

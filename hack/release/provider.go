@@ -13,14 +13,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// providerProgram is the plug-in, and the beginning of the names of its packages.
+// providerProgram is the plug-in, and the prefix of its packages' names.
 const providerProgram = "terraform-provider-ovirt"
 
-// providerManifest says which protocol the plug-in speaks, as registries want it.
+// providerManifest declares the plug-in's protocol for registries.
 const providerManifest = `{"version":1,"metadata":{"protocol_versions":["5.0"]}}` + "\n"
 
-// providerPackages makes of the plug-ins in a folder what a registry, or a mirror, of Terraform providers has: a zip
-// file for each platform, the manifest, and their checksums.
+// providerPackages packs the plug-ins in a folder for a registry or a mirror of Terraform providers: a zip file for
+// each platform, the manifest, and their checksums.
 func providerPackages(out, release string) error {
 	number := version.Provider(release)
 	files := map[string][]byte{fmt.Sprintf("%s_%s_manifest.json", providerProgram, number): []byte(providerManifest)}
@@ -57,7 +57,7 @@ func providerPackages(out, release string) error {
 	return nil
 }
 
-// packed is a zip file with one program. It has no times, so that the same program is the same file.
+// packed returns a zip file with one program. It has no times, so that the same program yields the same file.
 func packed(name string, program []byte) ([]byte, error) {
 	var out bytes.Buffer
 	archive := zip.NewWriter(&out)

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheProviderIsPackedAsARegistryHasIt packs two programs, and has the sums checked by sha256sum.
+// TestTheProviderIsPackedAsARegistryHasIt packs two programs, and verifies the checksums with sha256sum.
 func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 	out := t.TempDir()
 	for _, platform := range []string{"linux-amd64", "linux-arm64"} {
@@ -34,7 +34,7 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 	check.Equal(t, "the same program in another file", string(first), string(second))
 }
 
-// TestEachPlatformIsBuiltByOneCall has every program of every platform, and no platform twice.
+// TestEachPlatformIsBuiltByOneCall expects every program of every platform, and no platform twice.
 func TestEachPlatformIsBuiltByOneCall(t *testing.T) {
 	t.Parallel()
 	check.Equal(t, "programs", programsOf(binaries), map[string][]string{

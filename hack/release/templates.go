@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// marks stand in an object for what values decide. Each is a line of its YAML, and becomes lines of a template with the
-// indentation of that line.
+// marks are placeholders in an object for parts decided by values. Each is a line of its YAML, and becomes lines of a
+// template with the same indentation.
 type marks map[string]func(indent string) string
 
-// entry puts a mark in the place of a field that is the value, if there is one.
+// entry replaces a field with a mark for the value, if any.
 func (m marks) entry(of map[string]any, field, value string) {
 	m.add(value, func(mark string) { of[field] = mark }, func(indent string) string {
 		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s:\n%s  {{- toYaml . | nindent %d }}\n{{- end }}\n",
@@ -41,7 +41,7 @@ func (m marks) entries(of map[string]any, value string) {
 	})
 }
 
-// lines puts a mark wherever place does, for a template that is written out.
+// lines inserts a mark at every position set by place, for a given template.
 func (m marks) lines(name string, place func(mark string), template ...string) {
 	m.add(name, place, func(indent string) string {
 		text := ""
@@ -94,7 +94,7 @@ func (m marks) fill(text string) (string, error) {
 	return filled.String(), nil
 }
 
-// templateOf is the template of an object.
+// templateOf returns the template of an object.
 func templateOf(object *unstructured.Unstructured) (string, error) {
 	m := marks{}
 
@@ -131,7 +131,7 @@ func templateOf(object *unstructured.Unstructured) (string, error) {
 	return m.fill(text)
 }
 
-// template is an object as a template of Helm, in the namespace of the release.
+// template returns an object as a Helm template, in the namespace of the release.
 func template(object *unstructured.Unstructured) (string, error) {
 	content, err := yaml.Marshal(object.Object)
 	if err != nil {
@@ -143,7 +143,7 @@ func template(object *unstructured.Unstructured) (string, error) {
 	return strings.ReplaceAll(string(content), namespace, "{{ .Release.Namespace }}"), nil
 }
 
-// nested is a mapping below an object's, which is made if it is not there.
+// nested returns a mapping nested in an object, and creates it if it is missing.
 func nested(of map[string]any, fields ...string) map[string]any {
 	for _, field := range fields {
 		inner, isMapping := of[field].(map[string]any)
@@ -158,7 +158,7 @@ func nested(of map[string]any, fields ...string) map[string]any {
 	return of
 }
 
-// deployment marks what values decide of the manager.
+// deployment marks the parts of the manager decided by values.
 func (m marks) deployment(object *unstructured.Unstructured) error {
 	pod := nested(object.Object, "spec", "template", "spec")
 	containers, _ := pod["containers"].([]any)
@@ -184,7 +184,7 @@ func (m marks) deployment(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// shard marks what differs between the Deployments of shards. Each works on the objects that have its label.
+// shard marks the differences between the Deployments of shards. Each works on the objects with its label.
 func (m marks) shard(object *unstructured.Unstructured) {
 	m.lines("name", func(mark string) { nested(object.Object, "metadata")["name"] = mark },
 		"name: "+object.GetName()+"{{ with $shard }}-{{ . }}{{ end }}")
@@ -212,7 +212,7 @@ func (m marks) container(container map[string]any) {
 		`{{- with .Values.watchNamespace }}`, `- --namespace={{ . }}`, `{{- end }}`,
 		`{{- with $shard }}`, `- --watch-filter={{ . }}`, `{{- end }}`)
 
-	// Without a request, what GOMEMLIMIT refers to is 0.
+	// Without a request, GOMEMLIMIT would refer to 0.
 	m.lines("GOMEMLIMIT", func(mark string) { container["env"] = []any{mark} },
 		`{{- if ((.Values.resources).requests).memory }}`,
 		`- name: GOMEMLIMIT`,
@@ -226,7 +226,7 @@ func (m marks) container(container map[string]any) {
 	m.items(container, "env", "env")
 }
 
-// oneNamespace has a Role and its binding take the place of the manager's rights in all namespaces.
+// oneNamespace replaces the manager's rights in all namespaces with a Role and its binding.
 func (m marks) oneNamespace(object *unstructured.Unstructured) {
 	kind := object.GetKind()
 	role := strings.TrimPrefix(kind, "Cluster")
@@ -242,7 +242,7 @@ func (m marks) oneNamespace(object *unstructured.Unstructured) {
 	}
 }
 
-// networkPolicy marks the ports that are open to every address.
+// networkPolicy marks the ports open to every address.
 func (m marks) networkPolicy(object *unstructured.Unstructured) {
 	rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "egress")
 	egress := make([]any, 0, len(rules))

@@ -1,5 +1,5 @@
 // Command rights writes the table of the manager's rights into docs/operate/security.md: the objects and verbs of
-// config/rbac/role.yaml, and what each is for. It fails on a right that it cannot explain.
+// config/rbac/role.yaml, and the purpose of each. It fails on a right without an explanation.
 package main
 
 import (
@@ -20,7 +20,7 @@ const (
 	endMarker   = "<!-- made by hack/rights: end -->"
 )
 
-// reasons say why the manager needs access to each resource.
+// reasons explains the manager's need for access to each resource.
 var reasons = map[string]string{ //nolint:gosec // no credentials
 	"configmaps":                     "read the engine's CA and your user data; set finalizer and move label on the CA",
 	"namespaces":                     "read the labels that an OLVMClusterIdentity selects by",

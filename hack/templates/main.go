@@ -14,11 +14,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// base is the flavor that has no name.
+// base is the flavor without a name.
 const base = "base"
 
-// lists are those that a variable is all of, with commas between the elements. Kustomize reads such a variable as the
-// one element of a list.
+// lists matches lists given by a single variable, with commas between the elements. Kustomize reads such a variable as
+// a single element.
 var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses|authorizedKeys):)\n +- (\$\{[A-Z0-9_]+(?::= )?\})$`)
 
 func main() {
@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// build is the template of a flavor, with the comment at the head of its kustomization.
+// build returns the template of a flavor, with the comment at the head of its kustomization.
 func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 	kustomization, err := os.ReadFile(filepath.Join(flavor, "kustomization.yaml"))
 	if err != nil {

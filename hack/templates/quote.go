@@ -12,33 +12,34 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// numbers are the variables of fields that are not texts.
+// numbers matches the variables of fields other than texts.
 var numbers = regexp.MustCompile(
 	`^\$\{(?:[A-Z_]+_(?:COUNT|PORT|CORES|SOCKETS|SECONDS|BITS)|NODES_LOST_AT_MOST)(?:[:=][^}]*)?\}$`)
 
-// listElement is a variable that becomes several elements of a list, see lists.
+// listElement matches a variable expanding to several elements of a list; see lists.
 var listElement = regexp.MustCompile(`^\$\{(?:[A-Z0-9_]*ADDRESSES(?:_IPV6)?|OLVM_SSH_AUTHORIZED_KEYS:= )\}$`)
 
-// objectNames are the variables of names of objects, which the API server checks: it refuses what quotes cannot hold.
+// objectNames matches the variables of object names. The API server checks these, and refuses any character unfit for
+// quotes.
 var objectNames = regexp.MustCompile(`^(?:CLUSTER_NAME|NAMESPACE|[A-Z_]+_(?:SECRET|CONFIGMAP))$`)
 
-// variableNames finds the variables of a text.
+// variableNames matches the variables of a text.
 var variableNames = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 
-// blankDefault makes a variable optional: clusterctl asks for those whose default is empty. A block whose indent is not
-// said has no text if it has spaces alone.
+// blankDefault makes a variable optional, because clusterctl requires variables with an empty default. A block without
+// an explicit indent is empty if it contains only spaces.
 const blankDefault = ":= }"
 
-// variable is a text with a variable, and its place in a template: line and column, from 1. A block of it has the
-// indent.
+// variable is a text with a variable, and its place in a template: line and column, from 1. indent is the indent of its
+// block.
 type variable struct {
 	text                 string
 	line, column, indent int
 }
 
-// quote has YAML read each text with a variable as a text. As it is, clusterctl would fill in 010, true or "kvm #2",
-// and YAML would read a number, a boolean or half of the name. Names of objects get quotes. All others become a block,
-// in which no character means anything but the end of a line: with a second line the template is no YAML any more.
+// quote makes YAML read each text with a variable as a text. Otherwise, clusterctl would fill in 010, true or "kvm #2",
+// and YAML would read a number, a boolean or half of the name. Object names get quotes. All other texts become a block,
+// in which only the end of a line has a meaning: a second line breaks the YAML of the template.
 func quote(template []byte) ([]byte, error) {
 	var found []variable
 
@@ -57,7 +58,7 @@ func quote(template []byte) ([]byte, error) {
 
 	lines := strings.Split(string(template), "\n")
 
-	// Backwards, because what is put in moves what follows on the line.
+	// Go backwards, because an insertion moves the rest of the line.
 	for _, v := range slices.Backward(found) {
 		line, err := v.quoteIn(lines[v.line-1])
 		if err != nil {
@@ -70,7 +71,7 @@ func quote(template []byte) ([]byte, error) {
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// quoteIn is the line with the text as it should be. It becomes two lines if the text becomes a block.
+// quoteIn returns the line with the quoted text. It becomes two lines if the text becomes a block.
 func (v variable) quoteIn(line string) (string, error) {
 	before, rest := line[:v.column-1], line[v.column-1:]
 	quoted := "'" + strings.ReplaceAll(v.text, "'", "''") + "'"
@@ -109,8 +110,8 @@ func (v variable) isObjectName() bool {
 	return true
 }
 
-// findVariables lists the texts below a node that have a variable, unless they are blocks already. A block there has
-// the indent. In labels and annotations numbers are texts, too.
+// findVariables lists the texts below a node with a variable, unless they are blocks already. indent is the indent of a
+// block there. In labels and annotations numbers are texts, too.
 func findVariables(node *yaml.Node, indent int, texts bool) []variable {
 	var out []variable
 

@@ -18,7 +18,7 @@ type call struct {
 	args   []string
 }
 
-// run runs go test, and writes what it prints.
+// run runs go test, and writes its output.
 func (c call) run(ctx context.Context, stdout, stderr io.Writer) error {
 	command := exec.CommandContext(ctx, "go", append([]string{"-C", c.module, "test", "-json"}, c.args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -27,7 +27,7 @@ func (c call) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return command.Run()
 }
 
-// test runs go test in modules, side by side. Its error says that tests failed, or could not run.
+// test runs go test in several modules concurrently. It returns an error if tests failed or could not run.
 func test(ctx context.Context, calls []call, report *report) error {
 	stdout, printed := io.Pipe()
 	stderr, complained := io.Pipe()
@@ -50,7 +50,7 @@ func test(ctx context.Context, calls []call, report *report) error {
 		Stdout: stdout, Stderr: stderr, Handler: report, Execution: report.execution,
 		IgnoreNonJSONOutputLines: true,
 	})
-	_, _ = stdout.Close(), stderr.Close() // those that are not read to their end would wait for that
+	_, _ = stdout.Close(), stderr.Close() // otherwise, calls with unread output would block
 
 	failed := <-ended
 	if err != nil {
@@ -60,7 +60,7 @@ func test(ctx context.Context, calls []call, report *report) error {
 	return failed
 }
 
-// lines writes whole lines, so that those of several programs do not mix.
+// lines writes whole lines, so that lines of several programs do not mix.
 type lines struct {
 	to   io.Writer
 	rest []byte

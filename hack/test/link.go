@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// keepLinked is how long a test binary is kept after its last use.
+// keepLinked is the time to keep a test binary after its last use.
 const keepLinked = 24 * time.Hour
 
-// linkOnce stands in for a tool of the Go toolchain: go test runs it with the command of the tool (-toolexec). A link
-// whose inputs are those of an earlier one returns the binary of that time: go test itself keeps no test binaries.
-// It returns the exit code.
+// linkOnce replaces a tool of the Go toolchain: go test runs it with the command of the tool (-toolexec). It reuses the
+// binary of an earlier link with the same inputs, because go test itself keeps no test binaries. It returns the exit
+// code.
 func linkOnce(dir string, command []string) int {
-	// The race detector, coverage and cgo give the linker more inputs than those that are compared here.
+	// The race detector, coverage and cgo give the linker inputs not compared here.
 	key, output := "", flagValue(command, "-o")
 	if isLink(command) && output != "" {
-		key, _ = inputsOf(command) // which only costs the time of a link
+		key, _ = inputsOf(command) // an error only costs the time of a link
 	}
 
 	kept := filepath.Join(dir, key)
@@ -58,7 +58,7 @@ func linkOnce(dir string, command []string) int {
 	return 0
 }
 
-// isLink reports whether a command links a program by the Go linker alone.
+// isLink reports whether a command links a program with the Go linker alone.
 func isLink(command []string) bool {
 	return strings.TrimSuffix(filepath.Base(command[0]), ".exe") == "link" &&
 		!slices.ContainsFunc(command, func(arg string) bool {
@@ -66,7 +66,7 @@ func isLink(command []string) bool {
 		})
 }
 
-// flagValue is the value of a flag of a command, or empty.
+// flagValue returns the value of a flag of a command, or "".
 func flagValue(command []string, name string) string {
 	if at := slices.Index(command, name); at >= 0 && at+1 < len(command) {
 		return command[at+1]
@@ -75,7 +75,7 @@ func flagValue(command []string, name string) string {
 	return ""
 }
 
-// inputsOf is a hash of what a link depends on: the linker, its flags, and the compiled packages.
+// inputsOf returns a hash of the inputs of a link: the linker, its flags, and the compiled packages.
 func inputsOf(command []string) (string, error) {
 	linker, err := os.Stat(command[0])
 	if err != nil {
@@ -124,10 +124,10 @@ func inputsOf(command []string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), nil
 }
 
-// inBuildCache is the name of a file in the build cache of Go: the SHA-256 of its content.
+// inBuildCache matches the name of a file in Go's build cache: the SHA-256 of its content.
 var inBuildCache = regexp.MustCompile(`^([0-9a-f]{64})-d$`)
 
-// contentHash is the SHA-256 of a compiled package.
+// contentHash returns the SHA-256 of a compiled package.
 func contentHash(path string) (string, error) {
 	if match := inBuildCache.FindStringSubmatch(filepath.Base(path)); match != nil {
 		return match[1], nil
@@ -147,7 +147,7 @@ func contentHash(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// copyFile copies a program. The copy appears at once, and whole.
+// copyFile copies a program. The copy appears atomically.
 func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
@@ -172,7 +172,7 @@ func copyFile(from, to string) error {
 	return nil
 }
 
-// deleteOldLinks deletes the test binaries that nothing has used for a while, and what a killed run left half-written.
+// deleteOldLinks deletes test binaries unused for a while, and the incomplete files of killed runs.
 func deleteOldLinks(dir string, now time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

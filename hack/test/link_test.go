@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// linker stands in for the linker of Go: it writes what it is told to link, and counts its runs.
+// linker replaces the Go linker: it writes its inputs, and counts its runs.
 type linker struct {
 	t                          *testing.T
 	program, kept, work, count string
@@ -38,7 +38,7 @@ func (l *linker) write(path, content string) {
 	check.Error(l.t, os.WriteFile(path, []byte(content), 0o600), "")
 }
 
-// link links a main package with what it imports, and returns the exit code, the program and the number of runs yet.
+// link links a main package with its imports. It returns the exit code, the program and the number of runs so far.
 func (l *linker) link(main, imports string, flags ...string) (code int, program string, runs int) {
 	l.t.Helper()
 	config, object := filepath.Join(l.work, "b001", "importcfg.link"), filepath.Join(l.work, "b001", "_pkg_.a")
@@ -78,7 +78,7 @@ func TestAProgramIsLinkedAgainOnlyIfSomethingChanged(t *testing.T) {
 	expect("with the race detector", 5, "main", imports, "-race")
 	expect("with the race detector again", 6, "main", imports, "-race")
 
-	// What is compiled in this run has a path of this run.
+	// Packages compiled in this run have a path of this run.
 	fresh := filepath.Join(l.work, "b002")
 	l.write(fresh, "v1")
 	expect("a package that was just compiled", 7, "main", "packagefile a="+fresh+"\n")

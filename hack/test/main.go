@@ -1,8 +1,8 @@
-// Command test runs go test in modules of the checkout and ends with a summary: what ran, what failed, what was skipped
-// and why. A package in which every test was skipped is reported as skipped, not as ok. A test binary is linked again
-// only if a package in it has changed.
+// Command test runs go test in modules of the checkout and ends with a summary of run, failed and skipped tests, with
+// the reasons for skips. A package with only skipped tests is reported as skipped, not as ok. A test binary is linked
+// again only if a package in it has changed.
 //
-// The modules are tested side by side: what waits in one leaves the processors to the others.
+// The modules are tested concurrently: while one waits, the others use the processors.
 //
 //	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-first PACKAGE,PACKAGE] [-cost] -- \
 //	  [arguments of go test]
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// list is what a flag names, separated by commas.
+// list splits the value of a flag at commas.
 func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
@@ -111,7 +111,7 @@ func run(ctx context.Context, modules, alone, early []string, cost bool, args []
 	return passed && report.passed(), ctx.Err()
 }
 
-// split takes the patterns of packages from the end of the arguments of go test.
+// split separates the patterns of packages from the end of go test's arguments.
 func split(args []string) (flags, patterns []string) {
 	at := len(args)
 	for at > 0 && strings.HasPrefix(args[at-1], "./") {
@@ -121,8 +121,8 @@ func split(args []string) (flags, patterns []string) {
 	return slices.Clip(args[:at]), args[at:]
 }
 
-// divide lists the packages of a module that the patterns match: the early ones are at the beginning, and those that
-// are to be tested alone are apart.
+// divide lists the packages of a module matching the patterns. The early ones come first, and the ones to test alone
+// are separate.
 func divide(
 	ctx context.Context, module string, patterns, alone, early []string,
 ) (packages, single []string, err error) {
@@ -143,7 +143,7 @@ func divide(
 	return packages, single, nil
 }
 
-// order takes those that are to be tested alone out of packages, and puts the early ones first, in their order.
+// order separates the packages to test alone, and puts the early ones first, in their order.
 func order(all, alone, early []string) (packages, single []string) {
 	place := func(path string, names []string) int {
 		return slices.IndexFunc(names, func(name string) bool {
@@ -160,20 +160,19 @@ func order(all, alone, early []string) (packages, single []string) {
 	}
 
 	slices.SortStableFunc(packages, func(a, b string) int {
-		// The place of those that are not early is -1, which is the largest number without a sign.
+		// Packages not listed have the place -1, the largest unsigned number.
 		return cmp.Compare(uint(place(a, early)), uint(place(b, early)))
 	})
 
 	return packages, single
 }
 
-// join is a command as flags of go test take it.
+// join quotes a command for the flags of go test.
 func join(args ...string) string {
 	return "'" + strings.Join(args, "' '") + "'"
 }
 
-// measure runs a command, and prints the CPU time of it and of the processes that it waited for. It returns its exit
-// code.
+// measure runs a command, and prints the CPU time of the command and its awaited children. It returns the exit code.
 func measure(args []string) int {
 	command := exec.Command(args[0], args[1:]...) //nolint:noctx // go test ends it
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr

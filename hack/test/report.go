@@ -15,14 +15,14 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// cpuLine begins the line in which a measured test binary says its CPU time, in seconds.
+// cpuLine begins the line with the CPU time of a measured test binary, in seconds.
 const cpuLine = "cpu seconds: "
 
-// report follows test events: it prints a line for each package and the output of each test that fails.
+// report follows test events. It prints a line for each package and the output of each failed test.
 type report struct {
 	out       io.Writer
 	execution *testjson.Execution
-	// start of the run.
+	// start is the start of the run.
 	start time.Time
 	// wall and cpu are the times of a package, in seconds; only measured packages have CPU time.
 	wall, cpu map[string]float64
@@ -70,7 +70,7 @@ func (r *report) Event(event testjson.TestEvent, execution *testjson.Execution) 
 	return nil
 }
 
-// verdict is the word for a package that has ended; empty if it has no tests.
+// verdict returns the word for a finished package, or "" if it has no tests.
 func verdict(event testjson.TestEvent, pkg *testjson.Package) string {
 	switch {
 	case event.Action == testjson.ActionFail:
@@ -84,7 +84,7 @@ func verdict(event testjson.TestEvent, pkg *testjson.Package) string {
 	return "ok"
 }
 
-// onlyParents reports whether no test of a package has passed, except for parents of subtests that were skipped.
+// onlyParents reports whether the only passed tests of a package are parents of skipped subtests.
 func onlyParents(pkg *testjson.Package) bool {
 	parents := map[string]bool{}
 
@@ -97,7 +97,7 @@ func onlyParents(pkg *testjson.Package) bool {
 	return !slices.ContainsFunc(pkg.Passed, func(test testjson.TestCase) bool { return !parents[test.Test.Name()] })
 }
 
-// Err prints what go test writes to its standard error, except for downloads of modules.
+// Err prints the standard error of go test, except for downloads of modules.
 func (r *report) Err(text string) error {
 	if !strings.HasPrefix(text, "go: downloading ") {
 		fmt.Fprintln(os.Stderr, text)
@@ -114,7 +114,7 @@ func (r *report) passed() bool {
 	return r.execution.Total() > 0 && len(r.execution.Failed()) == 0 && len(r.execution.Errors()) == 0
 }
 
-// summarize prints the totals, the tests that failed, and why tests were skipped.
+// summarize prints the totals, the failed tests, and the reasons of skipped tests.
 func (r *report) summarize(out io.Writer, cost bool) {
 	failed, skipped := r.execution.Failed(), r.execution.Skipped()
 
@@ -141,7 +141,7 @@ func (r *report) summarize(out io.Writer, cost bool) {
 		len(skipped))
 }
 
-// skipReasons are the tests that were skipped, as package and name, by the reason that they give.
+// skipReasons returns the skipped tests, as package and name, by their reason.
 func (r *report) skipReasons() map[string][]string {
 	out := map[string][]string{}
 
@@ -153,13 +153,13 @@ func (r *report) skipReasons() map[string][]string {
 	return out
 }
 
-// framing is a line with which go test announces what a test does.
+// framing matches go test's own announcements of a test.
 var framing = regexp.MustCompile(`^\s*(===|---) `)
 
-// position is the place of a call of t.Skip.
+// position matches the place of a call of t.Skip.
 var position = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// skipReason is the last line of a test's own words, without the place that it comes from.
+// skipReason returns the last line of a test's own output, without its position.
 func skipReason(lines []string) string {
 	for _, line := range slices.Backward(lines) {
 		if line = strings.TrimSpace(line); line != "" && !framing.MatchString(line) {
@@ -170,7 +170,7 @@ func skipReason(lines []string) string {
 	return "no reason is given"
 }
 
-// fewTests is how many skipped tests of one reason are named; more are counted by package.
+// fewTests is the number of skipped tests per reason to name; more are counted by package.
 const fewTests = 3
 
 // printSkips prints a line for each reason, with its tests.
@@ -216,10 +216,10 @@ func (r *report) printCosts(out io.Writer) {
 	}
 }
 
-// slowTests is how many of the slowest tests are named.
+// slowTests is the number of slowest tests to name.
 const slowTests = 10
 
-// printSlowest prints a Markdown table of the tests that took longest, without subtests.
+// printSlowest prints a Markdown table of the slowest tests, without subtests.
 func (r *report) printSlowest(out io.Writer) {
 	var tests []testjson.TestCase
 

@@ -12,7 +12,7 @@ import (
 
 const module = "github.com/capolvm/cluster-api-provider-olvm/"
 
-// stream is what go test -json prints. Each line is a package, an action, a test and its output.
+// stream returns output of go test -json. Each line is a package, an action, a test and its output.
 func stream(lines ...[4]string) string {
 	var out strings.Builder
 
@@ -23,7 +23,7 @@ func stream(lines ...[4]string) string {
 	return out.String()
 }
 
-// reported is what a report prints about a stream, and whether all tests passed.
+// reported returns a report's output for a stream, and whether all tests passed.
 func reported(t *testing.T, events string, cost bool) (string, bool) {
 	t.Helper()
 

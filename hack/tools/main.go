@@ -1,10 +1,10 @@
-// Command tools finds or builds the tools that the project needs.
+// Command tools finds or builds the tools of the project.
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
 // Groups are the folders beside this file, such as plane (the management plane), ipam and oci (providers for it), lint
-// and actions (linters), dev and apidocs (generators), and executor, which is Terraform or OpenTofu; none means plane
-// and executor.
+// and actions (linters), dev and apidocs (generators), and executor (Terraform or OpenTofu). The default is plane and
+// executor.
 package main
 
 import (
