@@ -1,4 +1,4 @@
-// Package browser looks at pages with a real browser: headless Chromium, where the machine has it.
+// Package browser opens pages in a real browser: headless Chromium, if the machine has it.
 package browser
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// Faint is JavaScript for the texts whose contrast with what is behind them is below that of WCAG AA.
+// Faint is JavaScript returning the texts with a contrast to their background below that of WCAG AA.
 const Faint = `(() => {
 	const parse = c => {
 		const m = c.match(/[\d.]+/g).map(Number)
@@ -50,17 +50,17 @@ const Faint = `(() => {
 	return [...out].join('; ')
 })()`
 
-// Operable is JavaScript for the elements that a keyboard must reach, in their order.
+// Operable is JavaScript returning the elements reachable by keyboard, in order.
 const Operable = `[...document.querySelectorAll('a[href], summary, input, button, [tabindex="0"]')]` +
 	`.filter(n => n.checkVisibility())`
 
-// banned take what users write for HTML.
+// banned are JavaScript calls interpreting user input as HTML.
 var banned = []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("}
 
-// elsewhere is a reference to another site; a scheme of its own is written into names of XML, which nobody fetches.
+// elsewhere matches a reference to another site; the schemes in XML names are not fetched.
 var elsewhere = regexp.MustCompile(`(?:https?:)?//[A-Za-z0-9][^\s"']*\.[^\s"')]+`)
 
-// Unsafe lists what a file of a page must not have: what is loaded from other sites, and what takes names for HTML.
+// Unsafe lists forbidden content in a file of a page: resources of other sites, and calls interpreting names as HTML.
 func Unsafe(content string) []string {
 	var out []string
 
@@ -87,12 +87,11 @@ type View struct {
 	messages []string
 }
 
-// Open opens a page in a window of this size, and waits until it is live. The test is skipped where there is no
-// browser.
+// Open opens a page in a window of this size, and waits until it is live. It skips the test without a browser.
 func Open(t *testing.T, url string, width, height int64) *View {
 	t.Helper()
 	v := &View{t: t, ctx: start(t)}
-	// The browser lives as long as the context of the first call, which therefore has no limit.
+	// The browser lives as long as the context of the first call, so that context has no limit.
 	if err := chromedp.Do(v.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func Open(t *testing.T, url string, width, height int64) *View {
 	return v
 }
 
-// start starts headless Chromium, or skips the test where there is none.
+// start starts headless Chromium, or skips the test without it.
 func start(t *testing.T) context.Context {
 	t.Helper()
 
@@ -137,7 +136,7 @@ func start(t *testing.T) context.Context {
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(wait.Limit),
 		chromedp.DisableGPU,
-		// Without these it waits for hosts that a closed network does not have.
+		// Without these flags it waits for hosts unreachable in a closed network.
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("no-proxy-server", true),
@@ -154,12 +153,12 @@ func start(t *testing.T) context.Context {
 	return ctx
 }
 
-// limited is the context of one call: no call may hang.
+// limited returns the context of one call: no call may hang.
 func (v *View) limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(v.ctx, wait.Limit)
 }
 
-// Do does steps.
+// Do runs steps.
 func (v *View) Do(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 
@@ -176,7 +175,7 @@ func (v *View) Script(statement string) {
 	v.Do(chromedp.Evaluate[chromedp.Void](statement + "; undefined"))
 }
 
-// Type writes a text into the element of a selector, in the place of what is there.
+// Type replaces the text in the element of a selector.
 func (v *View) Type(selector, words string) {
 	v.t.Helper()
 	v.Script(fmt.Sprintf(`document.querySelector(%q).value = ''; document.querySelector(%[1]q).oninput?.()`, selector))
@@ -186,7 +185,7 @@ func (v *View) Type(selector, words string) {
 	}
 }
 
-// Complaints are what the page wrote to the console: errors, and violations of the policy.
+// Complaints returns the page's console output: errors, and violations of the policy.
 func (v *View) Complaints() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -194,7 +193,7 @@ func (v *View) Complaints() []string {
 	return slices.Clone(v.messages)
 }
 
-// Eval is the value of a JavaScript expression in the page.
+// Eval returns the value of a JavaScript expression in the page.
 func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption) T {
 	v.t.Helper()
 
@@ -209,11 +208,11 @@ func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption)
 	return out
 }
 
-// untilLimit of Until is below that of its call, so that a failure shows the page.
+// untilLimit is below the limit of its call, so that a failure shows the page.
 const untilLimit = wait.Limit - 30*time.Second
 
-// Until waits in the page for a condition. The page's policy forbids the library's own way, which makes functions of
-// text.
+// Until waits in the page for a condition. The page's policy forbids the library's own method, because it creates
+// functions from text.
 func (v *View) Until(condition string) {
 	v.t.Helper()
 
@@ -231,7 +230,7 @@ func (v *View) Until(condition string) {
 	}
 }
 
-// Colors has the page be light or dark, and still.
+// Colors makes the page light or dark, and static.
 func (v *View) Colors(scheme string) {
 	v.t.Helper()
 	ctx, cancel := v.limited()
@@ -302,8 +301,8 @@ func (v *View) Shoot(folder, name string, width, height int64) {
 	}
 }
 
-// fewColors is a picture with at most 256 colors, which is small in a repository: the most frequent of 32 steps of each
-// of red, green and blue. Each other color becomes the nearest of them.
+// fewColors reduces a picture to at most 256 colors, to keep it small in a repository. It uses the most frequent of 32
+// steps each of red, green and blue. Every other color becomes the nearest of them.
 func fewColors(full image.Image) *image.Paletted {
 	rough := image.NewRGBA(full.Bounds())
 	draw.Draw(rough, rough.Bounds(), full, image.Point{}, draw.Src)

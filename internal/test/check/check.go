@@ -1,4 +1,4 @@
-// Package check compares what a test got with what it wants, one field at a time: a failure names the field.
+// Package check compares the actual and wanted values of a test, one field at a time: a failure names the field.
 package check
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// unexported has structs of the package under test compared as a whole.
+// unexported compares structs of the package under test as a whole.
 var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// Equal fails where a field is not as wanted.
+// Equal fails if a field differs from the wanted value.
 func Equal[T any](t testing.TB, field string, got, want T) {
 	t.Helper()
 
@@ -21,7 +21,7 @@ func Equal[T any](t testing.TB, field string, got, want T) {
 	}
 }
 
-// Set fails where a field is empty, or zero.
+// Set fails if a field is empty, or zero.
 func Set[T comparable](t testing.TB, field string, got T) {
 	t.Helper()
 
@@ -31,7 +31,7 @@ func Set[T comparable](t testing.TB, field string, got T) {
 	}
 }
 
-// Length ends the test where a list has another length than wanted: what follows reads its items.
+// Length ends the test if a list has another length than wanted, because later code reads its items.
 func Length[T any](t testing.TB, field string, got []T, want int) {
 	t.Helper()
 
@@ -40,7 +40,7 @@ func Length[T any](t testing.TB, field string, got []T, want int) {
 	}
 }
 
-// Contains fails where a text lacks a part.
+// Contains fails if a text lacks a part.
 func Contains(t testing.TB, field, text, part string) {
 	t.Helper()
 
@@ -49,7 +49,7 @@ func Contains(t testing.TB, field, text, part string) {
 	}
 }
 
-// Lacks fails where a text has a part.
+// Lacks fails if a text has a part.
 func Lacks(t testing.TB, field, text, part string) {
 	t.Helper()
 
@@ -58,7 +58,7 @@ func Lacks(t testing.TB, field, text, part string) {
 	}
 }
 
-// Error ends the test where an error lacks a text; an empty text wants no error.
+// Error ends the test if an error lacks a text; an empty text wants no error.
 func Error(t testing.TB, err error, text string) {
 	t.Helper()
 

@@ -1,4 +1,4 @@
-// Package poolvm makes VMs of a pool as somebody outside of the project would, and the OLVMInventory that lists them.
+// Package poolvm creates VMs of a pool, like an outside administrator, and the OLVMInventory listing them.
 package poolvm
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// Tag is that of the pools of most tests.
+// Tag is the tag of the pools in most tests.
 const Tag = "pool"
 
-// Make makes a VM of the template ol9-k8s in the default site of the simulator, with one network interface, and tags it
-// when it can be claimed. With an address, its guest is configured with that.
+// Make creates a VM of the template ol9-k8s in the default site of the simulator, with one network interface. It tags
+// the VM once it can be claimed. If address is set, the guest is configured with it.
 func Make(t testing.TB, session *engine.Client, tag, name, address string) engine.ID {
 	t.Helper()
 	ctx := t.Context()
@@ -53,7 +53,7 @@ func Make(t testing.TB, session *engine.Client, tag, name, address string) engin
 	return vm.ID
 }
 
-// configured is the network configuration of a guest; nil without an address.
+// configured returns the network configuration of a guest; nil without an address.
 func configured(address string) *engine.Initialization {
 	if address == "" {
 		return nil
@@ -65,7 +65,7 @@ func configured(address string) *engine.Initialization {
 	}}}}
 }
 
-// tagNamed is the tag of that name, which is made where there is none.
+// tagNamed returns the tag with a name, and creates it if it is missing.
 func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
 	t.Helper()
 	there, err := session.TagsNamed(t.Context(), name)
@@ -81,7 +81,7 @@ func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
 	return made.ID
 }
 
-// Inventory lists the VMs with Tag, of the engine of a cluster and in its namespace.
+// Inventory returns an inventory of the VMs with Tag, in the engine and the namespace of a cluster.
 func Inventory(cluster *infrav1.OLVMCluster, name string) *infrav1alpha1.OLVMInventory {
 	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},

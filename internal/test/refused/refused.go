@@ -1,4 +1,4 @@
-// Package refused has values that can be known to be wrong from an object alone. API servers and olvmctl refuse them by
+// Package refused lists values that are recognizably wrong in a single object. API servers and olvmctl refuse them by
 // the rules of the CRDs.
 package refused
 
@@ -11,21 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Value is one that is refused, or one beside it that is not.
+// Value is a refused value, or a similar accepted one.
 type Value struct {
-	// Kind of an object of Objects, and the path of a field in it that gets the value, as JSON or YAML.
+	// Kind is the kind of an object of Objects. Path is the path of a field in it, and Value its value, as JSON or
+	// YAML.
 	Kind, Path, Value string
-	// Field that the error names. It is below the path if it begins with a dot or a bracket; empty is
-	// the path.
+	// Field is the field named in the error. It is below the path if it begins with a dot or a bracket; empty is the
+	// path.
 	Field string
 	// Message is part of the error; empty if the value is right.
 	Message string
 }
 
-// Name of the case in a test.
+// Name returns the name of the case in a test.
 func (v Value) Name() string { return v.Kind + " " + v.Path + ": " + v.Value }
 
-// At is the field that the error names.
+// At returns the field named in the error.
 func (v Value) At() string {
 	switch {
 	case v.Field == "":
@@ -37,7 +38,7 @@ func (v Value) At() string {
 	}
 }
 
-// Base is an object of a kind without anything wrong.
+// Base returns a valid object of a kind.
 func Base(kind string) (*unstructured.Unstructured, error) {
 	base, err := yaml.YAMLToJSON([]byte(objects[kind]))
 	if err != nil {
@@ -49,7 +50,7 @@ func Base(kind string) (*unstructured.Unstructured, error) {
 	return out, out.UnmarshalJSON(base)
 }
 
-// Object with the value, in a namespace; empty is none.
+// Object returns the object with the value, in a namespace; empty is none.
 func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
 	out, err := Base(v.Kind)
 	if err != nil {
@@ -80,7 +81,7 @@ func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
 	return out, out.UnmarshalJSON(content)
 }
 
-// set puts a value at a path, whose numbers are indexes of lists, and makes what is missing on the way.
+// set puts a value at a path, and creates missing parts on the way. Numbers in the path are indexes of lists.
 func set(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
@@ -107,7 +108,7 @@ func set(in any, path []string, value any) any {
 	return fields
 }
 
-// Kinds of objects without anything wrong.
+// Kinds of valid objects.
 const (
 	machine   = "OLVMMachine"
 	template  = "OLVMMachineTemplate"
@@ -133,7 +134,7 @@ const (
 	v1alpha1 = "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\n"
 )
 
-// objects by their kinds.
+// objects are valid objects by kind.
 var objects = map[string]string{
 	machine: v1 + "kind: OLVMMachine\nmetadata: {name: refused}\nspec:\n" + indented(machineSpec, "  "),
 	template: v1 + "kind: OLVMMachineTemplate\nmetadata: {name: refused}\nspec:\n  template:\n    spec:\n" +

@@ -25,7 +25,7 @@ const (
 	among    = "Unsupported value"
 )
 
-// Values that are refused, and such beside them that are not.
+// Values are refused values, and similar accepted ones.
 var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions(), unionsOfOthers(),
 	namesOfObjects(), namesInTheEngine(), namesInGuests(), selectors(), images(), proxies(), ofServices(), issuers(),
 	identities())
@@ -61,7 +61,7 @@ func sizes() []Value {
 	)
 }
 
-// sized has a size in a field whose others fit it.
+// sized returns a size in a field, with other fields matching it.
 func sized(field, size, message string) Value {
 	quoted := `"` + size + `"`
 
@@ -78,7 +78,7 @@ func sized(field, size, message string) Value {
 	}
 }
 
-// orBounds is the message for a size that can be read and does not fit memory.
+// orBounds returns the message for a readable size unfit for memory.
 func orBounds(field, size, message string) string {
 	small := size == "8 GB" || size == "8388608Ki"
 
@@ -144,7 +144,7 @@ func hardware() []Value {
 			".graphicsConsoles", "write Remove, or remove graphicsConsoles"},
 		Value{machine, vm, "{memory: 8GB, hostDevices: [a], placement: {hostNames: [a, b]}, " +
 			"network: {ipv4: {dhcp: true}}}", ".hostDevices", "name that one alone in placement.hostNames"},
-		Value{machine, vm + ".cpu.architecture", `""`, "", ""}, // of Oracle's
+		Value{machine, vm + ".cpu.architecture", `""`, "", ""}, // Oracle's
 		Value{machine, "spec.userData.bootstrapDelivery", `""`, "", among},
 		Value{machine, "spec.olvmNetwork.interfaceType", `""`, "", among},
 		Value{machine, vm + ".dataDisks", `[{name: a, size: 1GB, interfaceType: ""}]`, "[0].interfaceType", among},
@@ -155,7 +155,7 @@ func networks() []Value {
 	return append(append(interfaces(), subnets()...), ranges()...)
 }
 
-// interfaces are values about network interfaces.
+// interfaces returns values for network interfaces.
 func interfaces() []Value {
 	return []Value{
 		{machine, net, "{interface: enp1s0}", "", silent},
@@ -164,8 +164,8 @@ func interfaces() []Value {
 		{machine, net, "{ipProfileName: a}", "", ""},
 		{machine, more, "[{networkName: a, guest: {interface: enp2s0}}]", "[0].guest", silent},
 		{machine, net + ".interfaceType", "e1001", "", "write virtio, e1000, e1000e or rtl8139"},
-		{machine, net + ".interfaceType", "VirtIO", "", ""}, // of Oracle's
-		{machine, net + ".interfaceType", `""`, "", ""},     // of Oracle's
+		{machine, net + ".interfaceType", "VirtIO", "", ""}, // Oracle's
+		{machine, net + ".interfaceType", `""`, "", ""},     // Oracle's
 		{machine, "spec.olvmNetwork.macAddress", `"56:6f"`, "", "write a MAC address such as"},
 		{machine, "spec.olvmNetwork.macAddress", `""`, "", "write a MAC address such as"},
 		{machine, "spec.olvmNetwork.macAddress", `"01:00:5e:00:00:01"`, "",
@@ -196,7 +196,7 @@ func interfaces() []Value {
 	}
 }
 
-// subnets are values about DNS servers, gateways and subnets.
+// subnets returns values for DNS servers, gateways and subnets.
 func subnets() []Value {
 	return []Value{
 		{machine, net + ".dnsServers", "[10.20.30.300]", "[0]", anIP},
@@ -215,7 +215,7 @@ func subnets() []Value {
 		{machine, net + ".gateway", "10.20.30.300", "", "write the IPv4 address of a router"},
 		{machine, net + ".gateway", `"fd00::1"`, "", "that of IPv6 is ipv6.gateway"},
 		{machine, net + ".gateway", "router", "", "write the IPv4 address of a router"},
-		{machine, net + ".gateway", `""`, "", ""}, // of Oracle's
+		{machine, net + ".gateway", `""`, "", ""}, // Oracle's
 		{machine, net + ".gateway", "10.20.30.254", "", ""},
 		{machine, net + ".ipv4.subnet", "10.20.30.0/33", "", "write an IPv4 subnet in CIDR notation"},
 		{machine, net + ".ipv4.subnet", "10.20.30.0", "", "write an IPv4 subnet in CIDR notation"},
@@ -279,7 +279,7 @@ func clusters() []Value {
 		{cluster, host, "224.0.0.5", "", "no machine can have this address"},
 		{cluster, host, `"::"`, "", "no machine can have this address"},
 		{cluster, host, "a..b", "", "a DNS name has parts of 1 to 63 characters"},
-		{cluster, host, `""`, "", ""}, // of Oracle's
+		{cluster, host, `""`, "", ""}, // Oracle's
 		{cluster, "spec.controlPlaneEndpoint.port", "-1", "", "greater than or equal to 0"},
 		{cluster, "spec.controlPlaneEndpoint.port", "65536", "", "less than or equal to 65535"},
 		{cluster, service, "{virtualIPProvider: ''}", ".virtualIPProvider", among},
@@ -297,7 +297,7 @@ func clusters() []Value {
 			".kubeVIPLease.renewDeadlineSeconds", "longer than 1.2 times retryPeriodSeconds"},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.300}", ".ingressVirtualIP", anIP},
 		{cluster, service, "{ingressVirtualIP: ingress.example.com}", ".ingressVirtualIP", anIP},
-		{cluster, service, "{ingressVirtualIP: 127.20.1.6}", "", ""}, // of the simulator
+		{cluster, service, "{ingressVirtualIP: 127.20.1.6}", "", ""}, // the simulator's
 		{cluster, service, "{virtualIPProvider: KubeVIP, additionalVirtualIP: '::1'}", "", ""},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.160}", "", "they need addresses of their own"},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.161, additionalIngressVirtualIP: 10.20.30.162}",
@@ -422,7 +422,7 @@ func others() []Value {
 	}
 }
 
-// unions are values of machines of which exactly one, or each of several, belongs to the others.
+// unions returns values of machines with mutually exclusive or mutually required fields.
 func unions() []Value {
 	const (
 		spec    = "spec"
@@ -458,7 +458,7 @@ func unions() []Value {
 	}
 }
 
-// unionsOfOthers are those of clusters, inventories, identities and services.
+// unionsOfOthers returns the same for clusters, inventories, identities and services.
 func unionsOfOthers() []Value {
 	const (
 		spec   = "spec"
@@ -505,7 +505,7 @@ const (
 	aLabelKey = "write the key of a label"
 )
 
-// namesOfObjects are names of objects of Kubernetes.
+// namesOfObjects returns names of Kubernetes objects.
 func namesOfObjects() []Value {
 	const (
 		engine = "spec.olvmOvirtAPIServer"
@@ -522,7 +522,7 @@ func namesOfObjects() []Value {
 		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: My.Team}}",
 			".credentialsSecret.namespace", "write the name of a namespace"},
 		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a, namespace: ''}}", "", ""},
-		// of Oracle's
+		// Oracle's
 		{cluster, engine, "{serverURL: 'https://a', credentialsSecret: {name: a}, caConfigMap: {name: 'ca.'}}",
 			".caConfigMap.name", anObject},
 		{inventory, engine, "{serverURL: 'https://a', credentialsSecret: {name: a/b}}", ".credentialsSecret.name",
@@ -562,7 +562,7 @@ func namesOfObjects() []Value {
 	}
 }
 
-// namesInTheEngine are names that the engine could not have.
+// namesInTheEngine returns names impossible in the engine.
 func namesInTheEngine() []Value {
 	const tag = "write a tag of the engine"
 
@@ -602,7 +602,7 @@ func namesInTheEngine() []Value {
 		Value{machine, "spec.vmTemplateName", "Oracle Linux 9", "", ""},
 		Value{machine, "spec.providerID", "aws:///eu-1/i-0123", "", "write olvm:// and the engine's UUID"},
 		Value{machine, "spec.providerID", "olvm://", "", "write olvm:// and the engine's UUID"},
-		Value{machine, "spec.providerID", `""`, "", ""}, // of Oracle's
+		Value{machine, "spec.providerID", `""`, "", ""}, // Oracle's
 		Value{machine, vm + ".tags", "['my tag']", "[0]", tag},
 		Value{machine, vm + ".tags", "[my-tag_1]", "", ""},
 		Value{inventory, "spec.virtualMachines.tag", "a/b", "", tag},
@@ -616,7 +616,7 @@ func namesInTheEngine() []Value {
 	)
 }
 
-// namesInGuests are names of network interfaces and domains.
+// namesInGuests returns names of network interfaces and domains.
 func namesInGuests() []Value {
 	const anInterface = "write what the guest calls the network interface"
 
@@ -633,7 +633,7 @@ func namesInGuests() []Value {
 	}
 
 	return append(out,
-		Value{machine, net + ".interface", `""`, "", ""}, // of Oracle's
+		Value{machine, net + ".interface", `""`, "", ""}, // Oracle's
 		Value{machine, net + ".searchDomains", "[" + strings.Repeat("a", 64) + ".b]", "[0]",
 			"parts of 1 to 63 characters"},
 		Value{cluster, service, "{dns: {domain: Lab.example.com}}", ".dns.domain",
@@ -646,7 +646,7 @@ func namesInGuests() []Value {
 	)
 }
 
-// selectors choose by labels.
+// selectors returns label selectors.
 func selectors() []Value {
 	const needs = "In and NotIn need values, and Exists and DoesNotExist have none"
 
@@ -697,7 +697,7 @@ func selectors() []Value {
 	)
 }
 
-// images are names of container images, and ports of nodes.
+// images returns names of container images, and ports of nodes.
 func images() []Value {
 	const anImage = "write a container image such as"
 
@@ -728,7 +728,7 @@ func images() []Value {
 	return out
 }
 
-// proxies are URLs of proxies, and what goes to none.
+// proxies returns URLs of proxies, and exceptions from them.
 func proxies() []Value {
 	const (
 		aURL  = "write the URL of a proxy, such as http://proxy.example.com:3128"
@@ -770,7 +770,7 @@ func proxies() []Value {
 	return out
 }
 
-// ofServices are values of load balancers, and of provisions, whose VMs have names.
+// ofServices returns values of load balancers, and of provisions, whose VMs have names.
 func ofServices() []Value {
 	const (
 		balancers = "spec.loadBalancers"
@@ -818,7 +818,7 @@ func ofServices() []Value {
 	}
 }
 
-// issuers are values of a provider of OpenID Connect.
+// issuers returns values of a provider of OpenID Connect.
 func issuers() []Value {
 	const (
 		anIssuer = "write the URL of the issuer"
@@ -866,7 +866,7 @@ func issuers() []Value {
 	)
 }
 
-// identities are values of OLVMClusterIdentities.
+// identities returns values of OLVMClusterIdentities.
 func identities() []Value {
 	const (
 		list   = "spec.allowedNamespaces"

@@ -1,4 +1,4 @@
-// Package testcsr makes requests for serving certificates, as kubelets do.
+// Package testcsr creates requests for serving certificates, like kubelets.
 package testcsr
 
 import (
@@ -15,7 +15,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Request is what the kubelet of a node asks for.
+// Request returns the certificate request of a node's kubelet.
 func Request(name, address string) *x509.CertificateRequest {
 	return &x509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
@@ -40,7 +40,7 @@ func Encode(t testing.TB, request *x509.CertificateRequest) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: encoded})
 }
 
-// CSR is the object by which the kubelet of a node asks.
+// CSR returns the CertificateSigningRequest of a node's kubelet.
 func CSR(t testing.TB, name string, request *x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// begun is when the test binary began.
+// begun is the start time of the test binary.
 var begun = time.Now()
 
-// RunAfterSetup runs the tests of a package that TestMain has prepared. The command go test ends a binary by the time
-// since its start, but the package testing counts -timeout from here. After a long setup go test would end the tests
-// before their own deadline, and no test could say what it waited for.
+// RunAfterSetup runs the tests of a package prepared by TestMain. The command go test ends a binary by the time since
+// its start, but the package testing counts -timeout from here. After a long setup go test would end the tests before
+// their own deadline, and no test could report its wait.
 func RunAfterSetup(m *testing.M) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -25,5 +25,5 @@ func RunAfterSetup(m *testing.M) int {
 	return m.Run()
 }
 
-// leftOf is what a setup has left of a time limit; 0 would mean no limit.
+// leftOf returns the rest of a time limit after a setup; 0 would mean no limit.
 func leftOf(limit, setup time.Duration) time.Duration { return max(limit-setup, time.Second) }

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// slowSetup tells the process that its setup takes a while.
+// slowSetup marks the process with a slow setup.
 const slowSetup = "CAPOLVM_TEST_SLOW_SETUP"
 
 func TestMain(m *testing.M) {
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(RunAfterSetup(m))
 }
 
-// TestTheTimeOfASetupCountsForTheDeadline runs this binary with a setup that takes a second of its hour.
+// TestTheTimeOfASetupCountsForTheDeadline runs this binary with a setup taking a second of its hour.
 func TestTheTimeOfASetupCountsForTheDeadline(t *testing.T) {
 	if os.Getenv(slowSetup) != "" {
 		end, limited := t.Deadline()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Defaults writes the user's defaults for cluster files, and returns the variable that names them: no network plugin,
-// whose manifests would be downloaded, and which nodes of the simulator do not need.
+// Defaults writes the user's defaults for cluster files, and returns the variable naming them. They disable the network
+// plugin: its manifests would be downloaded, and nodes of the simulator do not need it.
 func Defaults(t testing.TB, folder string) string {
 	t.Helper()
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Documents have the commands that people type, by path in the checkout.
+// Documents returns the documents with commands for users, by path in the checkout.
 func Documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := Toolchain(t).Root()
@@ -80,7 +80,7 @@ func CommandBlocks(text string) []string {
 	return out
 }
 
-// shell is a block of commands in a document, maybe within an item of a list.
+// shell matches a block of commands in a document, possibly within a list item.
 var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
 // Section returns the blocks of commands below a heading of a document, one after the other.

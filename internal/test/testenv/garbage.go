@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// garbagePercent is how much garbage there may be, in percent of what is in use, before it is collected.
+// garbagePercent is the amount of garbage before a collection, in percent of the live memory.
 const garbagePercent = 400
 
-// CollectLessGarbage has this process, and the servers that it starts, collect garbage less often, unless GOGC is set:
-// etcd, API servers, and managers of Cluster API. Their memory is cheaper than the CPU time. Our own manager bounds its
-// memory itself, and is started without the variable.
+// CollectLessGarbage makes this process and its servers collect garbage less often, unless GOGC is set: etcd, API
+// servers, and managers of Cluster API. Their memory is cheaper than the CPU time. Our own manager bounds its memory
+// itself, and is started without the variable.
 func CollectLessGarbage() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(garbagePercent)

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// tidiers are what OnInterrupt was given.
+// tidiers are the functions given to OnInterrupt.
 var tidiers struct {
 	sync.Mutex
 	list []func()
 }
 
-// OnInterrupt calls tidy, and ends the process, if somebody interrupts the tests. The servers that tests start would
-// outlive them otherwise. The last one that was given is called first.
+// OnInterrupt calls tidy, and ends the process, if the tests are interrupted. Otherwise, the tests' servers would
+// outlive them. The functions run in reverse order.
 func OnInterrupt(tidy func()) {
 	tidiers.Lock()
 	defer tidiers.Unlock()

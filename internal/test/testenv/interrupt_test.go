@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// interrupted tells the process that a test interrupts.
+// interrupted marks the process to be interrupted by a test.
 const interrupted = "CAPOLVM_TEST_INTERRUPTED"
 
 func TestAnInterruptTidiesUpInReverse(t *testing.T) {

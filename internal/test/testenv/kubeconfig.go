@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig with a server and a token that no server takes.
+// WriteKubeconfig writes a kubeconfig with a server and a token invalid for any server.
 func WriteKubeconfig(t *testing.T, path, server string) {
 	t.Helper()
 	const name = "test"

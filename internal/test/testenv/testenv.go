@@ -1,4 +1,4 @@
-// Package testenv gives tests what `make tools` has found or built.
+// Package testenv provides tests with the tools found or built by `make tools`.
 package testenv
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Toolchain of the checkout that is tested.
+// Toolchain returns the toolchain of the tested checkout.
 func Toolchain(t testing.TB) *toolchain.Toolchain {
 	t.Helper()
 	tools, err := toolchain.New()
@@ -19,8 +19,7 @@ func Toolchain(t testing.TB) *toolchain.Toolchain {
 	return tools
 }
 
-// Executable is the executor to test with. A test that needs one fails without: a skip would hide that nothing was
-// tested.
+// Executable returns the executor to test with. It fails the test without one: a skip would hide the missing test.
 func Executable(t testing.TB) terraform.Executable {
 	t.Helper()
 	found, err := Toolchain(t).FindExecutor(t.Context())

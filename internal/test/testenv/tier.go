@@ -2,8 +2,7 @@ package testenv
 
 import "testing"
 
-// SkipInShort skips a test in short mode, which make test uses; make test-all runs the test. why says what makes it too
-// expensive for each change.
+// SkipInShort skips a test in short mode, as in make test; make test-all runs the test. why explains the test's cost.
 func SkipInShort(t testing.TB, why string) {
 	t.Helper()
 

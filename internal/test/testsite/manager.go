@@ -30,20 +30,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Program is our manager as it is shipped: built, with a user that has the shipped roles and no others.
+// Program is our manager as shipped: the built program, with a user holding exactly the shipped roles.
 type Program struct {
-	// Path of the program.
+	// Path is the path of the program.
 	Path string
-	// Executor that it uses.
+	// Executor is the executor of the program.
 	Executor terraform.Executable
-	// Dir for the managers' logs and work.
+	// Dir is for the managers' logs and work.
 	Dir string
 
 	user     *envtest.AuthenticatedUser
 	managers *atomic.Int32
 }
 
-// BuildManager builds the manager, finds an executor, and makes the user.
+// BuildManager builds the manager, finds an executor, and creates the user.
 func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServer, dir string) (*Program, error) {
 	p := &Program{Path: filepath.Join(dir, "bin", "manager"), Dir: dir, managers: &atomic.Int32{}}
 	if err := tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager"); err != nil {
@@ -58,7 +58,7 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 	return p.At(ctx, tools, api)
 }
 
-// At is the same program for another API server, which gets the roles and the user too.
+// At returns the same program for another API server, and creates the roles and the user there.
 func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
 	roles, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "rbac"))
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APISe
 	return p.As(ctx, api, "capolvm-manager", roles)
 }
 
-// As is the same program as another user of an API server, with the roles among these manifests.
+// As returns the same program as another user of an API server, with the roles among these manifests.
 func (p *Program) As(
 	ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured,
 ) (*Program, error) {
@@ -87,26 +87,26 @@ func (p *Program) As(
 
 // Manager is a process of the program.
 type Manager struct {
-	// Dir of its log, kubeconfig and work.
+	// Dir contains its log, kubeconfig and work.
 	Dir string
-	// Args with which it is started.
+	// Args are its arguments.
 	Args []string
-	// Wrapper is a program with arguments that is started instead, with the manager's command line after them.
+	// Wrapper is a program with arguments to start instead, followed by the manager's command line.
 	Wrapper []string
-	// Executor that it uses; empty means that of the program.
+	// Executor overrides the executor of the program, unless it is empty.
 	Executor string
-	// Metrics is their URL, from its start on.
+	// Metrics is the URL of its metrics, set by Start.
 	Metrics string
-	// Process, from its start on.
+	// Process is its process, set by Start.
 	Process *localplane.Process
 
 	program *Program
-	// temp is its folder for temporary files. Paths of sockets are short, and that of Dir may be long.
+	// temp is its folder for temporary files. Paths of sockets must be short, and Dir may be long.
 	temp string
 }
 
-// New starts nothing yet; the test's end kills what was started. gate is put in front of the API server; nil means
-// none.
+// New returns a manager not yet started; the end of the test kills it. gate is put in front of the API server; nil
+// means none.
 func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
 	t.Helper()
 	m := &Manager{program: p, Dir: filepath.Join(p.Dir, fmt.Sprintf("manager-%d", p.managers.Add(1)))}
@@ -177,11 +177,11 @@ func Kubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.
 	)
 }
 
-// WorkDir of the manager.
+// WorkDir returns the work directory of the manager.
 func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
 
-// Start starts the process, and waits until it is ready. A port that was free may be taken a moment later by somebody
-// else.
+// Start starts the process, and waits until it is ready. It retries, because another process may take a free port
+// first.
 func (m *Manager) Start(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := m.start(ctx)
@@ -218,10 +218,10 @@ func (m *Manager) start(ctx context.Context) error {
 	return m.Process.WaitUntil(ctx, "serving metrics", localplane.Answers(m.Metrics))
 }
 
-// Executors returns the process IDs of the executors that the manager runs.
+// Executors returns the process IDs of the manager's running executors.
 func (m *Manager) Executors() []int { return slices.DeleteFunc(m.Process.Children(), isProvider) }
 
-// Providers returns the process IDs of the Terraform providers that the manager runs. They do not end with a run.
+// Providers returns the process IDs of the manager's Terraform providers. They outlive a run.
 func (m *Manager) Providers() []int {
 	return slices.DeleteFunc(m.Process.Children(), func(pid int) bool { return !isProvider(pid) })
 }
@@ -233,10 +233,10 @@ func isProvider(pid int) bool {
 	return err == nil && bytes.Contains(command, []byte("serve-terraform-provider"))
 }
 
-// KillExecutors kills the executors that the manager runs.
+// KillExecutors kills the manager's running executors.
 func (m *Manager) KillExecutors() { kill(m.Executors()) }
 
-// KillProviders kills the providers that the manager runs.
+// KillProviders kills the manager's Terraform providers.
 func (m *Manager) KillProviders() { kill(m.Providers()) }
 
 func kill(pids []int) {
@@ -267,7 +267,7 @@ func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// Series of a counter or a gauge, by their labels: {controller="olvmmachine",result="success"}.
+// Series returns the values of a counter or a gauge by labels: {controller="olvmmachine",result="success"}.
 func Series(family *dto.MetricFamily) map[string]float64 {
 	out := map[string]float64{}
 
@@ -288,7 +288,7 @@ func Series(family *dto.MetricFamily) map[string]float64 {
 	return out
 }
 
-// Sum of the series that have all these labels, each written as name="value".
+// Sum returns the sum of the series with all these labels, each written as name="value".
 func Sum(family *dto.MetricFamily, labels ...string) float64 {
 	total := 0.0
 

@@ -15,16 +15,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Suite is what the tests of a package with manager processes share.
+// Suite is shared by the tests of a package with manager processes.
 type Suite struct {
 	Tools   *toolchain.Toolchain
 	API     *APIServer
 	Program *Program
-	// Dir is in the cache, for logs and work. It is removed where all tests succeed.
+	// Dir is in the cache, for logs and work. It is removed if all tests succeed.
 	Dir string
 }
 
-// Main sets the suite up in a folder of that name, prepares more, runs the tests, tidies up and ends the process.
+// Main sets up the suite in a folder with this name, calls prepare, runs the tests, calls tidy and ends the process.
 // prepare and tidy may be nil.
 func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) error, tidy func()) {
 	ctrl.SetLogger(logr.Discard())

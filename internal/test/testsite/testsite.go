@@ -1,5 +1,6 @@
-// Package testsite gives tests an API server with our CRDs, and sites: a namespace with an engine simulator of its own
-// and the objects of one cluster. Nothing of Cluster API runs; the site plays its part by writing owners and status.
+// Package testsite provides tests with an API server with our CRDs, and with sites. A site is a namespace with its own
+// engine simulator and the objects of one cluster. Nothing of Cluster API runs; the site replaces it by writing owners
+// and status.
 package testsite
 
 import (
@@ -47,7 +48,7 @@ import (
 
 // APIServer is a kube-apiserver with its etcd.
 type APIServer struct {
-	// Env that runs both, for more users of it.
+	// Env runs both, and can add users.
 	Env *envtest.Environment
 	// Config and Client have all rights.
 	Config *rest.Config
@@ -57,7 +58,7 @@ type APIServer struct {
 	Assets string
 }
 
-// StartAPIServer starts one with our CRDs and policies and Cluster API's CRDs. Stop it also after an error.
+// StartAPIServer starts an API server with our CRDs and policies and Cluster API's CRDs. Stop it even after an error.
 func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer, error) {
 	testenv.CollectLessGarbage()
 
@@ -110,8 +111,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	return a, localplane.Apply(ctx, a.Client, policies...)
 }
 
-// readCRDs reads ours and those of Cluster API, and labels them as clusterctl init does. A label that comes later has
-// the API server compile the rules of the CRD again.
+// readCRDs reads our CRDs and Cluster API's, and labels them like clusterctl init. A later label would make the API
+// server compile the rules of the CRD again.
 func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition
 
@@ -139,14 +140,14 @@ func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, e
 	return out, nil
 }
 
-// Stop ends both, also what a start that failed half way left running.
+// Stop stops both processes, including leftovers of a failed start.
 func (a *APIServer) Stop() {
 	if a != nil {
 		_ = a.Env.Stop()
 	}
 }
 
-// Site is a namespace with an engine of its own, and what the tests of one cluster need.
+// Site is a namespace with its own engine, and the prerequisites of one cluster's tests.
 type Site struct {
 	T         *testing.T
 	Client    client.Client
@@ -154,22 +155,23 @@ type Site struct {
 	Namespace string
 	Cluster   *clusterv1.Cluster
 	OLVM      *infrav1.OLVMCluster
-	// UserData of the next Machine, and its format; empty means a cloud-config that does nothing.
+	// UserData is the user data of the next Machine, and Format its format; empty means a cloud-config without effects.
 	UserData, Format string
-	// Label and Domain of the next Machine.
+	// Label and Domain are set on the next Machine.
 	Label  map[string]string
 	Domain string
-	// Maker is what makes the next Machine, such as a MachineSet: it is its controller from the start. nil for none.
+	// Maker is the creator of the next Machine, such as a MachineSet: it is its controller from the start. nil for
+	// none.
 	Maker *metav1.OwnerReference
 }
 
-// Options of a site; the zero value is usable.
+// Options configure a site; the zero value is usable.
 type Options struct {
 	// Inventory of the engine; an empty one means the simulator's own.
 	Inventory ovirtsim.Inventory
 	// Change may spoil credentials, CA and OLVMCluster before they are written.
 	Change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)
-	// Gate sees each request to the engine before the engine does; nil means none.
+	// Gate receives each request before the engine does; nil means none.
 	Gate func(http.Handler) http.Handler
 }
 
@@ -235,7 +237,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	return s
 }
 
-// newCluster is the Cluster of the site.
+// newCluster returns the Cluster of the site.
 func (s *Site) newCluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
@@ -251,8 +253,8 @@ func (s *Site) newCluster() *clusterv1.Cluster {
 	}}
 }
 
-// Clear takes away what a test has left: the next engine may be given the same port, and its machines must not find the
-// addresses of these in use.
+// Clear removes leftovers of a test. The next engine may be given the same port, and its machines must not find the old
+// machines' addresses in use.
 func (s *Site) Clear() {
 	ctx := context.Background()
 	var machines infrav1.OLVMMachineList
@@ -279,7 +281,7 @@ func (s *Site) Clear() {
 	}
 }
 
-// Meta is that of an object of the cluster.
+// Meta returns the metadata of an object of the cluster.
 func (s *Site) Meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: s.Namespace,
@@ -304,7 +306,7 @@ func (s *Site) UpdateStatus(object client.Object) {
 	}
 }
 
-// Change reads an object, changes it and writes it, until no one else wrote in between.
+// Change reads, changes and writes an object, and repeats this after conflicting writes.
 func Change[T client.Object](s *Site, object T, apply func(T)) {
 	s.T.Helper()
 	s.Eventually("the change is written", func() error {
@@ -318,8 +320,8 @@ func Change[T client.Object](s *Site, object T, apply func(T)) {
 	})
 }
 
-// UseEndpoint gives the Cluster and its OLVMCluster the endpoint of a server's URL. An OLVMCluster that is provisioned
-// keeps its own, which cannot be changed.
+// UseEndpoint gives the Cluster and its OLVMCluster the endpoint of a server's URL. A provisioned OLVMCluster keeps its
+// immutable endpoint.
 func (s *Site) UseEndpoint(server string) {
 	s.T.Helper()
 	at, err := url.Parse(server)
@@ -353,7 +355,7 @@ func (s *Site) UseEndpoint(server string) {
 	s.Create(s.OLVM)
 }
 
-// MachineSpec asks for what the engine has.
+// MachineSpec returns a spec matching the engine's inventory.
 func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
@@ -367,7 +369,7 @@ func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	}
 }
 
-// In is the site in a subtest.
+// In returns the site for a subtest.
 func (s *Site) In(t *testing.T) *Site {
 	t.Helper()
 	out := *s
@@ -376,14 +378,14 @@ func (s *Site) In(t *testing.T) *Site {
 	return &out
 }
 
-// ExpectEmptyEngine fails the test where VMs, network interfaces or disks are left, or affinity groups without the
+// ExpectEmptyEngine fails the test if VMs, network interfaces or disks are left, or affinity groups without the
 // OLVMCluster.
 func (s *Site) ExpectEmptyEngine() {
 	s.T.Helper()
 	left := s.Sim.Summary()
 	err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{})
 	if err == nil {
-		left.AffinityGroups = 0 // they live as long as it does
+		left.AffinityGroups = 0 // they live as long as the OLVMCluster
 	}
 
 	if left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
@@ -391,7 +393,7 @@ func (s *Site) ExpectEmptyEngine() {
 	}
 }
 
-// Machine writes a Machine with its bootstrap data and its OLVMMachine. spoil may change the latter.
+// Machine creates a Machine with its bootstrap data and its OLVMMachine. spoil may change the OLVMMachine.
 func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
@@ -438,13 +440,13 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	return m
 }
 
-// Eventually waits for a condition; the error says what is not met.
+// Eventually waits for a condition; the error describes the unmet part.
 func (s *Site) Eventually(what string, check func() error) {
 	s.T.Helper()
 	wait.For(s.T, what, check)
 }
 
-// Object is one of ours.
+// Object is one of our objects.
 type Object interface {
 	client.Object
 	conditions.Getter
@@ -477,7 +479,7 @@ func (s *Site) Expect(o Object, conditionType, want string) string {
 	return message
 }
 
-// ExpectNamed waits until a machine is not made for a reason, whose message names all of these.
+// ExpectNamed waits until a machine is blocked for a reason, with all of these names in the message.
 func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
 	s.T.Helper()
 
@@ -493,7 +495,7 @@ func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string,
 	}
 }
 
-// ExpectProvisioned waits until the machine is provisioned as Cluster API sees it.
+// ExpectProvisioned waits until the machine is provisioned from Cluster API's view.
 func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
@@ -529,7 +531,7 @@ func (s *Site) ExpectGone(o client.Object) {
 	})
 }
 
-// Delete asks for an object to be deleted.
+// Delete deletes an object without waiting.
 func (s *Site) Delete(o client.Object) {
 	s.T.Helper()
 	if err := s.Client.Delete(context.Background(), o); err != nil {
@@ -547,7 +549,7 @@ func (s *Site) States() []corev1.Secret {
 	})
 }
 
-// AllStates lists the state Secrets of the site, also that of the cluster.
+// AllStates lists the state Secrets of the site, including the cluster's.
 func (s *Site) AllStates() []corev1.Secret {
 	s.T.Helper()
 	var list corev1.SecretList
@@ -561,7 +563,7 @@ func (s *Site) AllStates() []corev1.Secret {
 	return list.Items
 }
 
-// Changes counts the requests that create, start, stop or delete something in the engine.
+// Changes counts the requests to create, start, stop or delete objects in the engine.
 func (s *Site) Changes() int {
 	count := 0
 
@@ -574,7 +576,7 @@ func (s *Site) Changes() int {
 	return count
 }
 
-// Session is a client of the site's engine beside the controllers', for acts behind their back.
+// Session returns a separate client of the site's engine, for changes without the controllers' knowledge.
 func (s *Site) Session() *engine.Client {
 	s.T.Helper()
 	session, err := engine.New(engine.Config{

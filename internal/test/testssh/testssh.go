@@ -1,4 +1,4 @@
-// Package testssh makes keys of ssh for tests.
+// Package testssh creates SSH keys for tests.
 package testssh
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// NewKey makes a key: a line of authorized_keys, and the private key in the format of OpenSSH.
+// NewKey creates a key: a line of authorized_keys, and the private key in OpenSSH's format.
 func NewKey(t *testing.T) (public string, private []byte) {
 	t.Helper()
 	publicKey, privateKey, err := ed25519.GenerateKey(rand.Reader)

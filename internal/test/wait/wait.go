@@ -1,5 +1,5 @@
-// Package wait has tests wait until something happens. Its limit exists to end a test that hangs: no test may depend on
-// how fast a machine is.
+// Package wait makes tests wait for events. Its limit exists to end a hung test: no test may depend on the speed of a
+// machine.
 package wait
 
 import (
@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// Limit is how long a test waits before it calls what it waits for a hang. It is far more than anything takes: whole
-// clusters come up in one or two minutes, and in five on a machine that is busy with other work. Only a test that fails
-// waits this long.
+// Limit is the time until a wait counts as hung. It is far above any normal duration: whole clusters come up in one or
+// two minutes, and in five on a busy machine. Only a failing test waits this long.
 const Limit = 10 * time.Minute
 
-// grace is what is left of the time of a test binary when a wait gives up, so that the failure says what it waited for.
+// grace is the reserve before a test binary's deadline. A wait gives up this early to report its purpose.
 const grace = 30 * time.Second
 
-// The pause between two looks grows from the first value to the second: many tests at once leave the machine little
-// time for looks that find nothing new.
+// The pause between two looks grows from the first value to the second: with many tests at once, frequent looks would
+// waste the machine's time.
 const (
 	firstPause = 5 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 )
 
-// errNot is the error of a condition that gives none.
+// errNot is the error of a condition without one.
 var errNot = errors.New("it does not hold")
 
 // For waits until check returns no error. It fails the test with what and the last error.
@@ -63,7 +62,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// Receive waits for a value of a channel, or for its end, for which it returns the zero value.
+// Receive waits for a value from a channel, or for its close, and returns the zero value then.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 
@@ -83,7 +82,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	panic("unreachable")
 }
 
-// endOf is closed when the test ends. In a cleanup, which runs after that end, it is nil: cleanups wait too.
+// endOf returns a channel, closed at the end of the test. In a cleanup, after that end, it is nil: cleanups wait too.
 func endOf(t testing.TB) <-chan struct{} {
 	if t.Context().Err() != nil {
 		return nil
@@ -92,7 +91,7 @@ func endOf(t testing.TB) <-chan struct{} {
 	return t.Context().Done()
 }
 
-// limitOf is the time that a wait has: Limit, or what go test's -timeout leaves of it.
+// limitOf returns the limit of a wait: Limit, or the rest of go test's -timeout.
 func limitOf(t testing.TB) time.Duration {
 	if test, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, limited := test.Deadline(); limited {

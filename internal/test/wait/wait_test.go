@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// recorder is a test that keeps how it failed.
+// recorder is a test recording its failure.
 type recorder struct {
 	testing.TB
 	ctx     context.Context
@@ -31,14 +31,14 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// outcome is how a wait went.
+// outcome is the result of a wait.
 type outcome struct {
 	failure  string
 	returned bool
 	took     time.Duration
 }
 
-// run waits in a bubble, whose clock jumps, so that even the whole limit takes no time. The test that waits ends after a
+// run waits in a bubble, whose clock jumps, so that even the whole limit takes no time. The waiting test ends after a
 // time, unless that is 0.
 func run(t *testing.T, ended time.Duration, wait func(testing.TB)) (out outcome) {
 	t.Helper()
@@ -64,7 +64,7 @@ func run(t *testing.T, ended time.Duration, wait func(testing.TB)) (out outcome)
 	return out
 }
 
-// after is a check that fails until a time is over.
+// after returns a check that fails until a time is over.
 func after(d time.Duration) func() error {
 	begin := time.Now()
 
@@ -98,13 +98,13 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestForLooksOften has a condition hold shortly before the limit: looks that became too rare would miss it.
+// TestForLooksOften has a condition hold shortly before the limit: infrequent looks would miss it.
 func TestForLooksOften(t *testing.T) {
 	got := run(t, 0, func(t testing.TB) { For(t, "it holds", after(Limit-2*mostPause)) })
 	check.Equal(t, "it waited until the condition held", got.returned, true)
 }
 
-// TestForEndsBeforeTheBinary has a test binary that is ended before the limit.
+// TestForEndsBeforeTheBinary has a test binary with a deadline before the limit.
 func TestForEndsBeforeTheBinary(t *testing.T) {
 	got := run(t, 0, func(t testing.TB) {
 		t.(*recorder).left = time.Minute
@@ -115,7 +115,7 @@ func TestForEndsBeforeTheBinary(t *testing.T) {
 	})
 }
 
-// TestForInACleanup waits after the context of the test has ended, as it has in a cleanup.
+// TestForInACleanup waits after the end of the test's context, like a cleanup.
 func TestForInACleanup(t *testing.T) {
 	got := run(t, time.Second, func(t testing.TB) {
 		<-t.Context().Done()

@@ -1,9 +1,8 @@
-// Package hostile has an executor that is the enemy: a program that answers as
-// OpenTofu does and then takes what it can reach, so that tests see what code
-// in the place of the executor could give away.
+// Package hostile provides a malicious executor: a program with the answers of OpenTofu and attempts to steal reachable
+// data. Tests use it to see the harm possible for code in place of the executor.
 //
-// A test binary becomes it with Main at the beginning of its TestMain; its path
-// is that of the executor then. Configurations tell it what to try.
+// A test binary becomes the executor if its TestMain begins with Main; then its own path is the executor's path.
+// Configurations list the attempts.
 package hostile
 
 import (
@@ -19,19 +18,19 @@ import (
 	"syscall"
 )
 
-// Version that it answers.
+// Version is its claimed version.
 const Version = "1.12.6"
 
-// Got begins what it says of an attempt that worked.
+// Got begins its report of a successful attempt.
 const Got = "GOT "
 
-// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, link:PATH, run:PATH,
-// connect:ADDRESS, signal:PID, and spy: for the environment of the process that started it.
+// Attempts returns a text for any part of a configuration: read:PATH, write:PATH, link:PATH, run:PATH, connect:ADDRESS,
+// signal:PID, and spy: for the environment of the process that started it.
 func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
 var told = regexp.MustCompile(`attempt<([^>]*)>`)
 
-// Main ends the process where it was started as an executor.
+// Main runs and ends the process if it was started as an executor.
 func Main() {
 	if len(os.Args) < 2 {
 		return
@@ -58,7 +57,7 @@ func version() {
 	fmt.Printf("OpenTofu v%s\n", Version)
 }
 
-// try says, as an error of the run, what came of each attempt.
+// try reports the result of each attempt, as an error of the run.
 func try() {
 	configuration, _ := os.ReadFile("main.tf")
 	match := told.FindSubmatch(configuration)
@@ -71,7 +70,7 @@ func try() {
 	os.Exit(1)
 }
 
-// Try makes attempts, and returns what came of each.
+// Try makes attempts, and returns the result of each.
 func Try(attempts ...string) []string {
 	var out []string
 
@@ -89,7 +88,7 @@ func Try(attempts ...string) []string {
 	return out
 }
 
-// act makes one attempt; the text is what it yielded.
+// act makes one attempt, and returns its yield.
 func act(what, on string) (string, error) {
 	switch what {
 	case "read":
@@ -97,7 +96,7 @@ func act(what, on string) (string, error) {
 		return string(content), err
 	case "write":
 		return "", os.WriteFile(on, []byte("x"), 0o600)
-	case "link": // which whoever started it might follow
+	case "link": // the starter might follow it
 		return "", os.Symlink(on, "link")
 	case "run":
 		output, err := exec.CommandContext(context.Background(), on, "-c", "echo ran").CombinedOutput()
