@@ -479,7 +479,7 @@ func (s *Site) Expect(o Object, conditionType, want string) string {
 	return message
 }
 
-// ExpectNamed waits until a machine is blocked for a reason, with all of these names in the message.
+// ExpectNamed waits until a machine without a VM is blocked for a reason. The message must contain all of these names.
 func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
 	s.T.Helper()
 
