@@ -12,14 +12,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Control is what tests and people see and do besides the engine's API. It stands in front of the engine: it records
-// requests and applies faults.
+// Control lets tests and humans observe and influence the engine beyond its API. It stands in front of the engine: it
+// records requests and injects faults.
 type Control struct {
 	engine  *api.Engine
 	changes localpage.Changes
 	mux     *http.ServeMux
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	requests []*Request
 	received int
@@ -28,8 +28,8 @@ type Control struct {
 	random   *rand.Rand
 }
 
-// New makes one with faults that are set from the beginning; a seed makes those with a probability repeatable, 0 means
-// random. It has an engine once watch has given it one.
+// New returns a Control with initial faults. A seed makes faults with a probability repeatable; 0 means random. Watch
+// provides the engine later.
 func New(faults []Fault, seed uint64) (*Control, error) {
 	s := &Control{random: newRandom(seed)}
 
@@ -43,10 +43,10 @@ func New(faults []Fault, seed uint64) (*Control, error) {
 	return s, nil
 }
 
-// Watch says which engine is behind it.
+// Watch sets the engine behind it.
 func (s *Control) Watch(engine *api.Engine) { s.engine = engine }
 
-// Changed wakes those who look.
+// Changed wakes the observers.
 func (s *Control) Changed() { s.changes.Note() }
 
 // Logins counts the successful logins so far.
@@ -58,7 +58,7 @@ func (s *Control) Logins() int {
 // ExpireSessions ends all sessions.
 func (s *Control) ExpireSessions() { s.engine.ExpireSessions() }
 
-// withVM runs a change on the VM of an ID or a name.
+// withVM runs a change on the VM with an ID or a name.
 func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
@@ -80,13 +80,13 @@ func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	return errors.Join(err, st.Flush())
 }
 
-// Drive is what the engine has put on the drive of a VM's last start.
+// Drive is the engine's data on the drive of a VM's last start.
 type Drive struct {
 	UserData string `json:"userData"`
 	HostName string `json:"hostName"`
 }
 
-// Drive of a VM by its ID or name; empty where it has none.
+// Drive returns the drive of a VM by ID or name; empty without one.
 func (s *Control) Drive(vm string) Drive {
 	var out Drive
 
@@ -101,7 +101,7 @@ func (s *Control) Drive(vm string) Drive {
 	return out
 }
 
-// Crash makes a running VM die by itself; a highly available one starts again.
+// Crash makes a running VM die by itself; a highly available one restarts.
 func (s *Control) Crash(vm string) error {
 	return s.withVM(vm, func(v *store.VM) error {
 		if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
@@ -114,7 +114,7 @@ func (s *Control) Crash(vm string) error {
 	})
 }
 
-// FailCreation makes the engine fail to copy the disks of a VM that is being made.
+// FailCreation makes the engine fail to copy the disks of a VM during its creation.
 func (s *Control) FailCreation(vm string) error {
 	return s.withVM(vm, s.engine.FailCreation)
 }
@@ -153,7 +153,7 @@ func (s *Control) withHost(name string, change func(*store.Host) error) error {
 	return fmt.Errorf("there is no host %q", name)
 }
 
-// FailHost makes a host unreachable: its VMs are unknown, and down once it has been fenced.
+// FailHost makes a host unreachable. Its VMs become unknown, and down once the host is fenced.
 func (s *Control) FailHost(name string) error {
 	return s.withHost(name, func(h *store.Host) error {
 		s.engine.Lose(h)
@@ -189,7 +189,7 @@ func (s *Control) UnlockUser(name string) error {
 	return st.Flush()
 }
 
-// SetPassword changes a user's password. Sessions that are open stay.
+// SetPassword changes a user's password. Open sessions remain.
 func (s *Control) SetPassword(name, password string) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()

@@ -1,3 +1,3 @@
-// Package control has what tests and people see and do besides the engine's API, in Go, over HTTP and on a page:
-// requests that came in, faults, the state of all objects, and hosts and VMs that fail.
+// Package control lets tests and humans observe and influence the engine beyond its API, in Go, over HTTP and on a
+// page. It covers received requests, faults, the state of all objects, and failures of hosts and VMs.
 package control

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Fault is a rule by which requests, or guests, go wrong. A zero field matches everything, or does nothing.
+// Fault is a rule to make requests, or guests, fail. A zero field matches everything, or does nothing.
 type Fault struct {
 	// ID of the rule, given by the simulator.
 	ID int `json:"id,omitempty"`
@@ -28,33 +28,34 @@ type Fault struct {
 	Path string `json:"path,omitempty"`
 	// Nth lets the first Nth-1 matching requests pass; 0 and 1 begin with the first.
 	Nth int `json:"nth,omitempty"`
-	// Probability with which a matching request is hit, 0 to 1; 0 means always.
+	// Probability of hitting a matching request, 0 to 1; 0 means always.
 	Probability float64 `json:"probability,omitempty"`
-	// Count is how many requests are hit; 0 means all.
+	// Count is the maximum number of hit requests; 0 means no limit.
 	Count int `json:"count,omitempty"`
 
-	// DelayMillis is how long to wait before anything else.
+	// DelayMillis is the delay before anything else.
 	DelayMillis int `json:"delayMillis,omitempty"`
-	// Status is the HTTP status to answer with, in the HTML of the web server before the engine.
+	// Status is the HTTP status of the answer, with the HTML of the web server in front of the engine.
 	Status int `json:"status,omitempty"`
-	// Body and MediaType make the answer that of another proxy, ingress or backend. A MediaType alone is an empty body.
+	// Body and MediaType make the answer that of another proxy, ingress or backend. A MediaType alone means an empty
+	// body.
 	Body      string `json:"body,omitempty"`
 	MediaType string `json:"mediaType,omitempty"`
 	// Reason and Detail make the answer a fault of the engine itself instead of HTML.
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
-	// Action is what happens else: hang (no answer until the client gives up), hold (nothing until the faults are
-	// cleared, then all goes on), cut-before (the connection is closed, nothing has happened), cut-after (it has),
-	// expire-token (401, and the session is gone), malformed (an answer that breaks off).
+	// Action is an additional effect: hang (no answer until the client gives up), hold (nothing until the faults are
+	// cleared, then everything continues), cut-before (the connection is closed without an effect), cut-after (the same
+	// with the effect), expire-token (401, and the session is gone), malformed (an incomplete answer).
 	Action string `json:"action,omitempty"`
 
-	// Guest is what goes wrong in VMs whose name matches VM: never-boots (stays in powering_up), lost-boot (goes down
+	// Guest is the failure of VMs with a name matching VM: never-boots (stays in powering_up), lost-boot (goes down
 	// again instead of up), no-agent (reports no addresses), ignores-shutdown, crashes (goes down soon after up).
 	Guest string `json:"guest,omitempty"`
 	// VM is a regular expression on the VM's name, for guest faults.
 	VM string `json:"vm,omitempty"`
 
-	// Seen counts the requests that matched, Hits those that were hit.
+	// Seen counts matching requests, and Hits the failed ones.
 	Seen int `json:"seen,omitempty"`
 	Hits int `json:"hits,omitempty"`
 
@@ -87,7 +88,7 @@ var (
 	}
 )
 
-// compile checks a rule.
+// compile validates a rule.
 func (f *Fault) compile() error {
 	f.cleared = make(chan struct{})
 	var err error
@@ -123,7 +124,7 @@ func (f *Fault) compile() error {
 	return nil
 }
 
-// hit counts a match and reports whether the rule applies to it; mu is held.
+// hit counts a match and reports whether the rule applies to it. The caller holds mu.
 func (s *Control) hit(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
@@ -155,7 +156,7 @@ func (s *Control) Inject(fault Fault) error {
 	return nil
 }
 
-// Faults lists the rules that are set, the newest first, with their counts.
+// Faults lists the active rules, the newest first, with their counts.
 func (s *Control) Faults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *Control) Faults() []Fault {
 	return out
 }
 
-// Hits counts the requests that met a fault of those that are set now, also while they are delayed.
+// Hits counts the requests hit by an active fault, including those still delayed.
 func (s *Control) Hits() int {
 	hits := 0
 	for _, f := range s.Faults() {
@@ -191,7 +192,7 @@ func (s *Control) ClearFaults() {
 	s.faults = nil
 }
 
-// faultFor is the first rule that applies to a request; nil where none does.
+// faultFor returns the first rule for a request, or nil.
 func (s *Control) faultFor(r *http.Request) *Fault {
 	path := strings.TrimPrefix(r.URL.Path, wire.EnginePath)
 	s.mu.Lock()
@@ -207,7 +208,7 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 	return nil
 }
 
-// GuestFault reports whether a rule of that kind applies to a VM.
+// GuestFault reports whether a rule of a kind applies to a VM.
 func (s *Control) GuestFault(kind, vmName string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,16 +225,16 @@ func (s *Control) GuestFault(kind, vmName string) bool {
 // cut closes the connection of a request without an answer.
 func cut() { panic(http.ErrAbortHandler) }
 
-// before applies what a fault does ahead of the request, and reports whether that was the answer.
+// before applies the part of a fault ahead of the request, and reports whether it answered the request.
 func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
 	select {
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
-	case <-s.engine.Done(): // not the request's: an engine finishes what a client gave up on
+	case <-s.engine.Done(): // not the request's: an engine finishes a request even after the client gives up
 	}
 
 	switch {
 	case f.Action == actionHang:
-		_, _ = io.Copy(io.Discard, r.Body) // the client's leaving is seen only behind the body
+		_, _ = io.Copy(io.Discard, r.Body) // the client's departure is visible only after the body
 		select {
 		case <-r.Context().Done():
 		case <-s.engine.Done():
@@ -264,7 +265,7 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 
 		return true
 	case f.Status != 0:
-		// A failing engine is seen through the web server before it, which speaks HTML.
+		// A failing engine is visible through the web server in front of it, which answers in HTML.
 		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 		w.WriteHeader(f.Status)
 		_, _ = fmt.Fprintf(w, "<html><head><title>%[1]d</title></head><body><h1>%[1]d %[2]s</h1></body></html>",
@@ -276,7 +277,7 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 	return false
 }
 
-// held keeps an answer back, for a fault that takes it away or breaks it once the request has had its effect.
+// held keeps an answer back, for faults that drop or break it after the effect of the request.
 type held struct {
 	header http.Header
 	status int
@@ -293,12 +294,12 @@ func (h *held) WriteHeader(status int) {
 
 func (h *held) Write(body []byte) (int, error) { return h.body.Write(body) }
 
-// late reports whether the fault comes after the effect.
+// late reports whether the fault follows the effect.
 func (f *Fault) late() bool {
 	return f != nil && (f.Action == actionCutAfter || f.Action == actionMalformed)
 }
 
-// after gives the answer that was held back as the fault wants it.
+// after sends the held answer, modified by the fault.
 func (f *Fault) after(h *held, w http.ResponseWriter) {
 	if f.Action == actionCutAfter {
 		cut()
@@ -312,7 +313,7 @@ func (f *Fault) after(h *held, w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes()[:h.body.Len()*2/3])
 }
 
-// newRandom makes the source of probabilities; a seed makes a run repeatable.
+// newRandom returns the source of probabilities; a seed makes a run repeatable.
 func newRandom(seed uint64) *rand.Rand {
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // faults, not secrets

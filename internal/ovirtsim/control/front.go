@@ -11,7 +11,7 @@ import (
 // ServeHTTP puts the control API, faults and the record of requests in front of the engine.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
-	for strings.Contains(path, "//") { // clients append "/vms" to a URL that ends in a slash
+	for strings.Contains(path, "//") { // clients append "/vms" to a URL ending in a slash
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 

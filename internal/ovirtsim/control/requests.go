@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Request is one request that the engine received.
+// Request is one request received by the engine.
 type Request struct {
 	// Seq counts the requests from 1.
 	Seq    int       `json:"seq"`
@@ -17,18 +17,18 @@ type Request struct {
 	// Path below /ovirt-engine.
 	Path  string `json:"path"`
 	Query string `json:"query,omitempty"`
-	// Status of the answer; 0 while there is none, or when the connection was cut.
+	// Status of the answer; 0 while it is pending, or if the connection was cut.
 	Status int `json:"status"`
-	// Millis is how long the answer took.
+	// Millis is the time to the answer.
 	Millis int64 `json:"millis"`
-	// Fault is the ID of the rule that hit the request.
+	// Fault is the ID of the rule applied to the request.
 	Fault int `json:"fault,omitempty"`
 }
 
-// maxRequests bounds the list of requests that the control API shows.
+// maxRequests bounds the list of requests in the control API.
 const maxRequests = 20000
 
-// record notes a request that has come in.
+// record records a received request.
 func (s *Control) record(r *http.Request) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Path is what all paths of the control API begin with.
+// Path is the prefix of all paths of the control API.
 const Path = "/ovirtsim"
 
 const controlHelp = `known:
@@ -24,7 +24,7 @@ const controlHelp = `known:
   POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
 `
 
-// routes are the API for tests and for people who look.
+// routes returns the API for tests and human observers.
 func (s *Control) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
@@ -84,7 +84,7 @@ func (s *Control) routes() *http.ServeMux {
 	return mux
 }
 
-// clearFault removes the fault rule of that ID.
+// clearFault removes the fault rule with an ID.
 func (s *Control) clearFault(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Summary counts what is in the engine.
+// Summary counts the engine's objects.
 type Summary struct {
 	VMs  int `json:"vms"`
 	NICs int `json:"nics"`
-	// Disks besides those of templates.
+	// Disks excludes those of templates.
 	Disks int `json:"disks"`
-	// Templates besides Blank.
+	// Templates excludes Blank.
 	Templates      int `json:"templates"`
 	Tags           int `json:"tags"`
 	AffinityGroups int `json:"affinityGroups"`
@@ -23,7 +23,7 @@ type Summary struct {
 	Logins         int `json:"logins"`
 }
 
-// Summary counts what is in the engine now.
+// Summary counts the engine's present objects.
 func (s *Control) Summary() Summary {
 	st := s.engine.Lock()
 
@@ -58,7 +58,7 @@ func (s *Control) Summary() Summary {
 	return out
 }
 
-// VMInfo is a VM as the control API and the page show it.
+// VMInfo is a VM in the control API and on the page.
 type VMInfo struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -68,18 +68,18 @@ type VMInfo struct {
 	DataCenter string `json:"dataCenter"`
 	Cluster    string `json:"cluster"`
 	Host       string `json:"host,omitempty"`
-	// MemoryBytes and CPUs that it has.
+	// MemoryBytes and CPUs are its current resources.
 	MemoryBytes int64      `json:"memoryBytes"`
 	CPUs        int64      `json:"cpus"`
 	Addresses   []string   `json:"addresses,omitempty"`
 	NICs        []NICInfo  `json:"nics,omitempty"`
 	Disks       []DiskInfo `json:"disks,omitempty"`
 	Tags        []string   `json:"tags,omitempty"`
-	// GuestError is why the guest did not come up.
+	// GuestError is the reason of a failed guest start.
 	GuestError string `json:"guestError,omitempty"`
-	// Node is the Kubernetes node that the VM became.
+	// Node is the VM's Kubernetes node.
 	Node *api.GuestNode `json:"node,omitempty"`
-	// Boots counts how often it booted.
+	// Boots is the number of its boots.
 	Boots int `json:"boots"`
 }
 
@@ -99,11 +99,11 @@ type DiskInfo struct {
 	Format        string `json:"format"`
 	Sparse        bool   `json:"sparse"`
 	StorageDomain string `json:"storageDomain"`
-	// ProvisionedBytes is its size, ActualBytes what it takes.
+	// ProvisionedBytes is its size, and ActualBytes its space on storage.
 	ProvisionedBytes int64 `json:"provisionedBytes"`
 	ActualBytes      int64 `json:"actualBytes"`
 	Bootable         bool  `json:"bootable,omitempty"`
-	// SHA256 of what was uploaded last.
+	// SHA256 is the checksum of the latest upload.
 	SHA256 string `json:"sha256,omitempty"`
 }
 
@@ -125,7 +125,7 @@ func diskInfo(st *store.Store, d *store.Disk) DiskInfo {
 	return out
 }
 
-// vmInfo is all but the node, which the guest knows.
+// vmInfo returns everything except the node, known only to the guest.
 func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	out := VMInfo{
 		ID:         v.ID,
@@ -165,7 +165,7 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	return out
 }
 
-// VMs lists the VMs by name, with what their guests did.
+// VMs lists the VMs by name, with the results of their guests.
 func (s *Control) VMs() []VMInfo {
 	st := s.engine.Lock()
 	tags := map[string][]string{}
@@ -184,7 +184,7 @@ func (s *Control) VMs() []VMInfo {
 	}
 
 	s.engine.Unlock()
-	if s.engine.Guest() != nil { // not under our lock: guests have one of their own
+	if s.engine.Guest() != nil { // without our lock, because guests have their own
 		for i := range out {
 			if node, ok := s.engine.Guest().Node(out[i].ID); ok {
 				out[i].Node = &node
@@ -195,7 +195,7 @@ func (s *Control) VMs() []VMInfo {
 	return out
 }
 
-// Disks lists the disks besides those of templates, by name.
+// Disks lists the disks by name, without those of templates.
 func (s *Control) Disks() []DiskInfo {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
@@ -210,7 +210,7 @@ func (s *Control) Disks() []DiskInfo {
 	return out
 }
 
-// State is the whole site as the page shows it.
+// State is the whole site as shown on the page.
 type State struct {
 	// Version of the engine.
 	Version string    `json:"version"`
@@ -220,7 +220,7 @@ type State struct {
 
 	DataCenters []DataCenterInfo `json:"dataCenters"`
 	VMs         []VMInfo         `json:"vms"`
-	// Disks that are attached to no VM.
+	// Disks are the unattached disks.
 	Disks []DiskInfo `json:"disks"`
 	// Requests are the latest, the newest first.
 	Requests []Request `json:"requests"`
@@ -274,10 +274,10 @@ type EventInfo struct {
 	Description string    `json:"description"`
 }
 
-// latest is how many requests and events the page shows.
+// latest is the number of requests and events on the page.
 const latest = 40
 
-// State describes the site now.
+// State describes the current site.
 func (s *Control) State() State {
 	out := State{
 		Version:     s.engine.Version(),
@@ -328,7 +328,7 @@ func latestEvents(st *store.Store) []EventInfo {
 	return out
 }
 
-// dataCenterInfo describes a data center. used is the memory in bytes of the VMs on each host, by its ID.
+// dataCenterInfo describes a data center. used is the memory of the VMs on each host in bytes, by host ID.
 func dataCenterInfo(st *store.Store, dc *store.DataCenter, used map[string]int64) DataCenterInfo {
 	out := DataCenterInfo{
 		Name:           dc.Name,

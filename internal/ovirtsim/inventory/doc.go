@@ -1,3 +1,3 @@
-// Package inventory has what an engine begins with: a YAML file, how it is read and checked, and how it becomes objects
-// of a store.
+// Package inventory defines the initial content of an engine: a YAML file, its parsing and validation, and its
+// conversion to objects of a store.
 package inventory

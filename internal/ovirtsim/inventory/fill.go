@@ -8,8 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Fill puts the inventory's objects into an empty store, besides its VMs and affinity groups, which an engine makes of
-// them.
+// Fill adds the inventory's objects to an empty store, except its VMs and affinity groups. The engine creates those.
 func (inv Inventory) Fill(s *store.Store) {
 	now := time.Now()
 	s.Templates.Put(store.BlankTemplateID, &store.Template{
@@ -99,7 +98,7 @@ func fillNetwork(s *store.Store, dcName, dcID string, n Network) {
 	}
 }
 
-// clusterID is the ID of a cluster of the data center by its name; empty where there is none.
+// clusterID returns the ID of a cluster of the data center by name, or "" if there is none.
 func (dc DataCenter) clusterID(s *store.Store, name string) string {
 	for _, c := range dc.Clusters {
 		if c.Name == name && name != "" {
@@ -110,7 +109,7 @@ func (dc DataCenter) clusterID(s *store.Store, name string) string {
 	return ""
 }
 
-// domainID is the ID of a storage domain of the data center by its name; an empty name is the first one's.
+// domainID returns the ID of a storage domain of the data center by name; an empty name means the first one.
 func (dc DataCenter) domainID(s *store.Store, name string) string {
 	for i, d := range dc.StorageDomains {
 		if d.Name == name || name == "" && i == 0 {

@@ -14,22 +14,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Inventory is the world before the first request. Names refer to each other. An object without an ID gets a random
-// UUID; the Blank template has the zero UUID as on every engine, and is there even if no inventory names it.
+// Inventory is the initial content of the engine. Names refer to each other. An object without an ID gets a random
+// UUID. The Blank template has the zero UUID as on every engine, and exists even if no inventory names it.
 type Inventory struct {
 	// Version of the engine, such as 4.5.4; empty means 4.5.4.
 	Version string `json:"version,omitempty"`
-	// DataCenters with all that lives in them.
+	// DataCenters with all their objects.
 	DataCenters []DataCenter `json:"dataCenters"`
-	// InstanceTypes that size VMs.
+	// InstanceTypes for the sizes of VMs.
 	InstanceTypes []InstanceType `json:"instanceTypes,omitempty"`
-	// Tags that exist from the beginning.
+	// Tags existing from the beginning.
 	Tags []string `json:"tags,omitempty"`
-	// Users besides the one of the options.
+	// Users in addition to the one of the options.
 	Users []User `json:"users,omitempty"`
 }
 
-// DataCenter is a data center and all that lives in it.
+// DataCenter is a data center with all its objects.
 type DataCenter struct {
 	Name        string `json:"name"`
 	ID          string `json:"id,omitempty"`
@@ -38,11 +38,11 @@ type DataCenter struct {
 	Clusters []Cluster `json:"clusters"`
 	// Networks, each with its vNIC profiles.
 	Networks []Network `json:"networks"`
-	// StorageDomains for disks; the first is used where a request names none.
+	// StorageDomains for disks; the first is the default.
 	StorageDomains []StorageDomain `json:"storageDomains"`
 	// Templates of VMs.
 	Templates []Template `json:"templates,omitempty"`
-	// VMs that exist from the beginning; they are down unless they say up.
+	// VMs existing from the beginning; they are down unless Up is set.
 	VMs []VM `json:"vms,omitempty"`
 }
 
@@ -62,19 +62,19 @@ type Cluster struct {
 type Host struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
-	// Memory is 64Gi where it is not set.
+	// Memory defaults to 64Gi.
 	Memory Size `json:"memory,omitempty"`
-	// Cores per socket is 8, Sockets 2 and Threads 2 where they are not set.
+	// Cores per socket defaults to 8, Sockets to 2 and Threads to 2.
 	Cores   int64 `json:"cores,omitempty"`
 	Sockets int64 `json:"sockets,omitempty"`
 	Threads int64 `json:"threads,omitempty"`
-	// Maintenance keeps it from running VMs.
+	// Maintenance excludes it from running VMs.
 	Maintenance bool `json:"maintenance,omitempty"`
-	// AffinityLabels that the host has; they come into being by being named.
+	// AffinityLabels of the host; naming one creates it.
 	AffinityLabels []string `json:"affinityLabels,omitempty"`
-	// Devices are names of those that VMs may have, such as pci_0000_3b_00_0.
+	// Devices are names of host devices available to VMs, such as pci_0000_3b_00_0.
 	Devices []string `json:"devices,omitempty"`
-	// MediatedDeviceTypes are the types of mediated devices that the host makes, such as nvidia-63.
+	// MediatedDeviceTypes are the types of mediated devices offered by the host, such as nvidia-63.
 	MediatedDeviceTypes []string `json:"mediatedDeviceTypes,omitempty"`
 }
 
@@ -87,13 +87,12 @@ type Network struct {
 	VNICProfiles []string `json:"vnicProfiles"`
 	// DHCP is the network's DHCP server; OLVM itself has none.
 	DHCP *store.DHCP `json:"dhcp,omitempty"`
-	// SLAAC is the IPv6 prefix that the network's router announces, such as fd00:20:30::/64.
+	// SLAAC is the IPv6 prefix announced by the network's router, such as fd00:20:30::/64.
 	SLAAC string `json:"slaac,omitempty"`
-	// Proxy is the only way from the network to registries, such as http://proxy.example.com:3128; empty means that
-	// guests reach them directly.
+	// Proxy is the only way from the network to registries, such as http://proxy.example.com:3128; empty means direct
+	// access.
 	Proxy string `json:"proxy,omitempty"`
-	// Router has the addresses of the network's router, such as 10.198.0.1/24, by which guests that are Linux machines
-	// reach it.
+	// Router lists the addresses of the network's router, such as 10.198.0.1/24, for guests with real Linux.
 	Router []string `json:"router,omitempty"`
 }
 
@@ -101,12 +100,12 @@ type Network struct {
 type StorageDomain struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
-	// Size is 1Ti where it is not set.
+	// Size defaults to 1Ti.
 	Size Size `json:"size,omitempty"`
 	// Type is nfs, iscsi, fcp, glusterfs, posixfs, localfs; empty means nfs. Raw disks on block storage are
 	// preallocated.
 	Type string `json:"type,omitempty"`
-	// Maintenance takes the domain out of use: its disks stay, and no other one is made there.
+	// Maintenance takes the domain out of use: its disks stay, and no new ones are created.
 	Maintenance bool `json:"maintenance,omitempty"`
 }
 
@@ -115,9 +114,9 @@ type Template struct {
 	Name        string `json:"name"`
 	ID          string `json:"id,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Cluster by name; empty means that it can be used in all clusters of the data center.
+	// Cluster by name; empty means usable in all clusters of the data center.
 	Cluster string `json:"cluster,omitempty"`
-	// OSType decides what reads the user data: Ignition where it is rhcos_x64, else cloud-init.
+	// OSType selects the reader of user data: Ignition for rhcos_x64, else cloud-init.
 	OSType string `json:"os,omitempty"`
 	// Type of VM: server, desktop or high_performance.
 	Type string `json:"type,omitempty"`
@@ -125,16 +124,16 @@ type Template struct {
 	Disks []TemplateDisk `json:"disks,omitempty"`
 	// NICs by name and vNIC profile, copied into each VM.
 	NICs []TemplateNIC `json:"nics,omitempty"`
-	// Memory is 1Gi where it is not set.
+	// Memory defaults to 1Gi.
 	Memory Size `json:"memory,omitempty"`
-	// Cores is 1 where it is not set.
+	// Cores defaults to 1.
 	Cores int64 `json:"cores,omitempty"`
-	// Kubernetes is the version of kubelet and kubeadm in the image, such as v1.36.1; empty means that it has none.
+	// Kubernetes is the version of kubelet and kubeadm in the image, such as v1.36.1; empty means none.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Ignition is the highest specification that the image reads; empty means 3.4.0.
+	// Ignition is the highest specification supported by the image; empty means 3.4.0.
 	Ignition string `json:"ignition,omitempty"`
-	// Image is whose the image is, which decides what it starts by itself and what SELinux refuses: ock; empty is one
-	// that has every program, starts container runtime and kubelet, and has no SELinux.
+	// Image is the vendor of the image, and decides its automatically started services and SELinux rules: ock. Empty is
+	// an image with every program, a started container runtime and kubelet, and no SELinux.
 	Image string `json:"image,omitempty"`
 }
 
@@ -144,7 +143,7 @@ type TemplateDisk struct {
 	Size Size   `json:"size"`
 	// StorageDomain by name; empty means the data center's first.
 	StorageDomain string `json:"storageDomain,omitempty"`
-	// Copies are further storage domains that have the disk.
+	// Copies are further storage domains with the disk.
 	Copies []string `json:"copies,omitempty"`
 	// Format is cow or raw; empty means cow.
 	Format string `json:"format,omitempty"`
@@ -153,12 +152,12 @@ type TemplateDisk struct {
 // TemplateNIC is a network interface of a template.
 type TemplateNIC struct {
 	Name string `json:"name"`
-	// Network and VNICProfile by name; an empty profile means that of the network's name.
+	// Network and VNICProfile by name; an empty profile means the one with the network's name.
 	Network     string `json:"network"`
 	VNICProfile string `json:"vnicProfile,omitempty"`
 }
 
-// VM that exists from the beginning.
+// VM existing from the beginning.
 type VM struct {
 	Name     string `json:"name"`
 	ID       string `json:"id,omitempty"`
@@ -168,7 +167,7 @@ type VM struct {
 	Memory   Size   `json:"memory,omitempty"`
 	// Up starts it.
 	Up bool `json:"up,omitempty"`
-	// DeleteProtected refuses its removal.
+	// DeleteProtected prevents its removal.
 	DeleteProtected bool     `json:"deleteProtected,omitempty"`
 	Tags            []string `json:"tags,omitempty"`
 }
@@ -196,9 +195,9 @@ type User struct {
 	// Name with its domain, such as admin@internal.
 	Name     string `json:"name"`
 	Password string `json:"password"`
-	// Role on the whole system, such as SuperUser; empty means UserRole, which sees VMs and may start and stop them.
+	// Role on the whole system, such as SuperUser; empty means UserRole, with the right to see, start and stop VMs.
 	Role string `json:"role,omitempty"`
-	// Permits make an administrator's role of the user's own of it, with these permits by their numbers.
+	// Permits define a custom administrator role for the user, with these permits by number.
 	Permits []string `json:"permits,omitempty"`
 }
 
@@ -233,8 +232,8 @@ func (s Size) MarshalJSON() ([]byte, error) {
 	return json.Marshal(resource.NewQuantity(int64(s), resource.BinarySI).String())
 }
 
-// Default is a small site: one data center with one cluster of three hosts, two networks, two storage domains,
-// and templates for cloud-init and Ignition guests.
+// Default returns a small site: one data center with one cluster of three hosts, two networks, two storage domains, and
+// templates for cloud-init and Ignition guests.
 func Default() Inventory {
 	disks := []TemplateDisk{{Size: 20 * store.GiB}}
 
@@ -278,17 +277,17 @@ func Default() Inventory {
 	}
 }
 
-// NodeImage is an image that guests boot from that are Linux machines.
+// NodeImage is a boot image for guests with real Linux.
 type NodeImage struct {
 	// Kubernetes is its version, such as v1.36.3.
 	Kubernetes string
-	// Ignition reports that it can read user data for Ignition, too.
+	// Ignition reports support for Ignition user data.
 	Ignition bool
 }
 
-// Nodes is the inventory for guests that are Linux machines: that of Default, with routers in its networks, and with a
-// template for each image, such as debian-k8s-v1.36.3, and ignition-k8s-v1.36.3 where it has Ignition. Those of the
-// first image have a second name, debian-k8s and ignition-k8s.
+// Nodes returns the inventory for guests with real Linux: Default with routers in its networks and a template for each
+// image. Names are such as debian-k8s-v1.36.3, and ignition-k8s-v1.36.3 for Ignition. The first image's templates also
+// have the names debian-k8s and ignition-k8s.
 func Nodes(images ...NodeImage) Inventory {
 	out := Default()
 	center := &out.DataCenters[0]

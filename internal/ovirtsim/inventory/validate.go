@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Validate says what is wrong with the inventory, with the path of each field.
+// Validate returns an error listing all mistakes, with the path of each field.
 func (inv *Inventory) Validate() error {
 	v := &validation{ids: map[string]bool{}}
 	if inv.Version != "" && !versionPattern.MatchString(inv.Version) {
@@ -61,7 +61,7 @@ func (v *validation) wrong(path, format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
 
-// names checks that the objects of a list have names, no two the same, and IDs that are UUIDs.
+// names checks the objects of a list for unique names, and for UUIDs as IDs.
 func (v *validation) names(path string) func(i int, name, id string) {
 	seen := map[string]bool{}
 
@@ -90,7 +90,7 @@ func (v *validation) names(path string) func(i int, name, id string) {
 	}
 }
 
-// centerNames are the names that objects of a data center may refer to.
+// centerNames are the names available for references within a data center.
 type centerNames struct {
 	networks, domains, clusters, templates []string
 	// profiles are named NETWORK/PROFILE.

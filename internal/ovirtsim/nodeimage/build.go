@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// build makes one image.
+// build builds one image.
 type build struct {
 	*Builder
 	// base is the root file system of Debian, and dir the folder of the image.
@@ -22,7 +22,7 @@ type build struct {
 	images    []string
 }
 
-// run makes the root file system first: what kube-proxy needs of Debian is taken from it.
+// run builds the root file system first, because kube-proxy's image takes files of Debian from it.
 func (b *build) run(ctx context.Context) error {
 	if err := b.rootFS(ctx); err != nil {
 		return err
@@ -42,12 +42,12 @@ func (b *build) run(ctx context.Context) error {
 
 func (b *build) root(path string) string { return filepath.Join(b.dir, "rootfs", path) }
 
-// masked are units that a machine does not start by itself: those that user data configures and starts, and timers.
+// masked are units never started: timers.
 var masked = []string{
 	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer",
 }
 
-// wanted are units that a machine starts, and disabled those that are only there for user data.
+// wanted are units started at boot, and disabled are units only for user data to start.
 var (
 	wanted   = []string{"containerd", "kubelet", "systemd-networkd", "systemd-resolved"}
 	disabled = []string{"keepalived", "haproxy", "nginx", "NetworkManager", "NetworkManager-wait-online"}
@@ -55,7 +55,7 @@ var (
 
 // rootFS links the files of Debian and adds programs and files.
 func (b *build) rootFS(ctx context.Context) error {
-	// Files of the base are shared by all images: they are replaced, and never written to.
+	// All images share the files of the base: replace them, and never write to them.
 	if err := run(ctx, "cp", "--archive", "--link", b.base, b.root("")); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (b *build) put(to, from string, mode fs.FileMode) error {
 	return b.write(to, source, mode)
 }
 
-// write writes a file of the root file system, in the place of one that may be there.
+// write writes a file of the root file system, replacing an existing one.
 func (b *build) write(to string, content io.Reader, mode fs.FileMode) error {
 	path := b.root(to)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path)); err != nil {
@@ -107,7 +107,7 @@ func (b *build) write(to string, content io.Reader, mode fs.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
-// remove removes a file that may not be there.
+// remove removes a file, if it exists.
 func remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -116,7 +116,7 @@ func remove(path string) error {
 	return nil
 }
 
-// link makes a symbolic link in the root file system, in the place of what may be there.
+// link creates a symbolic link in the root file system, replacing an existing file.
 func (b *build) link(to, target string) error {
 	path := b.root(to)
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path), os.Symlink(target, path))
@@ -144,7 +144,7 @@ func (b *build) putFiles() error {
 	})
 }
 
-// units says which units start.
+// units configures the units to start.
 func (b *build) units() error {
 	const (
 		folder = "/etc/systemd/system/"
@@ -165,7 +165,7 @@ func (b *build) units() error {
 		problems = append(problems, b.link(wants+name+".service", target))
 	}
 
-	for _, name := range []string{"pods.path", "pods.service"} { // at a boot the networks may be known
+	for _, name := range []string{"pods.path", "pods.service"} { // the networks may be known at boot
 		problems = append(problems, b.link(wants+name, folder+name))
 	}
 
@@ -181,7 +181,7 @@ func (b *build) units() error {
 	return errors.Join(problems...)
 }
 
-// identity takes away what machines make anew at their first boot.
+// identity removes the files recreated by machines at their first boot.
 func (b *build) identity() error {
 	keys, err := filepath.Glob(b.root("/etc/ssh/ssh_host_*"))
 	if err != nil {
@@ -201,7 +201,7 @@ func (b *build) identity() error {
 	return errors.Join(problems...)
 }
 
-// importScript runs containerd on the root file system, under which nothing changes, and has it import an archive.
+// importScript runs containerd on the unmodified root file system, and imports an archive with it.
 const importScript = `set -e
 mount -t tmpfs tmpfs "$SCRATCH"
 mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/root"

@@ -22,12 +22,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// suite of Debian.
+// suite is the Debian release.
 const suite = "bookworm"
 
-// packages of Debian, beside those that it cannot be without: systemd as PID 1, cloud-init, what kubeadm and kubelets
-// call, and what user data of this provider configures. python3-cffi-backend is named, for debootstrap does not resolve
-// the virtual package by which cloud-init needs it.
+// packages are the Debian packages beyond the required ones: systemd as PID 1, cloud-init, the tools called by kubeadm
+// and kubelets, and the services configured by this provider's user data. python3-cffi-backend is listed, because
+// debootstrap does not resolve the virtual package in cloud-init's dependencies.
 var packages = []string{
 	"systemd", "systemd-sysv", "systemd-resolved", "dbus", "udev", "kmod", "libpam-systemd", "procps", "util-linux",
 	"mount", "netbase", "ca-certificates", "sudo", "curl", "openssh-server", "iproute2", "iputils-ping", "nftables",
@@ -35,34 +35,34 @@ var packages = []string{
 	"nginx-light", "libnginx-mod-stream", "network-manager",
 }
 
-// files of the image, beside those of packages and programs.
+// files are the files of the image beyond packages and programs.
 //
 //go:embed files
 var files embed.FS
 
-// Hello is the container image of a program that answers over HTTP on port 8080 with the name of its pod.
+// Hello is the container image of a program answering on HTTP port 8080 with the name of its pod.
 const Hello = "localhost/hello:v1"
 
-// layout changes with what is done with the inputs of an image.
+// layout changes with the processing of an image's inputs.
 const layout = "3"
 
-// pauseImage in the configuration of containerd stands for the image of sandboxes.
+// pauseImage is the placeholder for the sandbox image in the configuration of containerd.
 const pauseImage = "PAUSE_IMAGE"
 
-// Image is one that was built.
+// Image is a built image.
 type Image struct {
 	dir string
 	// Kubernetes is the version of its programs, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`
 	// Pause is the name of a container image that does nothing.
 	Pause string `json:"pause"`
-	// CoreDNS is the name of that of the cluster's DNS.
+	// CoreDNS is the name of the container image for the cluster's DNS.
 	CoreDNS string `json:"coreDNS"`
-	// Ignition reports that it has Ignition, too: where it was built there was libblkid.
+	// Ignition reports that it includes Ignition: libblkid was available during the build.
 	Ignition bool `json:"ignition"`
 }
 
-// Open reads what the image in a folder is.
+// Open reads the description of the image in a folder.
 func Open(dir string) (Image, error) {
 	image := Image{dir: dir}
 	content, err := os.ReadFile(image.record())
@@ -77,7 +77,7 @@ func Open(dir string) (Image, error) {
 	return image, nil
 }
 
-// keep writes down what the image is.
+// keep writes the description of the image.
 func (i Image) keep() error {
 	content, err := json.Marshal(i)
 	if err != nil {
@@ -89,30 +89,30 @@ func (i Image) keep() error {
 
 func (i Image) record() string { return filepath.Join(i.dir, "image.json") }
 
-// Dir is the folder of the image.
+// Dir returns the folder of the image.
 func (i Image) Dir() string { return i.dir }
 
-// RootFS is the folder of the root file system. Nobody writes to it.
+// RootFS returns the folder of the root file system. Nobody writes to it.
 func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
 
-// Store is the folder that machines get a copy of as /var/lib/containerd.
+// Store returns the folder copied to /var/lib/containerd of each machine.
 func (i Image) Store() string { return filepath.Join(i.dir, "store") }
 
 // Builder builds images.
 type Builder struct {
 	Tools *toolchain.Toolchain
-	// Kubernetes is the tools module that Kubernetes is built from; empty means node, and nodebefore is the patch
-	// version before it.
+	// Kubernetes is the tools module with the Kubernetes source. Empty means node; nodebefore is the previous patch
+	// version.
 	Kubernetes string
-	// Say is called with lines for people.
+	// Say is called with lines for humans.
 	Say func(format string, args ...any)
 }
 
-// Check says why this machine cannot build an image, or run machines of one; nil where it can.
+// Check returns an error if this machine cannot build an image, or run machines from one.
 func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
 
-// EnsureTested builds the images that tests boot, the newest and that of the patch version before it, and what else
-// tests run on them.
+// EnsureTested builds the boot images of tests, the newest and the previous patch version, and the other programs tests
+// run on them.
 func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, err error) {
 	for _, module := range []string{"certmanager", "csi"} {
 		if err := builder.Tools.Build(ctx, module); err != nil {
@@ -130,13 +130,13 @@ func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, e
 	return newest, before, err
 }
 
-// Ensure builds the image where the cache does not have it. It needs root.
+// Ensure builds the image unless it is in the cache. It needs root.
 func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	if err := Check(); err != nil {
 		return Image{}, err
 	}
 
-	// What is in an image is for all users of a machine.
+	// The content of an image is for all users of a machine.
 	defer syscall.Umask(syscall.Umask(0o022))
 
 	programs, err := b.programs(ctx)
@@ -183,7 +183,8 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	return Open(dir)
 }
 
-// step makes a folder of the cache by what goes into it, unless it is there. An interrupt leaves none that looks made.
+// step creates a folder of the cache, named by its inputs, unless it exists. An interrupted step leaves no folder under
+// the final name.
 func (b *Builder) step(
 	ctx context.Context, name string, inputs []string, make func(ctx context.Context, dir string) error,
 ) (string, error) {
@@ -215,14 +216,14 @@ func (b *Builder) step(
 	return dir, prune(filepath.Dir(dir), name)
 }
 
-// kept is how many results of a step stay, however long they were not used, and unused from when on others go: an image
-// has more than a gigabyte, and machines may run on it for as long as a day.
+// kept is the number of results of a step to keep, regardless of their age. Others are removed once unused for this
+// time. An image has more than a gigabyte, and machines may run on it for up to a day.
 const (
 	kept   = 4
 	unused = 24 * time.Hour
 )
 
-// prune removes those results of a step that were not used for longest.
+// prune removes the least recently used results of a step.
 func prune(cache, name string) error {
 	found, err := filepath.Glob(filepath.Join(cache, name+"-*"))
 	if err != nil {
@@ -252,16 +253,16 @@ func prune(cache, name string) error {
 	return nil
 }
 
-// debian unpacks and configures the packages, in namespaces of its own: what a package starts or mounts ends with it.
+// debian unpacks and configures the packages in new namespaces: processes and mounts of a package end with them.
 func (b *Builder) debian(ctx context.Context, dir string) error {
 	return run(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
 		"--include="+strings.Join(packages, ","), suite, filepath.Join(dir, "rootfs"))
 }
 
-// programs are executables by their names.
+// programs are executables by name.
 type programs map[string]string
 
-// inputs are the folders that programs are in, which change with their versions.
+// inputs returns the folders of the programs. They change with the versions.
 func (p programs) inputs() []string {
 	var out []string
 	for _, name := range []string{
@@ -277,11 +278,12 @@ const (
 	// bin and plugins are folders of the root file system.
 	bin     = "/usr/bin"
 	plugins = "/opt/cni/bin"
-	// contained is the place of programs that are in container images alone.
+	// contained is the place of programs only in container images.
 	contained = ""
 )
 
-// nodePrograms are those of a node with their places, by the module of tools that has them; "" is that of Kubernetes.
+// nodePrograms are the programs of a node and their places, by the tools module containing them; "" is Kubernetes'
+// module.
 var nodePrograms = map[string]map[string]string{
 	"": {
 		"kube-apiserver":          contained,
@@ -308,7 +310,7 @@ var nodePrograms = map[string]map[string]string{
 	"ignition":     {"ignition": bin},
 }
 
-// canBuildIgnition reports whether this machine has the C library that Ignition needs.
+// canBuildIgnition reports whether this machine has the C library required by Ignition.
 func canBuildIgnition() bool {
 	_, header := os.Stat("/usr/include/blkid/blkid.h")
 	_, compiler := exec.LookPath("cc")
@@ -316,7 +318,7 @@ func canBuildIgnition() bool {
 	return header == nil && compiler == nil
 }
 
-// programs builds what is not Debian's.
+// programs builds the programs missing from Debian.
 func (b *Builder) programs(ctx context.Context) (programs, error) {
 	out := programs{}
 
@@ -356,7 +358,7 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 	return out, nil
 }
 
-// ownPrograms are those of container images whose source is beside this file.
+// ownPrograms are container image programs with their source beside this file.
 var ownPrograms = []string{"pause", "hello"}
 
 // own builds one of them.
@@ -377,7 +379,7 @@ func (b *Builder) own(ctx context.Context, name string) (string, error) {
 	return filepath.Join(dir, name), err
 }
 
-// imageNames are the container images that kubeadm asks for.
+// imageNames returns the container images required by kubeadm.
 func imageNames(ctx context.Context, p programs) ([]string, error) {
 	version, err := exec.CommandContext(ctx, p["kubeadm"], "version", "-o", "short").Output()
 	if err != nil {
@@ -393,13 +395,13 @@ func imageNames(ctx context.Context, p programs) ([]string, error) {
 	return strings.Fields(string(list)), nil
 }
 
-// versionOf is the version of Kubernetes that images are of.
+// versionOf returns the Kubernetes version of images.
 func versionOf(names []string) string {
 	_, tag, _ := strings.Cut(nameOf(names, "kube-apiserver"), ":")
 	return tag
 }
 
-// nameOf is the whole name of one of the container images; empty where it is none of them.
+// nameOf returns the full name of a program's container image, or "" if it is not listed.
 func nameOf(names []string, program string) string {
 	for _, name := range names {
 		if repository, _, _ := strings.Cut(name, ":"); filepath.Base(repository) == program {
@@ -410,7 +412,7 @@ func nameOf(names []string, program string) string {
 	return ""
 }
 
-// contentOf is all of the files as one text.
+// contentOf returns the content of all files as one text.
 func contentOf(of fs.FS) string {
 	var out strings.Builder
 
@@ -428,7 +430,7 @@ func contentOf(of fs.FS) string {
 	return out.String()
 }
 
-// run runs a program, whose output is in the error where it fails.
+// run runs a program, and includes its output in the error.
 func run(ctx context.Context, name string, args ...string) error {
 	return finish(exec.CommandContext(ctx, name, args...))
 }

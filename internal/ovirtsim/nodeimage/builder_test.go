@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestStepsAreKeptByTheirInputs makes each step once, and keeps those that were used last.
+// TestStepsAreKeptByTheirInputs runs each step once, and keeps the most recently used results.
 func TestStepsAreKeptByTheirInputs(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
@@ -47,7 +47,7 @@ func TestStepsAreKeptByTheirInputs(t *testing.T) {
 	}
 }
 
-// TestAStepThatFailsLeavesNothing is tried again.
+// TestAStepThatFailsLeavesNothing expects a failed step to be tried again.
 func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -63,7 +63,7 @@ func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	check.Equal(t, "what is left", len(left), 0)
 }
 
-// TestOpen says of a folder that it is no image.
+// TestOpen rejects a folder without an image.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Open(dir)

@@ -24,10 +24,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// binDir is where programs of container images are, which kubeadm's manifests call by their names.
+// binDir is the folder of programs in container images. kubeadm's manifests call them by name.
 const binDir = "/usr/local/bin/"
 
-// proxyPrograms are what kube-proxy calls, and proxyLibraries what these load by themselves.
+// proxyPrograms are the programs called by kube-proxy, and proxyLibraries the libraries these load dynamically.
 var (
 	proxyPrograms  = []string{"/usr/sbin/nft", "/usr/sbin/xtables-nft-multi", "/usr/sbin/conntrack"}
 	proxyLibraries = "/usr/lib/*/xtables/*.so"
@@ -37,7 +37,7 @@ var (
 	}
 )
 
-// writeImages writes an archive with all images that kubeadm asks for: one program each, and what that needs.
+// writeImages writes an archive with all images required by kubeadm: one program each, with its dependencies.
 func (b *build) writeImages(ctx context.Context, archive string) error {
 	images := map[name.Reference]v1.Image{}
 
@@ -56,14 +56,14 @@ func (b *build) writeImages(ctx context.Context, archive string) error {
 	return tarball.MultiRefWriteToFile(archive, images)
 }
 
-// containerImage is the image of one program.
+// containerImage returns the image of one program.
 func (b *build) containerImage(ctx context.Context, program string) (v1.Image, error) {
 	t := newTree()
 	if err := t.addFile(binDir+program, b.programs[program]); err != nil {
 		return nil, err
 	}
 
-	if err := t.addLink("/"+program, binDir+program); err != nil { // where published images have some
+	if err := t.addLink("/"+program, binDir+program); err != nil { // the path of some in published images
 		return nil, err
 	}
 
@@ -76,7 +76,7 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 	return t.image(v1.Config{Entrypoint: []string{binDir + program}})
 }
 
-// ContainerImage is an image of executables, which are files of this machine by their paths in the image.
+// ContainerImage returns an image of executables: files of this machine by their paths in the image.
 func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, error) {
 	t := newTree()
 
@@ -89,7 +89,7 @@ func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, 
 	return t.image(config)
 }
 
-// addProxyPrograms adds what kube-proxy calls, with the libraries of each.
+// addProxyPrograms adds the programs called by kube-proxy, with their libraries.
 func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 	loaded, err := filepath.Glob(b.root(proxyLibraries))
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 	return nil
 }
 
-// librariesOf are the shared libraries of executables of the root file system, with the loader.
+// librariesOf returns the shared libraries of executables in the root file system, with the loader.
 func (b *build) librariesOf(ctx context.Context, paths []string) ([]string, error) {
 	command := exec.CommandContext(ctx, "chroot", append([]string{b.root(""), "ldd"}, paths...)...)
 	output, err := command.Output()
@@ -147,7 +147,7 @@ func (b *build) librariesOf(ctx context.Context, paths []string) ([]string, erro
 	return out, nil
 }
 
-// tree is a directory tree as a layer has it.
+// tree is a directory tree in the format of a layer.
 type tree struct {
 	content bytes.Buffer
 	tar     *tar.Writer
@@ -186,13 +186,13 @@ func (t *tree) addLink(path, target string) error {
 	}))
 }
 
-// addParents adds the folders that a path is in.
+// addParents adds the parent folders of a path.
 func (t *tree) addParents(path string) error {
 	parts := strings.Split(strings.Trim(filepath.Dir(path), "/"), "/")
 
 	for i := range parts {
 		dir := strings.Join(parts[:i+1], "/")
-		if dir == "" || t.dirs[dir] { // the root is there
+		if dir == "" || t.dirs[dir] { // the root exists
 			continue
 		}
 
@@ -206,7 +206,7 @@ func (t *tree) addParents(path string) error {
 	return nil
 }
 
-// image is the image whose only layer is the tree, for this machine's architecture.
+// image returns an image with the tree as its only layer, for this machine's architecture.
 func (t *tree) image(config v1.Config) (v1.Image, error) {
 	if err := t.tar.Close(); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
-// Package nodeimage makes the image that simulated machines boot from: Debian with systemd and cloud-init, and what a
-// node of Kubernetes needs, all of it unmodified and from Debian's packages or Go modules.
+// Package nodeimage builds the boot image of simulated machines: Debian with systemd and cloud-init, and the programs
+// of a Kubernetes node. All of it is unmodified and from Debian's packages or Go modules.
 //
-// An image is a folder: rootfs is the root file system, which machines share and do not write to, and store what
-// containerd has in /var/lib/containerd, with the container images of kubeadm. Each step is kept by what goes into it,
-// so that another version of a program does not unpack Debian again.
+// An image is a folder. rootfs is the root file system, shared by machines and never written. store is the content of
+// /var/lib/containerd, with the container images of kubeadm. Each step is cached by its inputs, so that a new version
+// of a program does not unpack Debian again.
 package nodeimage

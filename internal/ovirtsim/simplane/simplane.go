@@ -20,23 +20,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// Options say what to run. BinDir has ovirtsim, too.
+// Options configure a plane. BinDir must also contain ovirtsim.
 type Options struct {
 	localplane.Options
-	// SimSpeed is how many times faster than usual the asynchronous operations of the simulator are; 0 means 1.
+	// SimSpeed is the speed of the simulator's asynchronous operations, as a multiple of the usual one; 0 means 1.
 	SimSpeed float64
 	// Inventory is the initial content of the simulated engine; nil means the simulator's default.
 	Inventory *ovirtsim.Inventory
-	// SimArgs are more arguments of the simulator, such as --guests=nodes.
+	// SimArgs are additional arguments of the simulator, such as --guests=nodes.
 	SimArgs []string
-	// Simulator is a plane whose simulator is used; nil starts one.
+	// Simulator is a plane with a simulator to reuse; nil starts one.
 	Simulator *Plane
 }
 
-// Plane is a running management plane with the simulator that it uses.
+// Plane is a running management plane with its simulator.
 type Plane struct {
 	*localplane.Plane
-	// Engine says how to connect to the simulator.
+	// Engine is the connection to the simulator.
 	Engine ovirtsim.Connection
 	// EngineCA is the CA of the simulator, in PEM.
 	EngineCA []byte
@@ -44,7 +44,7 @@ type Plane struct {
 	Sim *localplane.Process
 }
 
-// Start runs the plane, then the simulator, then our manager. On an error it stops what it has started.
+// Start runs the plane, then the simulator, then our manager. On an error it stops everything it started.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	withoutProvider := options.Options
 	withoutProvider.NoProvider = true
@@ -113,7 +113,7 @@ func (p *Plane) startSimulator(ctx context.Context, options Options) error {
 	return nil
 }
 
-// simulatorArgs builds the arguments of the simulator, and writes the inventory that they name.
+// simulatorArgs returns the arguments of the simulator, and writes the inventory named in them.
 func simulatorArgs(options Options) ([]string, error) {
 	speed := options.SimSpeed
 	if speed == 0 {
@@ -140,7 +140,7 @@ func simulatorArgs(options Options) ([]string, error) {
 	return append(args, options.SimArgs...), nil
 }
 
-// EngineClient builds a client of the simulator with a session of its own.
+// EngineClient returns a client of the simulator with its own session.
 func (p *Plane) EngineClient() (*engine.Client, error) {
 	return engine.New(engine.Config{
 		URL:      p.Engine.URL,
@@ -150,7 +150,7 @@ func (p *Plane) EngineClient() (*engine.Client, error) {
 	})
 }
 
-// Control calls the simulator's control API: in is sent and the answer goes to out, each where it is not nil.
+// Control calls the simulator's control API: it sends in and decodes the answer into out, unless they are nil.
 func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.EngineCA)
@@ -188,7 +188,7 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// GuestErrors asks the simulator why guests did not come up. It returns a line for each of their VMs.
+// GuestErrors queries the simulator for failed guests. It returns a line for each of their VMs.
 func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
 	var vms []ovirtsim.VMInfo
 	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {

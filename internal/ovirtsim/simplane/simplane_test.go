@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// brokenGuest does not come up.
+// brokenGuest fails to boot.
 type brokenGuest struct{ ovirtsim.Guest }
 
 func (brokenGuest) Boot(context.Context, ovirtsim.GuestVM, func(ovirtsim.AgentReport)) error {
@@ -19,7 +19,7 @@ func (brokenGuest) Node(string) (ovirtsim.GuestNode, bool) { return ovirtsim.Gue
 func (brokenGuest) Halted(string)                          {}
 func (brokenGuest) Close()                                 {}
 
-// TestAGuestThatFailsIsNamedWithItsError boots a guest whose control plane endpoint is taken.
+// TestAGuestThatFailsIsNamedWithItsError boots a guest with its control plane endpoint already in use.
 func TestAGuestThatFailsIsNamedWithItsError(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].VMs = []ovirtsim.VM{
@@ -34,7 +34,7 @@ func TestAGuestThatFailsIsNamedWithItsError(t *testing.T) {
 	p := &Plane{Engine: ovirtsim.Connection{ControlURL: sim.ControlURL()}, EngineCA: sim.CA()}
 
 	var got []string
-	for len(got) == 0 && t.Context().Err() == nil { // the guest boots beside this
+	for len(got) == 0 && t.Context().Err() == nil { // the guest boots concurrently
 		got, err = p.GuestErrors(t.Context())
 		check.Error(t, err, "")
 	}

@@ -1,6 +1,6 @@
-// Package wire has what goes over the wire: documents in XML and JSON, the published model of the API that says what
-// they may hold, references between objects, and refusals. It knows no objects and no engine.
+// Package wire defines the data on the wire: documents in XML and JSON, the published model of the API with their
+// allowed content, references between objects, and refusals. It knows no objects and no engine.
 //
-// None of it is shared with internal/engine on purpose: an element that the client spells wrongly must fail against the
+// It shares nothing with internal/engine on purpose: an element misspelled by the client must fail against the
 // simulator.
 package wire

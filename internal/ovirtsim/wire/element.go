@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Element is a document of the API, or a part of one, in the shape that its XML and its JSON have in common. Documents
-// are built as they are sent and never changed afterwards, so they can be encoded without a lock.
+// Element is a document of the API, or a part of one, in a shape common to XML and JSON. Documents are built before
+// they are sent and never changed afterwards, so they can be encoded without a lock.
 type Element struct {
 	Name  string
 	Attrs []attribute
 	Text  string
 	Kids  []*Element
-	// Item reports that the element is one of several of its name, which JSON shows as an array.
+	// Item reports that the element is one of several with its name, shown in JSON as an array.
 	Item bool
 	// Structured reports that the element has parts, even if it is empty now.
 	Structured bool
@@ -30,16 +30,16 @@ type Element struct {
 
 type attribute struct{ name, Value string }
 
-// attributeNames are the members of a JSON object that XML has as attributes.
+// attributeNames are the members of a JSON object represented as attributes in XML.
 var attributeNames = map[string]bool{"id": true, "href": true, "rel": true}
 
-// El begins an element that has parts.
+// El begins an element with parts.
 func El(name string) *Element { return &Element{Name: name, Structured: true} }
 
-// Leaf is an element with nothing but text.
+// Leaf returns an element with only text.
 func Leaf(name, text string) *Element { return &Element{Name: name, Text: text} }
 
-// Clone copies a document, for one that is kept must not change when links in an answer are followed.
+// Clone copies a document, because a stored one must not change when links in an answer are followed.
 func (e *Element) Clone() *Element {
 	if e == nil {
 		return nil
@@ -55,7 +55,7 @@ func (e *Element) Clone() *Element {
 	return &out
 }
 
-// Set adds an attribute; an empty one is left out.
+// Set adds an attribute unless the value is empty.
 func (e *Element) Set(name, value string) *Element {
 	if value != "" {
 		e.Attrs = append(e.Attrs, attribute{name, value})
@@ -64,7 +64,7 @@ func (e *Element) Set(name, value string) *Element {
 	return e
 }
 
-// Add appends children; nil ones are left out.
+// Add appends children, except nil ones.
 func (e *Element) Add(kids ...*Element) *Element {
 	for _, kid := range kids {
 		if kid != nil {
@@ -78,7 +78,7 @@ func (e *Element) Add(kids ...*Element) *Element {
 // Str adds a child with a text.
 func (e *Element) Str(name, value string) *Element { return e.Add(Leaf(name, value)) }
 
-// Opt adds a text that is left out when it is empty.
+// Opt adds a text unless it is empty.
 func (e *Element) Opt(name, value string) *Element {
 	if value == "" {
 		return e
@@ -97,7 +97,7 @@ func (e *Element) Flag(name string, value bool) *Element {
 	return e.Str(name, strconv.FormatBool(value))
 }
 
-// Replace puts an element in the place of that of the name, or takes it away where there is none.
+// Replace replaces the child with a name, or removes it if with is nil.
 func (e *Element) Replace(name string, with *Element) {
 	at := slices.IndexFunc(e.Kids, func(kid *Element) bool { return kid.Name == name })
 	switch {
@@ -110,7 +110,7 @@ func (e *Element) Replace(name string, with *Element) {
 	}
 }
 
-// Items appends children that are a list in JSON.
+// Items appends children forming a list in JSON.
 func (e *Element) Items(kids ...*Element) *Element {
 	for _, kid := range kids {
 		kid.Item = true
@@ -120,7 +120,7 @@ func (e *Element) Items(kids ...*Element) *Element {
 	return e
 }
 
-// Attr is the value of an attribute, "" where there is none. It works on nil.
+// Attr returns the value of an attribute, or "". It works on nil.
 func (e *Element) Attr(name string) string {
 	if e == nil {
 		return ""
@@ -135,7 +135,7 @@ func (e *Element) Attr(name string) string {
 	return ""
 }
 
-// Get walks down to a child; nil where there is none. It works on nil.
+// Get returns the child at a path, or nil. It works on nil.
 func (e *Element) Get(path ...string) *Element {
 	for _, name := range path {
 		if e == nil {
@@ -157,7 +157,7 @@ func (e *Element) Get(path ...string) *Element {
 	return e
 }
 
-// List returns the children of a name below a path, such as the host of hosts.
+// List returns the children with a name below a path, such as the host elements of hosts.
 func (e *Element) List(path ...string) []*Element {
 	last := path[len(path)-1]
 	var out []*Element
@@ -172,10 +172,10 @@ func (e *Element) List(path ...string) []*Element {
 	return out
 }
 
-// Has reports whether there is something at a path.
+// Has reports whether an element exists at a path.
 func (e *Element) Has(path ...string) bool { return e.Get(path...) != nil }
 
-// Value is the text below a path, "" where there is none.
+// Value returns the text below a path, or "".
 func (e *Element) Value(path ...string) string {
 	if found := e.Get(path...); found != nil {
 		return found.Text
@@ -184,13 +184,13 @@ func (e *Element) Value(path ...string) string {
 	return ""
 }
 
-// Number is the number below a path, 0 where there is none; parse has checked that it is one.
+// Number returns the number below a path, or 0; parse has validated it.
 func (e *Element) Number(path ...string) int64 {
 	n, _ := strconv.ParseInt(e.Value(path...), 10, 64)
 	return n
 }
 
-// Yes is the boolean below a path, false where there is none; parse has checked that it is one.
+// Yes returns the boolean below a path, or false; parse has validated it.
 func (e *Element) Yes(path ...string) bool { return e.Value(path...) == "true" }
 
 // MarshalText keeps documents in the state folder as XML.
@@ -249,7 +249,7 @@ func (e *Element) writeXML(out *bytes.Buffer) {
 	out.WriteByte('>')
 }
 
-// times are the elements that hold a time. In JSON it is a number, of milliseconds since 1970.
+// times are the elements containing a time. In JSON it is a number, of milliseconds since 1970.
 var times = map[string]bool{
 	"creation_time": true,
 	"start_time":    true,
@@ -386,7 +386,7 @@ func ParseXML(from io.Reader) (*Element, error) {
 	}
 }
 
-// begin makes the element of a start tag, below the last one that is open.
+// begin creates the element of a start tag, below the last open one.
 func begin(tag xml.StartElement, open []*Element, root *Element) (*Element, error) {
 	if len(open) > maxDepth {
 		return nil, errors.New("it is nested too deeply")
@@ -411,7 +411,7 @@ func begin(tag xml.StartElement, open []*Element, root *Element) (*Element, erro
 	return made, nil
 }
 
-// ParseJSON reads one object as the document of a name.
+// ParseJSON reads one object as the document with a name.
 func ParseJSON(from io.Reader, root string) (*Element, error) {
 	decoder := json.NewDecoder(from)
 	decoder.UseNumber()
@@ -432,13 +432,13 @@ func ParseJSON(from io.Reader, root string) (*Element, error) {
 	return fromJSON(root, object, 0)
 }
 
-// maxDepth bounds documents: none of the API comes near it.
+// maxDepth bounds the depth of documents, far above any in the API.
 const maxDepth = 64
 
-// elementName is what an element may be called.
+// elementName matches valid element names.
 var elementName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
-// SortedKeys are the keys of a map in an order.
+// SortedKeys returns the sorted keys of a map.
 func SortedKeys[V any](m map[string]V) []string {
 	keys := slices.Collect(maps.Keys(m))
 	slices.Sort(keys)
@@ -493,7 +493,7 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	return out, nil
 }
 
-// Put sets the text of a part of a document, which is made where it is not there.
+// Put sets the text of a part of a document, and creates missing parts.
 func (e *Element) Put(value string, path ...string) *Element {
 	at := e
 	for _, name := range path {
@@ -512,8 +512,7 @@ func (e *Element) Put(value string, path ...string) *Element {
 	return e
 }
 
-// Merge lays the elements of a request over those that are there: lists and texts are replaced, structures are gone
-// into.
+// Merge applies the elements of a request to the existing ones: it replaces lists and texts, and merges structures.
 func (e *Element) Merge(in *Element, skip []string) {
 	for _, kid := range in.Kids {
 		if slices.Contains(skip, kid.Name) {

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// StatusRecorder keeps the status of an answer; 0 while there is none.
+// StatusRecorder keeps the status of an answer; 0 while it is pending.
 type StatusRecorder struct {
 	http.ResponseWriter
 	Status int
 }
 
-// wantsJSON reports whether the client likes JSON better than XML, which it gets where it does not say.
+// wantsJSON reports whether the client prefers JSON to XML, the default.
 func wantsJSON(r *http.Request) bool {
 	weight := func(media string) float64 {
 		best := -1.0
@@ -42,7 +42,7 @@ func wantsJSON(r *http.Request) bool {
 	return weight("application/json") > weight("application/xml")
 }
 
-// encode renders a document in the form that the client accepts.
+// encode renders a document in the client's preferred format.
 func encode(r *http.Request, document *Element) (media string, body []byte) {
 	var out bytes.Buffer
 	if wantsJSON(r) {
@@ -56,7 +56,7 @@ func encode(r *http.Request, document *Element) (media string, body []byte) {
 	return "application/xml;charset=UTF-8", out.Bytes()
 }
 
-// Reply answers with a document, in the form that the client accepts.
+// Reply answers with a document, in the client's preferred format.
 func Reply(w http.ResponseWriter, r *http.Request, status int, document *Element) {
 	media, body := encode(r, document)
 	w.Header().Set("Content-Type", media)
@@ -64,14 +64,14 @@ func Reply(w http.ResponseWriter, r *http.Request, status int, document *Element
 	_, _ = w.Write(body)
 }
 
-// RandomHex is n random bytes in hexadecimal digits.
+// RandomHex returns n random bytes in hexadecimal digits.
 func RandomHex(n int) string {
 	raw := make([]byte, n)
 	_, _ = rand.Read(raw)
 	return hex.EncodeToString(raw)
 }
 
-// AnswerJSON answers with JSON that is no document of the API.
+// AnswerJSON answers with JSON other than a document of the API.
 func AnswerJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// RefID is the ID of the object that an element refers to, as an attribute or, from some clients, as an element.
+// RefID returns the ID in a reference, given as an attribute or, by some clients, as an element.
 func RefID(e *Element) string { return cmp.Or(e.Attr("id"), e.Value("id")) }
 
-// Href is the path of an object.
+// Href returns the path of an object.
 func Href(parts ...string) string { return APIPath + "/" + strings.Join(parts, "/") }
 
-// Ref refers to an object; nil for an empty ID.
+// Ref returns a reference to an object, or nil for an empty ID.
 func Ref(name, collection, id string) *Element {
 	if id == "" {
 		return nil
@@ -20,7 +20,7 @@ func Ref(name, collection, id string) *Element {
 	return El(name).Set("href", Href(collection, id)).Set("id", id)
 }
 
-// Refs is a list of references.
+// Refs returns a list of references.
 func Refs(name, item, collection string, ids []string) *Element {
 	out := El(name)
 	for _, id := range ids {
@@ -30,7 +30,7 @@ func Refs(name, item, collection string, ids []string) *Element {
 	return out
 }
 
-// Object begins the document of an object, with the actions and the collections that the API has for it.
+// Object begins the document of an object, with the API's actions and collections for it.
 func Object(name, id string, path ...string) *Element {
 	out := El(name).Set("href", Href(path...)).Set("id", id)
 	found, _ := API().At(path)
@@ -59,8 +59,8 @@ func Object(name, id string, path ...string) *Element {
 	return out
 }
 
-// EnginePath is what all paths of the engine begin with.
+// EnginePath is the prefix of all paths of the engine.
 const EnginePath = "/ovirt-engine"
 
-// APIPath is what all paths of the API begin with.
+// APIPath is the prefix of all paths of the API.
 const APIPath = EnginePath + "/api"

@@ -7,17 +7,17 @@ import (
 	"net/http"
 )
 
-// Refusal is an answer that is no success.
+// Refusal is an unsuccessful answer.
 type Refusal struct {
 	Status int
 	// Reason and detail make a fault. Without a reason the answer has no body.
 	Reason, Detail string
-	// Page is an answer in HTML instead of a fault; plain reports that it is sent as it is, without a page around it.
+	// Page is an answer in HTML instead of a fault. Plain reports that it is sent unchanged, without a page around it.
 	Page  string
 	Plain bool
-	// Bare reports that the fault of an action comes without the action around it.
+	// Bare reports that the fault of an action comes without the surrounding action.
 	Bare bool
-	// Beside is an element of the action beside its fault.
+	// Beside is an element of the action next to its fault.
 	Beside *Element
 }
 
@@ -29,15 +29,15 @@ func FaultDocument(reason, detail string) *Element {
 	return El("fault").Str("detail", detail).Str("reason", reason)
 }
 
-// Gone is the answer for an object of the path that is not there.
+// Gone is the answer for a missing object in the path.
 func Gone() error { return &Refusal{Status: http.StatusNotFound} }
 
-// EntityNotFound is the answer where a request refers to something that is not there.
+// EntityNotFound is the answer for a reference to a missing object.
 func EntityNotFound(what string) error {
 	return &Refusal{Status: http.StatusNotFound, Reason: OperationFailed, Detail: "Entity not found: " + what}
 }
 
-// Conflict is a rule of the engine that the request breaks, and that depends on the state of things.
+// Conflict is the answer for a violated rule of the engine, depending on the current state.
 func Conflict(format string, args ...any) error {
 	return &Refusal{
 		Status: http.StatusConflict,
@@ -46,7 +46,7 @@ func Conflict(format string, args ...any) error {
 	}
 }
 
-// Invalid is a value that the engine does not accept.
+// Invalid is the answer for a value rejected by the engine.
 func Invalid(format string, args ...any) error {
 	return &Refusal{
 		Status: http.StatusBadRequest,
@@ -60,10 +60,10 @@ func Failed(status int, format string, args ...any) error {
 	return &Refusal{Status: status, Reason: OperationFailed, Detail: fmt.Sprintf(format, args...)}
 }
 
-// InternalError is what the engine says where its own code fails.
+// InternalError is the engine's answer after a failure of its own code.
 func InternalError() error { return Invalid("Internal Engine Error") }
 
-// BrokenPage is the page of an exception that nothing in the engine handles.
+// BrokenPage is the page for an unhandled exception in the engine.
 func BrokenPage() error {
 	return &Refusal{
 		Status: http.StatusInternalServerError,
@@ -72,7 +72,7 @@ func BrokenPage() error {
 	}
 }
 
-// Forbidden is the answer to a change that the user has no right to.
+// Forbidden is the answer to a change beyond the user's rights.
 func Forbidden() error {
 	return &Refusal{
 		Status: http.StatusForbidden,
@@ -81,12 +81,12 @@ func Forbidden() error {
 	}
 }
 
-// NotPermitted is the answer to a query that needs an administrator.
+// NotPermitted is the answer to a query reserved for administrators.
 func NotPermitted() error {
 	return Failed(http.StatusBadRequest, "query execution failed due to insufficient permissions.")
 }
 
-// Bare takes the action from around the fault of an action.
+// Bare removes the action around the fault of an action.
 func Bare(err error) error {
 	var refused *Refusal
 	if errors.As(err, &refused) {
@@ -96,7 +96,7 @@ func Bare(err error) error {
 	return err
 }
 
-// BadUUID is a reference in a body that is no UUID.
+// BadUUID is the answer for an invalid UUID in a body's reference.
 func BadUUID(text string) error {
 	return &Refusal{Status: http.StatusBadRequest, Reason: "Operation failed", Detail: "Invalid UUID string: " + text}
 }

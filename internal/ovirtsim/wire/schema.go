@@ -21,7 +21,7 @@ var schemaText string
 type child struct {
 	// kind is one of the primitive kinds, else the name of an enum or of a type.
 	kind string
-	// item is the name of each of several; empty where the element is no list.
+	// item is the name of each element of a list; empty for other elements.
 	item string
 }
 
@@ -34,12 +34,12 @@ const (
 	kindDecimal = "f"
 )
 
-// Service is what answers at a path.
+// Service answers at a path.
 type Service struct {
 	Name string
 	// Methods are add, get, list, remove, update, and actions by their path with a leading "!".
 	Methods []string
-	// Paths leads to the services below, by the segment of the path; "{}" takes an ID.
+	// Paths maps a segment of the path to the service below; "{}" matches an ID.
 	Paths map[string]string
 }
 
@@ -53,7 +53,7 @@ type schema struct {
 	Services map[string]*Service
 }
 
-// API is parsed when it is first needed: programs that only have a simulator to offer start without it.
+// API is parsed at the first use, so that programs merely offering a simulator start without it.
 var API = sync.OnceValue(func() *schema { return parseSchema(schemaText) })
 
 func parseSchema(text string) *schema {
@@ -94,7 +94,7 @@ func parseSchema(text string) *schema {
 		}
 	}
 
-	// What the published model does not have, and the engine does.
+	// Extensions of the engine missing from the published model follow.
 	out.types["Fault"] = map[string]child{"reason": {kind: kindText}, "detail": {kind: kindText}}
 	for kind, members := range map[string]map[string]child{
 		"Action": {
@@ -117,7 +117,7 @@ func parseSchema(text string) *schema {
 	return out
 }
 
-// At finds what answers a path below /api, given by its segments: a service, or an action of one.
+// At returns the service, or the action of one, answering a path below /api, given by its segments.
 func (s *schema) At(segments []string) (found *Service, action string) {
 	found = s.Services["system"]
 	for i, segment := range segments {
@@ -138,7 +138,7 @@ func (s *schema) At(segments []string) (found *Service, action string) {
 	return found, ""
 }
 
-// HttpMethods are what a service or an action of one can be asked, in the engine's order.
+// HttpMethods returns the methods accepted by a service or an action of one, in the engine's order.
 func (s *Service) HttpMethods(action string) []string {
 	if action != "" {
 		return []string{http.MethodPost, http.MethodOptions}
@@ -162,7 +162,7 @@ func (s *Service) HttpMethods(action string) []string {
 	return out
 }
 
-// InvalidValue is a text that its element cannot have, as opposed to one that is no document.
+// InvalidValue is the error for a text invalid in its element, as opposed to a malformed document.
 func InvalidValue(format string, args ...any) error {
 	return &Refusal{Status: http.StatusBadRequest, Reason: "Invalid value", Detail: fmt.Sprintf(format, args...)}
 }
@@ -170,8 +170,8 @@ func InvalidValue(format string, args ...any) error {
 // ErrSyntax reports that a document is not one of the API; the refusal names the documentation of the method.
 var ErrSyntax = fmt.Errorf("the document is not one of the API")
 
-// Shape checks a parsed document against a type, and gives it the form in which it is stored and sent: lists are
-// marked, and booleans are true or false.
+// Shape validates a parsed document against a type, and normalizes it for storage and sending: it marks lists, and
+// turns booleans into true or false.
 func (s *schema) Shape(e *Element, kind string) error {
 	e.Structured = true
 	if len(e.Kids) > 0 {

@@ -1,6 +1,6 @@
-// Command hello is the program of a container image that answers, with the name of its pod, over HTTP on port 8080. As
-// hello get URL it asks once, and prints the answer; as hello keep FOLDER it writes down there on which node it was
-// started, and prints all that was written.
+// Command hello is the program of a container image. It answers with the name of its pod on HTTP port 8080. As hello
+// get URL it makes one request and prints the answer. As hello keep FOLDER it records its node in the folder, and
+// prints all records.
 package main
 
 import (
@@ -51,7 +51,7 @@ func serve() error {
 
 func get(url string) error {
 	client := &http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get(url) //nolint:noctx,gosec // it has a time-out, and asks what it is told
+	answer, err := client.Get(url) //nolint:noctx,gosec // it has a timeout, and a given URL
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func get(url string) error {
 	return err
 }
 
-// keep adds a line to a file, prints the file and what the folder is on, and waits for its end.
+// keep adds a line to a file, prints the file and the folder's device, and waits until it is stopped.
 func keep(folder string) error {
 	file, err := os.OpenFile(filepath.Join(folder, "nodes"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command pause is what the sandbox of a pod runs: nothing, until it is told to end.
+// Command pause is the process of a pod's sandbox: it waits until it is stopped.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 			return
 		}
 
-		// As the first process of its namespace it gets the children of others.
+		// As the first process of its namespace it inherits orphaned children.
 		for {
 			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 				break
