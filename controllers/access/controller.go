@@ -1,5 +1,5 @@
-// Package access keeps the Secrets, ConfigMaps and OLVMClusterIdentities that OLVMClusters name until no OLVMCluster
-// needs them, and OLVMClusters that others manage until they have no machines.
+// Package access keeps the Secrets, ConfigMaps and OLVMClusterIdentities named by OLVMClusters until no OLVMCluster
+// needs them. It also keeps externally managed OLVMClusters until they have no machines.
 package access
 
 import (
@@ -35,15 +35,16 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=patch
 
-// Kind of the objects that a Reconciler holds.
+// Kind is the kind of objects held by a Reconciler.
 type Kind int
 
-// The kinds of objects that OLVMClusters name for the connection to their engines.
+// The kinds of objects named by OLVMClusters for the connection to their engines.
 const (
 	Secrets Kind = iota
 	ConfigMaps
 	Identities
-	// Clusters are OLVMClusters that others manage: our controller, whose finalizer would hold them, leaves them alone.
+	// Clusters are externally managed OLVMClusters: our controller leaves them alone, so its finalizer does not hold
+	// them.
 	Clusters
 )
 
@@ -68,22 +69,21 @@ func (k Kind) groupVersionKind() schema.GroupVersionKind {
 	}[k]
 }
 
-// Reconciler lets the Secrets that OLVMClusters name, the ConfigMaps with CAs, or the identities, outlive them: who
-// deletes a whole namespace, or everything that a repository has, must not take the connection to the engine from the
-// machines that are still to be deleted. And it has clusterctl move Secrets and ConfigMaps with the cluster. It writes
-// metadata only.
+// Reconciler lets the Secrets named by OLVMClusters, the ConfigMaps with CAs, and the identities outlive them. Somebody
+// may delete a whole namespace, or all objects of a repository. Machines still to be deleted must not lose their engine
+// connection. Reconciler also makes clusterctl move Secrets and ConfigMaps with the cluster. It writes metadata only.
 type Reconciler struct {
 	Client client.Client
-	// APIReader sees OLVMClusters that this manager does not watch.
+	// APIReader sees OLVMClusters not watched by this manager.
 	APIReader client.Reader
-	// Kind of the objects that are held.
+	// Kind of the held objects.
 	Kind Kind
-	// IdentityNamespace is the namespace of what OLVMClusterIdentities name. Empty ignores identities.
+	// IdentityNamespace is the namespace of the objects named by OLVMClusterIdentities. Empty ignores identities.
 	IdentityNamespace string
 }
 
-// AddAll adds the controllers of all kinds to the manager, and that of the status of identities. identityNamespace is
-// that of Reconciler.
+// AddAll adds the controllers of all kinds to the manager, and the controller for the status of identities. See
+// Reconciler for identityNamespace.
 func AddAll(
 	ctx context.Context, mgr ctrl.Manager, reader client.Reader, identityNamespace string, options controller.Options,
 ) error {
@@ -114,16 +114,17 @@ func AddAll(
 // user is an object that uses an engine: an OLVMCluster or an OLVMInventory.
 type user struct {
 	engine connection.Engine
-	// secrets are those that it names besides.
+	// secrets are additional Secrets named by it.
 	secrets []client.ObjectKey
 }
 
-// userOf returns what an OLVMCluster or an OLVMInventory names; false for another object.
+// userOf returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory; false for another
+// object.
 func userOf(object client.Object) (user, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
 		return user{engine: connection.ClusterEngine(object)}, true
-	case *infrav1alpha1.OLVMSupportServices: // its engine is that of the OLVMCluster
+	case *infrav1alpha1.OLVMSupportServices: // it uses the OLVMCluster's engine
 		none := connection.Engine{Key: client.ObjectKeyFromObject(object)}
 		return user{none, support.SecretsOf(object)}, true
 	case *infrav1alpha1.OLVMInventory:
@@ -133,7 +134,7 @@ func userOf(object client.Object) (user, bool) {
 	}
 }
 
-// named returns the objects that a user names and may use, itself or by its identity.
+// named returns the objects a user names and may use, directly or through its identity.
 func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
 	name, namespace := connection.IdentityOf(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
@@ -160,7 +161,7 @@ func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([
 	return append(r.namedDirectly(u), r.namedBy(u.engine, identity)...), nil
 }
 
-// namedDirectly returns the objects that a user names itself.
+// namedDirectly returns the objects named by a user itself.
 func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
@@ -172,7 +173,7 @@ func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 	}
 }
 
-// namedBy returns the objects that are named for an engine by an identity that may be used for it.
+// namedBy returns the objects named for an engine by an identity permitted for it.
 func (r *Reconciler) namedBy(of connection.Engine, identity *infrav1alpha1.OLVMClusterIdentity) []client.ObjectKey {
 	var key client.ObjectKey
 
@@ -208,7 +209,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Kind == Clusters {
 		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
 			objectstatus.IgnoreStatus)
-	} else { // an OLVMCluster that names another object wakes both
+	} else { // an OLVMCluster naming another object wakes both
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 			Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
@@ -227,12 +228,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// hasAccessFinalizer selects the objects that are held already; others are found through an OLVMCluster.
+// hasAccessFinalizer selects the objects already held; others are found through an OLVMCluster.
 func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster or an OLVMInventory to the objects that it names.
+// clusterToObject maps an OLVMCluster or an OLVMInventory to the objects it names.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
 	u, ok := userOf(object)
 	if !ok {
@@ -240,7 +241,7 @@ func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) 
 	}
 
 	named, err := r.named(ctx, r.Client, u)
-	if err != nil { // the next event of the object tries again
+	if err != nil { // the next event of the object retries
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an object names for its engine", "object", u.engine.Key)
 	}
 
@@ -252,7 +253,7 @@ func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) 
 	return out
 }
 
-// identityToObject maps an OLVMClusterIdentity to the object that it names.
+// identityToObject maps an OLVMClusterIdentity to the object it names.
 func (r *Reconciler) identityToObject(_ context.Context, object client.Object) []ctrl.Request {
 	identity, ok := object.(*infrav1alpha1.OLVMClusterIdentity)
 	if !ok {
@@ -295,7 +296,7 @@ func ofCluster(object client.Object) []client.ListOption {
 	}
 }
 
-// hasMachines reports whether an OLVMCluster that others manage has machines, which need it to be deleted.
+// hasMachines reports whether an externally managed OLVMCluster has machines. Their deletion needs it.
 func hasMachines(ctx context.Context, reader client.Reader, cluster client.Object) (bool, error) {
 	if !annotations.IsExternallyManaged(cluster) || cluster.GetLabels()[clusterv1.ClusterNameLabel] == "" {
 		return false, nil
@@ -312,14 +313,14 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}), nil
 }
 
-// engineWith is an engine for which an object names an identity.
+// engineWith returns an engine of an object using an identity.
 func engineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
 	return connection.Engine{Server: infrav1.OvirtAPIServer{
 		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
 	}}
 }
 
-// Reconcile holds one object, or lets it go.
+// Reconcile holds one object, or releases it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(r.Kind.groupVersionKind())
@@ -335,7 +336,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	if held { // the cache of this manager may not have all OLVMClusters
+	if held { // this manager's cache may lack some OLVMClusters
 		if needed, err = r.needed(ctx, r.APIReader, object); err != nil || needed {
 			return ctrl.Result{}, err
 		}
@@ -350,7 +351,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	default:
 		controllerutil.AddFinalizer(object, infrav1.AccessFinalizer)
 
-		// clusterctl moves what is owned or so labelled. What belongs to the manager and its administrator stays.
+		// clusterctl moves objects with owners or this label. Objects of the manager and its administrator stay.
 		if r.Kind != Identities && r.Kind != Clusters && object.Namespace != r.IdentityNamespace {
 			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 		}
@@ -364,7 +365,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may. Of an OLVMCluster, it reports
+// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may. For an OLVMCluster, it reports
 // whether there are machines.
 func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {

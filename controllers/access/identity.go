@@ -27,14 +27,14 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities/status,verbs=patch
 
-// IdentityReconciler says in the status of OLVMClusterIdentities whether what they name can be used. Those who use one
-// are told no more than that they may not.
+// IdentityReconciler sets the status of OLVMClusterIdentities: whether the objects named by them are usable. Users of
+// an identity learn only that they may not use it.
 type IdentityReconciler struct {
 	Client client.Client
 	// APIReader reads Secrets and ConfigMaps.
 	APIReader client.Reader
 	Recorder  events.EventRecorder
-	// Namespace of what OLVMClusterIdentities name.
+	// Namespace of the objects named by OLVMClusterIdentities.
 	Namespace string
 
 	passes pass.Tracker
@@ -64,21 +64,21 @@ func (r *IdentityReconciler) SetupWithManager(
 	return nil
 }
 
-// secretToIdentities wakes the identities that name a Secret.
+// secretToIdentities wakes the identities naming a Secret.
 func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret client.Object) []ctrl.Request {
 	return r.naming(ctx, secret, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
 		return &spec.CredentialsSecret
 	})
 }
 
-// configMapToIdentities wakes the identities that name a ConfigMap.
+// configMapToIdentities wakes the identities naming a ConfigMap.
 func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca client.Object) []ctrl.Request {
 	return r.naming(ctx, ca, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
 		return spec.CAConfigMap
 	})
 }
 
-// naming are the identities that name an object; named is what they name.
+// naming returns requests for the identities naming an object; named returns an identity's reference.
 func (r *IdentityReconciler) naming(
 	ctx context.Context,
 	object client.Object,
@@ -106,7 +106,7 @@ func (r *IdentityReconciler) naming(
 	return out
 }
 
-// Reconcile says whether what an identity names can be used.
+// Reconcile reports whether the objects named by an identity are usable.
 func (r *IdentityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
 	identity := &infrav1alpha1.OLVMClusterIdentity{}
 	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, identity)

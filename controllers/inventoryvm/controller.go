@@ -1,4 +1,4 @@
-// Package inventoryvm reconciles the OLVMInventoryVMs whose VMs are made for a pool: it makes each VM once, and deletes
+// Package inventoryvm reconciles the OLVMInventoryVMs with VMs created for a pool: it creates each VM once, and deletes
 // it with its object.
 package inventoryvm
 
@@ -42,14 +42,14 @@ import (
 )
 
 const (
-	// retry is when to look again at what the engine did not answer, or what somebody has to mend.
+	// retry is the delay before retrying after the engine did not answer, or while a problem needs a user.
 	retry = 10 * time.Second
-	// settling is how long other management clusters have to see that a VM goes: one that chose it before has tagged it
-	// by then.
+	// settling is the time for other management clusters to notice a deletion: one having chosen the VM before has
+	// tagged it by then.
 	settling = 2 * time.Second
 )
 
-// statePrefix keeps the state of an OLVMInventoryVM apart from that of an OLVMMachine of the same name.
+// statePrefix separates the state of an OLVMInventoryVM from that of an OLVMMachine with the same name.
 const statePrefix = "olvminventoryvm."
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch;patch;delete
@@ -60,13 +60,13 @@ const statePrefix = "olvminventoryvm."
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 
-// Reconciler makes and deletes the VMs of pools.
+// Reconciler creates and deletes the VMs of pools.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache, where an old answer would do harm.
+	// APIReader bypasses the cache, for reads where outdated data would do harm.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers, and Addresses by all that give some.
+	// Runs are shared by all controllers, and Addresses by all controllers assigning addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
@@ -116,37 +116,37 @@ type scope struct {
 	pass *pass.Pass
 
 	vm *infrav1alpha1.OLVMInventoryVM
-	// inventory is nil where it does not exist.
+	// inventory is nil if it does not exist.
 	inventory *infrav1alpha1.OLVMInventory
 	workspace *workspace.Workspace
-	// session is nil where the engine cannot be used, and err says why. Set by reconcileEngine.
+	// session is nil if the engine is unavailable, and err is the reason. Set by reconcileEngine.
 	session *engine.Client
 	config  engine.Config
-	// spec of the VM, and what is to be made; nil where it cannot be rendered, and err says why. Set by
-	// reconcileConfiguration.
+	// spec is the VM's spec, and built the objects to create. built is nil if it cannot be rendered, and err is the
+	// reason. Set by reconcileConfiguration.
 	spec   infrav1.OLVMMachineSpec
 	built  *desired.Built
 	digest string
 	err    error
-	// allocation has the addresses that were decided. Set by reconcileConfiguration.
+	// allocation contains the assigned addresses. Set by reconcileConfiguration.
 	allocation addressing.Allocation
 	// missing reports that the engine has no VM of the object. Set by reconcileOwnership.
 	missing bool
-	// settling reports that other management clusters are being told that the VM goes. Set by reconcileOwnership.
+	// settling reports that other management clusters are being told of the VM's deletion. Set by reconcileOwnership.
 	settling bool
-	// blocked is why a deletion must not go on; nil where it may.
+	// blocked is the reason for blocking a deletion; nil if there is none.
 	blocked *blocker.Error
 }
 
-// of is the engine of the inventory.
+// of returns the engine of the inventory.
 func (s *scope) of() connection.Engine { return connection.InventoryEngine(s.inventory) }
 
-// owner is the mark of the VM.
+// owner returns the mark of the VM.
 func (s *scope) owner() ownermark.Owner {
 	return ownermark.Of(s.vm)
 }
 
-// requested reports whether a run may have made something.
+// requested reports whether a run may have created anything.
 func (s *scope) requested() bool {
 	_, ok := s.vm.Annotations[infrav1.CreateRequestedAnnotation]
 	return ok
@@ -165,7 +165,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	defer this.End(&result, &reterr)
 
 	if vm.Spec.FromProvision == nil {
-		return ctrl.Result{}, nil // somebody else made the VM
+		return ctrl.Result{}, nil // somebody else created the VM
 	}
 
 	s := &scope{
@@ -191,13 +191,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	return r.reconcile(ctx, s)
 }
 
-// reconcile brings an OLVMInventoryVM forward that is this manager's.
+// reconcile brings forward an OLVMInventoryVM of this manager.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, reterr error) {
 	if paused, err := s.workspace.Paused(ctx, nil); err != nil || paused {
 		return ctrl.Result{}, err
 	}
 
-	// In the target of clusterctl move the states come after the objects; in the source all stays as it is.
+	// In the target of clusterctl move the states arrive after the objects; in the source everything stays unchanged.
 	moving, err := r.moving(ctx, s)
 	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
 		return ctrl.Result{RequeueAfter: retry}, nil
@@ -218,10 +218,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 	return r.reconcileNormal(ctx, s)
 }
 
-// moving reports whether a Cluster of the namespace is paused, as clusterctl move has it, before anything is done to a
-// VM.
+// moving reports whether a Cluster of the namespace is paused, as during clusterctl move, before any change to a VM.
 func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
-	// What takes its finalizers away while objects are moved is about to delete it: it must not get them back.
+	// An object without our finalizer during a move is about to be deleted: it must not get its finalizers back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do
@@ -256,7 +255,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileNormal makes the VM. Once it is made, it is left alone: a claim changes what it is.
+// reconcileNormal creates the VM. A finished VM is left alone, because a claim changes it.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if err := s.workspace.Observe(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -303,7 +302,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 	return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
 }
 
-// stateSecret is the name of the Secret with the state.
+// stateSecret returns the name of the Secret with the state.
 func (s *scope) stateSecret() string {
 	if s.vm.Status.Terraform == nil {
 		return ""
@@ -312,8 +311,7 @@ func (s *scope) stateSecret() string {
 	return s.vm.Status.Terraform.StateSecretName
 }
 
-// reconcileLost lets an object go whose VM somebody has deleted before it was complete: another one is made with
-// another object.
+// reconcileLost releases an object whose incomplete VM was deleted by others: another object creates another VM.
 func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
 	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.InFlight() {
 		return false, nil
@@ -328,7 +326,7 @@ func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) 
 	return true, r.deleteObject(ctx, s)
 }
 
-// deleteObject deletes the object as it was read, so that the inventory makes another one.
+// deleteObject deletes the object as it was read, so that the inventory creates another one.
 func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	if err := r.Client.Delete(ctx, s.vm, client.Preconditions{UID: &s.vm.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", s.vm.Name, err)
@@ -337,12 +335,12 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// applied reports whether the VM is made.
+// applied reports whether the VM is finished.
 func (s *scope) applied() bool {
 	return s.workspace.State.WasApplied() && s.vm.Spec.VMID != ""
 }
 
-// reconcileEngine finds the way to the engine.
+// reconcileEngine connects to the engine.
 func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	if s.inventory == nil {
 		s.err = blocker.New(infrav1.InventoryNotFoundReason, "spec.inventoryName",
@@ -353,7 +351,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	s.session, s.config, s.err = r.Engines.For(ctx, s.of())
 }
 
-// reconcileConfiguration decides what is to be made.
+// reconcileConfiguration decides the objects to create.
 func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error {
 	decided := *s.vm.Spec.FromProvision
 	if err := r.reconcileSpec(ctx, s); err != nil {
@@ -386,7 +384,7 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 	return err
 }
 
-// reconcileSpec reads what the VM is to be out of its template.
+// reconcileSpec reads the spec of the VM from its template.
 func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	decided := *s.vm.Spec.FromProvision
 	template := &infrav1.OLVMMachineTemplate{}
@@ -403,10 +401,10 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
-// others. Nothing was made for it yet.
+// reconcileConflict releases an object with addresses taken by another at the same moment: it is recreated with other
+// addresses. Nothing exists for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	identity, err := s.session.Identity(ctx) // which the inventory may not have recorded yet
+	identity, err := s.session.Identity(ctx) // the inventory may not have recorded it yet
 	if err != nil {
 		return false, err
 	}
@@ -425,7 +423,7 @@ func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, err
 	return true, r.deleteObject(ctx, s)
 }
 
-// reconcileRun submits a run where one is needed.
+// reconcileRun submits a run if necessary.
 func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 	request := workspace.Request{
 		Facts: workspace.Facts{
@@ -433,7 +431,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 			Digest:   s.digest,
 			MayExist: s.requested(),
 		},
-		// That a VM may exist must be known before anything can create one.
+		// Record that a VM may exist before anything can create one.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: s.vm.Name},
 		Subject:     func() workspace.Subject { return r.subject(s) },
 	}
@@ -444,7 +442,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 	return s.workspace.Apply(ctx, request)
 }
 
-// reconcileDelete deletes the VM, unless a cluster has it.
+// reconcileDelete deletes the VM, unless a cluster uses it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	switch {
 	case workspace.Moving(s.vm):
@@ -468,7 +466,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		r.reconcileOwnership(ctx, s)
 	}
 
-	// Its data disks are known by the template's; without it those stay that no state has.
+	// The template identifies its data disks; without it, disks missing from all states stay.
 	var field *blocker.Error
 	if s.inventory != nil {
 		if err := r.reconcileSpec(ctx, s); err != nil && !errors.As(err, &field) {
@@ -486,8 +484,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	return r.reconcileDestroy(ctx, s)
 }
 
-// reconcileOwnership makes sure that nobody has the VM before anything touches it: in the engine, too, where another
-// management cluster may have claimed it. A tag tells others that it goes.
+// reconcileOwnership verifies that nobody uses the VM before anything touches it. It checks the engine too, because
+// another management cluster may have claimed the VM. A tag tells others of the deletion.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	if s.session == nil {
 		return
@@ -507,7 +505,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	}
 }
 
-// vmIDs are those of the VMs that the object and its state know; they differ where a VM was made twice.
+// vmIDs returns the IDs of the VMs known to the object and its state. They differ if a VM was created twice.
 func (s *scope) vmIDs() []engine.ID {
 	var out []engine.ID
 
@@ -520,7 +518,7 @@ func (s *scope) vmIDs() []engine.ID {
 	return out
 }
 
-// look notes why one VM must not be deleted, and marks it where it may be. It reports whether the engine has it.
+// look records why a VM must not be deleted, or marks it for deletion. It reports whether the engine has the VM.
 func (s *scope) look(ctx context.Context, id engine.ID) (bool, error) {
 	vm, tags, err := vmWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {
@@ -556,7 +554,7 @@ func vmWithTags(ctx context.Context, session *engine.Client, id engine.ID) (*eng
 	return vm, tags, err
 }
 
-// whyKept is why a VM must not be deleted now; nil where it may be.
+// whyKept returns the reason for not deleting a VM now; nil if there is none.
 func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
 	mark, tagged := inventory.MarkOn(engine.DescribedVM{VM: vm, Tags: tags})
 	found, ours := ownermark.InventoryOwnerOf(vm.CommentText())
@@ -584,10 +582,10 @@ func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error
 	return nil
 }
 
-// forget removes the marks of the VMs that are gone from the engine.
+// forget removes the marks of VMs gone from the engine.
 func (s *scope) forget(ctx context.Context) error {
 	if s.session == nil {
-		return nil // no VM was made
+		return nil // no VM was created
 	}
 
 	for _, id := range s.vmIDs() {
@@ -599,7 +597,7 @@ func (s *scope) forget(ctx context.Context) error {
 	return nil
 }
 
-// reconcileDestroy submits the run that destroys where one is needed, and lets the object go when nothing is left.
+// reconcileDestroy submits a destroying run if necessary, and releases the object once nothing is left.
 func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Result, error) {
 	request := workspace.Request{
 		Facts: workspace.Facts{

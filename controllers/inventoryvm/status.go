@@ -57,7 +57,7 @@ func setDeleting(s *scope) {
 	conditions.Set(s.vm, condition)
 }
 
-// whyDeleting is what a deletion waits for.
+// whyDeleting returns the reason for a pending deletion.
 func whyDeleting(s *scope) (reason, message string) {
 	ws := s.workspace
 

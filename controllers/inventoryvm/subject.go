@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// vmSubject is a VM that is made for a pool, with its network interfaces, disks and tags.
+// vmSubject is a VM created for a pool, with its network interfaces, disks and tags.
 type vmSubject struct {
 	client     client.Client
 	vm         *infrav1alpha1.OLVMInventoryVM
@@ -31,14 +31,14 @@ type vmSubject struct {
 	config     engine.Config
 	dataCenter string
 	owner      ownermark.Owner
-	// ids are those of the VMs that the object and its state know.
+	// ids are the IDs of the VMs known to the object and its state.
 	ids []engine.ID
-	// spec and built are what is asked for; only set for Render.
+	// spec and built describe the VM; only set for Render.
 	spec  infrav1.OLVMMachineSpec
 	built *desired.Built
 }
 
-// subject copies from the scope what a run needs.
+// subject copies the data for a run from the scope.
 func (r *Reconciler) subject(s *scope) *vmSubject {
 	return &vmSubject{
 		client:     r.Client,
@@ -53,7 +53,7 @@ func (r *Reconciler) subject(s *scope) *vmSubject {
 	}
 }
 
-// Render renders the VM, and adopts what an interrupted run may have made.
+// Render renders the VM, and adopts leftovers of an interrupted run.
 func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	out := workspace.Configuration{
 		Owner:   s.owner.InventoryComment(),
@@ -80,8 +80,8 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	return out, err
 }
 
-// guardVM refuses to delete or replace the VM, which another management cluster may have claimed by now, and to make
-// another one.
+// guardVM refuses to delete or replace the VM, because another management cluster may have claimed it by now. It also
+// refuses to create a second one.
 func guardVM(had bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
 		switch {
@@ -114,14 +114,15 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 	}
 }
 
-// Outdated compares what was decided for the VM, which does not change in the life of an object.
+// Outdated compares the decisions for the VM. They do not change during the life of an object.
 func (s *vmSubject) Outdated(current client.Object) bool {
 	vm, ok := current.(*infrav1alpha1.OLVMInventoryVM)
 
 	return !ok || !equality.Semantic.DeepEqual(vm.Spec.FromProvision, s.vm.Spec.FromProvision)
 }
 
-// RenderDestroy renders the provider alone. It looks once more whether nobody has the VM: the run may have waited.
+// RenderDestroy renders only the provider. It checks once more that nobody uses the VM, because the run may have
+// waited.
 func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	for _, id := range s.ids {
 		vm, err := s.session.VM(ctx, id)
@@ -143,7 +144,7 @@ func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration,
 	}, err
 }
 
-// free is an error where somebody has the VM.
+// free returns an error if somebody uses the VM.
 func (s *vmSubject) free(ctx context.Context, vm *engine.VM) error {
 	tags, err := inventory.TagsOf(ctx, s.session, vm.ID)
 	if err != nil {
@@ -157,12 +158,14 @@ func (s *vmSubject) free(ctx context.Context, vm *engine.VM) error {
 	return nil
 }
 
-// Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached.
+// Unblock removes the snapshots of the VM, so that its data disks can be detached. The snapshots would be deleted
+// anyway.
 func (s *vmSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, engine.ID(s.vm.Spec.VMID), err)
 }
 
-// RemoveOrphans deletes the VM that no state has, when the object is deleted, and data disks that no state has.
+// RemoveOrphans deletes a VM missing from all states, if the object is being deleted, and data disks missing from all
+// states.
 func (s *vmSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {

@@ -1,4 +1,4 @@
-// Package machinetemplate reconciles OLVMMachineTemplates: what a machine that is made from one will be.
+// Package machinetemplate reconciles OLVMMachineTemplates: the properties of machines created from them.
 package machinetemplate
 
 import (
@@ -31,8 +31,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates/status,verbs=patch
 
-// Reconciler says in the status of OLVMMachineTemplates what a machine made from them will be, so
-// that an autoscaler can scale from zero.
+// Reconciler sets the capacity of future machines in the status of OLVMMachineTemplates, so that an autoscaler can
+// scale from zero.
 type Reconciler struct {
 	Client           client.Client
 	Recorder         events.EventRecorder
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// clusterToTemplates wakes the templates of a Cluster that goes on. Cluster API owns them by it.
+// clusterToTemplates wakes the templates of a resumed Cluster. Cluster API makes the Cluster their owner.
 func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var templates infrav1.OLVMMachineTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -118,11 +118,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// reconcileCapacity writes what the spec says. A wrong capacity would make an autoscaler add nodes on which nothing
-// fits; none makes it leave the node group alone.
+// reconcileCapacity writes the capacity from the spec. A wrong capacity would make an autoscaler add nodes too small
+// for any pod; without one, it leaves the node group alone.
 func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
-	if spec.FromInventory != nil { // VMs of a pool have what they have
+	if spec.FromInventory != nil { // the VMs of a pool determine their own capacity
 		template.Status.NodeInfo, template.Status.Capacity = infrav1.NodeInfo{}, nil
 		return
 	}

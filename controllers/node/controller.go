@@ -1,4 +1,4 @@
-// Package node looks after the Nodes of workload clusters, as a cloud controller manager would.
+// Package node manages the Nodes of workload clusters, like a cloud controller manager.
 package node
 
 import (
@@ -42,27 +42,28 @@ import (
 
 const nodeController = "olvmnode"
 
-// nodePass bounds a look at a workload cluster, whose API server is a tenant's.
+// nodePass limits the time in a workload cluster, because its API server belongs to a tenant.
 const nodePass = time.Minute
 
 const (
-	// placeRetry is when a reconcile tries again that found no place, jitter how much later at most, as a share.
+	// placeRetry is the delay before a reconcile retries after finding no free place. jitter is the maximum extra
+	// delay, as a share.
 	placeRetry = 10 * time.Second
 	jitter     = 0.2
 )
 
-// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID if the
-// kubelet did not, labels that say where their machines are, and the taint out-of-service while their VM has failed. It
-// approves the serving certificates of kubelets. It deletes nothing there but its own labels and taints.
+// Reconciler acts like a cloud controller manager in workload clusters. It sets the provider ID of Nodes if the kubelet
+// did not. It labels Nodes with the location of their machines, and taints them with out-of-service while their VM has
+// failed. It approves the serving certificates of kubelets. It deletes only its own labels and taints there.
 type Reconciler struct {
 	Client       client.Client
 	ClusterCache clustercache.ClusterCache
 	Recorder     events.EventRecorder
-	// LabelNodes with where their machines are; without it labels stay as they are.
+	// LabelNodes enables labels with the location of machines; without it labels stay unchanged.
 	LabelNodes bool
-	// FenceNodes with the taint out-of-service if their VMs have failed; without it taints stay as they are.
+	// FenceNodes enables the taint out-of-service on Nodes with failed VMs; without it taints stay unchanged.
 	FenceNodes bool
-	// ApproveServingCertificates of kubelets; without it their requests are left to others.
+	// ApproveServingCertificates enables approval for kubelets; without it their requests are left to others.
 	ApproveServingCertificates bool
 	WatchFilterValue           string
 
@@ -70,12 +71,11 @@ type Reconciler struct {
 	limiter    enginepool.ReconcileLimiter
 
 	mu sync.Mutex
-	// reported is what was logged of the Nodes and requests of a Cluster, by their UID, so that it is logged once.
+	// reported holds the logged messages about the Nodes and requests of a Cluster, by UID, to log each only once.
 	reported map[client.ObjectKey]map[types.UID]string
 }
 
-// NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for
-// here.
+// NewClusterCache connects to our workload clusters. It caches only the parts of Nodes needed here.
 func NewClusterCache(
 	ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string,
 ) (clustercache.ClusterCache, error) {
@@ -96,7 +96,7 @@ func NewClusterCache(
 	return workloads, nil
 }
 
-// shrinkNode drops what no controller reads: the images alone are most of a Node.
+// shrinkNode drops the parts of a Node unused by all controllers: the images alone are most of it.
 func shrinkNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -146,7 +146,7 @@ func toItself(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// machineToOwningCluster wakes the Cluster of a machine whose addresses are known: before, nothing can be done for it.
+// machineToOwningCluster wakes the Cluster of a machine with known addresses: nothing can be done earlier.
 func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Request {
 	m, ok := object.(*infrav1.OLVMMachine)
 	name := object.GetLabels()[clusterv1.ClusterNameLabel]
@@ -157,7 +157,7 @@ func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Requ
 	return nil
 }
 
-// Reconcile looks after the Nodes of one workload cluster.
+// Reconcile reconciles the Nodes of one workload cluster.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -219,7 +219,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.nextLook(scope)}, nil
 }
 
-// nextLook is when to look again at what wakes nobody; 0 for never.
+// nextLook returns the delay before the next check of facts without events; 0 for never.
 func (r *Reconciler) nextLook(scope *nodeScope) time.Duration {
 	if r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
 		return wait.Jitter(fencePoll, jitter)
@@ -233,11 +233,11 @@ type nodeScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	workload    client.Client
-	// machines that are not paused; all are those with them.
+	// machines excludes paused machines; all includes them.
 	machines, all []*infrav1.OLVMMachine
-	// reported is what this pass found, by the UID of the object.
+	// reported holds the findings of this pass, by the UID of the object.
 	reported map[types.UID]string
-	// live asks the API server of the workload cluster; nil until it is needed.
+	// live reads from the API server of the workload cluster; nil until it is needed.
 	live client.Reader
 }
 
@@ -262,7 +262,8 @@ func (r *Reconciler) watch(
 	return nil
 }
 
-// reportOnce records an event on the machine, if there is one, and logs it, once for each object and text.
+// reportOnce logs a text about an object, and records an event on its machine, if any. It does so once for each object
+// and text.
 func (r *Reconciler) reportOnce(
 	ctx context.Context,
 	scope *nodeScope,
@@ -296,7 +297,7 @@ func (r *Reconciler) forget(cluster client.ObjectKey) {
 	delete(r.reported, cluster)
 }
 
-// news are those of Nodes that may be a reason to change them.
+// news selects events of Nodes that may require changing them.
 var news = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isNode := e.ObjectOld.(*corev1.Node)
@@ -309,7 +310,7 @@ var news = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// reconcileNodes gives Nodes what their machines know of them.
+// reconcileNodes updates Nodes from their machines.
 func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error {
 	if err := r.watch(ctx, scope, &corev1.Node{}, news); err != nil {
 		return err
@@ -358,7 +359,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 		return nil
 	}
 
-	// The API server refuses the change of an ID that someone else has set meanwhile.
+	// The API server refuses to change an ID set concurrently by others.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := scope.workload.Patch(ctx, node, patch); isNews(err) {
 		return nil
@@ -373,7 +374,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 	return nil
 }
 
-// isNews reports that the cache is behind. The newer object, or its end, wakes us.
+// isNews reports that the cache is outdated. The newer object, or its deletion, wakes us.
 func isNews(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
@@ -389,12 +390,12 @@ func (r *Reconciler) getOLVMCluster(ctx context.Context, scope *nodeScope) error
 	return nil
 }
 
-// reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
-// approver may know more.
+// reconcileServingCertificates approves requests certain to come from our machines. It denies none: another approver
+// may know more.
 func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *nodeScope) error {
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	if _, err := scope.workload.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
-		return nil // an API server that serves no requests has none
+		return nil // an API server without this API has no requests
 	} else if err != nil {
 		return fmt.Errorf("failed to discover certificate signing requests: %w", err)
 	}

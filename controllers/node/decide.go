@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// nodeUserPrefix and nodesGroup are how a kubelet authenticates.
+	// nodeUserPrefix and nodesGroup identify an authenticated kubelet.
 	nodeUserPrefix = "system:node:"
 	nodesGroup     = "system:nodes"
 )
@@ -30,8 +30,8 @@ func containsIP(ips []net.IP, ip net.IP) bool {
 	return slices.ContainsFunc(ips, ip.Equal)
 }
 
-// machineNamed finds the machine whose host name it is. Only one that is provisioned has a host name, an address and a
-// provider ID that are true; two of one name are none.
+// machineNamed returns the machine with a host name. Only a provisioned machine has a valid host name, address and
+// provider ID. If two machines have the name, none matches.
 func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	var found *infrav1.OLVMMachine
 
@@ -53,8 +53,8 @@ func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMac
 	return found
 }
 
-// machineOfNode is the machine whose provider ID the Node lacks, or why it is not that machine's Node. A name alone is
-// no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
+// machineOfNode returns the machine for a Node without a provider ID, or the reason why the Node is not the machine's.
+// A name alone is no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
 func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
 	if node.Spec.ProviderID != "" {
 		return nil, ""
@@ -93,7 +93,7 @@ func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infra
 	)
 }
 
-// machineWith is the machine whose name and provider ID a Node has.
+// machineWith returns the machine with the name and the provider ID of a Node.
 func machineWith(node *corev1.Node, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	m := machineNamed(node.Name, machines)
 	if m == nil || node.Spec.ProviderID != m.Spec.ProviderID {
@@ -112,7 +112,7 @@ func joinIPs(ips []net.IP) string {
 	return strings.Join(texts, ", ")
 }
 
-// isPendingServing reports whether no decision has been made on a kubelet's request for a serving certificate.
+// isPendingServing reports whether a kubelet's request for a serving certificate is undecided.
 func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(csr.Status.Certificate) == 0 &&
 		!slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
@@ -121,9 +121,9 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 		})
 }
 
-// checkServing says of which machine a request is and, if it must not be approved, why. The kubelet is trusted to be
-// who it has authenticated as, and in nothing else: a node that may choose its names could pose as another, or as the
-// API server. Addresses that only its guest has reported are the guest's claims, and must belong to no other machine.
+// checkServing returns the machine of a request and, if it must not be approved, the reason. It trusts only the
+// kubelet's authenticated identity: a node free to choose its names could pose as another, or as the API server.
+// Addresses reported only by its guest are the guest's claims, and must belong to no other machine.
 func checkServing(
 	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
 ) (_ *infrav1.OLVMMachine, problem string) {
@@ -183,24 +183,24 @@ func checkServing(
 	return m, ""
 }
 
-// reserved are addresses of a cluster that are no machine's.
+// reserved are addresses of a cluster not available to machines.
 type reserved struct {
-	// machines of the cluster, the paused ones too.
+	// machines of the cluster, including paused ones.
 	machines []*infrav1.OLVMMachine
 	networks []reservedNetwork
 	virtual  []addressing.VirtualAddress
 }
 
-// reservedNetwork is a range of addresses, and what it is.
+// reservedNetwork is a range of addresses, and its purpose.
 type reservedNetwork struct {
 	netip.Prefix
 	what string
 }
 
-// defaultServices is what kubeadm gives to Services where the Cluster does not say.
+// defaultServices is kubeadm's default range for Services.
 const defaultServices = "10.96.0.0/12"
 
-// reservedBy are the addresses of a cluster that no guest may claim. olvmCluster and support may be nil.
+// reservedBy returns the addresses of a cluster forbidden to guests. olvmCluster and support may be nil.
 func reservedBy(
 	cluster *clusterv1.Cluster,
 	olvmCluster *infrav1.OLVMCluster,
@@ -238,8 +238,8 @@ func reservedBy(
 	return out
 }
 
-// holder says whose an address is that a machine has; empty where it was given to the machine, or is claimed by its
-// guest alone.
+// holder returns the owner of a machine's address. It is empty if the machine was given the address, or if only its
+// guest claims it.
 func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
@@ -273,7 +273,7 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// gave reports whether the controller gave a machine the address, rather than its guest having reported it.
+// gave reports whether the controller gave the address to a machine, rather than its guest reporting it.
 func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	recorded, err := addressing.Recorded(m)
 	if err != nil {
@@ -289,8 +289,8 @@ func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	return false
 }
 
-// usagesAreServing reports whether the usages are those of a serving certificate, each once. Key encipherment is for
-// RSA keys.
+// usagesAreServing reports whether the usages are exactly those of a serving certificate, each once. Key encipherment
+// is for RSA keys.
 func usagesAreServing(usages []certificatesv1.KeyUsage) bool {
 	asked := slices.Sorted(slices.Values(usages))
 
@@ -326,7 +326,7 @@ func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// approve writes the condition that the approval subresource takes.
+// approve adds the condition for the approval subresource.
 func approve(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type:           certificatesv1.CertificateApproved,

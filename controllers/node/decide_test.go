@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testcsr"
 )
 
-// provisioned is a machine with a host name and an address.
+// provisioned returns a machine with a host name and an address.
 func provisioned(name, address string) *infrav1.OLVMMachine {
 	m := &infrav1.OLVMMachine{}
 	m.Namespace, m.Name, m.Spec.ProviderID = "default", name, "olvm://"+name
@@ -171,7 +171,7 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 	}
 }
 
-// TestClaimsOfAGuest has a guest that got its address by DHCP, and reports more: H2.
+// TestClaimsOfAGuest has a guest with an address from DHCP reporting additional addresses: H2.
 func TestClaimsOfAGuest(t *testing.T) {
 	cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{
 		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.4", Port: 6443},
@@ -204,7 +204,7 @@ func TestClaimsOfAGuest(t *testing.T) {
 		"10.0.0.78":   {dynamic, "OLVMMachine other's too"},
 		"10.0.0.4":    {dynamic, "the control plane endpoint"},
 		"10.0.0.6":    {dynamic, "the ingress address"},
-		// What was given to a machine is its own, whoever else reports it, and wherever it is.
+		// An address given to a machine is its own, regardless of its range and of reports by others.
 		"::ffff:10.0.0.10": {static, ""},
 		"10.96.0.9":        {inServices, ""},
 	} {

@@ -16,20 +16,20 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// fencePoll is how often a cluster with a failed VM is looked at: nothing tells that its volumes are detached, or that
-// a remediation begins.
+// fencePoll is the interval of checks for a cluster with a failed VM: no event announces that its volumes are detached,
+// or that a remediation begins.
 const fencePoll = 5 * time.Second
 
-// outOfService is the taint with which Kubernetes deletes the pods of a node that is not ready, and detaches their
-// volumes at once.
+// outOfService is the taint that makes Kubernetes delete the pods of a not-ready node, and detach their volumes at
+// once.
 var outOfService = corev1.Taint{
 	Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute,
 }
 
-// isOutOfService reports whether a taint is that of a node out of service, whatever its value is.
+// isOutOfService reports whether a taint marks a node out of service, regardless of its value.
 func isOutOfService(taint corev1.Taint) bool { return taint.Key == outOfService.Key }
 
-// hasOutOfService reports whether a Node has the taint, whoever has set it.
+// hasOutOfService reports whether a Node has the taint, regardless of its origin.
 func hasOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, isOutOfService)
 }
@@ -42,7 +42,7 @@ func isFailed(m *infrav1.OLVMMachine) bool {
 		running.Reason == infrav1.VirtualMachineFailedReason
 }
 
-// situation is what decides whether a Node is fenced.
+// situation is the basis for fencing a Node.
 type situation struct {
 	// failed reports that the VM is down after a failure.
 	failed bool
@@ -50,12 +50,12 @@ type situation struct {
 	starting bool
 	// fenced reports that the manager has set the taint.
 	fenced bool
-	// attached reports that volumes are attached to the Node. It counts only if the VM is about to start.
+	// attached reports that volumes are attached to the Node. It matters only if the VM is about to start.
 	attached bool
 }
 
-// wantsFence reports whether the Node is to have the taint. A VM that is about to start gets it no more, and loses it
-// when its volumes are detached.
+// wantsFence reports whether the Node should have the taint. A VM about to start no longer gets it, and loses it once
+// its volumes are detached.
 func (s situation) wantsFence() bool {
 	if s.failed && s.starting {
 		return s.fenced && s.attached
@@ -64,8 +64,8 @@ func (s situation) wantsFence() bool {
 	return s.failed
 }
 
-// setFence gives a Node the taint, or takes away the one that the manager has set. It returns the reason of the event;
-// "" for no change. The taint of somebody else stays.
+// setFence adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" without a
+// change. Others' taints stay.
 func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	_, ours := node.Annotations[infrav1.NodeFencedAnnotation]
 
@@ -85,7 +85,7 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	return ""
 }
 
-// reconcileFence gives the Node of a machine the taint, or takes it away. machine is nil if the Node is no machine's.
+// reconcileFence adds the taint to the Node of a machine, or removes it. machine is nil if no machine matches the Node.
 func (r *Reconciler) reconcileFence(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (reason string, err error) {
@@ -111,7 +111,7 @@ func (r *Reconciler) reconcileFence(
 	return setFence(node, now.wantsFence(), machine.Spec.ProviderID), nil
 }
 
-// isStarting reports whether a remediation starts the VM of a machine, or is about to.
+// isStarting reports whether a remediation is starting the VM of a machine, or about to.
 func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bool, error) {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil {
@@ -129,8 +129,8 @@ func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bo
 	}, remediation.Status.Step), nil
 }
 
-// hasVolumes reports whether volumes are attached to a Node. It asks the API server, because a cache of all attachments
-// would serve nothing else.
+// hasVolumes reports whether volumes are attached to a Node. It reads from the API server, because nothing else needs a
+// cache of all attachments.
 func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
 	if scope.live == nil {
 		live, err := r.ClusterCache.GetUncachedClient(ctx, client.ObjectKeyFromObject(scope.cluster))

@@ -11,13 +11,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// managedLabels are the labels of Nodes that say where their machines are.
+// managedLabels are the labels of Nodes for the location of their machines.
 var managedLabels = []string{
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable, infrav1.HostLabel,
 }
 
-// labelsOf are the labels of the Node of a machine. The data center is the region, the failure domain the zone, and a
-// machine without a domain or without a named instance type has no such label. So has one whose VM runs on no host.
+// labelsOf returns the labels for the Node of a machine. The data center is the region, and the failure domain the
+// zone. The labels of a missing domain, instance type or host are omitted.
 func labelsOf(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 	host := ""
 	if m.Status.OLVM != nil {
@@ -39,8 +39,8 @@ func labelsOf(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 	return out
 }
 
-// setLabels gives a Node the labels of its machine, and takes away those of them that it had before and shall not have
-// any more. A label that someone else has set stays: the annotation says which are ours. It reports a change.
+// setLabels sets the labels of a Node's machine, and removes our former labels no longer wanted. Others' labels stay:
+// the annotation lists ours. It reports a change.
 func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 	ours := strings.FieldsFunc(node.Annotations[infrav1.NodeLabelsAnnotation], func(r rune) bool { return r == ',' })
 
@@ -53,7 +53,7 @@ func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 
 		switch {
 		case there && !own && !want, there && !own && has != value:
-			continue // someone else's
+			continue // others'
 		case want:
 			kept = append(kept, key)
 			changed = changed || has != value || !own
@@ -86,7 +86,7 @@ func setKey(of *map[string]string, key, value string) {
 	(*of)[key] = value
 }
 
-// labelsKept are the labels and annotations of a Node that are read here.
+// labelsKept returns the labels and annotations of a Node needed here.
 func labelsKept(node *corev1.Node) (labels, annotations map[string]string) {
 	for _, key := range managedLabels {
 		if value, ok := node.Labels[key]; ok {

@@ -28,7 +28,7 @@ func TestLabelsOfANode(t *testing.T) {
 	})
 }
 
-// TestLabelsOfOthersStay has labels of a Node changed only where they are missing or ours.
+// TestLabelsOfOthersStay expects changes only of labels missing or our own.
 func TestLabelsOfOthersStay(t *testing.T) {
 	const zone, region, host = corev1.LabelTopologyZone, corev1.LabelTopologyRegion, infrav1.HostLabel
 
@@ -93,7 +93,7 @@ func TestLabelsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestANodeIsLabelledByNameAndID has no label for a Node that only claims to be a machine's.
+// TestANodeIsLabelledByNameAndID expects no labels for a Node falsely claiming to be a machine's.
 func TestANodeIsLabelledByNameAndID(t *testing.T) {
 	machines := []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")}
 

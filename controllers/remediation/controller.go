@@ -1,5 +1,5 @@
-// Package remediation reconciles OLVMRemediations: it reboots the VMs of machines that a MachineHealthCheck has found
-// unhealthy, and has Cluster API replace those that a reboot does not heal.
+// Package remediation reconciles OLVMRemediations: it reboots the VMs of machines found unhealthy by a
+// MachineHealthCheck. If a reboot does not heal a machine, Cluster API replaces it.
 package remediation
 
 import (
@@ -39,12 +39,12 @@ import (
 )
 
 const (
-	// poll is how often a VM is looked at while it goes down or starts.
+	// poll is the interval of checks while a VM goes down or starts.
 	poll = 5 * time.Second
-	// steady is how often all else is looked at again that wakes nobody.
+	// steady is the interval of checks of everything else without events.
 	steady = 15 * time.Second
-	// unasked is how long an object stays if no MachineHealthCheck has found its Machine unhealthy. A
-	// MachineHealthCheck ignores a Machine that has an object, so a moved or restored object is in the way.
+	// unasked is the lifetime of an object whose Machine no MachineHealthCheck has found unhealthy. A
+	// MachineHealthCheck ignores a Machine with an object, so a moved or restored object is in the way.
 	unasked = 2 * time.Minute
 	// jitter spreads periodic work, as a share.
 	jitter = 0.2
@@ -59,15 +59,15 @@ const (
 // Reconciler reconciles OLVMRemediations.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads Machines, whose conditions the cache does not hold.
+	// APIReader reads Machines, because the cache omits their conditions.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
 	// Runs are shared by all controllers. A VM is not rebooted while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder
-	// Workloads are the workload clusters, whose Nodes may be fenced.
+	// Workloads are the workload clusters, because their Nodes may be fenced.
 	Workloads clustercache.ClusterCache
-	// WatchFilterValue selects the OLVMMachines that are remediated; empty selects all.
+	// WatchFilterValue selects the OLVMMachines to remediate; empty selects all.
 	WatchFilterValue string
 
 	passes pass.Tracker
@@ -109,12 +109,12 @@ type scope struct {
 	cluster     *clusterv1.Cluster
 	olvmMachine *infrav1.OLVMMachine
 	olvmCluster *infrav1.OLVMCluster
-	// session and vm are nil if the engine cannot be used, or has no such VM.
+	// session and vm are nil if the engine is unavailable, or has no such VM.
 	session *engine.Client
 	vm      *engine.VM
-	// blocked is why nothing is done now; nil if nothing is in the way.
+	// blocked is the reason for doing nothing now; nil if there is none.
 	blocked *blocker.Error
-	// news is the event of what the pass does; nil for none.
+	// news is the event of the pass; nil for none.
 	news *news
 }
 
@@ -138,10 +138,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, err
 	}
 
-	orphan := s.watched() == nil && !remediation.DeletionTimestamp.IsZero() // any manager lets it go
+	orphan := s.watched() == nil && !remediation.DeletionTimestamp.IsZero() // any manager may release it
 	if r.WatchFilterValue != "" && !orphan &&
 		(s.watched() == nil || !labels.HasWatchLabel(s.watched(), r.WatchFilterValue)) {
-		return ctrl.Result{}, nil // another manager does it
+		return ctrl.Result{}, nil // another manager's
 	}
 
 	wasPaused := conditions.IsTrue(remediation, clusterv1.PausedCondition)
@@ -150,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{RequeueAfter: utilwait.Jitter(steady, jitter)}, err
 	}
 
-	if wasPaused && remediation.Status.Step != "" { // Cluster API did not look at the node meanwhile
+	if wasPaused && remediation.Status.Step != "" { // Cluster API did not check the node meanwhile
 		remediation.Status.StepTime = now()
 	}
 
@@ -165,7 +165,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		kerrors.NewAggregate([]error{err, objectstatus.IgnoreGone(writeErr)})
 }
 
-// watched is the object whose label decides which manager remediates; nil if there is none.
+// watched returns the object whose label selects the manager; nil if there is none.
 func (s *scope) watched() metav1.Object {
 	switch {
 	case s.olvmMachine != nil:
@@ -177,10 +177,10 @@ func (s *scope) watched() metav1.Object {
 	return nil
 }
 
-// now is the time, as a status stores it.
+// now returns the time, as stored in a status.
 func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// reconcile does the next step. It returns when to look again.
+// reconcile takes the next step. It returns the delay before the next check.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, error) {
 	if !s.remediation.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, s)
@@ -197,14 +197,13 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 
 	restartClock(s)
 
-	// Its object may be deleted while the VM is off.
+	// The object may be deleted while the VM is off.
 	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 
 	return r.act(ctx, s)
 }
 
-// restartClock gives the step its whole time again if the controller could not act, or Cluster API could not see the
-// node.
+// restartClock restarts the time of the step if the controller could not act, or Cluster API could not see the node.
 func restartClock(s *scope) {
 	status := &s.remediation.Status
 	if status.Step == "" || status.Step == infrav1alpha1.GivenUpStep {
@@ -225,8 +224,8 @@ func restartClock(s *scope) {
 	}
 }
 
-// deleteUnasked deletes an object that no MachineHealthCheck asks for any more. If it does, it makes another one. A
-// Machine whose OLVMMachine is gone is its owner's to replace.
+// deleteUnasked deletes an object no longer requested by a MachineHealthCheck. The MachineHealthCheck creates a new one
+// if necessary. If the OLVMMachine is gone, the Machine's owner must replace it.
 func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	reason := s.blocked.Reason
 	known := conditions.Get(s.remediation, infrav1.RemediatedCondition)
@@ -249,7 +248,7 @@ func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// act does the next step of the remediation.
+// act takes the next step of the remediation.
 func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 	status := &s.remediation.Status
 
@@ -270,7 +269,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 
 		return s.pause(), err
 	case recordOff:
-		if status.PowerOffTime.IsZero() { // it was down before
+		if status.PowerOffTime.IsZero() { // it was already down
 			status.PowerOffTime = now()
 		}
 
@@ -299,7 +298,8 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 	return poll, nil
 }
 
-// pause is when to look again after a request. One that the engine has refused is not repeated at once.
+// pause returns the delay before the next check after a request. A request refused by the engine is not repeated at
+// once.
 func (s *scope) pause() time.Duration {
 	if s.blocked != nil {
 		return steady
@@ -308,14 +308,14 @@ func (s *scope) pause() time.Duration {
 	return poll
 }
 
-// giveUp ends the remediation, and has the owner of the Machine replace it.
+// giveUp ends the remediation, and asks the owner of the Machine to replace it.
 func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 	s.remediation.Status.Step = infrav1alpha1.GivenUpStep
 
 	return r.askOwner(ctx, s)
 }
 
-// askOwner asks the owner of the Machine to replace it, as a MachineHealthCheck without a template does.
+// askOwner asks the owner of the Machine to replace it, like a MachineHealthCheck without a template.
 func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 	if conditions.IsFalse(s.machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return nil // its owner writes it from now on
@@ -331,7 +331,7 @@ func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
 	})
 
-	// The Machine is read from the API server: a patch replaces all conditions, and the cache does not hold them.
+	// Read the Machine from the API server: a patch replaces all conditions, and the cache omits them.
 	patch := client.MergeFromWithOptions(s.machine, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, machine, patch); apierrors.IsConflict(err) {
 		return nil // the next pass reads it again
@@ -342,8 +342,8 @@ func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileDelete starts the VM if the controller has powered it off, and lets the object go. A Machine that is being
-// deleted needs no VM.
+// reconcileDelete starts the VM if the controller has powered it off, and releases the object. A Machine being deleted
+// needs no VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Duration, error) {
 	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
 		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
@@ -357,7 +357,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	mayGoDown := s.remediation.Status.Step != infrav1alpha1.StartingStep && since < engine.StopPatience
 
 	switch {
-	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object is there
+	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object exists
 		s.news = &news{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
 			"The VM of the machine was powered off and is not seen to run; look at it in the engine"}
 
@@ -375,7 +375,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	return poll, nil
 }
 
-// release lets the object go.
+// release releases the object by removing its finalizer.
 func release(s *scope) (time.Duration, error) {
 	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 	return 0, nil

@@ -9,25 +9,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// action is what a pass does next.
+// action is the next step of a pass.
 type action int
 
 const (
-	// wait until the engine, the node or the clock has changed something.
+	// wait until the engine, the node or the clock changes.
 	wait action = iota
-	// begin records a reboot. The VM is powered off by a later pass, when the record is written.
+	// begin records a reboot. A later pass powers off the VM, after the record is written.
 	begin
 	powerOff
-	// recordOff records that the VM is down. It is started by a later pass.
+	// recordOff records that the VM is down. A later pass starts it.
 	recordOff
 	start
-	// recordStart records that the VM starts.
+	// recordStart records that the VM is starting.
 	recordStart
-	// giveUp has the owner of the Machine replace it.
+	// giveUp asks the owner of the Machine to replace it.
 	giveUp
 )
 
-// decide returns what to do next. The VM is nil if the engine has none.
+// decide returns the next step. The VM is nil if the engine has none.
 func decide(remediation *infrav1alpha1.OLVMRemediation, vm *engine.VM, now time.Time) action {
 	status := remediation.Status
 
@@ -52,7 +52,7 @@ func isOver(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return now.Sub(remediation.Status.StepTime.Time) >= remediation.Spec.Strategy.Timeout()
 }
 
-// toPowerOff returns what to do until the VM is down. The engine is asked once.
+// toPowerOff returns the next step until the VM is down. It asks the engine once.
 func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
 	asked := remediation.Status.PowerOffTime
 
@@ -74,7 +74,8 @@ func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStat
 	}
 }
 
-// toStart returns what to do until the VM is on a host again. It has no end: the controller has powered the VM off.
+// toStart returns the next step until the VM is on a host again. It never gives up, because the controller has powered
+// the VM off.
 func toStart(status engine.VMStatus) action {
 	switch {
 	case status == engine.VMDown:
@@ -82,11 +83,11 @@ func toStart(status engine.VMStatus) action {
 	case status.Off(), status.Busy():
 		return wait
 	default:
-		return recordStart // also if it hangs: another reboot may follow
+		return recordStart // even if it hangs: another reboot may follow
 	}
 }
 
-// isOverdue reports whether a VM that was powered off, or may be, is not back in time.
+// isOverdue reports whether a VM possibly powered off is not back in time.
 func isOverdue(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	status := remediation.Status
 	isOff := status.Step == infrav1alpha1.StartingStep ||
@@ -95,8 +96,8 @@ func isOverdue(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return isOff && isOver(remediation, now)
 }
 
-// owesStart reports whether the controller may have powered the VM off and has not seen it start. An object that was
-// moved or restored has its finalizer, and no status.
+// owesStart reports whether the controller may have powered the VM off and has not seen it start. A moved or restored
+// object has its finalizer, but no status.
 func owesStart(remediation *infrav1alpha1.OLVMRemediation) bool {
 	switch remediation.Status.Step {
 	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:

@@ -19,7 +19,7 @@ func TestARebootHasItsStepsInOrder(t *testing.T) {
 		step     infrav1alpha1.RemediationStep
 		attempts int32
 		age      time.Duration
-		// asked is how long ago the engine agreed to power the VM off; 0 is not yet.
+		// asked is the time since the engine agreed to power the VM off; 0 means not yet.
 		asked time.Duration
 		vm    *engine.VM
 		want  action

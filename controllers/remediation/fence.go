@@ -14,9 +14,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// whyNotStarted returns why the VM must stay down; nil if it may start. Kubernetes takes the volumes of a fenced Node
-// away: a VM that starts meanwhile would write to what another node has. The controller of Nodes takes the fence away
-// when the volumes are detached.
+// whyNotStarted returns the reason for keeping the VM down; nil if it may start. Kubernetes detaches the volumes of a
+// fenced Node: a VM starting meanwhile would write to another node's volumes. The controller of Nodes removes the fence
+// once the volumes are detached.
 func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error {
 	name := s.machine.Status.NodeRef.Name
 	if name == "" || s.cluster == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 )
 
-// findOwners gets the Machine that owns the object, its Cluster, and their infrastructure. A Machine counts only if it
-// has the name and the UID that the owner reference has.
+// findOwners gets the Machine owning the object, its Cluster, and their infrastructure. The Machine must match the
+// owner reference by name and UID.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine := &clusterv1.Machine{}
 	if found, err := fetch(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
@@ -73,7 +73,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// fetch gets an object of the namespace. It reports whether there is one.
+// fetch gets an object of the namespace. It reports whether the object exists.
 func fetch(
 	ctx context.Context, from client.Reader, s *scope, name string, object client.Object,
 ) (bool, error) {
@@ -87,7 +87,7 @@ func fetch(
 	return true, nil
 }
 
-// whyNotRemediated returns why a machine is not remediated, whatever its VM does; nil if it may be.
+// whyNotRemediated returns the reason for not remediating a machine, regardless of its VM; nil if there is none.
 func whyNotRemediated(s *scope) *blocker.Error {
 	switch {
 	case s.machine == nil:
@@ -120,8 +120,8 @@ func whyNotRemediated(s *scope) *blocker.Error {
 	return nil
 }
 
-// awaitTurn notes that a machine of the control plane waits for another one: etcd may not survive two that are off. If
-// two begin at the same time, the first by name does.
+// awaitTurn blocks a control plane machine while another is being remediated: etcd may not survive two machines being
+// off. If two begin at the same time, the first by name goes ahead.
 func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	if !util.IsControlPlaneMachine(s.machine) {
 		return nil
@@ -156,7 +156,7 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// goesFirst reports whether a remediation has begun, or begins before the one of a name.
+// goesFirst reports whether a remediation has begun, or begins before the one with this name.
 func goesFirst(other *infrav1alpha1.OLVMRemediation, name string) bool {
 	if other.Status.Step == "" {
 		return conditions.Get(other, infrav1.RemediatedCondition) == nil && other.Name < name

@@ -22,7 +22,7 @@ func updateStatus(s *scope) {
 
 	switch {
 	case status.Step == infrav1alpha1.GivenUpStep && s.blocked != nil:
-		return // the reason does not change any more
+		return // the reason is final
 	case status.Step == infrav1alpha1.GivenUpStep:
 		condition.Reason = infrav1.RetriesExhaustedReason
 		condition.Message = "The owner of the Machine replaces it: " + whyGivenUp(s)
@@ -41,7 +41,7 @@ func updateStatus(s *scope) {
 	conditions.Set(s.remediation, condition)
 }
 
-// whyGivenUp says why the machine is not rebooted any more.
+// whyGivenUp returns the reason for ending the reboots.
 func whyGivenUp(s *scope) string {
 	attempts := s.remediation.Status.Attempts
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileVM finds the VM of the machine in the engine. Whoever may write an OLVMMachine can write the ID of any VM
-// there, so that only a VM with the mark of the machine is touched.
+// reconcileVM finds the VM of the machine in the engine. Anybody with write access to an OLVMMachine can set the ID of
+// any VM, so the controller touches only a VM with the mark of the machine.
 func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 	if r.isRunning(s) {
 		return
@@ -29,7 +29,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 	}
 }
 
-// isRunning reports whether Terraform changes the machine, and notes that nothing is done meanwhile.
+// isRunning reports whether Terraform is changing the machine, and blocks the remediation meanwhile.
 func (r *Reconciler) isRunning(s *scope) bool {
 	if !r.Runs.IsInFlight(workspace.MachineKey(s.olvmMachine)) {
 		return false
@@ -42,7 +42,7 @@ func (r *Reconciler) isRunning(s *scope) bool {
 	return true
 }
 
-// findVM sets the session, and the VM if the engine has it. A *blocker.Error says why the VM must not be touched.
+// findVM sets the session, and the VM if the engine has it. A *blocker.Error explains why the VM must not be touched.
 func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	session, _, _, err := r.Engines.ForMachine(ctx, connection.ClusterEngine(s.olvmCluster), s.olvmMachine)
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkMissing returns an error unless the controller of machines has missed the VM, too: one answer of the engine
-// costs no machine.
+// checkMissing returns an error unless the controller of machines also misses the VM: a single answer of the engine
+// must not cost a machine.
 func checkMissing(m *infrav1.OLVMMachine) error {
 	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
 	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
@@ -90,7 +90,7 @@ func checkMissing(m *infrav1.OLVMMachine) error {
 
 // powerOff asks the engine to power the VM off, once for each reboot.
 func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
-	if r.isRunning(s) { // it may have begun since the VM was looked at
+	if r.isRunning(s) { // it may have begun since the VM was read
 		return nil
 	}
 
@@ -113,8 +113,8 @@ func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// start asks the engine to start the VM. If the VM stays down for too long, the owner of the Machine is asked to
-// replace it, and the engine is asked again all the same: some owners do not replace it.
+// start asks the engine to start the VM. If the VM stays down for too long, start also asks the owner of the Machine to
+// replace it. It keeps asking the engine, because some owners do not replace it.
 func (r *Reconciler) start(ctx context.Context, s *scope) error {
 	if err := r.Runs.MayAct(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *Reconciler) start(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// report tells users what the engine answered, if it is an error. The request is made again.
+// report shows users an error of the engine. The request is repeated.
 func report(s *scope, err error) {
 	switch {
 	case err == nil:

@@ -1,4 +1,4 @@
-// Package state lets Terraform states go whose objects no longer exist.
+// Package state releases the Terraform states of deleted objects.
 package state
 
 import (
@@ -29,19 +29,19 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
 
-// Reconciler removes the finalizer from state Secrets that are being deleted, and whose object is gone. A person who
-// removes the finalizer of an OLVMMachine keeps its VM; the state, which would keep the namespace, is of no use then.
+// Reconciler removes the finalizer from state Secrets being deleted after their object is gone. A user removing the
+// finalizer of an OLVMMachine keeps its VM. The state is useless then, and would block the deletion of the namespace.
 type Reconciler struct {
 	Client client.Client
-	// APIReader sees objects that the cache does not have yet, or that this manager does not watch.
+	// APIReader sees objects missing from the cache, or not watched by this manager.
 	APIReader client.Reader
 
-	// ended are the UIDs of owners whose end this process has seen, by the keys of their states.
+	// ended maps the keys of states to the UIDs of owners, if this process has seen the owners' deletion.
 	ended sync.Map
 }
 
-// restoreGrace is how long a state stays whose owner was never seen: a restore may bring Secrets before their objects,
-// and the garbage collector deletes them at once.
+// restoreGrace is the lifetime of a state without a known owner: a restore may create Secrets before their objects, and
+// the garbage collector deletes them at once.
 const restoreGrace = time.Hour
 
 // SetupWithManager adds the controller to the manager.
@@ -69,21 +69,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// deleted passes the ends of objects.
+// deleted selects deletions of objects.
 var deleted = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// isHeld reports whether a state is being deleted, and only its finalizer keeps it.
+// isHeld reports whether only the finalizer keeps a state being deleted.
 func isHeld(object client.Object) bool {
 	return !object.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(object, tfstate.Finalizer)
 }
 
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
-// ownerToStates maps an object that is gone to its states.
+// ownerToStates maps a deleted object to its states.
 func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []ctrl.Request {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(secretKind)
@@ -108,7 +108,7 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 	return out
 }
 
-// Reconcile lets one state go, if its object is gone.
+// Reconcile releases one state, if its object is gone.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(secretKind)
@@ -145,8 +145,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// grace returns how long a state without an owner still stays. It goes at once if the end of its owner was seen, or if
-// its namespace goes.
+// grace returns the remaining lifetime of a state without an owner. It is zero if the owner's deletion was seen, or if
+// the namespace is being deleted.
 func (r *Reconciler) grace(ctx context.Context, secret client.Object) (time.Duration, error) {
 	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
 	if uid == metav1.GetControllerOf(secret).UID {
@@ -168,7 +168,7 @@ func (r *Reconciler) grace(ctx context.Context, secret client.Object) (time.Dura
 	return restoreGrace - time.Since(secret.GetDeletionTimestamp().Time), nil
 }
 
-// isOwnerGone reports whether no object has the kind and the name of a state's owner. One that was made anew may go on
+// isOwnerGone reports whether no object has the kind and the name of a state's owner. A recreated object may continue
 // with the state.
 func (r *Reconciler) isOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
 	ref := metav1.GetControllerOf(secret)
