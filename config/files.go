@@ -1,4 +1,4 @@
-// Package config has manifests that olvmctl needs: of the provider, for local management clusters, and of add-ons.
+// Package config contains manifests for olvmctl: the provider's, for local management clusters, and add-ons'.
 package config
 
 import "embed"

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// stateMetric is a metric of kube-state-metrics: each of its types has a mapping of its own.
+// stateMetric is a metric of kube-state-metrics: each of its types has a separate mapping.
 type stateMetric struct {
 	Name, Help string
 	Each       struct {
@@ -75,7 +75,7 @@ func TestKubeStateMetricsIsAskedForFieldsThatExist(t *testing.T) {
 	check.Equal(t, "metrics of conditions", names["capolvm_olvmmachine_status_condition"], true)
 }
 
-// expectPaths follows those of a metric: labels and value are below its path, in the items of a list.
+// expectPaths follows the paths of a metric: labels and value are below its path, in the items of a list.
 func expectPaths(t *testing.T, name string, schema apiextensionsv1.JSONSchemaProps, metric stateMetric) {
 	t.Helper()
 	each := metric.Each
@@ -136,7 +136,7 @@ func expectField(
 	return schema
 }
 
-// shippedCRDs are the schemas of the kinds.
+// shippedCRDs returns the schemas of the kinds.
 func shippedCRDs(t *testing.T) map[string]*apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	files, err := filepath.Glob("crd/bases/*.yaml")

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// nameReferences are those of kustomize/name-references.yaml: the kinds that have them, and paths.
+// nameReferences returns the references of kustomize/name-references.yaml: kinds with their paths.
 func nameReferences(t *testing.T) map[string]bool {
 	t.Helper()
 	content, err := os.ReadFile("kustomize/name-references.yaml")
@@ -49,12 +49,12 @@ func nameReferences(t *testing.T) map[string]bool {
 	return out
 }
 
-// objectNames are fields of our kinds with the name of another object. Those below a list of things that are named are
-// names of the things.
+// objectNames matches fields of our kinds with the name of another object. Names in a list of named things are the
+// things' own.
 var objectNames = regexp.MustCompile(`(?:Secret|caConfigMap|identityRef|KeyRef|addressesFromPools)/name$|` +
 	`(?:machineTemplateName|inventoryName|SecretName)$|^spec/clusterName$`)
 
-// TestKustomizeKnowsEachFieldThatNamesAnObject walks through the CRDs. What the manager alone writes is no field of
+// TestKustomizeKnowsEachFieldThatNamesAnObject walks through the CRDs. Fields written only by the manager are not for
 // users.
 func TestKustomizeKnowsEachFieldThatNamesAnObject(t *testing.T) {
 	t.Parallel()
@@ -92,8 +92,8 @@ func TestKustomizeKnowsEachFieldThatNamesAnObject(t *testing.T) {
 	}
 }
 
-// TestAPrefixOfKustomizeReachesEachReference has kustomize change the names of all objects of all flavors, beside
-// generated Secrets and ConfigMaps. No field may have an old name then.
+// TestAPrefixOfKustomizeReachesEachReference has kustomize rename all objects of all flavors, beside generated Secrets
+// and ConfigMaps. No field may keep an old name.
 func TestAPrefixOfKustomizeReachesEachReference(t *testing.T) {
 	t.Parallel()
 	kubectl, err := testenv.Toolchain(t).Path("plane", "kubectl")
@@ -189,7 +189,7 @@ func readObjects(t *testing.T, content []byte) []*unstructured.Unstructured {
 	return objects
 }
 
-// fieldsWith lists the fields that have one of these texts. Kustomize knows neither labels nor variables of a topology.
+// fieldsWith lists the fields with one of these texts. Kustomize knows neither labels nor variables of a topology.
 func fieldsWith(value any, path string, texts map[string]bool) []string {
 	var out []string
 

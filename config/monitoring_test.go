@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// alertRules are the rules of a PrometheusRule, as a file of Prometheus has them.
+// alertRules are the rules of a PrometheusRule, in the format of a Prometheus file.
 type alertRules struct {
 	Groups []struct {
 		Name  string `json:"name"`
@@ -26,8 +26,8 @@ type alertRules struct {
 	} `json:"groups"`
 }
 
-// TestEachAlertFiresWhenItShouldAndOnlyThen has Prometheus's own promtool evaluate the alerts: those that are expected,
-// with the labels and summaries that are expected, and no others. Each alert has a case of both.
+// TestEachAlertFiresWhenItShouldAndOnlyThen has Prometheus's own promtool evaluate the alerts. It expects exactly the
+// listed alerts, with their labels and summaries. Each alert has a firing and a quiet case.
 func TestEachAlertFiresWhenItShouldAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	rules := shippedAlerts(t)
@@ -86,7 +86,7 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// casesOfAlerts are the alerts that a case expects to fire, and those that a case expects not to.
+// casesOfAlerts returns the alerts expected to fire in some case, and those expected to be quiet in some case.
 func casesOfAlerts(t *testing.T, content []byte) (fires, isQuiet map[string]bool) {
 	t.Helper()
 
@@ -115,8 +115,8 @@ func casesOfAlerts(t *testing.T, content []byte) (fires, isQuiet map[string]bool
 	return fires, isQuiet
 }
 
-// TestTheNamespaceOfAPoolIsNotTheManagers reads the PodMonitor. Nothing but the Prometheus operator makes a
-// configuration of it; what honorLabels means to Prometheus is the documentation's word.
+// TestTheNamespaceOfAPoolIsNotTheManagers reads the PodMonitor. Only the Prometheus operator turns it into a
+// configuration; the meaning of honorLabels comes from Prometheus's documentation.
 func TestTheNamespaceOfAPoolIsNotTheManagers(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("monitoring/podmonitor.yaml")

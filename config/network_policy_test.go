@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// peer is who answers at an address: that decides which rules some networks apply.
+// peer is the kind of host at an address: some networks choose the rules by it.
 type peer int
 
 const (
@@ -24,15 +24,15 @@ const (
 type network map[peer]bool
 
 var (
-	// byAddress is what the NetworkPolicy API describes: a block contains whatever has an address in it.
+	// byAddress follows the NetworkPolicy API: a block contains every host with an address in it.
 	byAddress = network{outside: true, node: true, pod: true}
-	// byIdentity is Cilium with its default policyCIDRMatchMode, as its documentation describes it: blocks contain
-	// neither nodes nor Pods. No Cilium has confirmed this evaluator.
+	// byIdentity is Cilium with its default policyCIDRMatchMode, according to its documentation: blocks contain neither
+	// nodes nor Pods. No Cilium has confirmed this evaluator.
 	byIdentity = network{outside: true}
 )
 
 // TestTheManagerReachesItsAPIServerAndNothingOfTheLink evaluates the egress rules of the shipped NetworkPolicy for
-// connections of the manager, as the two kinds of networks apply them.
+// connections of the manager, in both kinds of networks.
 func TestTheManagerReachesItsAPIServerAndNothingOfTheLink(t *testing.T) {
 	t.Parallel()
 	policy := shippedPolicy(t)
@@ -67,7 +67,7 @@ func TestTheManagerReachesItsAPIServerAndNothingOfTheLink(t *testing.T) {
 		}
 	}
 
-	// kubelets are on nodes, where tenants do not lead the manager: byIdentity alone keeps it away from them.
+	// Kubelets are on nodes, and tenants do not lead the manager there: only byIdentity keeps it away from them.
 	kubelet := netip.MustParseAddrPort("192.168.10.11:10250")
 	check.Equal(t, "a kubelet, by identity", byIdentity.allows(t, policy, kubelet, node), false)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// hostile are values that YAML reads as something else than a text unless they are quoted.
+// hostile are values misread by YAML unless they are quoted.
 var hostile = []string{
 	"010", "8", "1e3", "0x1F", "1_000", "-0", ".5", "true", "No", "null", "~", "2026-01-01", "12:30:45", "kvm #2", "a: b",
 	"- a", "? a", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "{a}", "[a]", "{a: b}", " a ", `a\nb`, `"a"`, `C:\vm`,

@@ -1,4 +1,4 @@
-// Package templates has the cluster templates that are shipped, for clusterctl and for olvmctl.
+// Package templates contains the shipped cluster templates, for clusterctl and for olvmctl.
 package templates
 
 import "embed"

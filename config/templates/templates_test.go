@@ -13,10 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// variable of clusterctl, which may stand for a list.
+// variable matches a variable of clusterctl, possibly standing for a list.
 var variable = regexp.MustCompile(`\$\{[^}]*\}`)
 
-// controlPlane is what the tests read of a KubeadmControlPlane, and of its template.
+// controlPlane is the part of a KubeadmControlPlane, and of its template, read by the tests.
 type controlPlane struct {
 	KubeadmConfigSpec struct {
 		ClusterConfiguration struct {
@@ -30,7 +30,7 @@ type controlPlane struct {
 	}
 }
 
-// controlPlanes are those of all templates that are shipped, by the files that have them.
+// controlPlanes returns the control planes of all shipped templates, by file.
 func controlPlanes(t *testing.T) map[string]controlPlane {
 	t.Helper()
 	names, err := fs.Glob(Files, "*.yaml")
@@ -60,7 +60,7 @@ func controlPlanes(t *testing.T) map[string]controlPlane {
 		}
 	}
 
-	// The topology takes that of the ClusterClass.
+	// The topology uses the ClusterClass's.
 	if len(out) != len(names)-1 {
 		t.Fatalf("%d of %d templates have a control plane", len(out), len(names))
 	}
@@ -68,8 +68,8 @@ func controlPlanes(t *testing.T) map[string]controlPlane {
 	return out
 }
 
-// TestNoTokenNamesAUserOrGroupOfKubernetes has each name of a token begin with a prefix of its own: those who edit the
-// directory behind an issuer could otherwise be system:masters.
+// TestNoTokenNamesAUserOrGroupOfKubernetes requires a prefix for each name from a token: otherwise, editors of an
+// issuer's directory could become system:masters.
 func TestNoTokenNamesAUserOrGroupOfKubernetes(t *testing.T) {
 	t.Parallel()
 	issuers := 0
@@ -96,8 +96,8 @@ func TestNoTokenNamesAUserOrGroupOfKubernetes(t *testing.T) {
 	check.Equal(t, "templates with an issuer", issuers, 1)
 }
 
-// TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire has Cluster API replace machines whose certificates have
-// three weeks left.
+// TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire expects Cluster API to replace machines once their
+// certificates have three weeks left.
 func TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 	t.Parallel()
 
@@ -106,7 +106,7 @@ func TestControlPlanesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 	}
 }
 
-// TestTheHoldersOfServicesOutliveAStallOfEtcd has the same lease as the holder of the endpoint.
+// TestTheHoldersOfServicesOutliveAStallOfEtcd expects the same lease as the endpoint holder's.
 func TestTheHoldersOfServicesOutliveAStallOfEtcd(t *testing.T) {
 	t.Parallel()
 	text, err := fs.ReadFile(Files, "cluster-template-service-load-balancers.yaml")
@@ -119,7 +119,7 @@ func TestTheHoldersOfServicesOutliveAStallOfEtcd(t *testing.T) {
 	}
 }
 
-// TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire as the templates are.
+// TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire expects the same of the samples as of the templates.
 func TestTheSamplesAreRolledOutBeforeTheirCertificatesExpire(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../samples/*.yaml")
