@@ -16,9 +16,9 @@ import (
 )
 
 var (
-	// ownKey is the key of an annotation or a label of ours.
+	// ownKey matches the key of an annotation or a label of ours.
 	ownKey = regexp.MustCompile(`^([a-z]+\.)?(infrastructure|olvmctl)\.cluster\.x-k8s\.io/[a-z0-9-]*$`)
-	// otherName are the names of constants whose values look like one: types of Secrets, finalizers and prefixes.
+	// otherName matches the names of constants with similar values: types of Secrets, finalizers and prefixes.
 	otherName = regexp.MustCompile(`(?i)type$|finalizer$`)
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestArchitectureNamesEveryPackage keeps the map of packages whole.
+// TestArchitectureNamesEveryPackage keeps the map of packages complete.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	content, err := os.ReadFile("develop/architecture.md")
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// byOrder are names of disks by the order in which a kernel finds them.
+// byOrder matches disk names depending on the kernel's order of discovery.
 var byOrder = regexp.MustCompile(`/dev/(?:[sv]d[a-z]|xvd[a-z]|nvme[0-9])`)
 
-// TestNoManifestNamesADiskByItsOrder because a kernel may find them in another one at each boot, and what is formatted is
-// the root disk then. Names of our own are not made: user data is the same for all machines of a template, and is written
-// before the engine has given the disks their UUIDs.
+// TestNoManifestNamesADiskByItsOrder exists because a kernel may order disks differently at each boot, and the
+// formatted one could be the root disk. We cannot create our own names: user data is the same for all machines of a
+// template, and is written before the engine gives the disks their UUIDs.
 func TestNoManifestNamesADiskByItsOrder(t *testing.T) {
 	looked := 0
 
@@ -50,7 +50,7 @@ func TestNoManifestNamesADiskByItsOrder(t *testing.T) {
 	}
 }
 
-// TestTheServiceForUserDataLeadsToTheManager compares the Service that userdata.md advises with the Deployment.
+// TestTheServiceForUserDataLeadsToTheManager compares the Service recommended in userdata.md with the Deployment.
 func TestTheServiceForUserDataLeadsToTheManager(t *testing.T) {
 	var service struct {
 		Metadata struct{ Namespace string }
@@ -111,6 +111,7 @@ func TestTheServiceForUserDataLeadsToTheManager(t *testing.T) {
 	check.Contains(t, "flags", read(t, "operate/flags.md"), "| `--bootstrap-listen` | `:9445` |")
 	check.Equal(t, "the Service's port", service.Spec.Ports[0].Port, 9445)
 
-	// A node of the management cluster may go; the page says which address stays, and why no node's is right.
+	// A node of the management cluster may disappear; the page names a permanent address, and explains why no node's is
+	// right.
 	check.Contains(t, "userdata.md", read(t, "user/userdata.md"), "Do not use the address of a node")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheHealthOfAClusterInArgoCD runs the script of gitops/README.md with the interpreter that Argo CD has. Argo CD
-// itself has confirmed none of these answers.
+// TestTheHealthOfAClusterInArgoCD runs the script of gitops/README.md with Argo CD's interpreter. Argo CD itself has
+// confirmed none of these answers.
 func TestTheHealthOfAClusterInArgoCD(t *testing.T) {
 	t.Parallel()
 	script := healthScript(t, "cluster.x-k8s.io_Cluster")
@@ -97,7 +97,7 @@ func TestTheHealthOfAMachineInArgoCD(t *testing.T) {
 	}
 }
 
-// healthScript is the script of gitops/README.md for a kind.
+// healthScript returns the script of gitops/README.md for a kind.
 func healthScript(t *testing.T, kind string) string {
 	t.Helper()
 	page, err := os.ReadFile("gitops/README.md")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestEveryTestThatADocumentNamesExists reads the Markdown files of the project, not only those with a table of tests.
+// TestEveryTestThatADocumentNamesExists reads all Markdown files of the project, even without a table of tests.
 func TestEveryTestThatADocumentNamesExists(t *testing.T) {
 	functions := testFunctions(t)
 	named := regexp.MustCompile(`\b((?:Test|Fuzz|Benchmark)[A-Z]\w+)\b`)

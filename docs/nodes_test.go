@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// onExistingNodes are the tests of each row of the table in user/nodes.md, by the row's first cell.
+// onExistingNodes lists the tests for each row of the table in user/nodes.md, by the row's first cell.
 var onExistingNodes = map[string][]string{
 	"OLVMMachineTemplate": {"TestTemplatesAreImmutableButForDryRunsOfTheTopologyController",
 		"TestClustersAtOnce"},
@@ -29,7 +29,7 @@ var onExistingNodes = map[string][]string{
 	"serving certificate of a kubelet": {"TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone"},
 }
 
-// TestEachRowOfWhatChangesOnNodesHasATest compares the table with the tests that prove it.
+// TestEachRowOfWhatChangesOnNodesHasATest compares the table with the tests proving it.
 func TestEachRowOfWhatChangesOnNodesHasATest(t *testing.T) {
 	page, err := os.ReadFile("user/nodes.md")
 	if err != nil {

@@ -21,8 +21,8 @@ var (
 	addresses    = regexp.MustCompile(`(?m)^( *)(?:ipv4: \{.*)?ipAddresses:`)
 )
 
-// TestActionsAreNamedByCommit reads the workflows, and the examples of workflows that users copy: whoever can move a
-// tag must not be able to run code with the rights of a release.
+// TestActionsAreNamedByCommit reads the workflows, and the example workflows for users: somebody able to move a tag
+// must not be able to run code with the rights of a release.
 func TestActionsAreNamedByCommit(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -52,8 +52,8 @@ func TestActionsAreNamedByCommit(t *testing.T) {
 	check.Equal(t, "actions were found", found > 10, true)
 }
 
-// TestTheReleaseMakesWhatUsersVerify takes each call of cosign and gh in install.md, and looks for the step of the
-// workflow that makes what it verifies. Nothing here runs cosign or GitHub's workflows.
+// TestTheReleaseMakesWhatUsersVerify takes each call of cosign and gh in install.md, and looks for the workflow step
+// producing its input. Nothing here runs cosign or GitHub's workflows.
 func TestTheReleaseMakesWhatUsersVerify(t *testing.T) {
 	t.Parallel()
 	workflow := read(t, "../.github/workflows/release.yaml")
@@ -86,7 +86,8 @@ func TestTheReleaseMakesWhatUsersVerify(t *testing.T) {
 	check.Contains(t, "what comes before make release", before, "docker/build-push-action")
 }
 
-// TestVulnerabilitiesOfEachProgramOfTheImageAreChecked compares what the Dockerfile builds with what make vuln checks.
+// TestVulnerabilitiesOfEachProgramOfTheImageAreChecked compares the programs built by the Dockerfile with those checked
+// by make vuln.
 func TestVulnerabilitiesOfEachProgramOfTheImageAreChecked(t *testing.T) {
 	t.Parallel()
 	_, vuln, _ := strings.Cut(read(t, "../Makefile"), "\nvuln:")
@@ -105,8 +106,8 @@ func TestVulnerabilitiesOfEachProgramOfTheImageAreChecked(t *testing.T) {
 	check.Contains(t, "the nightly workflow", read(t, "../.github/workflows/nightly.yaml"), "make vuln-image")
 }
 
-// TestMachinesOfExamplesHaveADNSServer reads manifests and cluster files of the documents: machines with addresses of
-// their own and without a DNS server pull no images.
+// TestMachinesOfExamplesHaveADNSServer reads manifests and cluster files of the documents: machines with static
+// addresses but without a DNS server cannot pull images.
 func TestMachinesOfExamplesHaveADNSServer(t *testing.T) {
 	t.Parallel()
 	examples := 0
@@ -136,7 +137,7 @@ func TestMachinesOfExamplesHaveADNSServer(t *testing.T) {
 	check.Equal(t, "examples were found", examples >= 6, true)
 }
 
-// mapping is the beginning of a text that is indented as its first line, or deeper.
+// mapping returns the beginning of a text, up to the first line indented less than the first.
 func mapping(text string) string {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	own := ""

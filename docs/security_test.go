@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestEveryAttackHasItsTest reads the table of attacks: each row names tests, and there is a function for each.
+// TestEveryAttackHasItsTest reads the table of attacks: each row names tests, and a function exists for each.
 func TestEveryAttackHasItsTest(t *testing.T) {
 	content, err := os.ReadFile("operate/security.md")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 	}
 }
 
-// testFunctions are the names of all tests and fuzz targets of the project.
+// testFunctions returns the names of all tests and fuzz targets of the project.
 func testFunctions(t *testing.T) map[string]bool {
 	t.Helper()
 	functions := map[string]bool{}
@@ -69,7 +69,7 @@ func testFunctions(t *testing.T) map[string]bool {
 	return functions
 }
 
-// TestTheThreatModelNamesTests reads the tables of the threat model: a test that is named there exists.
+// TestTheThreatModelNamesTests reads the tables of the threat model: each test named there exists.
 func TestTheThreatModelNamesTests(t *testing.T) {
 	content, err := os.ReadFile("operate/threat-model.md")
 	if err != nil {

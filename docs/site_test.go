@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// sitePage is a page in the navigation of the site.
+	// sitePage matches a page in the navigation of the site.
 	sitePage     = regexp.MustCompile(`(?m)^ +- (\S+\.md)$`)
 	withChecksum = regexp.MustCompile(`^[A-Za-z0-9._-]+==\S+( +--hash=sha256:[0-9a-f]{64})+$`)
 )
@@ -51,7 +51,7 @@ func TestTheSiteHasEveryPage(t *testing.T) {
 	check.Equal(t, "the first page is the README of the repository", os.IsNotExist(err), true)
 }
 
-// TestWhatBuildsTheSiteHasChecksums reads each line of the list: a package index could give something else.
+// TestWhatBuildsTheSiteHasChecksums reads each line of the list: a package index could serve different files.
 func TestWhatBuildsTheSiteHasChecksums(t *testing.T) {
 	t.Parallel()
 

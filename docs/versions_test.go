@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheTableOfTestedVersionsIsCurrent reads each version of docs/operate/upgrade.md where the tests have it from.
+// TestTheTableOfTestedVersionsIsCurrent compares each version in docs/operate/upgrade.md with its source in the tests.
 func TestTheTableOfTestedVersionsIsCurrent(t *testing.T) {
 	t.Parallel()
 
