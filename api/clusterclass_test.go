@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// passedThrough are the variables of the ClusterClass that become fields, by the kind and the path of the field. A
-// variable of machines has some of its own, which the templates of the class put together.
+// passedThrough maps variables of the ClusterClass to the fields they fill, by kind and path. A variable of machines
+// has some fields of its own, assembled by the templates of the class.
 var passedThrough = map[string][2]string{
 	"engine":                      {"OLVMCluster", "olvmOvirtAPIServer"},
 	"dataCenter":                  {"OLVMCluster", "olvmDatacenterName"},
@@ -43,8 +43,8 @@ var passedThrough = map[string][2]string{
 	"MACHINES.additionalNetworks": {"OLVMMachine", "additionalNetworks"},
 }
 
-// TestVariablesOfTheClusterClassAskForWhatTheirFieldsDo compares the schemas: what a variable lets through, the API
-// server takes, and what a field takes, a variable can say.
+// TestVariablesOfTheClusterClassAskForWhatTheirFieldsDo compares the schemas: the API server accepts every value of a
+// variable, and a variable can express every value of its field.
 func TestVariablesOfTheClusterClassAskForWhatTheirFieldsDo(t *testing.T) {
 	crds, variables := specs(t), classVariables(t)
 
@@ -63,7 +63,7 @@ func TestVariablesOfTheClusterClassAskForWhatTheirFieldsDo(t *testing.T) {
 		}
 	}
 
-	// These become several fields, or those of Cluster API's kinds.
+	// These become several fields, or fields of Cluster API's kinds.
 	others := []string{"subnet", "controlPlaneMachines", "workerMachines", "bootstrapFormat", "ock"}
 
 	for name := range variables.Properties {
@@ -73,8 +73,7 @@ func TestVariablesOfTheClusterClassAskForWhatTheirFieldsDo(t *testing.T) {
 	}
 }
 
-// compareSchemas compares what a variable says with its field. A variable that lets unknown fields through leaves them
-// to the API server.
+// compareSchemas compares a variable with its field. A variable accepting unknown fields leaves them to the API server.
 func compareSchemas(t *testing.T, path string, variable, field apiextensionsv1.JSONSchemaProps) {
 	t.Helper()
 	check.Equal(t, path+": type", variable.Type, field.Type)
@@ -107,8 +106,8 @@ func compareSchemas(t *testing.T, path string, variable, field apiextensionsv1.J
 	}
 }
 
-// limits are what a schema says of a value, but for what a variable has of its own: a default, and that a value which
-// means "use the default" is not needed, because the variable is omitted instead.
+// limits returns the restrictions of a schema, except for peculiarities of variables. Those are a default, and the
+// absence of values meaning "use the default", because the variable is omitted instead.
 func limits(schema apiextensionsv1.JSONSchemaProps) string {
 	schema.Description, schema.Default, schema.Example = "", nil, nil
 	schema.Properties, schema.Items, schema.XValidations = nil, nil, nil
@@ -127,7 +126,7 @@ func limits(schema apiextensionsv1.JSONSchemaProps) string {
 	return string(text)
 }
 
-// rules are those of CEL, in one line each.
+// rules returns the CEL rules, one per line.
 func rules(schema apiextensionsv1.JSONSchemaProps) string {
 	var out []string
 	for _, rule := range schema.XValidations {
@@ -137,7 +136,7 @@ func rules(schema apiextensionsv1.JSONSchemaProps) string {
 	return strings.Join(out, "\n")
 }
 
-// specs are the schemas of the specs of our kinds.
+// specs returns the schemas of the specs of our kinds.
 func specs(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	out := map[string]apiextensionsv1.JSONSchemaProps{}
@@ -149,7 +148,7 @@ func specs(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	return out
 }
 
-// classVariables are the variables of the ClusterClass as the properties of one object.
+// classVariables returns the variables of the ClusterClass as the properties of one object.
 func classVariables(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	content, err := os.ReadFile("../config/templates/clusterclass-olvm.yaml")

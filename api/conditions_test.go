@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// ofClusterAPI are the values of the constants that are those of Cluster API.
+// ofClusterAPI maps constants to the values they share with Cluster API.
 var ofClusterAPI = map[string]string{
 	"ReadyCondition":    clusterv1.ReadyCondition,
 	"DeletingCondition": clusterv1.DeletingCondition,
@@ -29,13 +29,13 @@ var ofClusterAPI = map[string]string{
 	"WaitingForBootstrapDataReason":              clusterv1.WaitingForBootstrapDataReason,
 }
 
-// elsewhere are reasons that users read and that are no constants of the API, by the file that has them.
+// elsewhere matches reasons visible to users without a constant in the API, by file.
 var elsewhere = map[string]string{
 	"../internal/olvmctl/clustertree/trouble.go": `"(OtherKubelet): `,
 	"../internal/inventory/describe.go":          `Reason\w+ += "(\w+)"`,
 }
 
-// constants are the values of the constants of conditions.go whose names end so.
+// constants returns the values of the constants in conditions.go with this ending of their names.
 func constants(t *testing.T, ending string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "v1/conditions.go", nil, 0)
@@ -70,7 +70,7 @@ func constants(t *testing.T, ending string) []string {
 // word finds the names of conditions and reasons in a text.
 var word = regexp.MustCompile(`\b[A-Z]\w+\b`)
 
-// prose is the text of a field without its markers.
+// prose returns the text of a field without its markers.
 func prose(text string) string {
 	text, _, _ = strings.Cut(text, "\n+")
 	return text

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ClusterClass patches address list entries, and server-side apply merges lists, by what the schema says of them. A
-// default that the API server fills in would look like a difference between a template and what was made from it.
+// ClusterClass patches address list entries, and server-side apply merges lists, according to the schema. A default
+// filled in by the API server would look like a difference between a template and an object created from it.
 func TestEveryListOfTheCRDsSaysHowItMergesAndNothingIsDefaulted(t *testing.T) {
 	files, err := filepath.Glob("../config/crd/bases/*.yaml")
 	if err != nil || len(files) != 10 {
@@ -47,7 +47,7 @@ func checkSchema(t *testing.T, path string, schema map[string]any) {
 		t.Errorf("%s: a list without a listType marker", path)
 	}
 
-	// The first VM of a service is in the first domain: a set, which server-side apply may reorder, says less.
+	// The first VM of a service is in the first domain: a set, which server-side apply may reorder, loses this.
 	if strings.HasSuffix(path, ".failureDomains") && schema["x-kubernetes-list-type"] == "set" {
 		t.Errorf("%s: a list whose order counts is a set", path)
 	}

@@ -16,15 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// field is a field of a CRD as kubectl explain shows it.
+// field is a field of a CRD as shown by kubectl explain.
 type field struct {
 	kind, path, name, text string
-	// above are the texts of the fields that it is in, the nearest first.
+	// above are the texts of the enclosing fields, the nearest first.
 	above    []string
 	optional bool
 }
 
-// fields returns what kubectl explain shows of our own types: those of Kubernetes and Cluster API have their texts.
+// fields returns the fields of our own types in kubectl explain. Types of Kubernetes and Cluster API have their own
+// texts.
 func fields(t *testing.T) []field {
 	t.Helper()
 
@@ -47,7 +48,7 @@ func fields(t *testing.T) []field {
 	return out
 }
 
-// foreign are fields whose own fields are those of types of Kubernetes and Cluster API.
+// foreign matches fields with types of Kubernetes and Cluster API.
 var foreign = regexp.MustCompile(`(^|\.)(conditions|metadata|addressesFromPools|capacity)$|` +
 	`^status\.(addresses|failureDomains)$`)
 
@@ -74,10 +75,10 @@ func appendFields(out []field, f field, schema apiextensionsv1.JSONSchemaProps) 
 	return out
 }
 
-// isSpec reports whether it is a field of a spec.
+// isSpec reports whether the field is in a spec.
 func (f field) isSpec() bool { return strings.HasPrefix(f.path, "spec.") }
 
-// short is the path of a field in the spec of a machine or a cluster, whether it is in a template or not.
+// short returns the path of a field in the spec of a machine or a cluster, with or without a template.
 func (f field) short() string {
 	return strings.TrimPrefix(strings.TrimPrefix(f.path, "spec."), "template.spec.")
 }
@@ -88,7 +89,7 @@ var (
 	saysUnit    = regexp.MustCompile(`\bbytes\b|[0-9][KMG]i?B\b|\bKiB\b|\bseconds\b`)
 )
 
-// TestEachFieldIsExplained has what kubectl explain says of a field: what it is, its default and its unit.
+// TestEachFieldIsExplained checks kubectl explain's text of a field: its meaning, default and unit.
 func TestEachFieldIsExplained(t *testing.T) {
 	for _, f := range fields(t) {
 		what := f.kind + " " + f.path
@@ -108,7 +109,7 @@ func TestEachFieldIsExplained(t *testing.T) {
 	}
 }
 
-// The sentences that say how a field of an object that exists is changed.
+// The sentences about changing a field of an existing object.
 var (
 	atOnce    = regexp.MustCompile(`Changes (to \S+ )?take effect at once|appears at once`)
 	nextStart = regexp.MustCompile(`Changes take effect at the next start of the VM`)
@@ -117,7 +118,7 @@ var (
 	fixed     = regexp.MustCompile(`cannot be changed`)
 )
 
-// change is the sentence of the field, or else of the nearest field that it is in; nil if there is none.
+// change returns the sentence of the field, or else of the nearest enclosing field; nil if there is none.
 func (f field) change() *regexp.Regexp {
 	for _, text := range append([]string{f.text}, f.above...) {
 		for _, sentence := range []*regexp.Regexp{atOnce, nextStart, whileDown, onNew, fixed} {
@@ -130,7 +131,7 @@ func (f field) change() *regexp.Regexp {
 	return nil
 }
 
-// TestEachFieldSaysHowItChanges has the fields of every kind but templates, whose specs cannot be changed.
+// TestEachFieldSaysHowItChanges checks the fields of every kind except templates, because their specs are immutable.
 func TestEachFieldSaysHowItChanges(t *testing.T) {
 	all := fields(t)
 
@@ -149,7 +150,7 @@ func TestEachFieldSaysHowItChanges(t *testing.T) {
 	}
 }
 
-// attributes are those of the Terraform provider that fields of a machine become.
+// attributes maps fields of a machine to attributes of the Terraform provider.
 var attributes = map[string]string{
 	"olvmOvirtClusterName":                                   "ovirt_vm.cluster_id",
 	"vmTemplateName":                                         "ovirt_vm.template_id",
@@ -203,8 +204,8 @@ var attributes = map[string]string{
 	"userData.extra.inline":                                  "ovirt_vm.initialization_custom_script",
 }
 
-// TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes compares the sentences with the table of the provider's attributes,
-// and with what a configuration leaves alone on a VM that exists.
+// TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes compares the sentences with the table of the provider's
+// attributes, and with the attributes a configuration leaves unchanged on an existing VM.
 func TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes(t *testing.T) {
 	known := map[string]field{}
 
@@ -245,7 +246,7 @@ func TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes(t *testing.T) {
 	}
 }
 
-// keptAttributes are those that render tells Terraform to leave as they are on what exists.
+// keptAttributes returns the attributes of existing objects that render makes Terraform ignore.
 func keptAttributes(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../render/machine.go", nil, 0)
@@ -280,7 +281,7 @@ func keptAttributes(t *testing.T) []string {
 	return out
 }
 
-// isKept reports whether a literal of a function of render names an attribute that is left alone. Hosts are, unless a
+// isKept reports whether a literal of a function of render names an ignored attribute. Hosts are ignored, unless a
 // placement names some.
 func isKept(function, text string) bool {
 	switch function {

@@ -22,11 +22,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// earlier is a group whose CRDs had no rules when its objects were stored.
+// earlier is a group for CRDs without rules at the time its objects were stored.
 const earlier = "earlier.example.com"
 
-// TestWhatIsStoredOutlivesANewRule stores each value that is refused today under CRDs without rules, and applies the
-// rules of today. The manager must still remove finalizers and write the status, and a user must get rid of the object.
+// TestWhatIsStoredOutlivesANewRule stores each value refused today under CRDs without rules, and applies the rules of
+// today. The manager must still remove finalizers and write the status, and a user must be able to delete the object.
 func TestWhatIsStoredOutlivesANewRule(t *testing.T) {
 	server := startedServer(t)
 	crds := newClient(t, server)
@@ -59,7 +59,7 @@ func TestWhatIsStoredOutlivesANewRule(t *testing.T) {
 	}
 }
 
-// newClient is a client that knows CRDs.
+// newClient returns a client with support for CRDs.
 func newClient(t *testing.T, server *testsite.APIServer) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -71,7 +71,7 @@ func newClient(t *testing.T, server *testsite.APIServer) client.Client {
 	return out
 }
 
-// loosen takes everything out of a schema that refuses values.
+// loosen removes all restrictions from a schema.
 func loosen(s *apiextensionsv1.JSONSchemaProps) {
 	s.XValidations, s.Enum, s.Pattern, s.Required = nil, nil, "", nil
 	s.MinLength, s.MaxLength, s.MinItems, s.MaxItems = nil, nil, nil, nil
@@ -92,8 +92,8 @@ func loosen(s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// storeRefused creates an object with each value that is refused today, with a finalizer. Each has a name or, if the
-// name is the value, a namespace of its own.
+// storeRefused creates an object with each value refused today, with a finalizer. Each has its own name or, if the name
+// is the value, its own namespace.
 func storeRefused(t *testing.T, server *testsite.APIServer) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out := map[string]*unstructured.Unstructured{}
@@ -132,7 +132,7 @@ func storeRefused(t *testing.T, server *testsite.APIServer) map[string]*unstruct
 	return out
 }
 
-// expectStrict waits until the API server refuses an object that is empty.
+// expectStrict waits until the API server refuses an empty object.
 func expectStrict(t *testing.T, server client.Client, kind, version string) {
 	t.Helper()
 	wait.For(t, kind+" has rules", func() error {
@@ -149,7 +149,7 @@ func expectStrict(t *testing.T, server client.Client, kind, version string) {
 	})
 }
 
-// outlives writes what the manager and users write to an object without changing its spec, and deletes it.
+// outlives makes the usual writes of the manager and of users to an object without changing its spec, and deletes it.
 func outlives(t *testing.T, server client.Client, object *unstructured.Unstructured) error {
 	t.Helper()
 	object.SetLabels(map[string]string{"a": "b"})

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/refused"
 )
 
-// TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone tries values of each field. olvmctl is tried with the same.
+// TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone tries values of each field. olvmctl is tested with the same values.
 func TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone(t *testing.T) {
 	server := startedServer(t)
 

@@ -43,11 +43,11 @@ func ownKinds(t testing.TB) (*runtime.Scheme, []schema.GroupVersionKind) {
 	return scheme, kinds
 }
 
-// filler fills objects at random: half of what can be absent is, and lists that are there have one to three entries. An
-// empty list is the same as none, but for those of TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent.
+// filler fills objects at random: half of the optional parts are absent, and lists have one to three entries. An empty
+// list equals an absent one, except for those of TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent.
 func filler(scheme *runtime.Scheme, seed int64) *randfill.Filler {
 	codecs := serializer.NewCodecFactory(scheme)
-	// metav1.Time has the seconds that JSON has.
+	// metav1.Time has JSON's precision of seconds.
 	whole := func(at *metav1.Time, random randfill.Continue) {
 		*at = metav1.Unix(random.Int63n(1<<32), 0)
 	}
@@ -56,8 +56,8 @@ func filler(scheme *runtime.Scheme, seed int64) *randfill.Filler {
 		NilChance(.5).NumElements(1, 3).Funcs(whole)
 }
 
-// FuzzEveryObjectSurvivesJSONAndYAML fills an object of each kind, writes it as JSON and as YAML, reads it again as
-// strictly as the API server does, and expects the same object and the same text.
+// FuzzEveryObjectSurvivesJSONAndYAML fills an object of each kind, writes it as JSON and as YAML, and reads it again as
+// strictly as the API server does. It expects the same object and the same text.
 func FuzzEveryObjectSurvivesJSONAndYAML(f *testing.F) {
 	for seed := range int64(20) {
 		f.Add(seed)
@@ -78,7 +78,7 @@ func FuzzEveryObjectSurvivesJSONAndYAML(f *testing.F) {
 	})
 }
 
-// checkSurvives compares an object with what becomes of it in JSON and in YAML.
+// checkSurvives compares an object with its copies through JSON and YAML.
 func checkSurvives(t *testing.T, kind string, object runtime.Object) {
 	t.Helper()
 
@@ -103,7 +103,7 @@ func checkSurvives(t *testing.T, kind string, object runtime.Object) {
 	}
 }
 
-// TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent has the values that mean something else than their absence.
+// TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent has the values with a meaning other than their absence.
 func TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent(t *testing.T) {
 	scheme, kinds := ownKinds(t)
 
@@ -124,7 +124,7 @@ func TestWhatIsEmptyOrZeroStaysIfItIsNotTheSameAsAbsent(t *testing.T) {
 	check.Equal(t, "the empty list is read", read.Spec.AffinityGroups != nil, true)
 }
 
-// unset are types of Kubernetes whose zero value is the same as none.
+// unset are types of Kubernetes with a zero value equal to absence.
 var unset = []reflect.Type{reflect.TypeFor[*metav1.Time](), reflect.TypeFor[*metav1.FieldsV1]()}
 
 // setPointers makes each pointer of a structure point to a zero value.

@@ -21,15 +21,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/refused"
 )
 
-// rulesFrom is the version of the oldest API server that must take the CRDs, less one: a new rule may use what the
-// version before could compile, for a rollback of the server.
+// rulesFrom is the version of the oldest supported API server, minus one: for a rollback of the server, a new rule may
+// use only features of the previous version.
 var rulesFrom = version.MajorMinor(1, 30)
 
-// ofChanges begins what a rule says of a change to an object that exists; TestTheAPIServerRefusesWhatMustNotChange and
-// its like have those.
+// ofChanges matches the beginning of a rule's message about changing an existing object.
+// TestTheAPIServerRefusesWhatMustNotChange and similar tests cover those.
 var ofChanges = regexp.MustCompile(`\b(is|are) immutable\b`)
 
-// TestEveryRuleHasAValueThatItRefuses compares the rules with the values with which API servers and olvmctl are tried.
+// TestEveryRuleHasAValueThatItRefuses compares the rules with the test values for API servers and olvmctl.
 func TestEveryRuleHasAValueThatItRefuses(t *testing.T) {
 	for name, crd := range internalCRDs(t) {
 		checkRefused(t, name, schemaOf(t, crd))
@@ -54,11 +54,11 @@ func checkRefused(t *testing.T, path string, schema *apiextensions.JSONSchemaPro
 	}
 }
 
-// share of a limit of the API server that rules may take. The rest is for fields to come: a CRD above the limit is
-// refused as a whole.
+// share is the inverse of the rules' allowed part of an API server limit. The rest is for future fields: a CRD above
+// the limit is refused as a whole.
 const share = 2
 
-// internalCRDs are the CRDs of this release by their names, as the API server validates them.
+// internalCRDs returns the CRDs of this release by name, in the form validated by the API server.
 func internalCRDs(t *testing.T) map[string]*apiextensions.CustomResourceDefinition {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -80,7 +80,7 @@ func internalCRDs(t *testing.T) map[string]*apiextensions.CustomResourceDefiniti
 	return out
 }
 
-// schemaOf is the schema of a CRD's only version.
+// schemaOf returns the schema of a CRD's only version.
 func schemaOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) *apiextensions.JSONSchemaProps {
 	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
 	check.Error(t, err, "")
@@ -88,7 +88,7 @@ func schemaOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) *apiext
 	return validation.OpenAPIV3Schema
 }
 
-// TestTheAPIServerTakesTheCRDs has the API server's own checks of CRDs, among them the estimated costs of rules.
+// TestTheAPIServerTakesTheCRDs runs the API server's own checks of CRDs, including the estimated costs of rules.
 func TestTheAPIServerTakesTheCRDs(t *testing.T) {
 	for name, crd := range internalCRDs(t) {
 		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), crd) {
@@ -98,7 +98,7 @@ func TestTheAPIServerTakesTheCRDs(t *testing.T) {
 }
 
 // TestTheRulesOfTheCRDsLeaveRoomInTheBudgetOfTheAPIServer compares their estimated costs with half of the limits. It
-// logs what each CRD costs, and its most expensive rules.
+// logs the cost of each CRD, and its most expensive rules.
 func TestTheRulesOfTheCRDsLeaveRoomInTheBudgetOfTheAPIServer(t *testing.T) {
 	for name, crd := range internalCRDs(t) {
 		c := costs{T: t, env: environment.MustBaseEnvSet(rulesFrom)}
@@ -168,8 +168,8 @@ func (c *costs) addRules(context *crdvalidation.CELSchemaContext, path string) {
 	}
 }
 
-// TestEveryPatternOfTheCRDsIsOneOfJSONSchema compiles them as ECMA 262 has them, as editors and checkers of manifests
-// do. What only Go reads makes these fail for every manifest.
+// TestEveryPatternOfTheCRDsIsOneOfJSONSchema compiles the patterns by the rules of ECMA 262, like editors and checkers
+// of manifests. Such tools would fail for every manifest on a pattern readable only by Go.
 func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
 	for name, crd := range internalCRDs(t) {
 		checkPatterns(t, name, schemaOf(t, crd))
@@ -184,8 +184,8 @@ func TestEveryPatternOfTheCRDsIsOneOfJSONSchema(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedByItsFormIsToldWithTheRemedy has no pattern in our own fields: the API server shows a pattern as it
-// is, and says nothing of what to write. A rule has a message.
+// TestWhatIsRefusedByItsFormIsToldWithTheRemedy allows no pattern in our own fields: the API server shows a pattern
+// unchanged, without a remedy. A rule has a message.
 func TestWhatIsRefusedByItsFormIsToldWithTheRemedy(t *testing.T) {
 	for name, crd := range internalCRDs(t) {
 		for part, schema := range schemaOf(t, crd).Properties {
@@ -214,8 +214,9 @@ func checkUnpatterned(t *testing.T, crd, path string, schema *apiextensions.JSON
 	}
 }
 
-// TestARuleAboutAWholeObjectAsksForTheStoredOne has the rules at the top of the schemas. The API server evaluates those
-// with each write, also of a label or a status: what is stored would fail for ever. Others hold for what has changed.
+// TestARuleAboutAWholeObjectAsksForTheStoredOne checks the rules at the top of the schemas. The API server evaluates
+// them on each write, even of a label or a status: a stored object would fail forever. Other rules apply only to
+// changed parts.
 func TestARuleAboutAWholeObjectAsksForTheStoredOne(t *testing.T) {
 	found := 0
 
@@ -232,8 +233,8 @@ func TestARuleAboutAWholeObjectAsksForTheStoredOne(t *testing.T) {
 	check.Equal(t, "there are such rules", found > 3, true)
 }
 
-// isJSONSchemaPattern reports whether a pattern means the same to Go and to ECMA 262. What that ignores is spelled out:
-// to it \A is the letter A.
+// isJSONSchemaPattern reports whether a pattern means the same to Go and to ECMA 262. It lists everything ECMA 262
+// ignores: for example, \A is the letter A there.
 func isJSONSchemaPattern(pattern string) bool {
 	for _, goOnly := range []string{
 		`\x{`, `\A`, `\z`, `\Q`, `\E`, `\C`, `\a`, `\p`, `\P`, `(?i`, `(?m`, `(?s`, `(?U`, `(?P`, `[:`,

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// started is a real API server without controllers, for the tests that want one.
+// started is a real API server without controllers, for the tests in need of one.
 var started struct {
 	sync.Once
 	api *testsite.APIServer
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// startedServer is the API server of the package.
+// startedServer returns the API server of the package.
 func startedServer(t *testing.T) *testsite.APIServer {
 	t.Helper()
 	started.Do(func() {

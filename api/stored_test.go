@@ -21,8 +21,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// variants are the objects of testdata/stored, which have a value in each field of each kind. Parts that exclude each
-// other are in several objects. The templates have the specs of the machines and the clusters, too.
+// variants returns the objects of testdata/stored, with a value in each field of each kind. Mutually exclusive parts
+// are in separate objects. The templates also contain the specs of the machines and the clusters.
 func variants(t *testing.T, scheme *runtime.Scheme) []client.Object {
 	t.Helper()
 	read, err := manifest.ReadFiles("testdata/stored")
@@ -43,7 +43,7 @@ func variants(t *testing.T, scheme *runtime.Scheme) []client.Object {
 		case *infrav1.OLVMMachine:
 			template := &infrav1.OLVMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: from.Name}}
 			template.Spec.Template.Spec = *from.Spec.DeepCopy()
-			template.Spec.Template.Spec.ProviderID = "" // of one machine
+			template.Spec.Template.Spec.ProviderID = "" // it belongs to one machine
 			out = append(out, template)
 		case *infrav1.OLVMCluster:
 			template := &infrav1.OLVMClusterTemplate{ObjectMeta: metav1.ObjectMeta{Name: from.Name}}
@@ -56,7 +56,7 @@ func variants(t *testing.T, scheme *runtime.Scheme) []client.Object {
 }
 
 // TestTheAPIServerKeepsEachField stores a value of each field of each kind, and reads it back: no field is pruned,
-// defaulted or renamed. What is compared is what Go writes, and not what Go reads of it.
+// defaulted or renamed. It compares Go's output rather than Go's reading of it.
 func TestTheAPIServerKeepsEachField(t *testing.T) {
 	server := startedServer(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stored"}}
@@ -98,7 +98,7 @@ func TestTheAPIServerKeepsEachField(t *testing.T) {
 	}
 }
 
-// asJSON is an object as Go writes it, with numbers as an API server has them.
+// asJSON returns an object in Go's JSON form, with an API server's number types.
 func asJSON(t *testing.T, object client.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := json.Marshal(object)
@@ -118,8 +118,8 @@ func text(t *testing.T, value any) string {
 	return string(content)
 }
 
-// TestTheVariantsHaveEachField walks the types of each kind: a new field is not stored by the test above unless a
-// variant has it.
+// TestTheVariantsHaveEachField walks the types of each kind: the test above stores a new field only if a variant has
+// it.
 func TestTheVariantsHaveEachField(t *testing.T) {
 	scheme, kinds := ownKinds(t)
 	set := map[string]map[string]bool{}
@@ -185,7 +185,7 @@ func collectFields(of reflect.Type, into map[string]bool) {
 	}
 }
 
-// collectSet adds the fields that have a value.
+// collectSet adds the fields with a value.
 func collectSet(value reflect.Value, into map[string]bool) {
 	switch value.Kind() {
 	case reflect.Pointer:

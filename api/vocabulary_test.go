@@ -25,7 +25,7 @@ type namedField struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// shape is the type of a field, with that of the items of a list.
+// shape returns the type of a field, including the type of a list's items.
 func (f namedField) shape() string {
 	if f.schema.Items != nil && f.schema.Items.Schema != nil {
 		return "[]" + f.schema.Items.Schema.Type
@@ -34,7 +34,7 @@ func (f namedField) shape() string {
 	return f.schema.Type
 }
 
-// namedFields are those of all kinds.
+// namedFields returns the fields of all kinds.
 func namedFields(t *testing.T) []namedField {
 	var out []namedField
 
@@ -50,7 +50,7 @@ func namedFields(t *testing.T) []namedField {
 	return out
 }
 
-// within are the fields below a schema.
+// within returns the fields below a schema.
 func within(path string, schema apiextensionsv1.JSONSchemaProps) []namedField {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		path, schema = path+"[]", *schema.Items.Schema
@@ -66,7 +66,7 @@ func within(path string, schema apiextensionsv1.JSONSchemaProps) []namedField {
 	return out
 }
 
-// TestANameHasOneShape has fields of one name be of one type in all kinds.
+// TestANameHasOneShape requires fields with the same name to have the same type in all kinds.
 func TestANameHasOneShape(t *testing.T) {
 	excepted := map[string]string{
 		"id":              "events of the engine have numbers, other things have texts",
@@ -90,7 +90,7 @@ func TestANameHasOneShape(t *testing.T) {
 	}
 }
 
-// TestTheEndOfANameSaysWhatAFieldIs has, for example, every virtual IP be an address.
+// TestTheEndOfANameSaysWhatAFieldIs requires, for example, every virtual IP to be an address.
 func TestTheEndOfANameSaysWhatAFieldIs(t *testing.T) {
 	const address = 45
 
@@ -147,7 +147,7 @@ func TestTheEndOfANameSaysWhatAFieldIs(t *testing.T) {
 	}
 }
 
-// TestAWordMeansOneThing has words that clusters, hosts, networks and pools share with others.
+// TestAWordMeansOneThing checks words with several possible meanings, such as cluster, host, network and pool.
 func TestAWordMeansOneThing(t *testing.T) {
 	words := []struct {
 		name, means string
@@ -178,19 +178,19 @@ func TestAWordMeansOneThing(t *testing.T) {
 			}
 		}
 
-		// The pools are those of IPAM providers; the addresses that machines may take are ranges.
+		// Pools are IPAM providers'; the addresses available to machines are ranges.
 		if strings.Contains(strings.ToLower(f.name), "pool") && f.name != "addressesFromPools" {
 			t.Errorf("%s: a pool is one of an IPAM provider", f.path)
 		}
 	}
 }
 
-// TestAColumnShowsOneField has columns of one name show fields of one name.
+// TestAColumnShowsOneField requires columns with the same name to show fields with the same name.
 func TestAColumnShowsOneField(t *testing.T) {
 	shown := map[string]string{}
-	// Oracle has two names of one thing.
+	// Oracle has two names for one thing.
 	oracles := map[string]string{"olvmDatacenterName": "dataCenterName", "status": "vmStatus"}
-	// The Cluster of Cluster API is in a label of what belongs to one, and in the claim of a VM.
+	// Cluster API's Cluster is in a label of the objects belonging to it, and in the claim of a VM.
 	label := regexp.MustCompile(`^\.metadata\.labels\['cluster\\\.x-k8s\\\.io/cluster-name'\]$`)
 
 	for _, crd := range readCRDs(t) {
@@ -211,7 +211,7 @@ func TestAColumnShowsOneField(t *testing.T) {
 	}
 }
 
-// TestReasonsAndAnnotationsHaveTheWordsOfTheFields has the names that the engine and Cluster API share.
+// TestReasonsAndAnnotationsHaveTheWordsOfTheFields checks the names shared by the engine and Cluster API.
 func TestReasonsAndAnnotationsHaveTheWordsOfTheFields(t *testing.T) {
 	refused := map[string]*regexp.Regexp{
 		"a pool is one of an IPAM provider":             regexp.MustCompile(`(?i)pool`),
@@ -241,7 +241,7 @@ func TestReasonsAndAnnotationsHaveTheWordsOfTheFields(t *testing.T) {
 	}
 }
 
-// constants are the texts that the packages of the API export, by their names.
+// constants returns the exported texts of the API's packages, by name.
 func constants(t *testing.T) map[string]string {
 	files, err := filepath.Glob("v1*/*.go")
 	if err != nil || len(files) == 0 {
