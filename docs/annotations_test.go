@@ -53,8 +53,7 @@ func TestEachAnnotationAndLabelIsDocumented(t *testing.T) {
 	}
 }
 
-// annotationConstants are the constants of the project's programs that are keys of annotations or labels, each with
-// where it is.
+// annotationConstants returns the programs' constants for keys of annotations or labels, and their places.
 func annotationConstants(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -19,7 +19,7 @@ var (
 	noWord  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are those that GitHub gives to the headings of a page, and those that the page has itself.
+// anchors returns the anchors of a page: GitHub's for its headings, and the page's own.
 func anchors(content string) map[string]bool {
 	out := map[string]bool{}
 	for _, match := range heading.FindAllStringSubmatch(blocks.ReplaceAllString(content, ""), -1) {

@@ -25,19 +25,19 @@ var hostile = []string{
 	`a\`, `${A}`, "$a", "  a", "日本 #1", "a:", "--- a", "...",
 }
 
-// severalLines are values that no field of a text can have.
+// severalLines are values impossible in any text field.
 var severalLines = []string{"a\nb", "a\n", "a\n\nb", "a\n  b", "a\rb", "a\n---\nb: c", "\nb"}
 
-// notText are the variables of numbers, and of lists with commas between the elements.
+// notText matches the variables of numbers, and of lists with commas between the elements.
 var notText = regexp.MustCompile(
 	`(?:_COUNT|_PORT|_CORES|_SOCKETS|_SECONDS|_BITS|ADDRESSES|ADDRESSES_IPV6|_KEYS)$|^NODES_LOST_AT_MOST$`)
 
-// checkedNames are the variables of names of objects, without quotes and spaces, and of sizes, without blanks before
-// them. The API server refuses other values; e2e/release asks one.
+// checkedNames matches the variables of object names, without quotes and spaces, and of sizes, without leading blanks.
+// The API server refuses other values, as tested in e2e/release.
 var checkedNames = regexp.MustCompile(`^(?:CLUSTER_NAME|NAMESPACE|.*_(?:SECRET|CONFIGMAP|DISK))$`)
 
-// TestAVariableOfATemplateIsTheTextThatTheUserGave has clusterctl fill in values that YAML reads as something else. Each
-// must reach the fields of its variable as it is. In -short runs, one flavor has all of them.
+// TestAVariableOfATemplateIsTheTextThatTheUserGave has clusterctl fill in values easily misread by YAML. Each must
+// reach the fields of its variable unchanged. In -short runs, one flavor gets all of them.
 func TestAVariableOfATemplateIsTheTextThatTheUserGave(t *testing.T) {
 	names, err := fs.Glob(Files, "*.yaml")
 	check.Error(t, err, "")
@@ -55,7 +55,7 @@ func TestAVariableOfATemplateIsTheTextThatTheUserGave(t *testing.T) {
 				return !checkedNames.MatchString(name)
 			})
 
-			// Marks tell which fields have which variables. No text of a template contains one.
+			// Marks reveal the variables of each field. No text of a template contains one.
 			plain := textsOf(t, fill(t, template, texts, mark))
 
 			for i, value := range hostile {
@@ -90,7 +90,7 @@ func TestAVariableOfATemplateIsTheTextThatTheUserGave(t *testing.T) {
 }
 
 // TestAValueOfSeveralLinesIsRefused fills in one variable after the other. YAML would read a line break within quotes
-// as a space. What breaks the template is an error instead, unless the value arrives as it is. Line breaks at its end
+// as a space. A value breaking the template is an error instead, unless it arrives unchanged. Line breaks at its end
 // are dropped.
 func TestAValueOfSeveralLinesIsRefused(t *testing.T) {
 	names, err := fs.Glob(Files, "cluster-template*.yaml")
@@ -132,8 +132,8 @@ func TestAValueOfSeveralLinesIsRefused(t *testing.T) {
 	}
 }
 
-// areFilled reports whether texts have a value at the place of a mark, or differ from those of the template in number:
-// the API server knows no field that a value adds.
+// areFilled reports whether texts have a value at the place of a mark, or differ from the template's in number: the API
+// server rejects any field added by a value.
 func areFilled(filled, plain []string, mark, value string) bool {
 	if len(filled) != len(plain) {
 		return true
@@ -148,7 +148,7 @@ func areFilled(filled, plain []string, mark, value string) bool {
 	return true
 }
 
-// TestKeysForSSHAndSizesOfDisksAreVariables has the fields without values if users set none.
+// TestKeysForSSHAndSizesOfDisksAreVariables expects the fields to be empty unless users set them.
 func TestKeysForSSHAndSizesOfDisksAreVariables(t *testing.T) {
 	for name, want := range map[string]struct{ keys, size string }{
 		"none":        {},
@@ -206,10 +206,10 @@ func TestKeysForSSHAndSizesOfDisksAreVariables(t *testing.T) {
 	}
 }
 
-// mark is a value that stands for a variable.
+// mark returns a value standing for a variable.
 func mark(variable string) string { return "mark-of-" + variable + "-end" }
 
-// fill has clusterctl fill in the variables. Those that are no texts get a number.
+// fill has clusterctl fill in the variables. Variables other than texts get a number.
 func fill(t *testing.T, template []byte, texts []string, value func(variable string) string) []byte {
 	t.Helper()
 
@@ -225,7 +225,7 @@ func fill(t *testing.T, template []byte, texts []string, value func(variable str
 	return out
 }
 
-// textsOf lists the keys and values of all documents in their order. A value that is not a text is listed with its type.
+// textsOf lists the keys and values of all documents in order. It adds the type to values other than texts.
 func textsOf(t *testing.T, manifests []byte) []string {
 	t.Helper()
 	out, err := readTexts(manifests)
@@ -234,7 +234,7 @@ func textsOf(t *testing.T, manifests []byte) []string {
 	return out
 }
 
-// readTexts is textsOf for manifests that may be broken.
+// readTexts is textsOf for possibly broken manifests.
 func readTexts(manifests []byte) ([]string, error) {
 	var out []string
 

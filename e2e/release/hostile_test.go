@@ -30,14 +30,14 @@ var hostile = []string{
 	"a\nb", "a\nb: c", "a\n  b: c", "a\n---\nb: c", "a\rb", "a\u2028b", "a\x00b", "2026-01-01", "3 # 4", "a]", "a}",
 }
 
-// hostileCase is a variable of a template with a value. marked is the template with a mark in its place.
+// hostileCase is one hostile value of a template's variable. marked is the template with a mark in place of the value.
 type hostileCase struct {
 	template        []byte
 	variable, value string
 	marked          map[string]*unstructured.Unstructured
 }
 
-// valuesOfVariables gives values to clusterctl.
+// valuesOfVariables provides values to clusterctl.
 type valuesOfVariables map[string]string
 
 func (v valuesOfVariables) Get(name string) (string, error) {
@@ -53,7 +53,7 @@ func (v valuesOfVariables) Set(name, value string) { v[name] = value }
 const valueMark = "mark-of-the-variable"
 
 // expectNoValueToChange has clusterctl fill hostile values into each variable of each template, and an API server judge
-// the objects. It takes the value as it is, or refuses an object, or clusterctl ends with an error.
+// the objects. Each value must arrive unchanged, or be refused by the API server or clusterctl.
 func (m *management) expectNoValueToChange(t *testing.T) {
 	names, err := fs.Glob(templates.Files, "cluster-template*.yaml")
 	check.Error(t, err, "")
@@ -101,8 +101,8 @@ func (m *management) expectNoValueToChange(t *testing.T) {
 	check.Equal(t, "there are values that were taken", taken["text"] > 0, true)
 }
 
-// valuesToTry are all in the first template that has a variable, and two of them in the others. In -short runs they are
-// four and none.
+// valuesToTry returns all values for the first template with a variable, and two of them for the others. In -short runs
+// it returns four and none.
 func valuesToTry(variables, templates int) []string {
 	at := 3 * (variables + templates) % (len(hostile) - 3)
 
@@ -118,8 +118,8 @@ func valuesToTry(variables, templates int) []string {
 	return hostile
 }
 
-// fillIn has clusterctl fill in the variables, one of them with another value. The objects are by kind and name: names
-// are those of the values that are given.
+// fillIn has clusterctl fill in the variables, one of them with another value. It returns the objects by kind and name,
+// with the names from the given values.
 func fillIn(
 	template []byte,
 	given valuesOfVariables,
@@ -143,7 +143,7 @@ func fillIn(
 	return out, nil
 }
 
-// judge says for what kinds of variables the API server has taken the value.
+// judge returns the kinds of variables for which the API server has accepted the value.
 func (m *management) judge(t *testing.T, c hostileCase, given valuesOfVariables, judged map[string]error) []string {
 	filled, err := fillIn(c.template, given, c.variable, c.value)
 	if err != nil {
@@ -196,7 +196,7 @@ func (m *management) judge(t *testing.T, c hostileCase, given valuesOfVariables,
 	return as
 }
 
-// isRefusal reports whether the object is why there is an error: the client or the API server does not want it.
+// isRefusal reports whether the client or the API server refused the object, rather than failing for another reason.
 func isRefusal(err error) bool {
 	var unreachable *url.Error
 
@@ -204,7 +204,7 @@ func isRefusal(err error) bool {
 		!apierrors.IsServerTimeout(err) && !apierrors.IsTooManyRequests(err)
 }
 
-// compareWithMark expects the value where the mark is, and nothing else to differ. It says what the value has become.
+// compareWithMark expects the value at the mark, and no other difference. It returns the resulting kinds of the value.
 func compareWithMark(marked, got any, value string) ([]string, error) {
 	switch marked := marked.(type) {
 	case string:
@@ -238,7 +238,7 @@ func compareWithMark(marked, got any, value string) ([]string, error) {
 	return nil, nil
 }
 
-// compareText expects the text with the value, a number that YAML reads so, or nothing of an empty value.
+// compareText expects the text with the value, a number as read by YAML, or nothing for an empty value.
 func compareText(marked string, got any, value string) ([]string, error) {
 	want := strings.ReplaceAll(marked, valueMark, value)
 	if got == want {
@@ -246,7 +246,7 @@ func compareText(marked string, got any, value string) ([]string, error) {
 	}
 
 	if marked == valueMark {
-		// Numbers cannot have quotes. README.md says that YAML reads them.
+		// Numbers cannot have quotes. README.md documents YAML's reading of them.
 		var number any
 
 		_, isText := got.(string)
@@ -258,7 +258,7 @@ func compareText(marked string, got any, value string) ([]string, error) {
 	return nil, fmt.Errorf("%#v in place of %q", got, want)
 }
 
-// compareLists expects a variable that is all of a list to be its elements, with commas between them.
+// compareLists expects a variable spanning a whole list to become its elements, separated at commas.
 func compareLists(marked []any, got any, value string) ([]string, error) {
 	list, ok := got.([]any)
 	if !ok {

@@ -43,7 +43,7 @@ func (p *prose) add(text string) {
 // per100 returns the relatives per 100 words.
 func (p *prose) per100() float64 { return 100 * float64(p.relatives) / float64(max(p.words, 1)) }
 
-// names counts functions, and those whose name is one word.
+// names counts functions, and functions with a name of one word.
 type names struct{ functions, oneWord int }
 
 func (n *names) add(function *ast.FuncDecl) {
@@ -80,7 +80,7 @@ func (p *prose) documents(root string) error {
 	return nil
 }
 
-// checkWords prints the figures of names and prose, and returns an error for each that is over its limit.
+// checkWords prints the figures of names and prose, and returns an error for each figure over its limit.
 func checkWords(comments, documents prose, functions names) error {
 	fmt.Printf("layout: %.2f relatives per 100 words of comments, %.2f of documents; %.1f %% of functions have a name "+
 		"of one word\n", comments.per100(), documents.per100(), functions.percent())

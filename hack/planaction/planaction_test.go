@@ -222,8 +222,8 @@ func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 	}
 }
 
-// TestAPlanThatSaysNothingIsTold has an olvmctl that is killed, and one that crashes: Go ends it with the code that
-// stands for changes.
+// TestAPlanThatSaysNothingIsTold has an olvmctl killed, and one crashing: after a crash, Go exits with the same code as
+// for changes.
 func TestAPlanThatSaysNothingIsTold(t *testing.T) {
 	for name, test := range map[string]struct{ problem, code, want string }{
 		"killed":  {"", "137", "### The plan failed\n\n```\nolvmctl plan ended with code 137\n```"},

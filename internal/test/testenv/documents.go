@@ -45,8 +45,8 @@ var (
 	span = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
 )
 
-// CommandBlocks are the indented and fenced blocks of a document that begin with a command, without their indentation,
-// and the commands in its text.
+// CommandBlocks returns the indented and fenced blocks of a document beginning with a command, without their
+// indentation, and the commands in its text.
 func CommandBlocks(text string) []string {
 	var out, block []string
 	end := func() {
