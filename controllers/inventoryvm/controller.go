@@ -311,7 +311,8 @@ func (s *scope) stateSecret() string {
 	return s.vm.Status.Terraform.StateSecretName
 }
 
-// reconcileLost releases an object whose incomplete VM was deleted by others: another object creates another VM.
+// reconcileLost releases an object whose incomplete VM was deleted by others. The inventory creates another object, and
+// with it another VM.
 func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
 	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.InFlight() {
 		return false, nil

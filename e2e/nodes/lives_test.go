@@ -138,7 +138,7 @@ func (c *cluster) expectServingCertificates(count int) {
 	})
 }
 
-// deploy creates a Deployment with pods on several nodes, and a Service for it.
+// deploy creates a Deployment with one pod on each of several nodes, and a Service for it.
 func (c *cluster) deploy(replicas int32) {
 	c.t.Helper()
 	labels := map[string]string{"app": "hello"}
