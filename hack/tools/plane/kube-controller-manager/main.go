@@ -1,9 +1,9 @@
-// Command kube-controller-manager runs the two controllers of kube-controller-manager needed by a management plane: the
-// garbage collector and the controller for emptying deleted namespaces. Both are the code of Kubernetes. The toolchain
-// builds it if it cannot download the release: the other controllers would take a seventh of the time of `make demo`
-// from empty caches, and nothing uses them.
+// Command kube-controller-manager runs the two controllers of kube-controller-manager that a management plane needs:
+// the garbage collector and the controller that empties deleted namespaces. Both are the code of Kubernetes. The
+// toolchain builds it if it cannot download the release: the other controllers would take a seventh of the time of
+// `make demo` from empty caches, and nothing uses them.
 //
-// Its flags are a subset of kube-controller-manager's, with the same meaning.
+// Its flags are a part of those of kube-controller-manager, with the same meaning.
 package main
 
 import (
@@ -47,7 +47,7 @@ const (
 	resyncPeriod        = 12 * time.Hour
 )
 
-// controllers are the names of its controllers.
+// controllers are those that it has.
 var controllers = []string{"garbage-collector-controller", "namespace-controller"}
 
 type options struct {
@@ -113,7 +113,7 @@ func (o options) run(ctx context.Context) error {
 
 // runControllers runs both controllers until ctx ends.
 func runControllers(ctx context.Context, config *rest.Config) error {
-	// As in kube-controller-manager, both get more than the rest.
+	// As in kube-controller-manager, which gives either more than the rest.
 	collector, namespaces := rest.CopyConfig(config), rest.CopyConfig(config)
 	collector.QPS *= 2
 	namespaces.QPS *= 20
