@@ -61,7 +61,7 @@ type Reconciler struct {
 	Recorder     events.EventRecorder
 	// LabelNodes enables labels with the location of machines; without it labels stay unchanged.
 	LabelNodes bool
-	// FenceNodes enables the taint out-of-service on Nodes with failed VMs; without it taints stay unchanged.
+	// FenceNodes with the taint out-of-service if their VMs have failed; without it the manager only takes its own away.
 	FenceNodes bool
 	// ApproveServingCertificates enables approval for kubelets; without it their requests are left to others.
 	ApproveServingCertificates bool
@@ -112,8 +112,19 @@ func shrinkNode(object any) (any, error) {
 			Labels: labels, Annotations: annotations,
 		},
 		Spec:   corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
-		Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
+		Status: corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: readinessOf(node)},
 	}, nil
+}
+
+// readinessOf returns the condition Ready of a Node without its times, which change all the time.
+func readinessOf(node *corev1.Node) []corev1.NodeCondition {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+
+	return nil
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -165,8 +176,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
-	if !holder.HasOLVMCluster(cluster) || !cluster.DeletionTimestamp.IsZero() ||
-		annotations.IsPaused(cluster, cluster) {
+	if !holder.HasOLVMCluster(cluster) || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 
@@ -197,17 +207,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	for i := range machines.Items {
 		scope.all = append(scope.all, &machines.Items[i])
-		if !annotations.HasPaused(&machines.Items[i]) {
+		if !annotations.IsPaused(cluster, &machines.Items[i]) {
 			scope.machines = append(scope.machines, &machines.Items[i])
 		}
 	}
 
-	if err := r.getOLVMCluster(ctx, scope); err != nil {
-		return ctrl.Result{}, err
+	isPaused := annotations.IsPaused(cluster, cluster) // then only fences go
+	if !isPaused {
+		if err := r.getOLVMCluster(ctx, scope); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 
 	errs := []error{r.reconcileNodes(ctx, scope)}
-	if r.ApproveServingCertificates {
+	if r.ApproveServingCertificates && !isPaused {
 		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
 	}
 
@@ -221,7 +234,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // nextLook returns the delay before the next check of facts without events; 0 for never.
 func (r *Reconciler) nextLook(scope *nodeScope) time.Duration {
-	if r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
+	if scope.fences || r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
 		return wait.Jitter(fencePoll, jitter)
 	}
 
@@ -233,12 +246,16 @@ type nodeScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	workload    client.Client
-	// machines excludes paused machines; all includes them.
+	// machines that are not paused, none if the Cluster is; all are those with them.
 	machines, all []*infrav1.OLVMMachine
 	// reported holds the findings of this pass, by the UID of the object.
 	reported map[types.UID]string
 	// live reads from the API server of the workload cluster; nil until it is needed.
 	live client.Reader
+	// attached are the names of the Nodes with attached volumes; nil until they are needed.
+	attached map[string]bool
+	// fences reports that a Node has the taint of the manager.
+	fences bool
 }
 
 // watch wakes the Cluster on objects of its workload cluster.
@@ -305,6 +322,7 @@ var news = predicate.Funcs{
 
 		return isNode && isStill && (after.Spec.ProviderID == "" || before.Spec.ProviderID != after.Spec.ProviderID ||
 			!maps.Equal(before.Labels, after.Labels) || hasOutOfService(before) != hasOutOfService(after) ||
+			isReady(before) != isReady(after) ||
 			!maps.Equal(before.Annotations, after.Annotations))
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -350,6 +368,11 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 
 	labelled := r.LabelNodes && machine != nil &&
 		setLabels(node, labelsOf(machine, scope.olvmCluster.Spec.OLVMDatacenterName))
+
+	if machine == nil {
+		machine = machineWith(node, scope.all) // it may be paused
+	}
+
 	fenced, err := r.reconcileFence(ctx, scope, node, machine)
 	if err != nil {
 		return err

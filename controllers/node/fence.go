@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +31,12 @@ var outOfService = corev1.Taint{
 // isOutOfService reports whether a taint marks a node out of service, regardless of its value.
 func isOutOfService(taint corev1.Taint) bool { return taint.Key == outOfService.Key }
 
-// hasOutOfService reports whether a Node has the taint, regardless of its origin.
+// isOurTaint reports whether a taint is as the manager sets it.
+func isOurTaint(taint corev1.Taint) bool {
+	return isOutOfService(taint) && taint.Value == outOfService.Value && taint.Effect == outOfService.Effect
+}
+
+// hasOutOfService reports whether a Node has the taint, whoever has set it.
 func hasOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, isOutOfService)
 }
@@ -44,9 +51,15 @@ func isFailed(m *infrav1.OLVMMachine) bool {
 
 // situation is the basis for fencing a Node.
 type situation struct {
+	// enabled reports that the manager may fence the Node: --fence-nodes is set, and nothing is paused.
+	enabled bool
+	// alive reports that the kubelet has reported since the failure.
+	alive bool
+	// going reports that the machine is being deleted, or that its VM is.
+	going bool
 	// failed reports that the VM is down after a failure.
 	failed bool
-	// starting reports that a remediation is about to start the VM.
+	// starting reports that a remediation is about to start the VM, or has just started it.
 	starting bool
 	// fenced reports that the manager has set the taint.
 	fenced bool
@@ -54,14 +67,19 @@ type situation struct {
 	attached bool
 }
 
-// wantsFence reports whether the Node should have the taint. A VM about to start no longer gets it, and loses it once
-// its volumes are detached.
+// wantsFence reports whether the Node is to have the taint. A Node that is alive never has it. A VM that is about to
+// start gets it no more, and loses it when its volumes are detached.
 func (s situation) wantsFence() bool {
-	if s.failed && s.starting {
+	switch {
+	case s.alive:
+		return false
+	case s.going:
+		return s.fenced
+	case s.failed && s.starting:
 		return s.fenced && s.attached
 	}
 
-	return s.failed
+	return s.failed && (s.fenced || s.enabled)
 }
 
 // setFence adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" without a
@@ -76,7 +94,7 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 
 		return infrav1.NodeFencedReason
 	case !wanted && ours:
-		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), isOutOfService)
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), isOurTaint)
 		delete(node.Annotations, infrav1.NodeFencedAnnotation)
 
 		return infrav1.NodeReleasedReason
@@ -85,18 +103,37 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	return ""
 }
 
-// reconcileFence adds the taint to the Node of a machine, or removes it. machine is nil if no machine matches the Node.
+// isGoing reports whether a machine is being deleted, or its VM was. Its controller then tells no failure any more.
+func isGoing(m *infrav1.OLVMMachine) bool {
+	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+
+	return !m.DeletionTimestamp.IsZero() || running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason
+}
+
+// reconcileFence gives the Node of a machine the taint, or takes it away. machine is nil if the Node is no machine's.
+// The machine may be paused: then the taint can only go.
 func (r *Reconciler) reconcileFence(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (reason string, err error) {
-	if !r.FenceNodes || machine == nil {
+	_, fenced := node.Annotations[infrav1.NodeFencedAnnotation]
+	if machine == nil {
+		return setFence(node, fenced && !isReady(node), ""), nil
+	}
+
+	now := situation{
+		enabled: r.FenceNodes && slices.Contains(scope.machines, machine),
+		going:   isGoing(machine), failed: isFailed(machine), fenced: fenced,
+	}
+
+	if !now.fenced && (!now.enabled || !now.failed) {
 		return "", nil
 	}
 
-	_, fenced := node.Annotations[infrav1.NodeFencedAnnotation]
-	now := situation{failed: isFailed(machine), fenced: fenced}
+	if now.alive, err = r.isAlive(ctx, scope, node, machine); err != nil {
+		return "", err
+	}
 
-	if now.failed {
+	if now.failed && !now.alive {
 		if now.starting, err = r.isStarting(ctx, machine); err != nil {
 			return "", err
 		}
@@ -108,7 +145,48 @@ func (r *Reconciler) reconcileFence(
 		}
 	}
 
-	return setFence(node, now.wantsFence(), machine.Spec.ProviderID), nil
+	wanted := now.wantsFence()
+	scope.fences = scope.fences || wanted
+
+	return setFence(node, wanted, machine.Spec.ProviderID), nil
+}
+
+// isReady reports whether the control plane hears that a Node is ready.
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// isAlive reports whether a Node is ready, or its kubelet has renewed its Lease since the VM was seen to be down. Then
+// the VM runs, whatever the engine has said. A kubelet whose clock is behind is seen by its readiness alone.
+func (r *Reconciler) isAlive(
+	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
+) (bool, error) {
+	if isReady(node) {
+		return true, nil
+	}
+
+	running := conditions.Get(machine, infrav1.VirtualMachineRunningCondition)
+	if running == nil {
+		return false, nil
+	}
+
+	if err := r.connect(ctx, scope); err != nil {
+		return false, err
+	}
+
+	lease := &coordinationv1.Lease{}
+	err := scope.live.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: node.Name}, lease)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("failed to get the Lease of a node: %w", err)
+	}
+
+	// The condition stores seconds.
+	return lease.Spec.RenewTime != nil &&
+		!lease.Spec.RenewTime.Time.Before(running.LastTransitionTime.Add(time.Second)), nil
 }
 
 // isStarting reports whether a remediation is starting the VM of a machine, or about to.
@@ -124,41 +202,74 @@ func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bo
 		return false, client.IgnoreNotFound(err)
 	}
 
-	return slices.Contains([]infrav1alpha1.RemediationStep{
-		infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep,
-	}, remediation.Status.Step), nil
+	return startsVM(remediation, m), nil
 }
 
-// hasVolumes reports whether volumes are attached to a Node. It reads from the API server, because nothing else needs a
-// cache of all attachments.
+// startsVM reports whether a remediation starts the VM of a machine, is about to, or has started it and the machine
+// does not say so yet.
+func startsVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMachine) bool {
+	switch remediation.Status.Step {
+	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:
+		return true
+	case infrav1alpha1.WaitingStep:
+		running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+
+		return running == nil || !running.LastTransitionTime.After(remediation.Status.StepTime.Time)
+	}
+
+	return false
+}
+
+// connect sets the client that asks the API server of the workload cluster.
+func (r *Reconciler) connect(ctx context.Context, scope *nodeScope) error {
+	if scope.live != nil {
+		return nil
+	}
+
+	live, err := r.ClusterCache.GetUncachedClient(ctx, client.ObjectKeyFromObject(scope.cluster))
+	if err != nil {
+		return fmt.Errorf("failed to reach the workload cluster: %w", err)
+	}
+
+	scope.live = live
+
+	return nil
+}
+
+// hasVolumes reports whether volumes are attached to a Node. It asks the API server, once in a pass, because a cache of
+// all attachments would serve nothing else.
 func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
-	if scope.live == nil {
-		live, err := r.ClusterCache.GetUncachedClient(ctx, client.ObjectKeyFromObject(scope.cluster))
-		if err != nil {
-			return false, fmt.Errorf("failed to reach the workload cluster: %w", err)
+	if scope.attached == nil {
+		if err := r.connect(ctx, scope); err != nil {
+			return false, err
 		}
 
-		scope.live = live
+		var list storagev1.VolumeAttachmentList
+		if err := scope.live.List(ctx, &list); err != nil {
+			return false, fmt.Errorf("failed to list the volumes that are attached: %w", err)
+		}
+
+		scope.attached = map[string]bool{}
+		for i := range list.Items {
+			scope.attached[list.Items[i].Spec.NodeName] = true
+		}
 	}
 
-	var list storagev1.VolumeAttachmentList
-	if err := scope.live.List(ctx, &list); err != nil {
-		return false, fmt.Errorf("failed to list the volumes that are attached: %w", err)
-	}
-
-	return slices.ContainsFunc(list.Items, func(a storagev1.VolumeAttachment) bool {
-		return a.Spec.NodeName == node
-	}), nil
+	return scope.attached[node], nil
 }
 
 // reportFence records an event on the machine.
 func (r *Reconciler) reportFence(machine *infrav1.OLVMMachine, node, reason string) {
+	if machine == nil {
+		return
+	}
+
 	switch reason {
 	case infrav1.NodeFencedReason:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, reason, "FenceNode",
 			"The VM has failed: Node %s has the taint %s, so that its pods and volumes move", node, outOfService.Key)
 	case infrav1.NodeReleasedReason:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, reason, "FenceNode",
-			"Node %s has lost the taint %s", node, outOfService.Key)
+			"The manager does not fence Node %s any more: its taint %s is gone", node, outOfService.Key)
 	}
 }
