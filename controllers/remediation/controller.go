@@ -364,7 +364,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 		return release(s)
 	case s.blocked != nil:
 		return steady, nil
-	case s.vm == nil || toStart(s.vm.Status) == recordStart && !mayGoDown:
+	case s.vm == nil || mayRelease(s, mayGoDown):
 		return release(s)
 	case toStart(s.vm.Status) == start:
 		err := r.start(ctx, s)
@@ -375,7 +375,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	return poll, nil
 }
 
-// release releases the object by removing its finalizer.
+// mayRelease reports whether the VM is back. The object stays while the OLVMMachine still says that the VM has failed:
+// without the object, the controller of Nodes would fence a VM that runs.
+func mayRelease(s *scope, mayGoDown bool) bool {
+	return toStart(s.vm.Status) == recordStart && !mayGoDown && !hasFailed(s.olvmMachine)
+}
+
+// release lets the object go.
 func release(s *scope) (time.Duration, error) {
 	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 	return 0, nil

@@ -25,7 +25,8 @@ func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error
 
 	node := &corev1.Node{}
 
-	workload, err := r.Workloads.GetClient(ctx, client.ObjectKeyFromObject(s.cluster))
+	// A cache may not have the taint yet.
+	workload, err := r.Workloads.GetUncachedClient(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err == nil {
 		err = workload.Get(ctx, client.ObjectKey{Name: name}, node)
 	}
