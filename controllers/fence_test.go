@@ -129,7 +129,9 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	w.expectFence(s, node, false)
 	s.expectStep(r, infrav1alpha1.WaitingStep)
 	check.Equal(t, "starts", s.actions("start"), starts+1)
-	w.expectFence(s, node, false)
+	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	check.Equal(t, "it is fenced again", w.isFenced(s, node), false)
+	check.Equal(t, "times that it was fenced", s.countEvents(m.Name, infrav1.NodeFencedReason), 1)
 
 	s.Delete(r)
 	s.ExpectGone(r)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,12 +70,15 @@ type Reconciler struct {
 	Delivery *userdataserver.Server
 	// KeepUserData keeps user data in the engine and in states after the VM becomes a node.
 	KeepUserData bool
+	// FailureHolds is how long a VM must be down before it has failed; 0 for half a minute.
+	FailureHolds time.Duration
 
 	passes     pass.Tracker
 	workspaces *workspace.Kind
 	watcher    vmWatcher
 	digests    desired.DigestCache
 	limiter    enginepool.ReconcileLimiter
+	ends       endCache
 }
 
 // vmWatcher wakes a machine when its VM changes.

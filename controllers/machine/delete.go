@@ -27,6 +27,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, nil
 	}
 
+	r.ends.forget(scope.workspace.Key())
+
 	if _, err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -7,10 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 func TestOnlyAProofMakesAFailure(t *testing.T) {
@@ -69,4 +72,90 @@ func TestOnlyAProofMakesAFailure(t *testing.T) {
 	}
 
 	check.Equal(t, "a VM that the engine does not have may run on a host", proofOf(of("unknown", other), nil), noFailure)
+}
+
+// failing is a bench with a machine whose VM has crashed, and no list of VMs that is older.
+func failing(t *testing.T, holds time.Duration) *bench {
+	t.Helper()
+	b := running(t, ownVM(true), nil)
+	b.r.FailureHolds = holds
+	check.Error(t, b.sim.Crash("m"), "")
+	b.r.Engines.Sessions = &engine.Sessions{} // drop cached answers
+
+	return b
+}
+
+// expectRunning passes once and checks the condition.
+func (b *bench) expectRunning(what, want string) ctrl.Result {
+	b.t.Helper()
+	result := b.pass()
+	check.Equal(b.t, what, condition(b.stored(), infrav1.VirtualMachineRunningCondition), want)
+
+	return result
+}
+
+const (
+	saidNotRunning = "False/" + infrav1.VirtualMachineNotRunningReason
+	saidFailed     = "False/" + infrav1.VirtualMachineFailedReason
+)
+
+func TestAFailureIsToldAfterItHasHeld(t *testing.T) {
+	b := failing(t, time.Minute)
+	result := b.expectRunning("at first", saidNotRunning)
+	check.Equal(t, "it is looked at again", result.RequeueAfter > 0 && result.RequeueAfter <= time.Minute, true)
+
+	b.r.FailureHolds = time.Nanosecond
+	b.expectRunning("later", saidFailed)
+	check.Contains(t, "the message", message(b.stored(), infrav1.VirtualMachineRunningCondition),
+		"starts safely once its Node has no taint node.kubernetes.io/out-of-service")
+}
+
+// TestAVMThatTheEngineRunsAgainHasNotFailed has a list of VMs that is older than the second start.
+func TestAVMThatTheEngineRunsAgainHasNotFailed(t *testing.T) {
+	b := failing(t, time.Minute)
+	b.expectRunning("at first", saidNotRunning)
+	check.Error(t, b.session.StartVM(t.Context(), vmID, false), "")
+	b.eventually("the VM runs", func() bool { return b.vm(vmID).Status == engine.VMUp })
+
+	b.r.FailureHolds = time.Nanosecond
+	b.expectRunning("by the old list", saidNotRunning)
+
+	b.r.Engines.Sessions = &engine.Sessions{}
+	b.expectRunning("by a new one", "True/"+infrav1.VirtualMachineRunningReason)
+}
+
+// TestALaterEndOfAVMIsJudgedAnew has a VM that failed, ran, and was shut down by its guest.
+func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
+	b := failing(t, time.Nanosecond)
+	b.expectRunning("the first end", saidFailed)
+
+	cache := &b.r.ends
+	end := cache.ends[workspace.MachineKey(b.stored())]
+	end.stopTime = "2020-01-01T00:00:00Z"
+	cache.record(workspace.MachineKey(b.stored()), end)
+	b.r.FailureHolds = time.Minute
+	b.expectRunning("the second end", saidNotRunning)
+}
+
+// TestANewManagerConfirmsAFailure has a manager that starts while a VM is down.
+func TestANewManagerConfirmsAFailure(t *testing.T) {
+	b := failing(t, time.Nanosecond)
+	b.expectRunning("by the first manager", saidFailed)
+
+	b.r.ends = endCache{}
+	b.r.FailureHolds = time.Hour
+	b.expectRunning("by the second", saidFailed)
+}
+
+func TestTheEngineIsAskedOnceWhyAVMIsDown(t *testing.T) {
+	b := failing(t, time.Minute)
+	b.expectRunning("at first", saidNotRunning) // the list of VMs needs events, too
+	b.r.FailureHolds = time.Nanosecond
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/events", Status: 503, Count: 1}), "")
+	result := b.expectRunning("without an answer", saidNotRunning)
+	check.Equal(t, "it asks again", result.RequeueAfter > 0 && result.RequeueAfter <= engineRetry, true)
+
+	b.expectRunning("with one", saidFailed)
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/events", Status: 503, Count: 1}), "")
+	b.expectRunning("without being asked", saidFailed)
 }

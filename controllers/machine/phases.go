@@ -440,7 +440,11 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		return vmSteady, nil
 	}
 
-	scope.vm.failed = hasFailed(ctx, scope)
+	var after time.Duration
+	if scope.vm.failed, after, err = r.hasFailed(ctx, scope); err != nil {
+		ctrl.LoggerFrom(ctx).Info("Failed to learn why a VM is down", "vm", id, "error", err.Error())
+	}
+
 	if vm != nil && vm.ChangesWait {
 		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // else try in the next pass
 			_, scope.vm.waits = settings.Waiting()
@@ -464,7 +468,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		Seen:    vm,
 	})
 
-	return 0, nil
+	return after, nil
 }
 
 // fetchVM returns the VM in a version at most maxAge old, or nil if the VM does not exist.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -432,8 +433,8 @@ func setRunningCondition(scope *machineScope) {
 			replacement(scope.machine, "delete the Machine"))
 	case scope.vm.failed:
 		condition.Reason = infrav1.VirtualMachineFailedReason
-		condition.Message = "VM is down after a failure of the VM or its host; start it in the engine, or " +
-			replacement(scope.machine, "delete the Machine")
+		condition.Message = "VM is down after a failure of the VM or its host; it starts safely once its Node " +
+			"has no taint " + corev1.TaintNodeOutOfService + "; or " + replacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,
