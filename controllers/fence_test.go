@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -50,6 +51,28 @@ func (w *workloadServer) expectFence(s *site, node *corev1.Node, want bool) {
 
 		return nil
 	})
+}
+
+// countEvents returns how often an event was recorded.
+func (s *site) countEvents(about, reason string) int {
+	s.T.Helper()
+	var list eventsv1.EventList
+	check.Error(s.T, suite.client.List(s.T.Context(), &list, client.InNamespace(s.Namespace)), "")
+
+	count := 0
+
+	for _, event := range list.Items {
+		if event.Regarding.Name != about || event.Reason != reason {
+			continue
+		}
+
+		count++
+		if event.Series != nil {
+			count += int(event.Series.Count) - 1
+		}
+	}
+
+	return count
 }
 
 // TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun has VMs go down by a crash, by a user, and by a crash that the
@@ -131,6 +154,7 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	check.Equal(t, "starts", s.actions("start"), starts+1)
 	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "it is fenced again", w.isFenced(s, node), false)
+	s.expectEvent(m.Name, infrav1.NodeReleasedReason, m.Name)
 	check.Equal(t, "times that it was fenced", s.countEvents(m.Name, infrav1.NodeFencedReason), 1)
 
 	s.Delete(r)

@@ -124,7 +124,7 @@ func TestAVMThatTheEngineRunsAgainHasNotFailed(t *testing.T) {
 	b.expectRunning("by a new one", "True/"+infrav1.VirtualMachineRunningReason)
 }
 
-// TestALaterEndOfAVMIsJudgedAnew has a VM that failed, ran, and was shut down by its guest.
+// TestALaterEndOfAVMIsJudgedAnew has a VM that failed before the end that the engine shows now.
 func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	b := failing(t, time.Nanosecond)
 	b.expectRunning("the first end", saidFailed)
@@ -135,6 +135,7 @@ func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	cache.record(workspace.MachineKey(b.stored()), end)
 	b.r.FailureHolds = time.Minute
 	b.expectRunning("the second end", saidNotRunning)
+	check.Equal(t, "the first end is a proof", cache.ends[workspace.MachineKey(b.stored())].proved, false)
 }
 
 // TestANewManagerConfirmsAFailure has a manager that starts while a VM is down.
