@@ -42,6 +42,8 @@ const (
 
 	// unreachableMemory is how long a login that found no engine speaks for those that waited behind it.
 	unreachableMemory = time.Second
+	// foreignPause is the time between logins for answers of 401 that are not the engine's.
+	foreignPause = 30 * time.Second
 )
 
 // authRetry are the pauses after each refusal of credentials; the last one repeats. The first retries tell a short
@@ -139,8 +141,9 @@ type Client struct {
 	now  func() time.Time
 
 	mu             sync.Mutex
-	token, refused string   // refused is the last token that the engine did not accept
-	identity       Identity // of the engine that made the session of the token identityOf
+	token, refused string    // refused is the last token that the engine did not accept
+	retiredAt      time.Time // when a session was last ended for an answer that is not the engine's
+	identity       Identity  // of the engine that made the session of the token identityOf
 	identityOf     string
 	seenEvents     map[int64]time.Time // that the session of identityOf has got, with their times
 	changed        error               // why the client must not be used any more; nil if it may
@@ -271,7 +274,7 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			c.unreachable, c.unreachableUntil = err, c.now().Add(c.hiddenPause(guess, reply.status))
+			c.unreachable, c.unreachableUntil = err, c.now().Add(c.hiddenPause(reply.status))
 		}
 
 		if guess {
@@ -296,9 +299,10 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 }
 
 // hiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
-// passwords with 400. A proxy may put a page of its own in the place of that answer, so that a guess rests for longer.
-func (c *Client) hiddenPause(guess bool, status int) time.Duration {
-	if !guess || status != http.StatusBadRequest {
+// passwords with 400. A proxy may put a page of its own in the place of that answer, so that the login rests for longer.
+// That the engine has accepted the password before says nothing: it may have changed since.
+func (c *Client) hiddenPause(status int) time.Duration {
+	if status != http.StatusBadRequest {
 		return unreachableMemory
 	}
 
@@ -481,6 +485,11 @@ func (c *Client) Logout(ctx context.Context) error {
 		return nil
 	}
 
+	return c.endSession(ctx, token)
+}
+
+// endSession tells the engine that nobody uses a session any more.
+func (c *Client) endSession(ctx context.Context, token string) error {
 	var reply map[string]any
 	status, _, err := c.postForm(ctx, "/services/sso-logout", url.Values{
 		"scope": {"ovirt-app-api"},
@@ -542,6 +551,10 @@ func (c *Client) exchange(
 			return c.verify(ctx, method, path, known, err)
 		}
 
+		if ended.foreign != nil && !c.retire(ctx, token) {
+			return ended.foreign
+		}
+
 		c.dropToken(token)
 	}
 
@@ -570,6 +583,29 @@ type sessionError struct {
 }
 
 func (e *sessionError) Error() string { return "the engine does not accept the session: " + e.page }
+
+// retire ends a session whose token something before the engine does not accept: a proxy may have taken the engine's
+// name off the refusal. It reports false for a session to keep, because a new one was tried just now, or somebody else
+// holds the session.
+func (c *Client) retire(ctx context.Context, token string) bool {
+	if c.cfg.Token != nil {
+		return false
+	}
+
+	c.mu.Lock()
+	isReplaced, isTooEarly := c.token != token, c.now().Before(c.retiredAt.Add(foreignPause))
+
+	if !isReplaced && !isTooEarly {
+		c.token, c.refused, c.retiredAt = "", token, c.now()
+	}
+	c.mu.Unlock()
+
+	if !isReplaced && !isTooEarly {
+		_ = c.endSession(ctx, token) // else the engine ends it later
+	}
+
+	return isReplaced || !isTooEarly
+}
 
 // notAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
 // may not log in, or has too many sessions.

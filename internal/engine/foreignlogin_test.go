@@ -141,37 +141,92 @@ func TestAForeignRefusalForgetsNoPassword(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestARefusalBehindAPageLocksNobody has a proxy that puts a page of its own in the place of the engine's refusals. No
-// recording has one.
+// TestARefusalBehindAPageLocksNobody has a proxy that puts a page of its own in the place of the engine's refusals. The
+// engine may have accepted the same credentials before. No recording has one.
 func TestARefusalBehindAPageLocksNobody(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		sim := newEngine(t)
+		password := "wrong"
+		if accepted {
+			password = sim.Password()
+		}
+
+		client, err := engine.New(engine.Config{
+			URL: sim.URL(), Username: sim.Username(), Password: password, CA: sim.CA(),
+		})
+		check.Error(t, err, "")
+
+		present := time.Now()
+		client.SetClock(func() time.Time { return present })
+
+		if accepted {
+			_, err = client.VMs(t.Context())
+			check.Error(t, err, "")
+			sim.ExpireSessions()
+
+			present = present.Add(time.Hour) // no list is remembered
+		}
+
+		check.Error(t, sim.Inject(ovirtsim.Fault{
+			Path: "^/sso/oauth/token", Status: 400, Body: "<html>Bad Request</html>", MediaType: "text/html",
+		}), "")
+
+		before := logins(sim)
+
+		for range 60 { // a minute of passes
+			_, err := client.VMs(t.Context())
+			expectForeign(t, "a page", err)
+
+			present = present.Add(time.Second)
+		}
+
+		check.Equal(t, fmt.Sprintf("logins, accepted before: %t", accepted), logins(sim)-before, 2)
+	}
+}
+
+// logins counts the logins that an engine has had.
+func logins(sim *ovirtsim.Server) int { return requestsTo(sim, "/sso/oauth/token") }
+
+// requestsTo counts the requests to paths with a prefix.
+func requestsTo(sim *ovirtsim.Server, prefix string) (count int) {
+	for _, request := range sim.Requests() {
+		if strings.HasPrefix(request.Path, prefix) {
+			count++
+		}
+	}
+
+	return count
+}
+
+// TestAPortalBeforeTheAPILeavesNoSessions has a portal answer each request to the API with 401 for a minute. The client
+// keeps the session that it cannot use, and pauses.
+func TestAPortalBeforeTheAPILeavesNoSessions(t *testing.T) {
 	sim := newEngine(t)
 	client, err := engine.New(engine.Config{
-		URL: sim.URL(), Username: sim.Username(), Password: "wrong", CA: sim.CA(),
+		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
 
 	present := time.Now()
 	client.SetClock(func() time.Time { return present })
 	check.Error(t, sim.Inject(ovirtsim.Fault{
-		Path: "^/sso/oauth/token", Status: 400, Body: "<html>Bad Request</html>", MediaType: "text/html",
+		Path: "^/api", Status: 401, Body: "<html>Sign in</html>", MediaType: "text/html",
 	}), "")
 
-	for range 60 { // a minute of passes
+	for range 60 {
 		_, err := client.VMs(t.Context())
-		expectForeign(t, "a page", err)
+		expectForeign(t, "a portal", err)
 
 		present = present.Add(time.Second)
 	}
 
-	logins := 0
+	check.Equal(t, "logins", logins(sim), 3)
+	check.Equal(t, "sessions that ended", requestsTo(sim, "/services/sso-logout"), 2)
+	sim.ClearFaults()
 
-	for _, request := range sim.Requests() {
-		if strings.HasPrefix(request.Path, "/sso/oauth/token") {
-			logins++
-		}
-	}
-
-	check.Equal(t, "logins", logins, 2)
+	_, err = client.VMs(t.Context())
+	check.Error(t, err, "")
+	check.Equal(t, "logins once the portal is gone", logins(sim), 3)
 }
 
 // TestA401OfAPortalIsNoRefusalOfTheUser has a portal answer the API after the login, with 401. An engine asks for its
