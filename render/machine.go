@@ -261,6 +261,10 @@ func (w *writer) nics(in Machine) {
 		body := w.resource("The template may give the VM other network interfaces; these go.", templateNICsAddress)
 		ofVM(body)
 		body.SetAttributeValue("kept", texts(kept))
+
+		if last := len(in.NICs) - 1; last >= 0 { // an interface that gets another name is not the template's
+			dependsOn(body, NICAddress(last))
+		}
 	}
 }
 

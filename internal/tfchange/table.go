@@ -203,7 +203,7 @@ var table = map[string]map[string]Change{
 	},
 	"ovirt_vm_template_nics": {
 		"vm_id": {Replacement, "", "destroying it changes nothing"},
-		"kept":  {AtOnce, "", "nics/70; unplugged for it if the VM runs, as ovirt_nic"},
+		"kept":  {Local, "", "only a create removes network interfaces"},
 	},
 	"ovirt_vm_watchdog": {
 		"vm_id":  {Replacement, "", ownPath},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -22,20 +23,24 @@ func newVMTemplateNICsResource() resource.Resource {
 	return &templateNICsResource{base{typeName: "ovirt_vm_template_nics"}}
 }
 
-// templateNICsResource removes the VM's network interfaces from its template, except for the named ones.
+// templateNICsResource removes the network interfaces that a VM has from its template and that nobody names. It does so
+// once, before the VM first starts: later nothing tells an interface of the template from one that is renamed.
 type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.planned(schema.Schema{
-		MarkdownDescription: "Removes the network interfaces that a virtual machine has from its template, but for " +
-			"those that are named. Others stay. Destroying it brings none back. Not in the released provider.",
+		MarkdownDescription: "Removes the network interfaces that a virtual machine has from its template, except " +
+			"those that are named. Creating the resource removes them, before the first start of the VM. If the VM is " +
+			"not down, creating it removes none and warns. Later changes remove none, because a network interface " +
+			"that is renamed could be one of them. Destroying it brings none back. Let it depend on the `ovirt_nic` " +
+			"resources of the VM. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
 			"kept": schema.SetAttribute{
 				Required:            true,
 				ElementType:         types.StringType,
-				MarkdownDescription: "Names of the network interfaces that stay.",
+				MarkdownDescription: "Names of the network interfaces that stay when the resource is created. A change removes none.",
 				Validators:          []validator.Set{setvalidator.ValueStringsAre(nicName)},
 			},
 		},
@@ -50,11 +55,10 @@ type templateNICsModel struct {
 	Kept []string     `tfsdk:"kept"`
 }
 
-// ofTemplate lists the network interfaces of a VM with the same name as one of its template.
-func (r *templateNICsResource) ofTemplate(ctx context.Context, vmID engine.ID) ([]engine.NIC, error) {
-	vm, err := r.client.VM(ctx, vmID)
-	if err != nil || vm.MadeFrom() == "" {
-		return nil, err
+// ofTemplate lists the network interfaces of a VM whose names its template has.
+func (r *templateNICsResource) ofTemplate(ctx context.Context, vm *engine.VM) ([]engine.NIC, error) {
+	if vm.MadeFrom() == "" {
+		return nil, nil
 	}
 
 	given, err := r.client.TemplateNICs(ctx, vm.MadeFrom())
@@ -64,20 +68,30 @@ func (r *templateNICsResource) ofTemplate(ctx context.Context, vmID engine.ID) (
 		return nil, err
 	}
 
-	has, err := r.client.NICs(ctx, vmID)
+	has, err := r.client.NICs(ctx, vm.ID)
 
 	return slices.DeleteFunc(has, func(nic engine.NIC) bool {
 		return !slices.ContainsFunc(given, func(g engine.NIC) bool { return g.Name == nic.Name })
 	}), err
 }
 
-// removeOthers removes all interfaces not kept, and waits until none is left.
-func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) error {
+// removeOthers removes what is not kept, and looks until none of it is left. It reports false if the VM is not down:
+// then it leaves all of them.
+func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) (isDown bool, err error) {
 	vmID := idOf(model.VMID)
 
-	return poll(ctx, "network interfaces of the template of VM "+vmID.String()+" to be removed",
+	err = poll(ctx, "network interfaces of the template of VM "+vmID.String()+" to be removed",
 		func(ctx context.Context) (bool, string, error) {
-			nics, err := r.ofTemplate(ctx, vmID)
+			vm, err := r.client.VM(ctx, vmID)
+			if err != nil {
+				return false, "", err
+			}
+
+			if isDown = vm.Status.Off(); !isDown {
+				return !vm.Status.Busy(), string(vm.Status), nil
+			}
+
+			nics, err := r.ofTemplate(ctx, vm)
 			surplus := slices.DeleteFunc(nics, func(n engine.NIC) bool { return slices.Contains(model.Kept, n.Name) })
 
 			for _, nic := range surplus {
@@ -88,6 +102,8 @@ func (r *templateNICsResource) removeOthers(ctx context.Context, model *template
 
 			return err == nil && len(surplus) == 0, "", err
 		})
+
+	return isDown, err
 }
 
 func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -99,24 +115,30 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 		return
 	}
 
-	if err := r.removeOthers(ctx, model); err != nil {
+	isDown, err := r.removeOthers(ctx, model)
+	if err != nil {
 		resp.Diagnostics.AddError("The network interfaces of the template were not removed",
 			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
 		return
+	}
+
+	if !isDown {
+		resp.Diagnostics.AddAttributeWarning(path.Root("vm_id"), "The network interfaces of the template stay",
+			"VM "+model.VMID.ValueString()+" is not down. The guest may use them: remove them by hand.")
 	}
 
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read adds the VM's interfaces from its template to the kept ones, so a plan shows them.
+// Read only looks whether there is a VM. An interface that comes later is not the template's.
 func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[templateNICsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	nics, err := r.ofTemplate(ctx, idOf(model.VMID))
+	_, err := r.client.VM(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The network interfaces of the template", resp) {
 		return
 	}
@@ -126,31 +148,13 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 		model.Kept = []string{}
 	}
 
-	for _, nic := range nics {
-		if !slices.Contains(model.Kept, nic.Name) {
-			model.Kept = append(model.Kept, nic.Name)
-		}
-	}
-
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update is planned if other names are kept, or if the VM has an interface from its template again.
+// Update is planned if other names are kept. It removes nothing.
 func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
-		return
-	}
-
-	ctx, cancel := within(ctx, req.Plan, updating)
-	defer cancel()
-
 	model, ok := load[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
-		return
-	}
-
-	if err := r.removeOthers(ctx, model); err != nil {
-		resp.Diagnostics.AddError("The network interfaces of the template were not removed", err.Error())
 		return
 	}
 

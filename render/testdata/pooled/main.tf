@@ -69,6 +69,8 @@ resource "ovirt_nic" "nic2" {
 resource "ovirt_vm_template_nics" "removed" {
   vm_id = ovirt_vm.this.id
   kept  = ["nic1", "storage"]
+
+  depends_on = [ovirt_nic.nic2]
 }
 
 resource "ovirt_vm_disks_resize" "root" {
