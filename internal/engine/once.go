@@ -17,6 +17,7 @@ func CreateOnce[T any](
 	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
 ) (*T, error) {
 	var made *T
+	asked := time.Now()
 	err := Wait(ctx, what+" to be created", func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx)
 		var err error
@@ -39,7 +40,7 @@ func CreateOnce[T any](
 			return true, "", nil
 		}
 
-		return false, "", &UnansweredError{Err: err}
+		return false, "", &UnansweredError{Err: err, Asked: asked, GaveUp: time.Now()}
 	}, report)
 
 	return made, err
@@ -53,6 +54,8 @@ type UnansweredError struct {
 	Mark string
 	// Known are the IDs of the objects alike that were there before.
 	Known []ID
+	// Asked is when the create began, and GaveUp when nobody looked for the object any more; zero if that is not known.
+	Asked, GaveUp time.Time
 }
 
 func (e *UnansweredError) Error() string { return e.Err.Error() }

@@ -106,6 +106,7 @@ type VM struct {
 	BIOS         *BIOS  `xml:"bios"`
 	TPM          *bool  `xml:"tpm_enabled"`
 	AutoPinning  string `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
+	Created      string `xml:"creation_time,omitempty"`       // only in answers
 	StartTime    string `xml:"start_time,omitempty"`          // of the last start; only in answers
 	Host         *Ref   `xml:"host"`                          // where it runs; only in answers
 	// StopReason is that of who stopped the VM, which may be empty; nil if nobody did since its start. Only in answers.
@@ -347,6 +348,7 @@ type Template struct {
 	Name        string `xml:"name"`
 	Description string `xml:"description"`
 	Status      string `xml:"status"`
+	Created     string `xml:"creation_time"`
 	Cluster     *Ref   `xml:"cluster"`
 	// OS decides, among others, whether cloud-init or Ignition reads the user data.
 	OS struct {

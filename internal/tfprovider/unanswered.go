@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -16,9 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file keeps the request of a create in the state if the engine never answers it. Terraform marks such a resource
-// as tainted. The next refresh looks for the object. Either way, Terraform then creates a new one, and destroys the old
-// one if it exists. Without the state, the next create would reject the object as somebody else's.
+// This file keeps in the state what a create has asked for and got no answer to, not even later. Terraform marks such a
+// resource as tainted. The next refresh finds the object, or that there is none; then Terraform makes it anew, and
+// destroys the one that is there. Without the state, the next create would refuse the object as somebody else's. An
+// object is found only with a proof that the create made it: a person may have made one of the same name meanwhile.
 
 // askedKey is the private-state key of a state without an ID. It stores the data for finding the object.
 const askedKey = "asked"
@@ -27,6 +30,18 @@ const askedKey = "asked"
 type asked struct {
 	Mark  string      `json:"mark,omitempty"`
 	Known []engine.ID `json:"known,omitempty"`
+	// Since and Until are the times between which the engine made the object; zero if they are not known.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// lateness is how long an engine may take to make an object after its create has given up.
+const lateness = 3 * time.Minute
+
+// dated is a locator whose objects have a time of creation.
+type dated interface {
+	// createdAt returns the time of an object, or an empty text. A state says of which VM it is.
+	createdAt(ctx context.Context, state attributeReader, id engine.ID) (string, error)
 }
 
 // locator is a resource with IDs assigned by the engine.
@@ -55,7 +70,9 @@ func (b *base) keepAsked(ctx context.Context, err error, plan tfsdk.Plan, resp *
 
 	resp.State.Raw = known
 
-	content, err := json.Marshal(asked{Mark: lost.Mark, Known: lost.Known})
+	content, err := json.Marshal(asked{
+		Mark: lost.Mark, Known: lost.Known, Since: lost.Asked.Truncate(time.Second), Until: lost.GaveUp.Add(lateness),
+	})
 	if err == nil && resp.Private != nil {
 		resp.Diagnostics.Append(resp.Private.SetKey(ctx, askedKey, content)...)
 	}
@@ -89,20 +106,77 @@ func (r identified) find(
 		return true
 	}
 
-	at := slices.IndexFunc(found, func(id engine.ID) bool { return !slices.Contains(what.Known, id) })
-	if at < 0 {
+	ours, unproven, err := r.prove(ctx, *state, found, what)
+	if err != nil {
+		diags.AddError("The object cannot be found that was asked for without an answer", err.Error())
+		return true
+	}
+
+	if len(ours) != 1 && len(ours)+len(unproven) > 0 {
+		diags.AddError("An object may be the one that was asked for without an answer", fmt.Sprintf(
+			"Nothing proves that the create made %v, and not somebody else. If it is yours, run terraform state rm for this "+
+				"resource, and import the object. If not, remove the resource from the state, and choose another name.",
+			append(ours, unproven...),
+		))
+
+		return true
+	}
+
+	if len(ours) == 0 {
 		return false
 	}
 
-	diags.Append(state.SetAttribute(ctx, path.Root("id"), found[at].String())...)
-	if vm, ok := r.Resource.(*vmResource); ok { // its create could not record the original disks
-		diags.Append(private.SetKey(ctx, ownDisks, vm.disksNow(ctx, found[at]))...)
+	diags.Append(state.SetAttribute(ctx, path.Root("id"), ours[0].String())...)
+	if vm, ok := r.Resource.(*vmResource); ok { // whose create could not say which disks it came with
+		diags.Append(private.SetKey(ctx, ownDisks, vm.disksNow(ctx, ours[0]))...)
 	}
 
 	return true
 }
 
-// idsWhere returns the IDs of the objects satisfying a condition.
+// prove returns those of the objects found that a create made, and those that it may have made. A disk has the mark of
+// its request. Other objects must have been made while the create ran.
+func (r identified) prove(
+	ctx context.Context, state attributeReader, found []engine.ID, what asked,
+) (ours, unproven []engine.ID, err error) {
+	times, hasTimes := r.Resource.(dated)
+
+	for _, id := range found {
+		if slices.Contains(what.Known, id) {
+			continue
+		}
+
+		if what.Mark != "" {
+			ours = append(ours, id)
+			continue
+		}
+
+		if !hasTimes || what.Since.IsZero() {
+			unproven = append(unproven, id)
+			continue
+		}
+
+		text, err := times.createdAt(ctx, state, id)
+		if engine.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, nil, err
+		}
+
+		created, err := time.Parse(time.RFC3339, text)
+
+		switch {
+		case err != nil:
+			unproven = append(unproven, id)
+		case !created.Before(what.Since) && !created.After(what.Until):
+			ours = append(ours, id)
+		}
+	}
+
+	return ours, unproven, nil
+}
+
+// idsWhere returns the IDs of those objects that a condition holds for.
 func idsWhere[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engine.ID {
 	var out []engine.ID
 
@@ -135,8 +209,22 @@ func (r *vmResource) alike(ctx context.Context, state attributeReader, _ string)
 	}), err
 }
 
+// createdAt implements dated.
+func (r *vmResource) createdAt(ctx context.Context, _ attributeReader, id engine.ID) (string, error) {
+	vm, err := r.client.VM(ctx, id)
+	if err != nil {
+		return "", err
+	}
+
+	return vm.Created, nil
+}
+
 // alikeDisks finds a disk by the mark of its request. Its alias may be the engine's.
 func (b *base) alikeDisks(ctx context.Context, mark string) ([]engine.ID, error) {
+	if mark == "" { // it would be that of each disk without a description
+		return nil, nil
+	}
+
 	all, err := b.client.Disks(ctx)
 
 	return idsWhere(all, func(d *engine.Disk) engine.ID { return d.ID }, func(d *engine.Disk) bool {
@@ -165,8 +253,11 @@ func (r *affinityLabelResource) alike(ctx context.Context, state attributeReader
 }
 
 func (r *affinityGroupResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.AffinityGroupsNamed(ctx, textIn(ctx, state, "name"))
-	return idsWhere(all, func(g *engine.AffinityGroup) engine.ID { return g.ID }, isAny), err
+	all, err := r.client.AffinityGroups(ctx, idIn(ctx, state, "cluster_id"))
+
+	return idsWhere(all, func(g *engine.AffinityGroup) engine.ID { return g.ID }, func(g *engine.AffinityGroup) bool {
+		return g.Name == textIn(ctx, state, "name")
+	}), err
 }
 
 func (r *templateResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
@@ -183,6 +274,26 @@ func (r *templateResource) alike(ctx context.Context, state attributeReader, _ s
 	all, err := r.client.FindTemplates(ctx, dc, textIn(ctx, state, "name"))
 
 	return idsWhere(all, func(t *engine.Template) engine.ID { return t.ID }, isAny), err
+}
+
+// createdAt implements dated.
+func (r *templateResource) createdAt(ctx context.Context, _ attributeReader, id engine.ID) (string, error) {
+	template, err := r.client.TemplateByID(ctx, id)
+	if err != nil {
+		return "", err
+	}
+
+	return template.Created, nil
+}
+
+// createdAt implements dated.
+func (r *vmSnapshotResource) createdAt(ctx context.Context, state attributeReader, id engine.ID) (string, error) {
+	snapshot, err := r.client.Snapshot(ctx, idIn(ctx, state, "vm_id"), id)
+	if err != nil {
+		return "", err
+	}
+
+	return snapshot.Date, nil
 }
 
 func (r *nicResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
