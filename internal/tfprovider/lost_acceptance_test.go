@@ -202,6 +202,10 @@ func lostCasesOfVMs() map[string]lostCase {
 				return length[engine.Snapshot](d)(d.site.client.Snapshots(d.t.Context(), vmOf(of)))
 			},
 		},
+		"ovirt_vm_template_nics": {
+			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "kept": []string{"nic1"}} },
+			change:  one("kept", []string{"nic2"}),
+		},
 		"ovirt_vm_graphics_consoles": {prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil)} }},
 		"ovirt_vm_optimize_cpu_settings": {prepare: func(d *direct) set {
 			return set{"vm_id": d.vm("a", d.pinned())}
@@ -421,9 +425,13 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 	d.begin()
 	r := &lostRun{d.resource(l.typeName), between, of, c, 0}
 
+	if l.phase == "delete" && l.limit != "" { // a destruction has the time-outs of the state
+		r.of = with(of, set{"timeouts": set{"delete": l.limit}})
+	}
+
 	if l.phase != "create" {
-		check.Equal(t, "the problems", strings.Join(r.apply(of), "\n"), "")
-		d.begin() // a run keeps the objects it has created itself
+		check.Equal(t, "the problems", strings.Join(r.apply(r.of), "\n"), "")
+		d.begin() // a run keeps what it has made itself
 	}
 
 	if l.phase == "update" {
