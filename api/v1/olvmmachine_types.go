@@ -87,7 +87,7 @@ type OLVMMachineSpec struct {
 
 	// removeTemplateInterfaces removes the network interfaces that the template gives to the VM and that neither
 	// olvmNetwork nor additionalNetworks names by its vnicName. If omitted or false, such a template is refused.
-	// Changes to true take effect on new VMs, not on those that run; a change back is refused.
+	// Changes take effect on new VMs. A change back is refused.
 	// +optional
 	RemoveTemplateInterfaces *bool `json:"removeTemplateInterfaces,omitempty"`
 
