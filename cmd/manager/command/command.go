@@ -53,6 +53,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/otherprovider"
@@ -536,7 +537,7 @@ func addUserDataServer(
 
 	writer := secrets
 	if fence != nil {
-		writer = &fencedClient{Client: secrets, mayAct: fence}
+		writer = &fencedclient.Client{Client: secrets, MayAct: fence}
 	}
 
 	server, err := userdataserver.New(ctx, userdataserver.Options{

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -23,9 +24,9 @@ import (
 // methods added to the interface later.
 func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	asked := 0
-	fenced := &fencedClient{
+	fenced := &fencedclient.Client{
 		Client: fake.NewClientBuilder().Build(),
-		mayAct: func(context.Context) error { asked++; return engine.ErrSuperseded },
+		MayAct: func(context.Context) error { asked++; return engine.ErrSuperseded },
 	}
 
 	var writer client.Writer = fenced
@@ -160,7 +161,7 @@ func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
 
 			l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 5 * time.Second}
 			l.mayAct = l.fence(api.Build())
-			states := &fencedClient{Client: fake.NewClientBuilder().Build(), mayAct: l.checkSuperseded}
+			states := &fencedclient.Client{Client: fake.NewClientBuilder().Build(), MayAct: l.checkSuperseded}
 			state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tfstate-default-one"}}
 			check.Error(t, states.Create(t.Context(), state), tt.want)
 		})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
@@ -47,9 +48,9 @@ func (l *leadership) newClient(config *rest.Config, options client.Options) (cli
 		return nil, fmt.Errorf("failed to make the client of the manager: %w", err)
 	}
 
-	l.states = &fencedClient{Client: plain, mayAct: l.checkSuperseded}
+	l.states = &fencedclient.Client{Client: plain, MayAct: l.checkSuperseded}
 
-	return &fencedClient{Client: plain, mayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
+	return &fencedclient.Client{Client: plain, MayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
 }
 
 // checkSuperseded returns an error if another process leads. A process may still save its results after losing the

@@ -25,8 +25,8 @@ var makers = map[string][]string{
 
 // fencedMakers are the places allowed to call makers, because they add the fence, or write nothing.
 var fencedMakers = map[string]string{
-	"cmd/manager/command/leader.go":     "newClient wraps it in a fencedClient",
-	"cmd/manager/command/command.go":    "controllers write user data with a fencedClient; all replicas answer VMs",
+	"cmd/manager/command/leader.go":     "newClient wraps it in a fencedclient.Client",
+	"cmd/manager/command/command.go":    "controllers write user data with a fencedclient.Client; all replicas answer VMs",
 	"internal/providerprocess/child.go": "MayAct asks the manager",
 	"internal/engine/sessions.go":       "MayAct is that of the sessions",
 	"internal/connection/connection.go": "it is made to be checked, and dropped",

@@ -97,6 +97,8 @@ type Management struct {
 	// Config is the content of the kubeconfig; nil lets clusterctl read the file repeatedly.
 	Config *clientcmdapi.Config
 	Client client.Client
+	// MayAct returns an error if a move may not write now. Client asks it, too. nil always allows it.
+	MayAct func(context.Context) error
 }
 
 // file returns an unchanging kubeconfig; done removes it.
@@ -236,7 +238,7 @@ func labelled(
 func (p *Providers) install(
 	ctx context.Context, m Management, missing []provider, variables map[string]string,
 ) error {
-	library, done, err := p.clusterctl(ctx, variables)
+	library, done, err := p.clusterctl(ctx, variables, nil)
 	if err != nil {
 		return err
 	}
@@ -363,12 +365,6 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 // Move moves all clusters of a namespace. clusterctl refuses to start while a part of them is not yet provisioned, so
 // Move retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl refuses these.
 func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
-	library, done, err := p.clusterctl(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer done()
-
 	source, removeSource, err := from.file()
 	if err != nil {
 		return err
@@ -380,6 +376,14 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 		return err
 	}
 	defer removeTarget()
+
+	library, done, err := p.clusterctl(ctx, nil, map[string]func(context.Context) error{
+		source.Path: from.MayAct, target.Path: to.MayAct,
+	})
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 
@@ -407,9 +411,10 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 	}
 }
 
-// clusterctl returns its library; done removes the library's files.
+// clusterctl is its library; done removes what it needs. fences are those of management clusters, by the paths of their
+// kubeconfigs.
 func (p *Providers) clusterctl(
-	ctx context.Context, variables map[string]string,
+	ctx context.Context, variables map[string]string, fences map[string]func(context.Context) error,
 ) (_ clusterctl.Client, done func(), err error) {
 	clusterctllog.SetLogger(logr.New(&sink{say: p.say}))
 	path, done, err := p.configuration(variables)
@@ -417,7 +422,13 @@ func (p *Providers) clusterctl(
 		return nil, nil, err
 	}
 
-	library, err := clusterctl.New(ctx, path)
+	fence, err := fenced(ctx, path, fences)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+
+	library, err := clusterctl.New(ctx, path, fence)
 	if err != nil {
 		done()
 		return nil, nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)

@@ -9,6 +9,8 @@ import (
 	osuser "os/user"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +43,11 @@ type moveLease struct {
 	holder, note string
 	life         time.Duration
 	lease        *coordinationv1.Lease
+	// tried reports that it was written, perhaps without an answer.
+	tried bool
+	// renewing is held during a renewal; renewed is when the last successful write began.
+	renewing sync.Mutex
+	renewed  atomic.Pointer[time.Time]
 }
 
 // leaseName returns the name of a Lease. It is in kube-system, because the namespace may not exist yet.
@@ -130,7 +137,9 @@ func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) err
 
 	lease.Spec.HolderIdentity = ptr.To(l.holder)
 	lease.Spec.LeaseDurationSeconds = ptr.To(max(int32(l.life.Seconds()), 1))
-	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	begun := time.Now()
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
+	l.tried = true
 
 	var err error
 	if before == nil {
@@ -141,42 +150,115 @@ func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) err
 
 	if err == nil {
 		l.lease = lease
+		l.renewed.Store(&begun)
 	}
 
 	return err
 }
 
-// heldBy returns the error about another command.
+// age is how long ago the Lease was renewed. Clocks that only go forward stand still while a machine sleeps; others can
+// be set back.
+func (l *moveLease) age() time.Duration {
+	renewed := *l.renewed.Load()
+
+	return max(time.Since(renewed), time.Now().Round(0).Sub(renewed.Round(0)))
+}
+
+// isUnsure reports that the Lease may end soon, or has ended: another command may take it.
+func (l *moveLease) isUnsure() bool { return l.age() > l.life*2/3 }
+
+// mayWrite returns an error if another command may have the Lease by now. It is asked before each write. A Lease that
+// is still this command's is renewed first, for example after the machine has slept.
+func (l *moveLease) mayWrite(ctx context.Context) error {
+	if !l.isUnsure() {
+		return nil
+	}
+
+	return l.confirm(ctx)
+}
+
+// confirm renews the Lease now. A failure is none as long as the Lease holds for some time.
+func (l *moveLease) confirm(ctx context.Context) error {
+	err := l.renew(ctx)
+	if errors.Is(err, errLeaseLost) {
+		return err
+	}
+
+	if err != nil && l.isUnsure() {
+		return fmt.Errorf("%w: %s: %w", errLeaseUnsure, l.in.Server(), err)
+	}
+
+	return nil
+}
+
+// heldBy is the error about another command.
 func (l *moveLease) heldBy(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
-	return fmt.Errorf("olvmctl of %s moves namespace %s into or out of %s; wait until it has ended. If it hangs, take "+
-		"its lock away, and run this command again: kubectl --server %s -n %s delete lease %s", who, l.namespace,
-		l.in.Server(), l.in.Server(), l.key().Namespace, l.key().Name)
+	remove := l.in.ShellAccess().Line("kubectl", "-n", l.key().Namespace, "delete", "lease", l.key().Name)
+
+	return fmt.Errorf("olvmctl of %s moves namespace %s into or out of %s; %w. If it hangs, take "+
+		"its lock away, and run this command again: %s", who, l.namespace, l.in.Server(),
+		errLeaseHeld, remove)
 }
 
-// keep renews the Lease until the context ends. It returns an error if another command has taken it. An unreachable
-// management cluster is no error: another command would need the Lease of the other one, too.
+// keep renews the Lease until the context ends. It returns an error if another command has taken it. A management
+// cluster that does not answer takes nothing away: watchAges decides how long the Leases are trusted.
 func (l *moveLease) keep(ctx context.Context) error {
+	pause := l.life / 3
+
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(l.life / 3):
+		case <-time.After(pause):
 		}
 
-		if err := l.renew(ctx); ctx.Err() == nil && errors.Is(err, errLeaseLost) {
+		err := l.renew(ctx)
+		if ctx.Err() == nil && errors.Is(err, errLeaseLost) {
 			return err
+		}
+
+		pause = l.life / 3
+		if err != nil {
+			pause = l.life / 15
 		}
 	}
 }
 
-// errLeaseLost ends a move taken over by another command.
+// watchAges returns an error if no Lease was renewed for long: another command may take both by now. This one may have
+// been suspended, or have lost its network. One that is renewed suffices: whoever moves needs both.
+func watchAges(ctx context.Context, held []*moveLease) error {
+	isSure := func(one *moveLease) bool { return !one.isUnsure() }
+
+	for len(held) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(held[0].life / 15):
+		}
+
+		if !slices.ContainsFunc(held, isSure) {
+			return errLeaseUnsure
+		}
+	}
+
+	return nil
+}
+
+// errLeaseUnsure ends a move that another command may have begun to continue.
+var errLeaseUnsure = errors.New("the lock of the move was not renewed in time, because this machine slept, or a " +
+	"management cluster did not answer; another command may move the namespace by now; run this one again to continue " +
+	"what is left to do")
+
+// errLeaseLost ends a move that is another command's by now.
 var errLeaseLost = errors.New("another command has taken the lock of the move away; run this one again to continue " +
 	"what is left to do")
 
 // renew writes the Lease again. It accepts the result of an earlier renewal with a lost answer.
 func (l *moveLease) renew(ctx context.Context) error {
+	l.renewing.Lock()
+	defer l.renewing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.life/3)
 	defer cancel()
 
@@ -230,26 +312,31 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 		newMoveLease(m.from.Cluster, m.from.Namespace, m.notes[m.fromID]),
 		newMoveLease(m.to.Cluster, m.from.Namespace, m.notes[m.toID]),
 	}
-	if cmp.Compare(m.fromID, m.toID) > 0 { // a move in the other direction takes the same one first
+	source, target := leases[0], leases[1]
+
+	if cmp.Compare(m.fromID, m.toID) > 0 { // the way back takes the same one first
 		slices.Reverse(leases)
 	}
 
 	held, lose := context.WithCancelCause(ctx)
-	ended := make(chan struct{}, len(leases))
-	running := 0
+	var running sync.WaitGroup
 
 	release = func() {
 		lose(nil)
-
-		for range running {
-			<-ended
-		}
+		running.Wait()
 
 		for _, one := range leases {
-			if one.lease != nil {
+			if one.tried { // an answer may have been lost, for example to an interrupt
 				one.release(ctx)
 			}
 		}
+	}
+	guard := func(watch func() error) {
+		running.Go(func() {
+			if err := watch(); err != nil {
+				lose(err)
+			}
+		})
 	}
 
 	for _, one := range leases {
@@ -264,37 +351,68 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 			return nil, nil, err
 		}
 
-		running++
-
-		go func() {
-			defer func() { ended <- struct{}{} }()
-
-			if err := one.keep(held); err != nil {
-				lose(err)
-			}
-		}()
+		m.leases = append(m.leases, one)
+		guard(func() error { return one.keep(held) })
 	}
+
+	m.from, m.to = source.fence(m.from), target.fence(m.to)
+	guard(func() error { return watchAges(held, m.leases) })
 
 	return held, release, nil
 }
 
-// dropMoveLease removes the Lease of a killed move from a management cluster without Clusters in the namespace.
+// fence has a management cluster refuse writes of a command that may have lost its Lease.
+func (l *moveLease) fence(in *management) *management {
+	if l.lease == nil {
+		return in
+	}
+
+	out := *in
+	out.Cluster = in.Fenced(l.mayWrite)
+
+	return &out
+}
+
+// confirmHeld renews all Leases before a step with many writes.
+func (m *move) confirmHeld(ctx context.Context) error {
+	for _, one := range m.leases {
+		if err := one.confirm(ctx); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// dropMoveLease removes the Lease that a killed move has left, from a management cluster whose namespace has no Cluster
+// any more. It takes the Lease first: one that somebody renews stays.
 func dropMoveLease(ctx context.Context, in *mgmtcluster.Cluster) error {
 	left, err := clustersOfNamespace(ctx, in, in.Namespace)
 	if err != nil || len(left) > 0 {
 		return err
 	}
 
-	lease := &coordinationv1.Lease{}
+	return newMoveLease(in, in.Namespace, "").drop(ctx)
+}
 
-	err = in.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: leaseName(in.Namespace)}, lease)
+// drop removes the Lease, unless another command renews it.
+func (l *moveLease) drop(ctx context.Context) error {
+	err := l.in.Get(ctx, l.key(), &coordinationv1.Lease{})
 	if err == nil {
-		err = in.Delete(ctx, lease, client.Preconditions{UID: ptr.To(lease.UID)})
+		err = l.take(ctx)
+		defer func() {
+			if l.tried {
+				l.release(ctx)
+			}
+		}()
 	}
 
-	if client.IgnoreNotFound(err) == nil || apierrors.IsForbidden(err) {
+	if client.IgnoreNotFound(err) == nil || apierrors.IsForbidden(err) || errors.Is(err, errLeaseHeld) {
 		return nil
 	}
 
 	return fmt.Errorf("failed to remove the lock of a move: %w", err)
 }
+
+// errLeaseHeld reports that another command renews a Lease.
+var errLeaseHeld = errors.New("wait until it has ended")

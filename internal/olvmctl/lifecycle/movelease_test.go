@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,8 +151,148 @@ func TestAUserWithoutLeasesMoves(t *testing.T) {
 	check.Error(t, dropMoveLease(t.Context(), in), "")
 }
 
-// TestTwoMachinesDoNotUndoEachOthersMove starts the same move, or one back, on a second machine. The first one is
-// copying, or deleting the copied objects. A later command finds no lock.
+// takenLease is a Lease whose renewals fail while *problem is an error.
+func takenLease(t *testing.T, problem *atomic.Pointer[error]) *moveLease {
+	t.Helper()
+
+	out := leaseOf(leased(t, interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption) error {
+			if err := problem.Load(); err != nil {
+				return *err
+			}
+
+			return c.Update(ctx, object, o...)
+		},
+	}), t.TempDir())
+	check.Error(t, out.take(t.Context()), "")
+
+	return out
+}
+
+// sleep has a Lease as it is after the machine has slept for longer than its life.
+func (l *moveLease) sleep() {
+	slept := l.renewed.Load().Add(-2 * l.life)
+	l.renewed.Store(&slept)
+}
+
+// TestLeasesThatNobodyCanRenewEndTheMove has both management clusters unreachable, and then one alone.
+func TestLeasesThatNobodyCanRenewEndTheMove(t *testing.T) {
+	for away, problem := range map[int]error{1: nil, 2: errLeaseUnsure} {
+		unreachable := errors.New("no route to host")
+		var none, cut atomic.Pointer[error]
+
+		cut.Store(&unreachable)
+		held := []*moveLease{takenLease(t, &cut), takenLease(t, map[int]*atomic.Pointer[error]{1: &none, 2: &cut}[away])}
+		ctx, stop := context.WithTimeout(t.Context(), 2*shortLife)
+		defer stop()
+
+		for _, one := range held {
+			go func() { _ = one.keep(ctx) }()
+		}
+
+		begun := time.Now()
+		err := watchAges(ctx, held)
+		check.Equal(t, "the end", errors.Is(err, problem), true)
+		check.Equal(t, "it ends before others can take them", problem == nil || time.Since(begun) < shortLife, true)
+	}
+}
+
+// TestAMachineThatHasSleptWritesNothingWithAnEndedLease has a Lease that ended unnoticed, before the next renewal.
+func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
+	var problem atomic.Pointer[error]
+
+	write := func(l *moveLease) error {
+		to := l.fence(&management{Cluster: l.in})
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", GenerateName: "x-"}}
+
+		return to.Create(t.Context(), secret)
+	}
+
+	held := takenLease(t, &problem)
+	check.Error(t, write(held), "")
+
+	held.sleep()
+	check.Error(t, write(held), "") // it is renewed first: nobody has taken it
+	check.Equal(t, "renewed", held.isUnsure(), false)
+
+	unreachable := errors.New("no route to host")
+	problem.Store(&unreachable)
+	check.Error(t, write(held), "") // it holds
+
+	held.sleep()
+	err := write(held)
+	check.Equal(t, "unsure", errors.Is(err, errLeaseUnsure), true)
+	check.Error(t, (&move{leases: []*moveLease{held}}).confirmHeld(t.Context()), "was not renewed in time")
+	check.Equal(t, "access of clusterctl", errors.Is(held.fence(&management{Cluster: held.in}).Access().MayAct(t.Context()),
+		errLeaseUnsure), true)
+
+	problem.Store(nil)
+
+	other := leaseOf(held.in, t.TempDir())
+	check.Error(t, other.take(t.Context()), "")
+	check.Equal(t, "lost", errors.Is(write(held), errLeaseLost), true)
+}
+
+// TestADeletionLeavesTheLockOfAMoveThatGoes has another machine renew its Lease, and then die.
+func TestADeletionLeavesTheLockOfAMoveThatGoes(t *testing.T) {
+	in := leased(t, interceptor.Funcs{})
+	alive := leaseOf(in, t.TempDir())
+	check.Error(t, alive.take(t.Context()), "")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- alive.keep(ctx) }()
+
+	check.Error(t, dropSoon(t, in), "")
+	check.Error(t, in.Get(t.Context(), alive.key(), &coordinationv1.Lease{}), "")
+	stop()
+	check.Error(t, <-ended, "")
+
+	check.Error(t, dropSoon(t, in), "")
+	err := in.Get(t.Context(), alive.key(), &coordinationv1.Lease{})
+	check.Equal(t, "the lock of the dead is left", !apierrors.IsNotFound(err), false)
+}
+
+// dropSoon drops a Lease with a short life.
+func dropSoon(t *testing.T, in *mgmtcluster.Cluster) error {
+	t.Helper()
+
+	one := newMoveLease(in, "prod", "")
+	one.life = shortLife
+
+	return one.drop(t.Context())
+}
+
+// TestAnInterruptedLockIsGivenBack has an interrupt while the API server makes the Lease: the answer is lost.
+func TestAnInterruptedLockIsGivenBack(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	in := leased(t, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
+			err := c.Create(ctx, object, o...)
+			interrupt()
+
+			return errors.Join(err, ctx.Err())
+		},
+	})
+	end := &management{Cluster: in}
+	m := &move{Common: &Common{Display: progress.To(&bytes.Buffer{})}, from: end, to: end, fromID: "one", toID: "two"}
+	_, _, err := m.hold(ctx)
+	check.Equal(t, "the interrupt", errors.Is(err, context.Canceled), true)
+
+	err = in.Get(t.Context(), (&moveLease{namespace: "prod"}).key(), &coordinationv1.Lease{})
+	check.Equal(t, "a lock is left", !apierrors.IsNotFound(err), false)
+}
+
+// TestTheRemedyForAHangingMoveNamesItsManagementCluster has a kubeconfig with blanks in its path.
+func TestTheRemedyForAHangingMoveNamesItsManagementCluster(t *testing.T) {
+	in := leased(t, interceptor.Funcs{})
+	in.Kubeconfig, in.Context = "/home/me/it's mine", "$(reboot)"
+	check.Contains(t, "the remedy", leaseOf(in, t.TempDir()).heldBy("jane@elsewhere 1").Error(),
+		`: kubectl -n kube-system delete lease olvmctl-move-prod --kubeconfig '/home/me/it'\''s mine' --context '$(reboot)'`)
+}
+
+// TestTwoMachinesDoNotUndoEachOthersMove has a second machine begin the same move, or the way back, while the first one
+// copies, and while it deletes what it has copied. The next one finds no lock.
 func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		at      int32

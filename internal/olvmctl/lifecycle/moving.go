@@ -47,6 +47,8 @@ type move struct {
 	interrupted bool
 	// notes are files naming the holder of a move, by management cluster. This process has locked them.
 	notes map[types.UID]string
+	// leases are those that this command holds.
+	leases []*moveLease
 }
 
 // checkMovable fails if a move would. It prevents installations for an impossible move.
@@ -74,7 +76,7 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	}
 	defer release()
 
-	err = (&move{Common: o, from: from, to: to}).run(held)
+	err = (&move{Common: o, from: m.from, to: m.to, leases: m.leases}).run(held)
 	if lost := context.Cause(held); err != nil && ctx.Err() == nil && lost != nil {
 		return lost
 	}
@@ -104,6 +106,10 @@ func (m *move) run(ctx context.Context) error {
 		return err
 	}
 
+	if err := m.confirmHeld(ctx); err != nil {
+		return err
+	}
+
 	if err := mark(ctx, from.Cluster, m.source, m.sign()); err != nil {
 		return err
 	}
@@ -114,6 +120,11 @@ func (m *move) run(ctx context.Context) error {
 	}
 
 	o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
+
+	if err := m.confirmHeld(ctx); err != nil {
+		return err
+	}
+
 	providers := o.providers()
 	if err := providers.Move(ctx, from.Access(), to.Access(), from.Namespace); err != nil {
 		return err
@@ -298,6 +309,10 @@ func sameCluster(a, b *clusterv1.Cluster) bool {
 func (m *move) resume(ctx context.Context) (ended bool, err error) {
 	from, to, namespace := m.from.Access(), m.to.Access(), m.from.Namespace
 
+	if err := m.confirmHeld(ctx); err != nil { // it discards what another command may have copied by now
+		return false, err
+	}
+
 	copied := len(m.source) == 0
 	if !copied {
 		if copied, err = clusterctl.Copied(ctx, from, to, namespace, m.names()); err != nil {
@@ -329,6 +344,10 @@ func (m *move) resume(ctx context.Context) (ended bool, err error) {
 
 // release resumes the Clusters of the move at one of its ends.
 func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
+	if err := m.confirmHeld(ctx); err != nil {
+		return err
+	}
+
 	classes := &metav1.PartialObjectMetadataList{}
 	classes.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("ClusterClass"))
 	err := in.List(ctx, classes, client.InNamespace(m.from.Namespace))

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
@@ -64,6 +65,7 @@ type Cluster struct {
 	config    *rest.Config
 	read      *clientcmdapi.Config
 	clock     *serverClock
+	mayAct    func(context.Context) error
 }
 
 // errNoKubeconfig reports that no management cluster is configured.
@@ -432,7 +434,16 @@ func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOpti
 
 // Access returns clusterctl's connection to the cluster.
 func (c *Cluster) Access() clusterctl.Management {
-	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client}
+	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client, MayAct: c.mayAct}
+}
+
+// Fenced returns the same cluster with a client that asks before each write, as clusterctl does.
+func (c *Cluster) Fenced(mayAct func(context.Context) error) *Cluster {
+	out := *c
+	out.Client = &fencedclient.Client{Client: c.Client, MayAct: mayAct}
+	out.mayAct = mayAct
+
+	return &out
 }
 
 // ServerAt returns the URL of the API server of a Cluster, or "" if it has no endpoint yet.

@@ -1,4 +1,5 @@
-package command
+// Package fencedclient has a client of the Kubernetes API that asks before each write.
+package fencedclient
 
 import (
 	"context"
@@ -7,83 +8,84 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fencedClient asks the fence before each write. A process halted for longer than its lease must not overwrite the
-// changes of its successor. All controllers use this client, so none can forget to ask.
-type fencedClient struct {
+// Client asks before each write: a process that was halted for longer than its lease must not write over what its
+// successor has written. All controllers have this client, and moves of olvmctl, so that none can forget to ask.
+type Client struct {
 	client.Client
 
-	mayAct func(context.Context) error
+	// MayAct returns an error if writes are not allowed now.
+	MayAct func(context.Context) error
 }
 
-// Create asks the fence, and creates.
-func (c *fencedClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	if err := c.mayAct(ctx); err != nil {
+// Create asks, and creates.
+func (c *Client) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.Create(ctx, object, options...)
 }
 
-// Update asks the fence, and updates.
-func (c *fencedClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	if err := c.mayAct(ctx); err != nil {
+// Update asks, and updates.
+func (c *Client) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.Update(ctx, object, options...)
 }
 
-// Patch asks the fence, and patches.
-func (c *fencedClient) Patch(
+// Patch asks, and patches.
+func (c *Client) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption,
 ) error {
-	if err := c.mayAct(ctx); err != nil {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// Apply asks the fence, and applies.
-func (c *fencedClient) Apply(
+// Apply asks, and applies.
+func (c *Client) Apply(
 	ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption,
 ) error {
-	if err := c.mayAct(ctx); err != nil {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.Apply(ctx, object, options...)
 }
 
-// Delete asks the fence, and deletes.
-func (c *fencedClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	if err := c.mayAct(ctx); err != nil {
+// Delete asks, and deletes.
+func (c *Client) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.Delete(ctx, object, options...)
 }
 
-// DeleteAllOf asks the fence, and deletes.
-func (c *fencedClient) DeleteAllOf(
+// DeleteAllOf asks, and deletes.
+func (c *Client) DeleteAllOf(
 	ctx context.Context, object client.Object, options ...client.DeleteAllOfOption,
 ) error {
-	if err := c.mayAct(ctx); err != nil {
+	if err := c.MayAct(ctx); err != nil {
 		return err
 	}
 
 	return c.Client.DeleteAllOf(ctx, object, options...)
 }
 
-// Status returns a fenced writer of statuses.
-func (c *fencedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+// Status returns a writer of statuses that asks.
+func (c *Client) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-// SubResource returns a fenced client of a subresource.
-func (c *fencedClient) SubResource(part string) client.SubResourceClient {
-	return &fencedPart{SubResourceClient: c.Client.SubResource(part), mayAct: c.mayAct}
+// SubResource returns a client of a part of objects that asks.
+func (c *Client) SubResource(part string) client.SubResourceClient {
+	return &fencedPart{SubResourceClient: c.Client.SubResource(part), mayAct: c.MayAct}
 }
 
-// fencedPart is a fencedClient for a subresource.
+// fencedPart is a Client for a part of objects.
 type fencedPart struct {
 	client.SubResourceClient
 

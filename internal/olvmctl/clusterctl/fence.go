@@ -1,0 +1,53 @@
+package clusterctl
+
+import (
+	"context"
+	"fmt"
+
+	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	clustercluster "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
+)
+
+// fencedProxy is clusterctl's connection to a management cluster. Its clients ask before each write.
+type fencedProxy struct {
+	clustercluster.Proxy
+
+	mayAct func(context.Context) error
+}
+
+// NewClient makes a client.
+func (p *fencedProxy) NewClient(ctx context.Context) (client.Client, error) {
+	plain, err := p.Proxy.NewClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return &fencedclient.Client{Client: plain, MayAct: p.mayAct}, nil
+}
+
+// fenced has clusterctl ask the fences of management clusters, by the paths of their kubeconfigs.
+func fenced(
+	ctx context.Context, configuration string, fences map[string]func(context.Context) error,
+) (clusterctl.Option, error) {
+	config, err := clusterctlconfig.New(ctx, configuration)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
+	}
+
+	return clusterctl.InjectClusterClientFactory(
+		func(input clusterctl.ClusterClientFactoryInput) (clustercluster.Client, error) {
+			at := clustercluster.Kubeconfig(input.Kubeconfig)
+			options := []clustercluster.Option{clustercluster.InjectYamlProcessor(input.Processor)}
+
+			if mayAct := fences[at.Path]; mayAct != nil {
+				options = append(options,
+					clustercluster.InjectProxy(&fencedProxy{clustercluster.NewProxy(at), mayAct}))
+			}
+
+			return clustercluster.New(at, config, options...), nil
+		}), nil
+}
