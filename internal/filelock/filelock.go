@@ -45,14 +45,14 @@ func Take(path string) (release func(), err error) {
 	}
 
 	for {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		file, isNew, err := openOrMake(path)
 		if err != nil {
 			return nil, fmt.Errorf("failed to make the file of a lock: %w", err)
 		}
 
 		if err := Exclusive(file); err != nil {
-			if !errors.Is(err, ErrHeld) { // nobody can hold it
-				err = errors.Join(err, os.Remove(path))
+			if isNew && !errors.Is(err, ErrHeld) { // an older file may be locked, although this time that is not known
+				removeIfAt(file, path)
 			}
 
 			return nil, errors.Join(err, file.Close())
@@ -60,7 +60,7 @@ func Take(path string) (release func(), err error) {
 
 		if isAt(file, path) {
 			return func() {
-				_ = os.Remove(path)
+				removeIfAt(file, path)
 				_ = file.Close()
 			}, nil
 		}
@@ -69,7 +69,26 @@ func Take(path string) (release func(), err error) {
 	}
 }
 
-// isAt reports whether an open file is still the one with this name.
+// openOrMake opens a file, or makes it.
+func openOrMake(path string) (file *os.File, isNew bool, err error) {
+	file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil || !errors.Is(err, os.ErrExist) {
+		return file, err == nil, err
+	}
+
+	file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // its holder may just have removed it
+
+	return file, false, err
+}
+
+// removeIfAt removes an open file, unless another one has its name by now.
+func removeIfAt(file *os.File, path string) {
+	if isAt(file, path) {
+		_ = os.Remove(path)
+	}
+}
+
+// isAt reports whether an open file is the one of that name still.
 func isAt(file *os.File, path string) bool {
 	open, err := file.Stat()
 	if err != nil {

@@ -79,3 +79,37 @@ func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 		check.Length(t, "files that are left", left, 0)
 	}
 }
+
+// TestAFailureLeavesTheFileThatAnotherProcessHasLocked has a file system that fails for a moment.
+func TestAFailureLeavesTheFileThatAnotherProcessHasLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one")
+	release, err := Take(path)
+	check.Error(t, err, "")
+	t.Cleanup(release)
+
+	for _, failure := range []error{syscall.ENOLCK, syscall.EIO} {
+		restore := FailForTest(failure)
+		_, err = Take(path)
+		restore()
+		check.Equal(t, "the cause", errors.Is(err, failure), true)
+
+		_, err = Take(path)
+		check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
+	}
+}
+
+// TestAReleaseLeavesTheLockOfAnother has somebody remove the file, and another process lock a new one.
+func TestAReleaseLeavesTheLockOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one")
+	first, err := Take(path)
+	check.Error(t, err, "")
+	check.Error(t, os.Remove(path), "")
+
+	second, err := Take(path)
+	check.Error(t, err, "")
+	t.Cleanup(second)
+	first()
+
+	_, err = Take(path)
+	check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package filelock
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestALockGoesOnAfterASignal has a signal come while the kernel locks.
+func TestALockGoesOnAfterASignal(t *testing.T) {
+	before, calls := flock, 0
+	flock = func(file, how int) error {
+		if calls++; calls == 1 {
+			return syscall.EINTR
+		}
+
+		return before(file, how)
+	}
+
+	t.Cleanup(func() { flock = before })
+
+	release, err := Take(filepath.Join(t.TempDir(), "one"))
+	check.Error(t, err, "")
+	release()
+}
