@@ -11,7 +11,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/addon"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/lifecycle"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
@@ -151,15 +150,9 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 	}
 
 	return f.output.print(s.out, created, func() error {
-		at := ""
-		if created.Management != "" && created.Management != mgmtcluster.LocalOfUser().Kubeconfig() {
-			at = " --kubeconfig " + shellword.QuoteWord(created.Management)
-		}
-
-		_, err := fmt.Fprintf(s.out, "The cluster %[1]s has %[2]s. Look at it with:\n"+
-			"  olvmctl describe %[1]s -n %[3]s%[5]s\n  export KUBECONFIG=%[4]s\n",
-			created.Name, english.Plural(created.Nodes, "node", ""), file.Namespace(),
-			shellword.QuoteWord(created.Kubeconfig), at)
+		describe := created.Access.Line("olvmctl", "describe", created.Name, "-n", file.Namespace())
+		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  %s\n  export KUBECONFIG=%s\n",
+			created.Name, english.Plural(created.Nodes, "node", ""), describe, shellword.QuoteWord(created.Kubeconfig))
 
 		return err
 	})

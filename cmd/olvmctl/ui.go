@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/dashboard"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
@@ -59,7 +57,7 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 		Namespace: namespaceOf(in, f.all),
 		Address:   f.address,
 		Engines:   f.engine,
-		Access:    f.access(in),
+		Access:    in.ShellAccess(),
 	})
 	if err != nil {
 		return err
@@ -77,20 +75,4 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 	<-ctx.Done()
 
 	return nil
-}
-
-// access returns the flags selecting the management cluster, for a command in another terminal.
-func (f *uiFlags) access(in *mgmtcluster.Cluster) []string {
-	var out []string
-
-	path, err := in.KubeconfigFile()
-	if err == nil && (in.Kubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "") {
-		out = append(out, "--kubeconfig", path)
-	}
-
-	if f.Context != "" {
-		out = append(out, "--context", f.Context)
-	}
-
-	return out
 }

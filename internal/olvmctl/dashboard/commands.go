@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
 // Command is a suggested next command.
@@ -138,11 +137,5 @@ func kubectlName(object client.Object) string {
 
 // line returns a command about an object, with the flags for its namespace and the management cluster.
 func (w *watcher) line(object client.Object, words ...string) string {
-	words = append(append(words, "-n", object.GetNamespace()), w.Access...)
-
-	for i := range words {
-		words[i] = shellword.QuoteWord(words[i])
-	}
-
-	return strings.Join(words, " ")
+	return w.Access.Line(append(words, "-n", object.GetNamespace())...)
 }

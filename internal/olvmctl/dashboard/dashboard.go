@@ -24,8 +24,8 @@ type Options struct {
 	Address string
 	// Engines asks the clusters' engines, with the clusters' credentials.
 	Engines bool
-	// Access has the flags of olvmctl and kubectl selecting the management cluster, for the commands on the page.
-	Access []string
+	// Access pins the management cluster in commands that the page shows.
+	Access mgmtcluster.ShellAccess
 }
 
 // source provides the page's content.

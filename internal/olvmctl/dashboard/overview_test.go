@@ -336,7 +336,7 @@ func TestTheOnlyControlPlaneMachineIsNeverAdvisedToBeDeleted(t *testing.T) {
 func TestCommandsSayWhichManagementCluster(t *testing.T) {
 	objects := small("prod", "shop", noon)
 	plain := watched(t, objects)
-	plain.Access = []string{"--kubeconfig", "/home/me/it's mine", "--context", "$(reboot) `id` ; \"x\"\n*"}
+	plain.Access.Flags = []string{"--kubeconfig", "/home/me/it's mine", "--context", "$(reboot) `id` ; \"x\"\n*"}
 
 	of := Ref{"Cluster", "prod", "shop"}
 	lines := plain.details(t.Context(), of).Commands
@@ -350,6 +350,18 @@ func TestCommandsSayWhichManagementCluster(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "words", string(said), "<get><kubeconfig><shop><-n><prod><--kubeconfig></home/me/it's mine><--context>"+
 		"<$(reboot) `id` ; \"x\"\n*>")
+}
+
+func TestAnUnknownWatchBlamesNoOtherKind(t *testing.T) {
+	w := watched(t, small("prod", "shop", noon))
+	w.watchFailed(t.Context(), "*v1.Mystery", errors.New("it is not served"))
+
+	state := w.state(t.Context())
+	check.Contains(t, "problems", strings.Join(state.Problems, "\n"), "*v1.Mystery: it is not served")
+
+	for _, one := range state.Watches {
+		check.Equal(t, one.Kind, one.State, "live")
+	}
 }
 
 func TestAPausedClusterCanGoOn(t *testing.T) {

@@ -100,6 +100,8 @@ func (w *watcher) state(ctx context.Context) State {
 		note("Not everything can be watched now; this is what was", err)
 	}
 
+	out.Problems = append(out.Problems, w.strangeProblems()...)
+
 	for _, name := range slices.Sorted(maps.Keys(w.unseen)) {
 		out.Problems = append(out.Problems, fmt.Sprintf("No %s: %s", name, w.unseen[name]))
 	}
@@ -128,7 +130,19 @@ func (w *watcher) state(ctx context.Context) State {
 	return out
 }
 
-// clusters returns all clusters with their trees, those in trouble first.
+// strangeProblems are those of watches of unknown types.
+func (w *watcher) strangeProblems() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, of := range slices.Sorted(maps.Keys(w.strange)) {
+		out = append(out, fmt.Sprintf("A watch has ended, of %s: %s", of, w.strange[of]))
+	}
+
+	return out
+}
+
+// clusters are all of them with their trees, those in trouble first.
 func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {

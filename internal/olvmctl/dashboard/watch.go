@@ -84,7 +84,9 @@ type watcher struct {
 	manager string
 	// lost explains why kinds cannot be watched now, by name.
 	lost map[string]*loss
-	// away explains why the API server is unreachable; nil if it is reachable.
+	// strange are the errors of watches of other types.
+	strange map[string]string
+	// away is why the API server does not answer; nil if it does.
 	away *loss
 }
 
@@ -174,11 +176,22 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	}
 
 	at := slices.IndexFunc(watchedKinds, func(kind watchedKind) bool { return fmt.Sprintf("%T", kind.object) == of })
-	kind := watchedKinds[max(at, 0)]
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	if at < 0 { // nothing tells when it goes on
+		if w.strange == nil {
+			w.strange = map[string]string{}
+		}
+
+		w.strange[of] = err.Error()
+		w.changed.Note()
+
+		return
+	}
+
+	kind := watchedKinds[at]
 	since := time.Now()
 	if was := w.lost[kind.name]; was != nil {
 		since = was.since

@@ -65,6 +65,8 @@ type Created struct {
 	Kubeconfig string `json:"kubeconfig"`
 	Management string `json:"managementKubeconfig"`
 	Nodes      int    `json:"nodes"`
+	// Access pins the management cluster in commands for a shell.
+	Access mgmtcluster.ShellAccess `json:"-"`
 }
 
 // creation is a running Create, with the findings of its steps.
@@ -117,6 +119,7 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 		Kubeconfig: c.KubeconfigOut,
 		Management: c.management.Kubeconfig,
 		Nodes:      c.nodes,
+		Access:     c.management.ShellAccess(),
 	}, nil
 }
 
