@@ -97,7 +97,7 @@ func (e *engines) askAll(ctx context.Context) {
 		byURL[url] = append(byURL[url], &clusters.Items[i])
 	}
 
-	e.forgetOthers(byURL)
+	e.expectAll(byURL)
 
 	var asking sync.WaitGroup
 	for url, of := range byURL {
@@ -148,11 +148,17 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 	return answer
 }
 
-// forgetOthers forgets the engines of no cluster.
-func (e *engines) forgetOthers(byURL map[string][]*infrav1.OLVMCluster) {
+// expectAll notes all engines before the first answer, and forgets those that no cluster has any more.
+func (e *engines) expectAll(byURL map[string][]*infrav1.OLVMCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.known, func(url string, _ Engine) bool { return byURL[url] == nil })
+
+	for url := range byURL {
+		if _, ok := e.known[url]; !ok {
+			e.known[url] = Engine{URL: url, VMs: []VM{}}
+		}
+	}
 }
 
 // last returns an engine's last answer.

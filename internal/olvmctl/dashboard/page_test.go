@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/browser"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -197,4 +198,24 @@ func TestScreenshots(t *testing.T) {
 			v.Shoot(folder, fmt.Sprintf("olvmctl-ui-%s-%s-phone.png", name, scheme), 400, 800)
 		}
 	}
+}
+
+// TestAVMIsMissingOnlyInAnEngineThatAnswers has the state before any answer. No browser has confirmed what the page makes
+// of it: the condition of its script is compared as a text.
+func TestAVMIsMissingOnlyInAnEngineThatAnswers(t *testing.T) {
+	w := watched(t, small("prod", "shop", noon))
+	w.engines = newEngines(w)
+	infra := find[*infrav1.OLVMCluster](t, small("prod", "shop", noon), "shop")
+	url := engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
+	w.engines.expectAll(map[string][]*infrav1.OLVMCluster{url: {infra}, "https://other": {infra}})
+
+	state := w.state(t.Context())
+	check.Length(t, "engines that were not asked yet", state.Engines, 2)
+	check.Equal(t, "whether one has answered", state.Engines[0].At.IsZero() && state.Engines[1].At.IsZero(), true)
+	check.Equal(t, "the engine of the cluster", state.Clusters[0].Engine, url)
+
+	script, err := page.ReadFile("page/clusters.js")
+	check.Error(t, err, "")
+	check.Contains(t, "the condition", string(script), "e.at && !e.error && !e.unasked")
+	check.Contains(t, "whose engine", string(script), "answering.has(cluster.engine)")
 }

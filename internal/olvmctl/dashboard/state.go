@@ -13,6 +13,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
@@ -62,9 +64,11 @@ type Cluster struct {
 	clustertree.Overview
 
 	// Kind of its state: bad, busy, off or ok. State is a word for it.
-	Kind   string            `json:"kind"`
-	State  string            `json:"state"`
-	Paused bool              `json:"paused,omitempty"`
+	Kind   string `json:"kind"`
+	State  string `json:"state"`
+	Paused bool   `json:"paused,omitempty"`
+	// Engine is the URL of its engine; empty if it is not known.
+	Engine string            `json:"engine,omitempty"`
 	Tree   *clustertree.Node `json:"tree"`
 	Waits  []Wait            `json:"waits,omitempty"`
 	// Kinds of the states of its machines, by KIND/NAME.
@@ -173,6 +177,7 @@ func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 		next := Cluster{
 			Overview: overview,
 			Paused:   cluster.Spec.Paused != nil && *cluster.Spec.Paused,
+			Engine:   w.engineOf(ctx, &cluster),
 			Tree:     tree,
 			Waits:    waits,
 		}
@@ -185,7 +190,20 @@ func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 	return out, nil
 }
 
-// events returns all events, newest first.
+// engineOf is the URL of the engine of a cluster, as engines are known by; empty if it is not known.
+func (w *watcher) engineOf(ctx context.Context, cluster *clusterv1.Cluster) string {
+	var infra infrav1.OLVMCluster
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+
+	err := w.reader.Get(ctx, key, &infra)
+	if cluster.Spec.InfrastructureRef.Kind != "OLVMCluster" || err != nil {
+		return ""
+	}
+
+	return engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
+}
+
+// events are all that are there, the newest first.
 func (w *watcher) events(ctx context.Context) ([]Event, error) {
 	var list eventsv1.EventList
 	if err := w.reader.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {

@@ -33,14 +33,14 @@ const engineKinds = { up: 'ok', down: 'off', image_locked: 'lock', unknown: 'bad
 const vmKind = status => engineKinds[status] || 'busy'
 
 let vms = new Map() // of all engines, by ID
-let asked = false // whether every engine answers
+let answering = new Set() // the URLs of the engines that answer
 
 // vmWords are what the engine says of the VM of a machine beside what the management cluster does.
-function vmWords(machine) {
+function vmWords(machine, cluster) {
   if (!machine.vmID) return ''
   const vm = vms.get(machine.vmID)
   if (vm) return vm.difference ? `engine: ${words(vm.status)}; ${vm.difference}` : `engine: ${words(vm.status)}`
-  return asked ? 'the engine had no such VM when it was asked last' : ''
+  return answering.has(cluster.engine) ? 'the engine had no such VM when it was asked last' : ''
 }
 
 function makeMachine() {
@@ -53,7 +53,7 @@ function makeMachine() {
     state.show([cluster.kinds[machine.kind + '/' + machine.name] || 'off', m.phase || 'Pending'])
     text(name, machine.name)
     vm.show([m.vmStatus ? vmKind(m.vmStatus) : 'off', m.vmStatus ? 'VM ' + words(m.vmStatus) : 'no VM'])
-    const seen = vmWords(m), same = seen.startsWith('engine: ') && !seen.includes(';')
+    const seen = vmWords(m, cluster), same = seen.startsWith('engine: ') && !seen.includes(';')
     text(place, [(m.addresses || []).join(' '), m.host && 'on ' + m.host, same && seen].filter(Boolean).join(' · '))
     text(version, m.version || '')
     text(side, [!same && seen, m.outdated && 'not up to date: ' + m.outdated].filter(Boolean).join('; '))
@@ -245,7 +245,7 @@ function searched(m) {
 function update(state) {
   const focused = document.activeElement, machines = state.clusters.flatMap(machinesOf), lets = filter(searched)
   vms = new Map((state.engines || []).flatMap(e => e.vms).map(v => [v.id, v]))
-  asked = !!state.engines && state.engines.length > 0 && state.engines.every(e => !e.error)
+  answering = new Set((state.engines || []).filter(e => e.at && !e.error && !e.unasked).map(e => e.url))
   text($('server'), state.server)
   text($('version'), state.version)
   text($('scope'), state.namespace ? 'namespace ' + state.namespace : 'all namespaces')
