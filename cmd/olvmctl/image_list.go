@@ -11,6 +11,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
 func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
@@ -41,7 +42,7 @@ func printTemplates(out io.Writer, output outputFlag, list []image.ListedTemplat
 	switch output.format {
 	case formatName:
 		for _, t := range list {
-			if _, err := fmt.Fprintln(out, t.Name); err != nil {
+			if _, err := fmt.Fprintln(out, plaintext.OneLine(t.Name)); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
@@ -55,4 +56,14 @@ func TestTablesOfTemplatesAreThoseOfKubectl(t *testing.T) {
 		check.Error(t, printTemplates(&out, formatOf(format), list), "")
 		check.Equal(t, format, out.String(), want)
 	}
+}
+
+// TestANameOfAnEngineForgesNoLine has a template whose name a stranger has chosen.
+func TestANameOfAnEngineForgesNoLine(t *testing.T) {
+	var out bytes.Buffer
+
+	list := []image.ListedTemplate{{Name: "ol9\nother\x1b[2J"}}
+	check.Error(t, printTemplates(&out, formatOf(formatName), list), "")
+	check.Equal(t, "lines", strings.Count(out.String(), "\n"), 1)
+	check.Lacks(t, "escape", out.String(), "\x1b")
 }
