@@ -54,6 +54,8 @@ type Input struct {
 
 	// live has the objects of a management cluster for LiveOf.
 	live map[string]*unstructured.Unstructured
+	// converted are those of them whose manifests have another apiVersion, read in it; nil if that failed.
+	converted map[string]*unstructured.Unstructured
 	// sources are the objects of the manifests with their files.
 	sources []source.Object
 	// ofClusterFile reports whether the machine templates have names from a cluster file.
@@ -164,6 +166,7 @@ func newInput() *Input {
 		Written:      NewAccess(),
 		Running:      NewAccess(),
 		live:         map[string]*unstructured.Unstructured{},
+		converted:    map[string]*unstructured.Unstructured{},
 
 		LiveClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
 		LiveServices: map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},

@@ -74,6 +74,10 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 		return err
 	}
 
+	if err := m.convertOwners(ctx, c); err != nil {
+		return err
+	}
+
 	if err := m.findPruned(ctx, c, namespaces); err != nil {
 		return err
 	}
@@ -204,6 +208,36 @@ func (m *Input) namespaces() []string {
 // LiveOf returns the management cluster's version of an object; nil for none.
 func (m *Input) LiveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return m.live[liveKey(object)]
+}
+
+// LiveAsWritten is LiveOf in the apiVersion of the object; nil if the API server does not have it in that.
+func (m *Input) LiveAsWritten(object *unstructured.Unstructured) *unstructured.Unstructured {
+	live := m.LiveOf(object)
+	if live == nil || live.GetAPIVersion() == object.GetAPIVersion() {
+		return live
+	}
+
+	return m.converted[liveKey(object)]
+}
+
+// convertOwners reads the owners of machines whose manifests have another apiVersion once more, in that: fields have
+// other names and forms there.
+func (m *Input) convertOwners(ctx context.Context, c client.Reader) error {
+	for _, owner := range m.Owners {
+		live := m.LiveOf(owner)
+		if live == nil || live.GetAPIVersion() == owner.GetAPIVersion() {
+			continue
+		}
+
+		converted, err := readPart(ctx, c, owner)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+
+		m.converted[liveKey(owner)] = converted
+	}
+
+	return nil
 }
 
 func liveKey(object *unstructured.Unstructured) string {

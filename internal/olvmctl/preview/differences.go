@@ -42,7 +42,7 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 		}
 	}
 
-	if live := m.LiveOf(owner); live != nil && owner.GetAPIVersion() == live.GetAPIVersion() {
+	if live := m.LiveAsWritten(owner); live != nil {
 		c.kubeadmConfig(owner, live)
 	}
 

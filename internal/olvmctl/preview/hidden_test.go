@@ -1,8 +1,13 @@
 package preview
 
 import (
+	"context"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
@@ -62,6 +67,90 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 
 			report := m.reportOf(Offline(m, machines), owners, nil, true)
 			check.Equal(t, "summary", report.Summary, test.want)
+		})
+	}
+}
+
+// converting is a management cluster that has owners of machines in v1beta1, too; or says that it has not.
+type converting struct {
+	client.Client
+	toV1Beta1 func(*unstructured.Unstructured)
+}
+
+func (c converting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	asked, isAny := object.(*unstructured.Unstructured)
+	if !isAny || asked.GroupVersionKind().Version != "v1beta1" {
+		return c.Client.Get(ctx, key, object, options...)
+	}
+
+	kind := asked.GroupVersionKind()
+	if c.toV1Beta1 == nil {
+		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+
+	asked.SetGroupVersionKind(kind.GroupKind().WithVersion("v1beta2"))
+
+	if err := c.Client.Get(ctx, key, asked, options...); err != nil {
+		return err
+	}
+
+	asked.SetGroupVersionKind(kind)
+	c.toV1Beta1(asked)
+
+	return nil
+}
+
+// TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion changes what machines are made of, in a manifest that has the
+// version before.
+func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
+	const controlPlane, workers = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2", "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment"
+
+	// The references of v1beta1 have an apiVersion instead of a group. Nothing else of the sample differs.
+	toV1Beta1 := func(o *unstructured.Unstructured) {
+		if bootstrap, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "bootstrap", "configRef"); found {
+			delete(bootstrap, "apiGroup")
+			bootstrap["apiVersion"] = "bootstrap.cluster.x-k8s.io/v1beta1"
+			check.Error(t, unstructured.SetNestedMap(o.Object, bootstrap, "spec", "template", "spec", "bootstrap", "configRef"), "")
+		}
+	}
+	older := func(kind string) string { return strings.Replace(kind, "v1beta2", "v1beta1", 1) }
+
+	for name, test := range map[string]struct {
+		changes   []string
+		unread    bool
+		machines  int64
+		why, line string
+	}{
+		"nothing":                      {changes: []string{controlPlane, older(controlPlane), workers, older(workers)}},
+		"a field for kubeadm":          {[]string{controlPlane, older(controlPlane), "127.0.0.1]", "127.0.0.2]"}, false, 1, "certSANs", "certSANs"},
+		"a field for kubeadm is gone":  {[]string{controlPlane, older(controlPlane), "        certSANs: [localhost, 127.0.0.1]", "        {}"}, false, 1, "certSANs", ""},
+		"another bootstrap template":   {[]string{workers, older(workers), "KubeadmConfigTemplate\n          name: demo-md-0", "KubeadmConfigTemplate\n          name: demo-md-1"}, false, 2, "configRef.name", ""},
+		"another kind of it":           {[]string{workers, older(workers), "kind: KubeadmConfigTemplate\n          name", "kind: RKE2ConfigTemplate\n          name"}, false, 2, "configRef.kind", ""},
+		"a failure domain":             {[]string{workers, older(workers), "      version: v1.36.1\n      bootstrap", "      version: v1.36.1\n      failureDomain: b\n      bootstrap"}, false, 2, "failureDomain", ""},
+		"workers in an unread version": {[]string{workers, older(workers)}, true, 2, "its apiVersion becomes cluster.x-k8s.io/v1beta1", ""},
+		"a control plane in one":       {[]string{controlPlane, older(controlPlane)}, true, 1, "its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, test.changes...)))
+			check.Error(t, err, "")
+
+			live := converting{fixture.Management(t), toV1Beta1}
+			if test.unread {
+				live.toV1Beta1 = nil
+			}
+
+			check.Error(t, m.AddLive(t.Context(), live, ""), "")
+
+			machines, owners, err := m.Expand()
+			check.Error(t, err, "")
+			report := m.reportOf(Offline(m, machines), owners, nil, true)
+			check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: test.machines})
+
+			if test.machines > 0 {
+				check.Length(t, "owners", owners, 1)
+				check.Contains(t, "reasons", strings.Join(owners[0].Reasons, "\n"), test.why)
+				check.Contains(t, "differences", strings.Join(owners[0].Differences, "\n"), test.line)
+			}
 		})
 	}
 }

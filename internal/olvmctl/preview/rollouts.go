@@ -18,12 +18,11 @@ import (
 // outdated returns the reasons for replacing machines of an owner, by name. Only machines of the management cluster can
 // be outdated: Cluster API compares the same.
 func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
-	live := m.LiveOf(owner)
-	if live == nil {
+	if m.LiveOf(owner) == nil {
 		return nil
 	}
 
-	common, waiting := m.changeForAll(owner, live), 0
+	common, waiting := m.changeForAll(owner, m.LiveAsWritten(owner)), 0
 	out := map[string]string{}
 	machines := m.machinesMadeBy(owner)
 
@@ -57,11 +56,11 @@ var rolloutPaths = []string{
 	"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
 }
 
-// changeForAll returns the difference affecting all machines of an owner; empty for none. A field missing from the
-// manifest is removed only if a manifest has set it before.
+// changeForAll is what differs for all machines of an owner; empty for nothing. A field that the manifest lacks is
+// removed only if a manifest has set it before. live has the version of the manifest; without it, anything may differ.
 func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
-	if owner.GetAPIVersion() != live.GetAPIVersion() {
-		return ""
+	if live == nil {
+		return fmt.Sprintf("its apiVersion becomes %s, so that its fields cannot be compared", owner.GetAPIVersion())
 	}
 
 	asked, there, applied := rolloutFields(owner), rolloutFields(live), appliedTo(live)
@@ -111,10 +110,11 @@ func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	}
 
 	if bootstrap, ok := out["spec.template.spec.bootstrap"].(map[string]any); ok {
+		kind, _, _ := unstructured.NestedString(bootstrap, "configRef", "kind")
 		ref, _, _ := unstructured.NestedString(bootstrap, "configRef", "name")
 		secret, _, _ := unstructured.NestedString(bootstrap, "dataSecretName")
 		out["spec.template.spec.bootstrap"] = map[string]any{
-			"configRef": map[string]any{"name": ref}, "dataSecretName": secret,
+			"configRef": map[string]any{"kind": kind, "name": ref}, "dataSecretName": secret,
 		}
 	}
 
