@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,14 +20,11 @@ type ClassPart struct {
 	Written *unstructured.Unstructured
 	// Live is nil if the user may not read it.
 	Live *unstructured.Unstructured
-	// Cluster uses it.
+	// Cluster is made of it; empty if the user may not see whether any is.
 	Cluster string
 }
 
-// classKinds are the kinds used by a topology and changeable in place.
-var classKinds = []string{"ClusterClass", "KubeadmConfigTemplate", "KubeadmControlPlaneTemplate", "OLVMClusterTemplate"}
-
-// ClassParts returns the parts of ClusterClasses through which manifests may change running Clusters.
+// ClassParts are the parts of ClusterClasses by which manifests may change running Clusters.
 func (m *Input) ClassParts() []ClassPart { return m.classes }
 
 // addClasses finds the parts of ClusterClasses used by running Clusters.
@@ -35,7 +33,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 		return nil
 	}
 
-	clusters, err := m.topologies(ctx, c)
+	clusters, sawAll, err := m.topologies(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -68,30 +66,120 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 		}
 	}
 
+	if !sawAll {
+		return m.addUnseen(ctx, c)
+	}
+
 	return nil
 }
 
-// topologies returns the running Clusters with a topology. It covers all namespaces if the user may list them.
-func (m *Input) topologies(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+// addUnseen adds the parts of which Clusters may be made that the user may not list.
+func (m *Input) addUnseen(ctx context.Context, c client.Reader) error {
+	for _, part := range m.classParts {
+		isKnown := slices.ContainsFunc(m.classes, func(known ClassPart) bool { return known.Written == part })
+		if isKnown {
+			continue
+		}
 
-	err := c.List(ctx, list)
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("failed to list objects of kind Cluster in the management cluster: %w", err)
+		if isOfAny, err := m.isOfAnyClass(ctx, c, part); err != nil {
+			return err
+		} else if !isOfAny {
+			continue
+		}
+
+		running, err := readPart(ctx, c, part)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+
+		m.classes = append(m.classes, ClassPart{Written: part, Live: running})
 	}
 
+	return nil
+}
+
+// isOfAnyClass reports whether a part is a ClusterClass, or may be a template of one.
+func (m *Input) isOfAnyClass(ctx context.Context, c client.Reader, part *unstructured.Unstructured) (bool, error) {
+	classes, isSeen, err := listIfAllowed(ctx, c, "ClusterClass", part.GetNamespace())
+	if err != nil || !isSeen || part.GetKind() == "ClusterClass" {
+		return true, err
+	}
+
+	return slices.ContainsFunc(classes, func(class unstructured.Unstructured) bool {
+		return m.isPartOf(part, &class, &class)
+	}) || slices.ContainsFunc(m.classParts, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "ClusterClass" && o.GetNamespace() == part.GetNamespace() && refersTo(o.Object, part)
+	}), nil
+}
+
+// listIfAllowed lists objects of Cluster API in a namespace, or in all. isSeen is false if the user may not.
+func listIfAllowed(
+	ctx context.Context, c client.Reader, kind, namespace string,
+) (out []unstructured.Unstructured, isSeen bool, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+
+	err = c.List(ctx, list, client.InNamespace(namespace))
+	if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind, err)
+	}
+
+	return list.Items, true, nil
+}
+
+// topologies are the running Clusters with a topology, of all namespaces if the user may list them. Else they are those
+// that were read, and those beside the classes of the manifests, and sawAll is false.
+func (m *Input) topologies(
+	ctx context.Context, c client.Reader,
+) (clusters []unstructured.Unstructured, sawAll bool, err error) {
+	clusters, sawAll, err = listIfAllowed(ctx, c, "Cluster", "")
 	if err != nil {
-		for _, cluster := range m.Clusters {
-			if live := m.LiveOf(cluster); live != nil {
-				list.Items = append(list.Items, *live)
-			}
+		return nil, false, err
+	}
+
+	if !sawAll {
+		if clusters, err = m.topologiesBeside(ctx, c); err != nil {
+			return nil, false, err
 		}
 	}
 
-	return slices.DeleteFunc(list.Items, func(cluster unstructured.Unstructured) bool {
+	return slices.DeleteFunc(clusters, func(cluster unstructured.Unstructured) bool {
 		return classOf(&cluster).GetName() == ""
-	}), nil
+	}), sawAll, nil
+}
+
+// topologiesBeside are the running Clusters of the namespaces that were read, and of those with parts of classes.
+func (m *Input) topologiesBeside(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
+	var out []unstructured.Unstructured
+
+	listed := map[string]bool{}
+
+	for _, part := range m.classParts {
+		namespace := part.GetNamespace()
+		if listed[namespace] {
+			continue
+		}
+
+		clusters, isSeen, err := listIfAllowed(ctx, c, "Cluster", namespace)
+		if err != nil {
+			return nil, err
+		}
+
+		listed[namespace] = isSeen
+		out = append(out, clusters...)
+	}
+
+	for _, cluster := range m.Clusters {
+		if live := m.LiveOf(cluster); live != nil && !listed[live.GetNamespace()] {
+			out = append(out, *live)
+		}
+	}
+
+	return out, nil
 }
 
 // classOf returns a reference to the ClusterClass of a Cluster; without a name for none.
@@ -166,5 +254,8 @@ func refersTo(value any, object *unstructured.Unstructured) bool {
 	return false
 }
 
-// isClassPart reports whether running Clusters may use objects of a kind.
-func isClassPart(kind schema.GroupVersionKind) bool { return slices.Contains(classKinds, kind.Kind) }
+// isClassPart reports whether running Clusters may be made of objects of a kind, and these can be changed in place.
+// checkTemplate compares the others.
+func isClassPart(kind schema.GroupVersionKind) bool {
+	return kind.Kind == "ClusterClass" || strings.HasSuffix(kind.Kind, "Template") && kind.Kind != "OLVMMachineTemplate"
+}

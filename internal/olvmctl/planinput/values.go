@@ -53,9 +53,48 @@ func FirstDifference(asked, there any, path string) string {
 		return ""
 	}
 
-	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
-		return path
+	if there == nil && asked == "" || isSameScalar(asked, there) {
+		return ""
 	}
 
-	return ""
+	return path
+}
+
+// isSameScalar reports whether values of one kind are equal: the text "1" is not the number 1. A number may be an
+// integer here and a float there.
+func isSameScalar(a, b any) bool {
+	switch a.(type) {
+	case string, bool:
+		return a == b
+	}
+
+	switch b.(type) {
+	case string, bool, nil:
+		return false
+	}
+
+	if _, isInteger := a.(int64); isInteger {
+		if _, isToo := b.(int64); isToo {
+			return a == b
+		}
+	}
+
+	x, isNumber := floatOf(a)
+	y, isToo := floatOf(b)
+
+	return fmt.Sprint(a) == fmt.Sprint(b) || isNumber && isToo && x == y
+}
+
+// floatOf is a number as JSON or YAML have it.
+func floatOf(value any) (out float64, isNumber bool) {
+	switch value := value.(type) {
+	case int64:
+		return float64(value), true
+	case int:
+		return float64(value), true
+	case float64:
+		return value, true
+	}
+
+	return 0, false
 }

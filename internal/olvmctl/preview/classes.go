@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 )
 
 // checkTopologies returns an error if an input of the topology controller changes. A plan of manifests cannot tell the
@@ -27,35 +28,69 @@ func (m *Manifests) checkTopologies() error {
 
 	for _, part := range m.ClassParts() {
 		if found := changeOfPart(part); found != "" {
-			return fmt.Errorf("%s: %s, and Cluster %s is made of it: what becomes of its machines cannot be seen in "+
-				"the manifests; see it with clusterctl alpha topology plan", ownerName(part.Written), found,
-				part.Cluster)
+			made := "Cluster " + part.Cluster + " is made of it"
+			if part.Cluster == "" {
+				made = "a Cluster may be made of it, because you may not list Clusters in all namespaces"
+			}
+
+			return fmt.Errorf("%s: %s, and %s: what becomes of its machines cannot be seen in the manifests; see it "+
+				"with clusterctl alpha topology plan", ownerName(part.Written), found, made)
 		}
 	}
 
 	return nil
 }
 
-// changeOfPart describes the change of a ClusterClass, or of one of its templates; "" means no change.
+// changeOfPart is what changes of a ClusterClass, or of a template of one; empty for nothing. It does not matter who has
+// set a field: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
 func changeOfPart(part planinput.ClassPart) string {
 	if part.Live == nil {
 		return "you may not read it in the management cluster, so that it may change"
 	}
 
-	const path = "spec"
+	wants, err := filledIn(part.Written)
+	if err != nil {
+		return err.Error()
+	}
 
-	applied := slices.DeleteFunc(allAppliedTo(part.Live), func(a appliedFields) bool {
-		_, owned := a.at(path)
-		return !owned
-	})
-	wants, has := part.Written.Object[path], part.Live.Object[path]
-	wants, has = keyedListsOf(part.Live, applied, path).split(wants, has)
-	removable, _ := removableFields(applied, wants, has, path)
+	has, err := filledIn(part.Live)
+	if err != nil {
+		return err.Error()
+	}
 
-	found := cmp.Or(planinput.FirstDifference(wants, has, path), planinput.FirstDifference(removable, wants, path))
+	found := cmp.Or(planinput.FirstDifference(wants, has, "spec"), planinput.FirstDifference(has, wants, "spec"))
 	if found == "" {
 		return ""
 	}
 
-	return shownPath(found) + " changes"
+	return found + " changes"
+}
+
+// filledIn is the specification of a part with the defaults of the CRDs of this release, and without those of Cluster
+// API.
+func filledIn(part *unstructured.Unstructured) (any, error) {
+	out, err := schema.Default(part)
+	if err != nil {
+		return nil, fmt.Errorf("failed to fill in its defaults: %w", err)
+	}
+
+	for _, config := range [][]string{
+		{"spec", "template", "spec", "kubeadmConfigSpec"}, {"spec", "template", "spec"},
+	} {
+		removeDefault(out, "cloud-config", append(slices.Clone(config), "format")...)
+
+		for _, when := range []string{"initConfiguration", "joinConfiguration"} {
+			removeDefault(out, "IfNotPresent", append(slices.Clone(config), when, "nodeRegistration", "imagePullPolicy")...)
+		}
+	}
+
+	rollout := []string{"spec", "template", "spec", "rollout", "strategy"}
+	removeDefault(out, "RollingUpdate", append(slices.Clone(rollout), "type")...)
+
+	surge := append(slices.Clone(rollout), "rollingUpdate", "maxSurge")
+	if has, _, _ := unstructured.NestedFieldNoCopy(out.Object, surge...); fmt.Sprint(has) == "1" {
+		unstructured.RemoveNestedField(out.Object, surge...)
+	}
+
+	return out.Object["spec"], nil
 }

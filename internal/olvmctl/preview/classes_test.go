@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -25,7 +27,8 @@ metadata: {name: class, namespace: default}
 spec:
   infrastructure: {templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OLVMClusterTemplate, name: infra}}
   workers: {machineDeployments: [{class: default-worker, bootstrap: {templateRef: {apiVersion: bootstrap.cluster.x-k8s.io/v1beta2,
-    kind: KubeadmConfigTemplate, name: workers}}}]}
+    kind: KubeadmConfigTemplate, name: workers}}}, {class: rke2, bootstrap: {templateRef: {apiVersion: bootstrap.cluster.x-k8s.io/v1beta1,
+    kind: RKE2ConfigTemplate, name: rke2}}}]}
   variables: [{name: memory, required: true, schema: {openAPIV3Schema: {type: string, default: 16GB}}}]
   patches:
   - name: memory
@@ -39,6 +42,13 @@ apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
 kind: KubeadmConfigTemplate
 metadata: {name: workers, namespace: default}
 spec: {template: {spec: {joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: v, value: "2"}]}}}}}
+`
+	aTemplateOfOthers = `
+---
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta1
+kind: RKE2ConfigTemplate
+metadata: {name: rke2, namespace: default}
+spec: {template: {spec: {agentConfig: {kind: cluster-cidr}}}}
 `
 	anInfraTemplate = `
 ---
@@ -66,7 +76,7 @@ func (u unreadable) Get(ctx context.Context, key client.ObjectKey, object client
 // TestAPullRequestHidesNothingBehindAClusterClass changes the topology controller's inputs of a running cluster. The
 // pull request has no Cluster.
 func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
-	all := strings.ReplaceAll(aClass+aWorkersTemplate+anInfraTemplate, "ENGINE", fixture.EngineURL)
+	all := strings.ReplaceAll(aClass+aWorkersTemplate+aTemplateOfOthers+anInfraTemplate, "ENGINE", fixture.EngineURL)
 	with := func(pairs ...string) string {
 		changed := strings.NewReplacer(pairs...).Replace(all)
 		check.Equal(t, "it differs", changed == all, false)
@@ -96,8 +106,10 @@ func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 		"the template of clusters": {manifests: with(fixture.EngineURL, thief.engine()),
 			want: "OLVMClusterTemplate default/infra: spec.template.spec.olvmOvirtAPIServer.serverURL changes"},
 		"a class that one may not read": {manifests: all, unreadable: "ClusterClass", want: "you may not read it"},
-		"a template alone, of a class that one may not read": {manifests: strings.NewReplacer(aClass, "", anInfraTemplate, "").
+		"a template alone, of a class that one may not read": {manifests: strings.NewReplacer(aClass, "", aTemplateOfOthers, "", anInfraTemplate, "").
 			Replace(with(`value: "2"`, `value: "4"`)), unreadable: "ClusterClass", want: "KubeadmConfigTemplate default/workers"},
+		"a template of another provider": {manifests: with("cluster-cidr", "other-cidr"),
+			want: "RKE2ConfigTemplate default/rke2: spec.template.spec.agentConfig.kind changes"},
 		"a class that nothing is made of": {manifests: with("name: class,", "name: another,", "default: 16GB", "default: 8GB")},
 		"a template that no class has":    {manifests: with("name: workers, namespace", "name: others, namespace", `value: "2"`, `value: "4"`)},
 		"another class of the cluster": {manifests: all + "---\n" + strings.Replace(fixture.Sample(t), "spec:\n  clusterNetwork:",
@@ -123,6 +135,92 @@ func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 			_, err = m.ReportOn(t.Context(), Request{Offline: true})
 			check.Error(t, err, test.want)
 			check.Length(t, "what the stranger's server got", thief.got, 0)
+		})
+	}
+}
+
+// unlisted is a management cluster of which a user may list Clusters in some namespaces alone.
+type unlisted struct {
+	client.Client
+	namespaces []string
+}
+
+func (u unlisted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := client.ListOptions{}
+	asked.ApplyOptions(options)
+
+	if list.GetObjectKind().GroupVersionKind().Kind == "Cluster" && !slices.Contains(u.namespaces, asked.Namespace) {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", nil)
+	}
+
+	return u.Client.List(ctx, list, options...)
+}
+
+// TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList changes a class in another namespace than the
+// manifests that are compared.
+func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *testing.T) {
+	class := strings.Replace(aClass, "namespace: default", "namespace: classes", 1)
+	template := strings.Replace(aWorkersTemplate, "namespace: default", "namespace: classes", 1)
+
+	for name, test := range map[string]struct {
+		listed    []string
+		cluster   string // namespace of the Cluster that is made of the class; empty for none
+		manifests string
+		want      string
+	}{
+		"nothing changes":            {[]string{"default", "classes"}, "classes", class + template, ""},
+		"a Cluster beside the class": {[]string{"default", "classes"}, "classes", strings.Replace(class, "16GB", "8GB", 1), "Cluster classes/other is made of it"},
+		"its template":               {[]string{"default", "classes"}, "classes", strings.Replace(template, `"2"`, `"4"`, 1), "Cluster classes/other is made of it"},
+		"a Cluster elsewhere":        {[]string{"default", "classes"}, "hidden", strings.Replace(class, "16GB", "8GB", 1), "a Cluster may be made of it"},
+		"its template elsewhere":     {[]string{"default", "classes"}, "hidden", strings.Replace(template, `"2"`, `"4"`, 1), "a Cluster may be made of it"},
+		"nothing may be listed":      {[]string{"default"}, "classes", strings.Replace(class, "16GB", "8GB", 1), "a Cluster may be made of it"},
+		"a template of no class": {[]string{"default", "classes"}, "", strings.Replace(strings.Replace(template, `"2"`, `"4"`, 1),
+			"name: workers,", "name: unused,", 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := fixture.Management(t)
+			texts := []string{class, template, strings.Replace(template, "name: workers,", "name: unused,", 1)}
+
+			if test.cluster != "" {
+				texts = append(texts, "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: other, namespace: "+
+					test.cluster+"}\nspec: {topology: {classRef: {name: class, namespace: classes}}}\n")
+			}
+
+			for _, text := range texts {
+				object := &unstructured.Unstructured{}
+				check.Error(t, yaml.Unmarshal([]byte(strings.TrimPrefix(text, "\n---\n")), &object.Object), "")
+				check.Error(t, live.Create(t.Context(), object), "")
+			}
+
+			m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)+test.manifests))
+			check.Error(t, err, "")
+			check.Error(t, m.AddLive(t.Context(), unlisted{live, test.listed}, ""), "")
+
+			_, _, err = m.Expand()
+			check.Error(t, err, test.want)
+		})
+	}
+}
+
+// TestAFragmentOfAPolicyIsNotTakenForAClass has a policy own a field of a class, and a tool that records no manifest own
+// what a pull request removes.
+func TestAFragmentOfAPolicyIsNotTakenForAClass(t *testing.T) {
+	for name, version := range map[string]string{"this version": "cluster.x-k8s.io/v1beta2", "another version": "cluster.x-k8s.io/v1beta1"} {
+		t.Run(name, func(t *testing.T) {
+			live := &unstructured.Unstructured{}
+			check.Error(t, yaml.Unmarshal([]byte(aClass), &live.Object), "")
+
+			written := live.DeepCopy()
+			unstructured.RemoveNestedField(written.Object, "spec", "workers")
+			check.Error(t, unstructured.SetNestedSlice(live.Object, []any{
+				map[string]any{"manager": "policy", "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1",
+					"fieldsV1": map[string]any{"f:spec": map[string]any{"f:variables": map[string]any{}}}},
+				map[string]any{"manager": "helm", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1",
+					"fieldsV1": map[string]any{"f:spec": map[string]any{"f:workers": map[string]any{}}}},
+			}, "metadata", "managedFields"), "")
+
+			check.Equal(t, "without a change", changeOfPart(planinput.ClassPart{Written: live, Live: live}), "")
+			check.Contains(t, "change", changeOfPart(planinput.ClassPart{Written: written, Live: live}), "spec.workers")
 		})
 	}
 }
