@@ -63,7 +63,10 @@ type Input struct {
 	// classParts are ClusterClasses and their templates. classes are the parts used by running Clusters.
 	classParts []*unstructured.Unstructured
 	classes    []ClassPart
-	// pruning has the management cluster's objects to delete.
+	// passedOver are objects of the manifests of which nothing is planned, and controlPlanes those of other providers.
+	passedOver    []*unstructured.Unstructured
+	controlPlanes []ControlPlane
+	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// count of the objects read, of all kinds.
 	count int
@@ -210,6 +213,8 @@ func (m *Input) add(object *unstructured.Unstructured) error {
 		gvk.Group == clusterv1.GroupVersion.Group &&
 			slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
 		m.Owners = append(m.Owners, object)
+	default:
+		m.passedOver = append(m.passedOver, object)
 	}
 
 	return nil

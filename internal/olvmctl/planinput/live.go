@@ -92,6 +92,10 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 
 	m.findPrunedAccess()
 
+	if err := m.addControlPlanes(ctx, c); err != nil {
+		return err
+	}
+
 	return m.addClasses(ctx, c)
 }
 

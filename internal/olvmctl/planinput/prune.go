@@ -30,7 +30,9 @@ type pruning struct {
 	// objects to delete, and the line telling whether deletions were looked at.
 	objects []Pruned
 	line    string
-	// alone are namespaces read only for deletions.
+	// looked reports that deletions were looked at.
+	looked bool
+	// alone are namespaces of which nothing matters but what goes.
 	alone []string
 	// tools are GitOps tools: all their objects are in scope. If there are none, all objects of the namespaces are.
 	tools []string
@@ -126,6 +128,8 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 			return err
 		}
 	}
+
+	p.looked = true
 
 	for _, object := range p.others {
 		tool := p.marks.gitOps(object)

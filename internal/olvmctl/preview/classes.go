@@ -38,6 +38,25 @@ func (m *Manifests) checkTopologies() error {
 		}
 	}
 
+	return m.checkControlPlanes()
+}
+
+// checkControlPlanes refuses a change or the deletion of a control plane of another provider: only that knows what
+// becomes of its machines.
+func (m *Manifests) checkControlPlanes() error {
+	for _, one := range m.ControlPlanes() {
+		name := fmt.Sprintf("%s %s/%s", one.Kind, one.Namespace, one.Name)
+		if one.MayBePruned {
+			return fmt.Errorf("%s: the manifests lack it, so that it may be deleted with its machines, and it is of "+
+				"another provider; add it, or plan without deletions (--prune=false)", name)
+		}
+
+		if found := changeOfPart(planinput.ClassPart{Written: one.Written, Live: one.Live}); found != "" {
+			return fmt.Errorf("%s: %s, and it is of another provider: what becomes of its machines cannot be seen in "+
+				"the manifests; plan without it, and see its provider's documents", name, found)
+		}
+	}
+
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
@@ -151,6 +152,59 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 				check.Contains(t, "reasons", strings.Join(owners[0].Reasons, "\n"), test.why)
 				check.Contains(t, "differences", strings.Join(owners[0].Differences, "\n"), test.line)
 			}
+		})
+	}
+}
+
+// TestAPullRequestHidesNothingBehindAnotherControlPlane changes and removes a control plane of another provider, whose
+// machines are of this one.
+func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
+	const written = "\n---\napiVersion: controlplane.cluster.x-k8s.io/v1beta1\nkind: RKE2ControlPlane\n" +
+		"metadata: {name: demo-control-plane, namespace: default}\nspec: {replicas: 3, version: v1.36.1+rke2r1}\n"
+
+	before, rest, _ := strings.Cut(fixture.Sample(t, "kind: KubeadmControlPlane", "kind: RKE2ControlPlane"), "apiVersion: controlplane.cluster.x-k8s.io")
+	_, rest, _ = strings.Cut(rest, "\n---\n")
+	sample := before + rest
+
+	for name, test := range map[string]struct {
+		manifests  string
+		prune      bool
+		unreadable string
+		want       string
+	}{
+		"nothing changes":            {sample + written, true, "", ""},
+		"fewer machines":             {sample + strings.Replace(written, "replicas: 3", "replicas: 1", 1), false, "", "RKE2ControlPlane default/demo-control-plane: spec.replicas changes"},
+		"a field less":               {sample + strings.Replace(written, "replicas: 3, ", "", 1), false, "", "spec.replicas changes"},
+		"it is gone":                 {sample, true, "", "the manifests lack it"},
+		"it is kept elsewhere":       {sample, false, "", ""},
+		"it may not be read":         {sample + written, false, "RKE2ControlPlane", "you may not read it"},
+		"the Cluster names another":  {strings.Replace(sample, "RKE2ControlPlane", "KamajiControlPlane", 1), true, "", "RKE2ControlPlane default/demo-control-plane: the manifests lack it"},
+		"the Cluster is not in them": {strings.Replace(written, "replicas: 3", "replicas: 1", 1) + "---\n" + sample[strings.Index(sample, "kind: OLVMCluster\nmetadata")-len("apiVersion: infrastructure.cluster.x-k8s.io/v1\n"):], false, "", "spec.replicas changes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := fixture.Management(t)
+			change(t, live, []string{"Cluster"}, func(o *unstructured.Unstructured) {
+				check.Error(t, unstructured.SetNestedField(o.Object, "RKE2ControlPlane", "spec", "controlPlaneRef", "kind"), "")
+			})
+
+			old := &unstructured.Unstructured{}
+			old.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
+			old.SetKind("KubeadmControlPlane")
+			old.SetName("demo-control-plane")
+			old.SetNamespace("default")
+			check.Error(t, live.Delete(t.Context(), old), "")
+
+			object := &unstructured.Unstructured{}
+			check.Error(t, yaml.Unmarshal([]byte(strings.TrimPrefix(written, "\n---\n")), &object.Object), "")
+			check.Error(t, live.Create(t.Context(), object), "")
+
+			m, err := load([]string{"-"}, strings.NewReader(test.manifests))
+			check.Error(t, err, "")
+			m.Prune(test.prune)
+			check.Error(t, m.AddLive(t.Context(), unreadable{live, test.unreadable}, ""), "")
+
+			_, _, err = m.Expand()
+			check.Error(t, err, test.want)
 		})
 	}
 }
