@@ -198,13 +198,17 @@ site: out/site-programs ## Build the site of the documents in out/site; a link t
 	$(SITE)mkdocs build --strict -f hack/site/mkdocs.yml
 
 .PHONY: site-publish
-# The newest release is what people find who name no version.
+# The newest release is what people find who name no version: no release candidate, and no patch of an older release.
+# The shell reads SITE_VERSION from its environment, so that nothing in it is a command.
+site-publish: export SITE_REF = $(value SITE_VERSION)
 site-publish: out/site-programs
-	@test -n "$(SITE_VERSION)" || { echo "set SITE_VERSION, such as main or v0.1.0" >&2; exit 1; }
-	PATH="$(CURDIR)/$(SITE):$$PATH" SITE_REF=$(SITE_VERSION) mike deploy -F hack/site/mkdocs.yml --push --update-aliases \
-	  $(SITE_VERSION) $(if $(filter v%,$(SITE_VERSION)),latest)
-	PATH="$(CURDIR)/$(SITE):$$PATH" mike set-default -F hack/site/mkdocs.yml --push \
-	  $(if $(filter v%,$(SITE_VERSION)),latest,--allow-undefined latest)
+	@printf '%s\n' "$$SITE_REF" | grep -Eqx 'main|v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?' || \
+	  { echo "set SITE_VERSION to main or a tag such as v0.1.0" >&2; exit 1; }
+	newest=$$(git tag --sort=-v:refname | grep -Ex 'v[0-9]+\.[0-9]+\.[0-9]+' | head -n 1); latest=; \
+	  if [ "$$SITE_REF" = "$$newest" ]; then latest=latest; fi; \
+	  export PATH="$(CURDIR)/$(SITE):$$PATH"; \
+	  mike deploy -F hack/site/mkdocs.yml --push --update-aliases "$$SITE_REF" $$latest && \
+	  mike set-default -F hack/site/mkdocs.yml --push --allow-undefined latest
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays

@@ -14,10 +14,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// keepLinked is the time to keep a test binary after its last use.
-const keepLinked = 24 * time.Hour
+// keepLinked is how long a test binary is kept after its last use, and keptBytes how much is kept at the start of a run.
+const (
+	keepLinked = 24 * time.Hour
+	keptBytes  = 5 << 30
+)
 
 // linkOnce replaces a tool of the Go toolchain: go test runs it with the command of the tool (-toolexec). It reuses the
 // binary of an earlier link with the same inputs, because go test itself keeps no test binaries. It returns the exit
@@ -58,9 +63,11 @@ func linkOnce(dir string, command []string) int {
 	return 0
 }
 
-// isLink reports whether a command links a program with the Go linker alone.
+// isLink reports whether a command links a program by the Go linker alone. With cgo, the linker may run a C compiler
+// with libraries of the machine, which are not compared. Go turns cgo on by itself unless CGO_ENABLED is 0, as in the
+// Makefile.
 func isLink(command []string) bool {
-	return strings.TrimSuffix(filepath.Base(command[0]), ".exe") == "link" &&
+	return os.Getenv("CGO_ENABLED") == "0" && strings.TrimSuffix(filepath.Base(command[0]), ".exe") == "link" &&
 		!slices.ContainsFunc(command, func(arg string) bool {
 			return strings.HasPrefix(arg, "-V") || arg == "-race" || arg == "-linkmode=external"
 		})
@@ -172,12 +179,35 @@ func copyFile(from, to string) error {
 	return nil
 }
 
-// deleteOldLinks deletes test binaries unused for a while, and the incomplete files of killed runs.
-func deleteOldLinks(dir string, now time.Time) error {
+// prepareLinks makes the folder of test binaries, and makes room in it. It refuses a folder of others: the tests run
+// what is in it.
+func prepareLinks(dir string, now time.Time) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("failed to make a folder for test binaries: %w", err)
+	}
+
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("failed to look at the folder for test binaries: %w", err)
+	}
+
+	const writtenByOthers = 0o022
+	if !info.IsDir() || !hostos.IsOwn(info) || info.Mode().Perm()&writtenByOthers != 0 {
+		return fmt.Errorf("%s is not a folder that this user alone can write; remove it", dir)
+	}
+
+	return deleteOldLinks(dir, now, keptBytes)
+}
+
+// deleteOldLinks deletes the test binaries that nothing has used for a while, what a killed run left half-written, and
+// of the others the oldest beyond so many bytes.
+func deleteOldLinks(dir string, now time.Time, most int64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("failed to list the test binaries: %w", err)
 	}
+
+	var kept []fs.FileInfo
 
 	for _, entry := range entries {
 		info, err := entry.Info()
@@ -185,11 +215,24 @@ func deleteOldLinks(dir string, now time.Time) error {
 			continue
 		}
 
-		if err == nil && now.Sub(info.ModTime()) > keepLinked {
-			err = os.Remove(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return fmt.Errorf("failed to look at a test binary: %w", err)
 		}
 
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		kept = append(kept, info)
+	}
+
+	slices.SortFunc(kept, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+
+	var bytes int64
+
+	for _, info := range kept {
+		bytes += info.Size()
+		if now.Sub(info.ModTime()) <= keepLinked && bytes <= most {
+			continue
+		}
+
+		if err := os.Remove(filepath.Join(dir, info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("failed to delete an old test binary: %w", err)
 		}
 	}

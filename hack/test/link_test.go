@@ -21,6 +21,8 @@ type linker struct {
 func newLinker(t *testing.T) *linker {
 	t.Helper()
 
+	t.Setenv("CGO_ENABLED", "0")
+
 	dir := t.TempDir()
 	l := &linker{t: t, program: filepath.Join(dir, "link"), kept: filepath.Join(dir, "kept"),
 		work: filepath.Join(dir, "work"), count: filepath.Join(dir, "count")}
@@ -126,10 +128,61 @@ func TestProgramsThatNothingUsesAreDeleted(t *testing.T) {
 		check.Error(t, os.Chtimes(path, now.Add(-age), now.Add(-age)), "")
 	}
 
-	check.Error(t, deleteOldLinks(dir, now), "")
+	check.Error(t, deleteOldLinks(dir, now, keptBytes), "")
 
 	entries, err := os.ReadDir(dir)
 	check.Error(t, err, "")
 	check.Length(t, "programs", entries, 1)
 	check.Equal(t, "program", entries[0].Name(), "used")
+}
+
+func TestTheOldestProgramsBeyondABoundAreDeleted(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+
+	for i, name := range []string{"newest", "second", "third", "oldest"} {
+		path := filepath.Join(dir, name)
+		check.Error(t, os.WriteFile(path, make([]byte, 10), 0o600), "")
+		check.Error(t, os.Chtimes(path, now, now.Add(-time.Duration(i)*time.Minute)), "")
+	}
+
+	check.Error(t, deleteOldLinks(dir, now, 29), "")
+
+	entries, err := os.ReadDir(dir)
+	check.Error(t, err, "")
+	check.Length(t, "programs", entries, 2)
+	check.Equal(t, "first", entries[0].Name(), "newest")
+	check.Equal(t, "second", entries[1].Name(), "second")
+}
+
+func TestALinkWithCgoIsNotKept(t *testing.T) {
+	for name, value := range map[string]string{"on": "1", "left to Go": ""} {
+		l := newLinker(t)
+		t.Setenv("CGO_ENABLED", value)
+
+		for runs := range 2 {
+			_, _, ran := l.link("main", "")
+			check.Equal(t, name+": links", ran, runs+1)
+		}
+	}
+}
+
+func TestAFolderThatOthersCanWriteKeepsNoPrograms(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+
+	check.Error(t, prepareLinks(path("new"), time.Now()), "")
+	check.Error(t, prepareLinks(path("new"), time.Now()), "")
+	check.Error(t, os.Symlink(path("new"), path("link")), "")
+	check.Error(t, prepareLinks(path("link"), time.Now()), "not a folder that this user alone can write")
+	check.Error(t, os.Mkdir(path("shared"), 0o700), "")
+	check.Error(t, os.Chmod(path("shared"), 0o777), "") //nolint:gosec // it is refused
+	check.Error(t, prepareLinks(path("shared"), time.Now()), "not a folder that this user alone can write")
+
+	if os.Getuid() != 0 {
+		return // only root can give a folder to somebody else
+	}
+
+	check.Error(t, os.Mkdir(path("of another"), 0o700), "")
+	check.Error(t, os.Chown(path("of another"), 65534, 65534), "")
+	check.Error(t, prepareLinks(path("of another"), time.Now()), "not a folder that this user alone can write")
 }

@@ -11,7 +11,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -69,7 +68,7 @@ func run(ctx context.Context, modules, alone, early []string, cost bool, args []
 	}
 
 	kept := filepath.Join(toolchain.CacheDir(), "linked")
-	if err := errors.Join(os.MkdirAll(kept, 0o700), deleteOldLinks(kept, time.Now())); err != nil {
+	if err := prepareLinks(kept, time.Now()); err != nil {
 		return false, fmt.Errorf("failed to prepare %s: %w", kept, err)
 	}
 
