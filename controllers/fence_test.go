@@ -62,7 +62,7 @@ func (s *site) countEvents(about, reason string) int {
 	count := 0
 
 	for _, event := range list.Items {
-		if event.Regarding.Name != about || event.Reason != reason {
+		if event.Regarding.Kind != "OLVMMachine" || event.Regarding.Name != about || event.Reason != reason {
 			continue
 		}
 

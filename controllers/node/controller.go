@@ -61,7 +61,8 @@ type Reconciler struct {
 	Recorder     events.EventRecorder
 	// LabelNodes enables labels with the location of machines; without it labels stay unchanged.
 	LabelNodes bool
-	// FenceNodes with the taint out-of-service if their VMs have failed; without it the manager only takes its own away.
+	// FenceNodes enables the taint out-of-service on Nodes with failed VMs. Otherwise the manager only
+	// removes its own.
 	FenceNodes bool
 	// ApproveServingCertificates enables approval for kubelets; without it their requests are left to others.
 	ApproveServingCertificates bool

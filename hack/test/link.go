@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// keepLinked is how long a test binary is kept after its last use, and keptBytes how much is kept at the start of a run.
+// keepLinked is the lifetime of a test binary after its last use, and keptBytes the limit at the start of a run.
 const (
 	keepLinked = 24 * time.Hour
 	keptBytes  = 5 << 30

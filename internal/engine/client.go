@@ -299,7 +299,7 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 }
 
 // hiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
-// passwords with 400. A proxy may put a page of its own in the place of that answer, so that the login rests for longer.
+// passwords with 400. A proxy may replace that answer with a page of its own, so the login rests for longer.
 // That the engine has accepted the password before says nothing: it may have changed since.
 func (c *Client) hiddenPause(status int) time.Duration {
 	if status != http.StatusBadRequest {
@@ -598,6 +598,7 @@ func (c *Client) retire(ctx context.Context, token string) bool {
 	if !isReplaced && !isTooEarly {
 		c.token, c.refused, c.retiredAt = "", token, c.now()
 	}
+
 	c.mu.Unlock()
 
 	if !isReplaced && !isTooEarly {

@@ -38,10 +38,11 @@ func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaReques
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
 			"kept": schema.SetAttribute{
-				Required:            true,
-				ElementType:         types.StringType,
-				MarkdownDescription: "Names of the network interfaces that stay when the resource is created. A change removes none.",
-				Validators:          []validator.Set{setvalidator.ValueStringsAre(nicName)},
+				Required:    true,
+				ElementType: types.StringType,
+				MarkdownDescription: "Names of the network interfaces that stay when the resource is created. " +
+					"A change removes none.",
+				Validators: []validator.Set{setvalidator.ValueStringsAre(nicName)},
 			},
 		},
 	})

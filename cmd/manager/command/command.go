@@ -208,8 +208,8 @@ func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
 		&o.fenceNodes, "fence-nodes", false,
 		"Give Nodes of workload clusters the taint node.kubernetes.io/out-of-service while the engine proves that "+
-			"their VM has failed, so that pods and volumes move. No real engine has confirmed the proof yet. Without it "+
-			"the manager only takes away its own taints.",
+			"their VM has failed, so that pods and volumes move. No real engine has confirmed the proof yet. Without "+
+			"it the manager only takes away its own taints.",
 	)
 	fs.BoolVar(
 		&o.approveServing, "approve-kubelet-serving-csrs", true,

@@ -248,8 +248,8 @@ func watchAges(ctx context.Context, held []*moveLease) error {
 
 // errLeaseUnsure ends a move that another command may have begun to continue.
 var errLeaseUnsure = errors.New("the lock of the move was not renewed in time, because this machine slept, or a " +
-	"management cluster did not answer; another command may move the namespace by now; run this one again to continue " +
-	"what is left to do")
+	"management cluster did not answer; another command may move the namespace by now; run this one again to " +
+	"continue what is left to do")
 
 // errLeaseLost ends a move that is another command's by now.
 var errLeaseLost = errors.New("another command has taken the lock of the move away; run this one again to continue " +

@@ -60,7 +60,7 @@ func (m *Manifests) checkControlPlanes() error {
 	return nil
 }
 
-// changeOfPart is what changes of a ClusterClass, or of a template of one; empty for nothing. It does not matter who has
+// changeOfPart returns the change of a ClusterClass, or of a template of one, or "" for none. It does not matter who has
 // set a field: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
 func changeOfPart(part planinput.ClassPart) string {
 	if part.Live == nil {
@@ -99,7 +99,8 @@ func filledIn(part *unstructured.Unstructured) (any, error) {
 		removeDefault(out, "cloud-config", append(slices.Clone(config), "format")...)
 
 		for _, when := range []string{"initConfiguration", "joinConfiguration"} {
-			removeDefault(out, "IfNotPresent", append(slices.Clone(config), when, "nodeRegistration", "imagePullPolicy")...)
+			path := append(slices.Clone(config), when, "nodeRegistration", "imagePullPolicy")
+			removeDefault(out, "IfNotPresent", path...)
 		}
 	}
 
