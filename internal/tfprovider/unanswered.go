@@ -114,8 +114,8 @@ func (r identified) find(
 
 	if len(ours) != 1 && len(ours)+len(unproven) > 0 {
 		diags.AddError("An object may be the one that was asked for without an answer", fmt.Sprintf(
-			"Nothing proves that the create made %v, and not somebody else. If it is yours, run terraform state rm for "+
-				"this resource, and import the object. If not, remove the resource from the state, "+
+			"Nothing proves that the create made %v, and not somebody else. If it is yours, run terraform state rm "+
+				"for this resource, and import the object. If not, remove the resource from the state, "+
 				"and choose another name.",
 			append(ours, unproven...),
 		))

@@ -60,8 +60,8 @@ func (m *Manifests) checkControlPlanes() error {
 	return nil
 }
 
-// changeOfPart returns the change of a ClusterClass, or of a template of one, or "" for none. It does not matter who has
-// set a field: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
+// changeOfPart returns the change of a ClusterClass or of one of its templates, or "" for none. The owner of a field
+// does not matter: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
 func changeOfPart(part planinput.ClassPart) string {
 	if part.Live == nil {
 		return "you may not read it in the management cluster, so that it may change"
