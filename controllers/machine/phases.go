@@ -445,19 +445,8 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		ctrl.LoggerFrom(ctx).Info("Failed to learn why a VM is down", "vm", id, "error", err.Error())
 	}
 
-	if vm != nil && vm.ChangesWait {
-		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // else try in the next pass
-			_, scope.vm.waits = settings.Waiting()
-		}
-	}
-
-	if vm != nil && vm.Host != nil {
-		name, known := scope.engine.session.HostName(ctx, vm.Host.ID)
-		if !known { // keep the last known name
-			name = ensureOLVM(scope.olvmMachine).VirtualMachine.HostName
-		}
-
-		scope.vm.host = name
+	if vm != nil {
+		scope.lookAround(ctx, vm)
 	}
 
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
@@ -469,6 +458,24 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	})
 
 	return after, nil
+}
+
+// lookAround fetches the settings of a VM that wait for its next start, and the name of its host.
+func (scope *machineScope) lookAround(ctx context.Context, vm *engine.VM) {
+	if vm.ChangesWait {
+		if settings, err := scope.engine.session.VMSettings(ctx, vm.ID); err == nil { // else try in the next pass
+			_, scope.vm.waits = settings.Waiting()
+		}
+	}
+
+	if vm.Host != nil {
+		name, known := scope.engine.session.HostName(ctx, vm.Host.ID)
+		if !known { // keep the last known name
+			name = ensureOLVM(scope.olvmMachine).VirtualMachine.HostName
+		}
+
+		scope.vm.host = name
+	}
 }
 
 // fetchVM returns the VM in a version at most maxAge old, or nil if the VM does not exist.

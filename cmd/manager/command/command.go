@@ -593,16 +593,7 @@ func addControllers(
 		CacheHasAll: o.watchFilter == "" && o.namespace == "",
 	}
 	serveJumpHosts(mgr, engines, userData)
-	err = (&cluster.Reconciler{
-		Client:           mgr.GetClient(),
-		APIReader:        reader,
-		Engines:          engines,
-		Runs:             runs,
-		Addresses:        addresses,
-		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
-		WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
-	if err != nil {
+	if err := addClusterController(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
 		return err
 	}
 
@@ -635,6 +626,27 @@ func addControllers(
 	}
 
 	return addSmallControllers(ctx, mgr, reader, workloads, o)
+}
+
+// addClusterController adds the controller of OLVMClusters.
+func addClusterController(
+	ctx context.Context,
+	mgr ctrl.Manager,
+	reader client.Reader,
+	engines *enginepool.Pool,
+	runs *workspace.RunQueue,
+	addresses *addressing.Allocator,
+	o options,
+) error {
+	return (&cluster.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Runs:             runs,
+		Addresses:        addresses,
+		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }
 
 // newEnginePool returns the sessions shared by all controllers.
