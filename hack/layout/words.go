@@ -15,9 +15,9 @@ import (
 // longer names. Cluster API, controller-runtime and CAPV have 1.2 to 1.7 relatives per 100 words of comments, and 16 to
 // 36 % of their functions have a name of one word.
 const (
-	maxCommentRelatives = 1.20
-	maxDocRelatives     = 1.90
-	maxOneWord          = 45.1
+	maxCommentRelatives = 1.00
+	maxDocRelatives     = 1.60
+	maxOneWord          = 44.0
 )
 
 var (
