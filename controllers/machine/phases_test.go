@@ -543,11 +543,13 @@ func TestReconcileVM(t *testing.T) {
 		change           func(*objects)
 		vm               ovirtsim.VM
 		missing, booting bool
+		// again is set if the engine may still run the VM again by itself.
+		again bool
 	}{
 		"a VM that runs":                     {change: (*objects).hasVM, vm: ownVM(true)},
 		"a VM that is up for the first time": {change: booting, vm: ownVM(true)},
 		"a VM that is not up yet":            {change: booting, vm: ownVM(false), booting: true},
-		"a VM that somebody has powered off": {change: (*objects).hasVM, vm: ownVM(false)},
+		"a VM that somebody has powered off": {change: (*objects).hasVM, vm: ownVM(false), again: true},
 		"a VM that is gone": {
 			change: (*objects).hasVM, vm: ovirtsim.VM{Name: "other", ID: otherVMID}, missing: true,
 		},
@@ -560,7 +562,7 @@ func TestReconcileVM(t *testing.T) {
 			scope := b.connected()
 			after, err := b.r.reconcileVM(t.Context(), scope)
 			check.Error(t, errors.Join(err, scope.vm.err), "")
-			check.Equal(t, "when to look again", after, 0)
+			check.Equal(t, "the VM's end is looked at again", after > 0 && after <= failureHolds, tt.again)
 			check.Equal(t, "missing", scope.vm.missing, tt.missing)
 			check.Equal(t, "seen", scope.vm.seen == nil, tt.missing)
 			check.Equal(t, "the VM that is watched", b.watcher.watched.ID, vmID)
