@@ -93,7 +93,7 @@ func (r *vmMediatedDeviceResource) Create(
 			return nil, err
 		})
 	if err != nil {
-		r.keepAsked(ctx, engine.RememberKnown(err, known), req.Plan, resp)
+		// Nothing tells two devices of one type apart, so a lost answer leaves no state: the next create adds a device.
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
