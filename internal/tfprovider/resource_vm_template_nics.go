@@ -30,8 +30,8 @@ type templateNICsResource struct{ base }
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.planned(schema.Schema{
 		MarkdownDescription: "Removes the network interfaces that a virtual machine has from its template, except " +
-			"those that are named. Creating the resource removes them, before the first start of the VM. If the VM is " +
-			"not down, creating it removes none and warns. Later changes remove none, because a network interface " +
+			"those that are named. Creating the resource removes them, before the first start of the VM. If the VM " +
+			"is not down, creating it removes none and warns. Later changes remove none, because a network interface " +
 			"that is renamed could be one of them. Destroying it brings none back. Let it depend on the `ovirt_nic` " +
 			"resources of the VM. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
