@@ -3,6 +3,7 @@ package tfprovider
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,16 +61,7 @@ func (r *permissionResource) Schema(_ context.Context, _ resource.SchemaRequest,
 	})
 }
 
-func sortedKinds() []string {
-	var out []string
-	for kind := range permittedKinds {
-		out = append(out, kind)
-	}
-
-	slices.Sort(out)
-
-	return out
-}
+func sortedKinds() []string { return slices.Sorted(maps.Keys(permittedKinds)) }
 
 // ConfigValidators implements resource.ResourceWithConfigValidators.
 func (r *permissionResource) ConfigValidators(ctx context.Context) []resource.ConfigValidator {

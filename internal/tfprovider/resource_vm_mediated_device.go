@@ -76,6 +76,7 @@ func (r *vmMediatedDeviceResource) Create(
 		return
 	}
 
+	looked := false
 	known := idsWhere(before, func(d *engine.MediatedDevice) engine.ID { return d.ID }, isAny)
 	what := "mediated device " + kind + " of VM " + vmID.String()
 	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
@@ -84,6 +85,8 @@ func (r *vmMediatedDeviceResource) Create(
 		},
 		func(ctx context.Context) (*engine.MediatedDevice, error) {
 			all, err := r.client.MediatedDevices(ctx, vmID)
+			looked = err == nil
+
 			for i := range all {
 				if !slices.Contains(known, all[i].ID) && all[i].Type() == kind {
 					return &all[i], nil
@@ -93,7 +96,12 @@ func (r *vmMediatedDeviceResource) Create(
 			return nil, err
 		})
 	if err != nil {
-		// Nothing tells two devices of one type apart, so a lost answer leaves no state: the next create adds a device.
+		// Nothing tells two devices of one type apart. After a look without a new one, a device that comes later is
+		// another resource's.
+		if !looked {
+			r.keepAsked(ctx, engine.RememberKnown(err, known), req.Plan, resp)
+		}
+
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}

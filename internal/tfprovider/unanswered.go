@@ -305,6 +305,14 @@ func (r *nicResource) alike(ctx context.Context, state attributeReader, _ string
 	}), err
 }
 
+func (r *vmMediatedDeviceResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.MediatedDevices(ctx, idIn(ctx, state, "vm_id"))
+
+	return idsWhere(all, func(d *engine.MediatedDevice) engine.ID { return d.ID }, func(d *engine.MediatedDevice) bool {
+		return d.Type() == textIn(ctx, state, "type")
+	}), err
+}
+
 func (r *vmSnapshotResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
 	all, err := r.client.Snapshots(ctx, idIn(ctx, state, "vm_id"))
 
