@@ -153,16 +153,22 @@ func (r identified) Create(ctx context.Context, req resource.CreateRequest, resp
 
 // Read implements resource.Resource.
 func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	if !r.find(ctx, &req.State, resp.Private, &resp.Diagnostics) {
-		resp.State.RemoveResource(ctx)
-		r.identifyNone(ctx, resp.Identity, &resp.Diagnostics)
+	isFound := r.find(ctx, &req.State, resp.Private, &resp.Diagnostics)
 
+	switch {
+	case resp.Diagnostics.HasError():
 		return
-	} else if resp.Diagnostics.HasError() {
+	case isFound:
+		r.Resource.Read(ctx, req, resp)
+	default:
+		resp.State.RemoveResource(ctx)
+	}
+
+	if resp.State.Raw.IsNull() && isNullIn(ctx, req.State, "id") {
+		r.identifyNone(ctx, resp.Identity, &resp.Diagnostics)
 		return
 	}
 
-	r.Resource.Read(ctx, req, resp)
 	r.identify(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
 }
 

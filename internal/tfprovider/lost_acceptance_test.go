@@ -402,7 +402,7 @@ type loss struct {
 // isUnproven has the resources whose objects have no time of creation. Nothing tells them from those of others.
 var isUnproven = map[string]bool{
 	"ovirt_tag": true, "ovirt_affinity_label": true, "ovirt_affinity_group": true, "ovirt_nic": true,
-	"ovirt_vm_watchdog": true, "ovirt_vm_mediated_device": true,
+	"ovirt_vm_watchdog": true, "ovirt_vm_mediated_device": true, "ovirt_permission": true,
 }
 
 // lostRun is the life of a resource.
