@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,7 +83,7 @@ func inventoryTable(list []inventory.Overview) *metav1.Table {
 	for i := range list {
 		o := &list[i]
 		clustertree.AddRow(out, inventoryKind, o.Namespace, o.Name, nil, o.Name, o.Total, o.Available, o.Claimed,
-			o.Recycling, o.Ineligible, oneLine(o.Problem))
+			o.Recycling, o.Ineligible, clustertree.OneLine(o.Problem))
 	}
 
 	return out
@@ -96,7 +95,7 @@ func vmTable(of inventory.Overview) *metav1.Table {
 
 	for _, vm := range of.VMs {
 		clustertree.AddRow(out, inventoryVMKind, of.Namespace, vm.Name, nil, vm.Name, vm.Phase, vm.Cluster, vm.Machine,
-			vm.VMStatus, vm.HostName, vm.AddressList(), oneLine(vm.PhaseProblem()))
+			vm.VMStatus, vm.HostName, vm.AddressList(), clustertree.OneLine(vm.PhaseProblem()))
 	}
 
 	return out
@@ -107,6 +106,3 @@ var (
 	inventoryKind   = infrav1alpha1.GroupVersion.WithKind("OLVMInventory")
 	inventoryVMKind = infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM")
 )
-
-// oneLine converts a text to one line for a table cell.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

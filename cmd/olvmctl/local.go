@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -50,12 +51,7 @@ func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 				return err
 			}
 
-			status, err := local.Status(command.Context())
-			if err != nil {
-				return err
-			}
-
-			return printLocalStatus(s, output, &status)
+			return showLocalStatus(command.Context(), s, local, output)
 		},
 	}
 	output.addFlag(command, formatText, formatName)
@@ -104,12 +100,7 @@ With -o name it prints its name if there is one.
 Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			status, err := local.Status(command.Context())
-			if err != nil {
-				return err
-			}
-
-			return printLocalStatus(s, output, &status)
+			return showLocalStatus(command.Context(), s, local, output)
 		},
 	}
 	output.addFlag(command, formatText, formatName)
@@ -117,8 +108,13 @@ Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
 	return command
 }
 
-// printLocalStatus writes a status in the requested format. A cluster that ended without being stopped is an error.
-func printLocalStatus(s streams, output outputFlag, status *mgmtcluster.LocalStatus) error {
+// showLocalStatus writes the status in the requested format. A cluster that ended without being stopped is an error.
+func showLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local, output outputFlag) error {
+	status, err := local.Status(ctx)
+	if err != nil {
+		return err
+	}
+
 	ended := status.State == mgmtcluster.LocalEnded
 
 	switch {
@@ -134,7 +130,7 @@ func printLocalStatus(s streams, output outputFlag, status *mgmtcluster.LocalSta
 		return err
 	}
 
-	if err := encode(s.out, output.format, status); err != nil {
+	if err := encode(s.out, output.format, &status); err != nil {
 		return err
 	}
 

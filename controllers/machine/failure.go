@@ -50,9 +50,7 @@ func wasLost(m *infrav1.OLVMMachine) bool {
 
 // isKnownFailed reports whether an earlier pass has told the failure of the VM of a machine.
 func isKnownFailed(m *infrav1.OLVMMachine) bool {
-	known := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
-
-	return known != nil && known.Reason == infrav1.VirtualMachineFailedReason
+	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
 // failureHolds is how long a VM must be down before it has failed: the engine may run it again on another host.

@@ -446,7 +446,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	}
 
 	if vm != nil {
-		scope.lookAround(ctx, vm)
+		scope.fetchDetails(ctx, vm)
 	}
 
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
@@ -460,8 +460,8 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	return after, nil
 }
 
-// lookAround fetches the settings of a VM that wait for its next start, and the name of its host.
-func (scope *machineScope) lookAround(ctx context.Context, vm *engine.VM) {
+// fetchDetails fetches the settings of a VM that wait for its next start, and the name of its host.
+func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	if vm.ChangesWait {
 		if settings, err := scope.engine.session.VMSettings(ctx, vm.ID); err == nil { // else try in the next pass
 			_, scope.vm.waits = settings.Waiting()

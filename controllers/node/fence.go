@@ -43,10 +43,7 @@ func hasOutOfService(node *corev1.Node) bool {
 
 // isFailed reports whether the engine proves that the VM of a machine cannot run.
 func isFailed(m *infrav1.OLVMMachine) bool {
-	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
-
-	return running != nil && running.Status == metav1.ConditionFalse &&
-		running.Reason == infrav1.VirtualMachineFailedReason
+	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
 // situation is the basis for fencing a Node.
@@ -105,9 +102,8 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 
 // isGoing reports whether a machine is being deleted, or its VM was. Its controller then tells no failure any more.
 func isGoing(m *infrav1.OLVMMachine) bool {
-	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
-
-	return !m.DeletionTimestamp.IsZero() || running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason
+	return !m.DeletionTimestamp.IsZero() ||
+		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }
 
 // reconcileFence gives the Node of a machine the taint, or takes it away. machine is nil if the Node is no machine's.

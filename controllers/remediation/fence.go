@@ -55,7 +55,5 @@ func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error
 
 // hasFailed reports whether the engine proves that the VM of a machine has failed.
 func hasFailed(m *infrav1.OLVMMachine) bool {
-	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
-
-	return running != nil && running.Reason == infrav1.VirtualMachineFailedReason
+	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }

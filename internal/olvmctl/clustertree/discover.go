@@ -354,9 +354,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 
 // isGone reports whether the engine does not have the VM of a machine any more. What the status has of it is old then.
 func isGone(infra *infrav1.OLVMMachine) bool {
-	running := conditions.Get(infra, infrav1.VirtualMachineRunningCondition)
-
-	return running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason
+	return conditions.GetReason(infra, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }
 
 // summary returns a summary of the machine.

@@ -233,7 +233,7 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 
 		AddRow(out, ClusterKind, c.Namespace, c.Name, c.Labels, c.Name, c.Phase, yesOrNo(c.Available),
 			c.ControlPlane.String(), c.Workers.String(), version, duration.HumanDuration(now.Sub(c.Created)),
-			c.Endpoint, oneLine(c.Problem))
+			c.Endpoint, OneLine(c.Problem))
 	}
 
 	return out
@@ -249,7 +249,7 @@ func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 		m := &list[i]
 		AddRow(out, MachineKind, m.Namespace, m.Name, m.Labels, m.Name, m.Cluster, m.Node, yesOrNo(m.Ready), m.Phase,
 			m.VMStatus, duration.HumanDuration(now.Sub(m.Created)), m.Version, strings.Join(m.Addresses, ","), m.Host,
-			m.VMID, oneLine(m.Problem))
+			m.VMID, OneLine(m.Problem))
 	}
 
 	return out
@@ -291,5 +291,5 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-// oneLine converts a text for a cell.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// OneLine converts a text for a cell.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -94,9 +94,8 @@ func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine,
 		return false
 	}
 
-	running := conditions.Get(infra, infrav1.VirtualMachineRunningCondition)
-	if running == nil || running.Reason != infrav1.VirtualMachineNotFoundReason &&
-		running.Reason != infrav1.VirtualMachineNotRunningReason {
+	reason := conditions.GetReason(infra, infrav1.VirtualMachineRunningCondition)
+	if reason != infrav1.VirtualMachineNotFoundReason && reason != infrav1.VirtualMachineNotRunningReason {
 		return false
 	}
 

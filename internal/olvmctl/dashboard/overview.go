@@ -42,6 +42,15 @@ func (c *Count) add(kind string) {
 	}
 }
 
+// addCount adds another count.
+func (c *Count) addCount(other Count) {
+	c.Total += other.Total
+	c.Bad += other.Bad
+	c.Busy += other.Busy
+	c.Off += other.Off
+	c.OK += other.OK
+}
+
 // Trouble is a problem likely to persist until a user acts.
 type Trouble struct {
 	// About is an object, or something else without a namespace: an engine, a manager.
@@ -183,11 +192,7 @@ func (s *State) sum() {
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
 		s.Counts.add(c.Kind)
-		s.Machines.Total += c.Machines.Total
-		s.Machines.Bad += c.Machines.Bad
-		s.Machines.Busy += c.Machines.Busy
-		s.Machines.Off += c.Machines.Off
-		s.Machines.OK += c.Machines.OK
+		s.Machines.addCount(c.Machines)
 		s.Troubles = append(s.Troubles, c.Troubles...)
 	}
 
