@@ -112,8 +112,8 @@ func (r identified) identify(
 		return
 	}
 
-	if slices.Contains(r.attributes, "id") && isNullIn(ctx, state, "id") {
-		return // of a create with a lost answer: an identity must not change
+	if r.isUnnamed(ctx, state) {
+		return // an identity must not change
 	}
 
 	for _, name := range r.attributes {
@@ -137,12 +137,12 @@ func (r identified) identifyNone(ctx context.Context, identity *tfsdk.ResourceId
 	}
 }
 
-// isNullIn reports whether a text of a state is null.
-func isNullIn(ctx context.Context, state tfsdk.State, name string) bool {
-	var text types.String
-	_ = state.GetAttribute(ctx, path.Root(name), &text) // the schema has it
+// isUnnamed reports whether a state has no ID for the identity yet: its create got no answer.
+func (r identified) isUnnamed(ctx context.Context, state tfsdk.State) bool {
+	var id types.String
+	_ = state.GetAttribute(ctx, path.Root("id"), &id) // the schema has it
 
-	return text.IsNull()
+	return slices.Contains(r.attributes, "id") && id.IsNull()
 }
 
 // Create implements resource.Resource.
@@ -164,7 +164,7 @@ func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *re
 		resp.State.RemoveResource(ctx)
 	}
 
-	if resp.State.Raw.IsNull() && isNullIn(ctx, req.State, "id") {
+	if resp.State.Raw.IsNull() && r.isUnnamed(ctx, req.State) {
 		r.identifyNone(ctx, resp.Identity, &resp.Diagnostics)
 		return
 	}

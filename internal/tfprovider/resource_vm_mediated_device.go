@@ -103,6 +103,7 @@ func (r *vmMediatedDeviceResource) Create(
 		}
 
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
+
 		return
 	}
 
