@@ -14,13 +14,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
-// engineFlags select an engine, and objects in it. A cluster file can set them, too.
+// engineFlags selects an engine, and objects in it. A cluster file can provide the same values.
 type engineFlags struct {
 	file     clusterFileFlags
 	server   string
 	access   accessFlags
 	insecure bool
-	// template has the names set by the commands' flags.
+	// template holds the names of engine objects, set by flags of the subcommands.
 	template image.NodeTemplate
 }
 
@@ -33,7 +33,7 @@ func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.DataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
-// complete takes missing flags from the cluster file, and returns the connection to the engine.
+// complete takes missing values from the cluster file, and returns the configuration of the connection to the engine.
 func (f *engineFlags) complete() (engine.Config, error) {
 	credentials, err := f.access.read(f.file.path)
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) erro
 	return blocker.Explain(do(&engineSession{Client: client, config: config, sessions: sessions}), at)
 }
 
-// engineSession is a client of an engine, with its configuration.
+// engineSession is a client of an engine, with the configuration of its connection.
 type engineSession struct {
 	*engine.Client
 	config   engine.Config

@@ -24,16 +24,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 )
 
-// This file contains the demo's steps for real nodes: Linux machines as VMs, with pods running in them.
+// This file contains the demo's steps for real nodes. Each VM is a Linux machine, and runs pods.
 
 const (
-	// netnsVariable and startVariable tell a demo its network namespace, and its start time.
+	// netnsVariable and startVariable pass the network namespace and the start time to the inner demo.
 	netnsVariable = "CAPOLVM_DEMO_NETNS"
 	startVariable = "CAPOLVM_DEMO_START"
 
-	// answersWithin is the time limit for answers of pods.
+	// answersWithin limits how long the demo waits for an answer of each pod.
 	answersWithin = 3 * time.Minute
-	// helloURL is the Service of config/samples/hello.yaml at the control plane.
+	// helloURL reaches the Service of config/samples/hello.yaml, at its node port on the control plane machine.
 	helloURL = "http://10.198.0.10:30080"
 )
 
@@ -47,7 +47,7 @@ func (d *demo) buildNodes(ctx context.Context) (err error) {
 }
 
 // inNetNS builds everything, and runs this demo again in a new network namespace. The namespace contains the networks
-// of the VMs, reachable from the whole demo. It is removed afterwards.
+// of the VMs, so the whole demo can reach them. inNetNS removes the namespace afterwards.
 func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
@@ -74,7 +74,7 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 		return 0, errors.Join(fmt.Errorf("failed to enter a network namespace: %w", err), clean())
 	}
 
-	// An interrupt from the keyboard reaches the child directly, and it cleans up.
+	// Ctrl-C reaches the child directly, and the child cleans up. Pass the other signals on.
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
 
@@ -94,7 +94,8 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 	return code, errors.Join(err, clean())
 }
 
-// sinceVariable returns the start time of the demo running this one in a network namespace.
+// sinceVariable returns the start time of the outer demo, if this one runs in its network namespace. Otherwise, it
+// returns now.
 func sinceVariable(now time.Time) time.Time {
 	seconds, err := strconv.ParseInt(os.Getenv(startVariable), 10, 64)
 	if err != nil {
@@ -184,7 +185,7 @@ func get(ctx context.Context, asking *http.Client, url string) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(string(content), "hello from ")), err
 }
 
-// kubectl runs kubectl in the cluster, and writes its output to out.
+// kubectl runs kubectl against the workload cluster, and writes its output to out.
 func (d *demo) kubectl(ctx context.Context, out io.Writer, args ...string) error {
 	path, err := d.tools.Path("plane", "kubectl")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Statuses of mutants, in the words of gremlins.
+// These statuses of mutants are those of gremlins, the mutation tester.
 const (
 	killed     = "KILLED"
 	lived      = "LIVED"
@@ -103,7 +103,7 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// table has a line for each package, and then one for each unnoticed mutant.
+// table returns a line for each package, and then a line for each mutant no test notices.
 func table(results []result) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// element is a part of a VM this package reads only to repeat it.
+// element is an XML element of a VM. This package does not interpret it, and only sends it back to the engine.
 type element struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -15,9 +15,9 @@ type element struct {
 	Kids    []element  `xml:",any"`
 }
 
-// otherSettings are elements of a VM without a field here. An engine keeps changes of them for the next start of a
-// running VM. In its source they are the fields of VmBase editable while the VM is down. If parts are named, the rest
-// of the element is no setting. No recording has them pending.
+// otherSettings lists elements without a field in VM. If a running VM gets a change to one, the engine applies it at
+// the next start. The engine's source has them in VmBase, as fields editable only while the VM is down. If an entry
+// names parts, the rest of the element is no setting. No recording of an engine shows a pending one.
 var otherSettings = map[string][]string{
 	pinningPolicy:                      nil,
 	"cpu_shares":                       nil,
@@ -35,17 +35,17 @@ var otherSettings = map[string][]string{
 	"virtio_scsi_multi_queues_enabled": nil,
 }
 
-// pinningPolicy is also set by auto_pinning_policy.
+// pinningPolicy is an element that auto_pinning_policy sets, too.
 const pinningPolicy = "cpu_pinning_policy"
 
-// wholeVM is a VM with the other settings, in an answer or in a request.
+// wholeVM is a VM with its otherSettings, in an answer or a request.
 type wholeVM struct {
 	VM
 
 	Others []element `xml:",any"`
 }
 
-// vm returns the VM of an answer with its other settings.
+// vm returns the VM of an answer, with its otherSettings.
 func (w *wholeVM) vm() *VM {
 	for _, other := range w.Others {
 		if parts, isSetting := otherSettings[other.XMLName.Local]; isSetting {
@@ -79,8 +79,8 @@ func named(all []element, name string) element {
 	return all[at]
 }
 
-// keepOthers adds other pending settings to the request to repeat them, and adds their names to names. For an element
-// with named parts, it adds only the pending parts.
+// keepOthers adds the pending otherSettings to again, the request to repeat them, and their names to names. Of an
+// element with named parts, it adds only the pending parts.
 func keepOthers(names *[]string, now, next []element, again *VM) {
 	for _, waits := range next {
 		name := waits.XMLName.Local
@@ -102,7 +102,7 @@ func keepOthers(names *[]string, now, next []element, again *VM) {
 	}
 }
 
-// completeOthers adds other pending settings to a request, except those changed by the request.
+// completeOthers adds the pending otherSettings to a request, except those the request changes itself.
 func (v *VM) completeOthers(again []element) {
 	for _, waits := range again {
 		if waits.XMLName.Local != pinningPolicy || v.AutoPinning == "" {

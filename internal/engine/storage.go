@@ -11,13 +11,13 @@ import (
 // DomainActive is the status of a storage domain ready for new disks.
 const DomainActive = "active"
 
-// blockStorage are the types of storage with block devices as disks.
+// blockStorage lists the storage types that provide disks as block devices.
 var blockStorage = []string{"iscsi", "fcp"}
 
 // isBlock reports whether the disks of a storage domain are block devices.
 func (d *StorageDomain) isBlock() bool { return slices.Contains(blockStorage, d.StorageType) }
 
-// InactiveError reports existing storage domains not ready for disks.
+// InactiveError reports that storage domains exist, but are not ready for disks.
 type InactiveError struct {
 	// Scope of the domains, such as `data center "Default"`.
 	Scope string
@@ -42,22 +42,22 @@ type AllocationError struct{ Message string }
 
 func (e *AllocationError) Error() string { return e.Message }
 
-// DiskPlace describes a disk to make, and its place.
+// DiskPlace describes a disk to create, and the possible storage domains for it.
 type DiskPlace struct {
-	// Domain is the name of the storage domain, or DomainID its ID. Both are empty to choose one of Among.
+	// Domain names the storage domain, or DomainID is its ID. If both are empty, PlaceDisk chooses one of Among.
 	Domain   string
 	DomainID ID
-	// Among are the possible storage domains of a disk without a Domain. Of several active ones the choice is always
-	// the same.
+	// Among lists the possible storage domains of a disk without a Domain. PlaceDisk always chooses the same of several
+	// active ones.
 	Among []ID
-	// Format of the disk. Sparse is the requested allocation; nil leaves it open.
+	// Format is the format of the disk. Sparse is the requested allocation; nil lets PlaceDisk decide.
 	Format string
 	Sparse *bool
 }
 
-// PlaceDisk chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there. A nil
-// allocation is still open. It is the only place to check the status and the kind of a storage domain. The domain is
-// nil if the place names none. The data center may be nil for a DomainID. An error for a user to correct is a
+// PlaceDisk chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there. It
+// alone checks the status and the kind of a storage domain. It returns no domain if at names none, and a nil allocation
+// to let the engine decide. The data center may be nil with a DomainID. If a user can correct the error, it is a
 // NameError, an InactiveError or an AllocationError.
 func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
@@ -87,7 +87,7 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 			return nil, err
 		}
 
-		if domain == nil { // the user may not see it; the engine decides
+		if domain == nil { // the user may not see it, so the engine checks it
 			return &StorageDomain{ID: id}, nil
 		}
 
@@ -109,11 +109,11 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	return nil, nil
 }
 
-// holdsDisks reports whether a storage domain is of the kind for disks.
+// holdsDisks reports whether the domain's kind can hold disks, unlike ISO or export domains.
 func (d StorageDomain) holdsDisks() bool { return d.Type == "data" }
 
 // storageDomainForDisks returns the storage domain with this ID, an InactiveError, or an AllocationError if its kind
-// holds no disks. If the user may not see the domain, it has only its ID: the engine decides.
+// holds no disks. If the user may not see the domain, the result has only an ID, and the engine checks the domain.
 func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
 	domain, err := c.storageDomainByID(ctx, id)
 	if err != nil {
@@ -146,7 +146,8 @@ func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDoma
 	return domain, nil
 }
 
-// takesDisks reports whether the storage domain is ready for new disks. If its status is unknown, the engine decides.
+// takesDisks reports whether the storage domain is ready for new disks. It also reports true for an unknown status; the
+// engine then checks the domain.
 func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
 // StorageDomain returns the storage domain for disks with this name in the data center, a NameError, or an
@@ -170,8 +171,8 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 	return domain, nil
 }
 
-// attachedDomains are the lists of storage domains per data center. An engine reports the status of a domain only there
-// (recording lists).
+// attachedDomains caches a list of storage domains per data center. Only these lists have the status of a domain, as
+// the recording "lists" of an engine shows.
 type attachedDomains struct {
 	mu    sync.Mutex
 	lists map[ID]*cachedList[StorageDomain]
@@ -194,7 +195,8 @@ func (a *attachedDomains) of(dc ID) *cachedList[StorageDomain] {
 
 // readStatus sets the status of a storage domain in its data center.
 func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
-	// A list with another status may be outdated, because a user has activated the domain and tries again.
+	// A cached list may be outdated: a user may have activated the domain since, and tries again. So find reads the
+	// list again unless the domain takes disks.
 	_, all, err := find(ctx, c, c.lists.attached.of(dc.ID), "datacenters/"+dc.ID.segment()+"/storagedomains",
 		func(d StorageDomain) bool { return d.ID == domain.ID && d.takesDisks() })
 	if err != nil {
@@ -215,8 +217,8 @@ func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, 
 	return item, err
 }
 
-// allocationOn decides whether a disk is sparse on a storage domain: as requested, if possible. nil leaves it to the
-// engine. The engine then makes a sparse disk. A nil domain is unknown.
+// allocationOn decides whether a disk is sparse on a storage domain. It follows the request if possible. A nil result
+// lets the engine choose; the engine then makes a sparse disk. A nil domain means an unknown one.
 func allocationOn(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
 	yes, no := true, false
 

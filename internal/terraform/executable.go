@@ -17,13 +17,13 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// The oldest versions with ephemeral variables, as needed by the rendered configurations.
+// The rendered configurations need ephemeral variables. These are the first versions with them.
 var (
 	MinimumTerraform = version.Must(version.NewVersion("1.10.0"))
 	MinimumOpenTofu  = version.Must(version.NewVersion("1.11.0"))
 )
 
-// ExecutableEnv is an environment variable with the path of the executor. It takes precedence over all others.
+// ExecutableEnv names an environment variable with the path of the executor. Find prefers it to all other executables.
 const ExecutableEnv = "CAPOLVM_TERRAFORM"
 
 // Executable is a Terraform or OpenTofu in a supported version.
@@ -39,8 +39,8 @@ type Executable struct {
 func (e Executable) String() string { return fmt.Sprintf("%s %s (%s)", e.Product, e.Version, e.Path) }
 
 // Find looks for an executor in this order: $CAPOLVM_TERRAFORM, terraform on PATH, tofu on PATH, then tofu or terraform
-// in dirs. If $CAPOLVM_TERRAFORM is set but unsuitable, Find fails. The error lists the executables found and why each
-// is unsuitable.
+// in dirs. If $CAPOLVM_TERRAFORM names an unsuitable executable, Find fails. The error lists the executables found and
+// why each is unsuitable.
 func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	if explicit := os.Getenv(ExecutableEnv); explicit != "" {
 		found, err := Probe(ctx, explicit)
@@ -51,8 +51,8 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 		return found, nil
 	}
 
-	// Probe asks each candidate in its own environment. hc-install would run it in the user's environment, with network
-	// calls and writes.
+	// Probe runs each candidate in a minimal environment. hc-install would run it in the user's environment, and let it
+	// call the network and write files.
 	search := filepath.SplitList(os.Getenv("PATH"))
 
 	candidates := slices.Concat(executables("terraform", search), executables("tofu", search))
@@ -146,16 +146,16 @@ func firstLine(text string) string {
 	return line
 }
 
-// environment returns the whole environment of a child process. From the manager's own environment it has only proxies
-// and the search path.
+// environment returns the whole environment of a child process. Of the manager's environment, it contains only the
+// search path, the proxies and the paths of CAs.
 func environment(home string) map[string]string {
 	env := map[string]string{
 		"HOME":               home,
 		"TMPDIR":             home,
 		"TF_CLI_CONFIG_FILE": os.DevNull,
 		"CHECKPOINT_DISABLE": "1",
-		// A run lives for a second, or mostly waits. Garbage collection would cost it a third of its CPU time and save
-		// nothing.
+		// A run ends within a second, or mostly waits. Garbage collection would take a third of its CPU time, and free
+		// little.
 		"GOGC":       "off",
 		"GOMEMLIMIT": "512MiB",
 		"GOMAXPROCS": "1",

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// initText is a text for the guest's first boot.
+// initText returns the attribute for a text the guest reads at its first boot.
 func initText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -29,7 +29,7 @@ func initText(description string) schema.StringAttribute {
 	}
 }
 
-// initTexts is a list of words for the guest's first boot.
+// initTexts returns the attribute for a list of words the guest reads at its first boot.
 func initTexts(description string) schema.ListAttribute {
 	return schema.ListAttribute{
 		Optional:            true,
@@ -46,11 +46,11 @@ func initTexts(description string) schema.ListAttribute {
 	}
 }
 
-// otherGuest explains why a configuration of the guest needs another VM. Settings of the template missing from the
-// configuration need none.
+// otherGuest explains why a changed guest configuration needs a new VM. Removing settings from the configuration does
+// not: the VM then keeps the settings of the template.
 const otherGuest = "A guest reads it at its first boot: another one is another VM."
 
-// initNICBlock configures the network interfaces of the guest.
+// initNICBlock returns the block for the network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
 	address := func(f family, protocols ...string) schema.NestedBlockObject {
 		return schema.NestedBlockObject{
@@ -81,7 +81,8 @@ func initNICBlock() schema.ListNestedBlock {
 			listplanmodifier.RequiresReplaceIf(
 				func(_ context.Context, req planmodifier.ListRequest,
 					resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-					// Terraform rejects an update turned into a replacement when more is known.
+					// Plan a replacement for an unknown list, too. Terraform rejects a plan that turns an update into a
+					// replacement once the values are known.
 					resp.RequiresReplace = req.ConfigValue.IsUnknown() || len(req.ConfigValue.Elements()) > 0
 				},
 				otherGuest,
@@ -178,7 +179,7 @@ func checkFamily(family map[string]attr.Value) string {
 	return ""
 }
 
-// word matches an element of a list. The engine divides lists at spaces and commas.
+// word matches an element of a list. The engine splits lists at spaces and commas.
 var word = regexp.MustCompile(`^[^\s,]+$`)
 
 func (m *vmModel) initialization() *engine.Initialization {
@@ -227,7 +228,7 @@ func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	}
 }
 
-// words converts a list to the engine's form: one text, divided by spaces.
+// words converts a list to the engine's form: one text, separated by spaces.
 func words(list types.List) string {
 	var out []string
 
@@ -254,7 +255,7 @@ func wordList(text string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// observeInitialization takes over the guest's configuration, on import only.
+// observeInitialization copies the guest's configuration from the engine into the model. Only imports call it.
 func (m *vmModel) observeInitialization(given *engine.Initialization) {
 	if given == nil {
 		return
@@ -271,7 +272,7 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		case protocol == protocolDHCP:
 			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
 		case protocol != "" && protocol != protocolStatic || ip == nil || ip.Address == "":
-			return nil // nothing a configuration can express
+			return nil // the configuration has no form for this
 		}
 
 		return []initIPModel{

@@ -23,8 +23,8 @@ func newVMTemplateNICsResource() resource.Resource {
 	return &templateNICsResource{base{typeName: "ovirt_vm_template_nics"}}
 }
 
-// templateNICsResource removes the network interfaces that a VM has from its template and that nobody names. It does so
-// once, before the VM first starts: later nothing tells an interface of the template from one that is renamed.
+// templateNICsResource removes the network interfaces a VM got from its template, except the named ones. It does so
+// once, before the VM first starts. Later, it could not tell an interface of the template from a renamed one.
 type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -56,7 +56,7 @@ type templateNICsModel struct {
 	Kept []string     `tfsdk:"kept"`
 }
 
-// ofTemplate lists the network interfaces of a VM whose names its template has.
+// ofTemplate lists the VM's network interfaces with the name of an interface of its template.
 func (r *templateNICsResource) ofTemplate(ctx context.Context, vm *engine.VM) ([]engine.NIC, error) {
 	if vm.MadeFrom() == "" {
 		return nil, nil
@@ -76,8 +76,8 @@ func (r *templateNICsResource) ofTemplate(ctx context.Context, vm *engine.VM) ([
 	}), err
 }
 
-// removeOthers removes what is not kept, and looks until none of it is left. It reports false if the VM is not down:
-// then it leaves all of them.
+// removeOthers removes the template's network interfaces, except the kept ones, and waits until they are gone. If the
+// VM is not down, it removes none and reports false.
 func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) (isDown bool, err error) {
 	vmID := idOf(model.VMID)
 
@@ -132,7 +132,7 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read only looks whether there is a VM. An interface that comes later is not the template's.
+// Read only checks whether the VM exists. It lists no interfaces, because later ones are not the template's.
 func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[templateNICsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -152,7 +152,7 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update is planned if other names are kept. It removes nothing.
+// Update stores a changed list of kept names. It removes nothing.
 func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	model, ok := load[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {

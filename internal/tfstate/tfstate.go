@@ -1,7 +1,7 @@
-// Package tfstate keeps Terraform states in Secrets. It uses the format of Terraform's kubernetes backend, so an
-// administrator can inspect them with plain Terraform. It also reads the facts needed by controllers from a state.
+// Package tfstate stores Terraform states in Secrets, in the format of Terraform's kubernetes backend. An administrator
+// can inspect them with plain Terraform. The package also extracts the facts controllers need from a state.
 //
-// A state never replaces one of another lineage or with a higher serial. Nothing replaces an unreadable state.
+// A write never replaces a state of another lineage, a state with a higher serial, or an unreadable state.
 package tfstate
 
 import (
@@ -19,20 +19,22 @@ import (
 )
 
 const (
-	// Finalizer keeps a state until its resources are destroyed, even if the garbage collector comes first.
+	// Finalizer keeps a state Secret until the resources are destroyed, even if the garbage collector deletes the
+	// Secret earlier.
 	Finalizer = "terraform.infrastructure.cluster.x-k8s.io/state"
 
 	// DigestAnnotation holds the digest of the last applied configuration.
 	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
 
-	// ChangingFromAnnotation holds the digest from just before a change is applied until a change is applied in full.
-	// Meanwhile the engine may have any part of the change.
+	// ChangingFromAnnotation holds the digest of the last fully applied configuration while a change is incomplete. The
+	// engine may then have any part of the change.
 	ChangingFromAnnotation = "infrastructure.cluster.x-k8s.io/olvm-changing-from-digest"
 
-	// ChangeAddsAnnotation accompanies ChangingFromAnnotation. It holds the possible additions of such changes.
+	// ChangeAddsAnnotation is set together with ChangingFromAnnotation. It lists additions the incomplete change may
+	// have made.
 	ChangeAddsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-change-adds"
 
-	// stateLabel marks state Secrets, for Terraform's backend and for us.
+	// stateLabel marks state Secrets. Terraform's backend and this project select them by it.
 	stateLabel = "tfstate"
 
 	// moveLabel makes clusterctl move the Secret with its owner.
@@ -43,13 +45,14 @@ const (
 
 	dataKey    = "tfstate"
 	namePrefix = "tfstate-default-"
-	// maxUnpacked limits the size of a state. One machine needs a few KiB and its user data.
+	// maxUnpacked limits the size of a decompressed state. The state of one machine takes a few KiB, plus its user
+	// data.
 	maxUnpacked = 32 << 20
 	// maxPacked is the capacity of a Secret. The API server counts all of its data.
 	maxPacked = corev1.MaxSecretSize
 )
 
-// Labels are on every state.
+// Labels are the labels of every state Secret.
 var Labels = map[string]string{stateLabel: "true"}
 
 // InvalidError reports an unusable stored state. Nothing overwrites it; an administrator must look at it.
@@ -93,12 +96,13 @@ type State struct {
 	// Serial grows with each change. Lineage is set when the state is created.
 	Serial  uint64
 	Lineage string
-	// AppliedDigest is the digest of the configuration fully present in the engine. It is empty before the first one,
+	// AppliedDigest is the digest of the last fully applied configuration. It is empty before the first apply succeeds,
 	// and while a change is incomplete.
 	AppliedDigest string
-	// ChangingFrom is the digest of the last fully applied configuration, if a change has begun since.
+	// ChangingFrom is the digest of the last fully applied configuration while a later change is incomplete. Otherwise,
+	// it is empty.
 	ChangingFrom string
-	// ChangeAdds names the possible additions of these changes, in the caller's format.
+	// ChangeAdds lists additions the incomplete change may have made, in the caller's format.
 	ChangeAdds string
 
 	resources []resource
@@ -132,7 +136,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(t))
 }
 
-// intern shares equal strings between the states of ten thousand machines.
+// intern shares equal strings between states, to save memory with ten thousand machines.
 func (r *resource) intern() {
 	for _, word := range []*string{&r.Module, &r.Mode, &r.Type, &r.Name} {
 		*word = unique.Make(*word).Value()
@@ -157,14 +161,14 @@ func (s *State) Empty() bool {
 // WasApplied reports whether any configuration was ever applied in full, regardless of later changes.
 func (s *State) WasApplied() bool { return s != nil && (s.AppliedDigest != "" || s.ChangingFrom != "") }
 
-// Undoes reports whether the configuration with this digest reverts an incomplete change. Resources outside that
-// configuration then come from the change.
+// Undoes reports whether the configuration with this digest reverts an incomplete change. If it does, the change
+// created every resource missing from that configuration.
 func (s *State) Undoes(digest string) bool {
 	return s != nil && s.AppliedDigest == "" && s.ChangingFrom == digest
 }
 
-// Complete reports whether the last changing run succeeded and left a VM. Until then, an interrupted run may have
-// created resources without recording them.
+// Complete reports whether the last run with changes succeeded and the state has a VM. If it reports false, an
+// interrupted run may have created resources without recording them.
 func (s *State) Complete() bool {
 	return s != nil && s.AppliedDigest != "" && s.VMID() != ""
 }
@@ -292,7 +296,7 @@ func Decode(secret *corev1.Secret) (*State, error) {
 	return state, nil
 }
 
-// readMarks sets the digests from the annotations of a Secret.
+// readMarks sets the digests and the additions from the annotations of a Secret.
 func (s *State) readMarks(annotations map[string]string) {
 	s.AppliedDigest, s.ChangingFrom = annotations[DigestAnnotation], annotations[ChangingFromAnnotation]
 	s.ChangeAdds = annotations[ChangeAddsAnnotation]

@@ -11,10 +11,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// longestMessage limits the error of a run in a condition, in bytes.
+// longestMessage is the maximum length in bytes of a run's error in a condition.
 const longestMessage = 2000
 
-// Failure is the last run of a workspace if it failed, and zero if it succeeded.
+// Failure describes the last run of a workspace, if it failed. After a successful run, it is zero.
 type Failure struct {
 	// Digest of the attempted configuration.
 	Digest string

@@ -21,15 +21,15 @@ type RunQueue struct {
 	WorkDir string
 	// Client writes annotations. If States is nil, it also writes states.
 	Client client.Client
-	// States writes states. Its fence stops no process from saving its own results until another process leads. The new
-	// leader may already have deleted the object.
+	// States writes states. Its fence lets a process save its results until another process leads, because a new leader
+	// may already have deleted the object.
 	States client.Client
-	// APIReader reads past the cache if an old answer would do harm.
+	// APIReader bypasses the cache, for reads that must not be stale.
 	APIReader client.Reader
 	// Metadata is a cache of Secret metadata. If nil, each pass reads each state again.
 	Metadata client.Reader
-	// Fence is called before anything is applied. It fails if this process may no longer act: a halted process may not
-	// have noticed a new leader. If nil, there is no other process.
+	// Fence is called before each apply. It fails if this process may no longer act: a suspended process may not have
+	// noticed a new leader. A nil Fence allows everything, for a process without competitors.
 	Fence func(ctx context.Context) error
 
 	// DriftInterval is the interval between two drift checks of an object. 0 disables them.
@@ -40,11 +40,11 @@ type RunQueue struct {
 	started time.Time
 
 	mu sync.Mutex
-	// checked is the workspace with the current drift check. checkedSince is the time of its request.
+	// checked is the workspace with the turn for a drift check, or nil. checkedSince is the time it got the turn.
 	checked      *Key
 	checkedSince time.Time
 	failures     map[Key]Failure
-	// counted is the end of the last counted run.
+	// counted holds the end time of the last counted run of each workspace.
 	counted map[Key]time.Time
 	woken   map[string]chan event.GenericEvent // by kind
 }
@@ -67,8 +67,8 @@ func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	return r
 }
 
-// Start waits for the end of the manager. It then lets the runs save their states while the manager still serves. Start
-// is a Runnable of the manager. The manager limits its duration.
+// Start waits until the manager stops. It then lets the runs save their states, while the manager still serves. The
+// manager calls Start as a Runnable, and waits for its return only for a limited time.
 func (r *RunQueue) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Shutdown(math.MaxInt64)
@@ -76,8 +76,8 @@ func (r *RunQueue) Start(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown starts no more runs and interrupts the current ones. It waits up to grace until their states are saved. The
-// manager does not wait for its Runnables after losing the lease, so main calls Shutdown too.
+// Shutdown starts no more runs, and interrupts the current ones. It waits at most grace until they have saved their
+// states. The manager does not wait for its Runnables after losing the lease, so main calls Shutdown too.
 func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
 
 // Busy reports whether runs are queued or running.
@@ -96,7 +96,7 @@ func (r *RunQueue) MayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
-// submit queues a job. It ignores the refusal during a shutdown.
+// submit queues a job. During a shutdown, it drops the job without an error.
 func (r *RunQueue) submit(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
@@ -114,14 +114,14 @@ func (r *RunQueue) IsInFlight(key Key) bool {
 	return ok && status.Phase != terraform.Done
 }
 
-// ended returns the finished job of a workspace, unless it is already forgotten.
+// ended returns the finished job of a workspace. It reports false if the job has not finished, or is forgotten.
 func (r *RunQueue) ended(key Key) (terraform.Status, bool) {
 	status, ok := r.runner.Observe(key.String())
 
 	return status, ok && status.Phase == terraform.Done
 }
 
-// failure returns the last run of a workspace if it failed.
+// failure returns the failure of a workspace's last run. It is zero if the run succeeded.
 func (r *RunQueue) failure(key Key) Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,8 @@ func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first 
 	return r.failures[key], first
 }
 
-// noticed reports whether the end of a job is news. A pass sees it again if the previous patch of the object failed.
+// noticed records the end of a job, and reports whether it is new. A pass sees the same end again if the previous patch
+// of the object failed.
 func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +165,7 @@ func (r *RunQueue) forgive(key Key) {
 	delete(r.failures, key)
 }
 
-// forget drops all data about the ends of a workspace's runs.
+// forget drops the failure and the last end time of a workspace.
 func (r *RunQueue) forget(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,14 +173,15 @@ func (r *RunQueue) forget(key Key) {
 	delete(r.counted, key)
 }
 
-// takeCheck reports whether a workspace may be checked for drift now. Only one workspace has the turn.
+// takeCheck takes the turn for a drift check, and reports whether the workspace got it. Only one workspace has the turn
+// at a time.
 func (r *RunQueue) takeCheck(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	if r.checked != nil && *r.checked != key {
-		// A tenant with many runs must not block the checks of others. Cancel a check after too long a wait; its
-		// workspace asks again.
+		// A tenant with many runs must not block the checks of others. Cancel a check that has waited too long. Its
+		// workspace asks for the turn again.
 		run, ok := r.runner.Observe(r.checked.String())
 		if ok && run.Phase == terraform.Queued && time.Since(r.checkedSince) > checkLimit {
 			r.runner.Cancel(r.checked.String())
@@ -193,7 +195,7 @@ func (r *RunQueue) takeCheck(key Key) bool {
 	return true
 }
 
-// giveCheck ends the turn of a workspace.
+// giveCheck ends the turn of a workspace, if it has the turn.
 func (r *RunQueue) giveCheck(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

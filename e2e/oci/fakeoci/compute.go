@@ -15,15 +15,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// The freeform tags describing the content of images.
+// Freeform tags describe the content of images.
 const (
-	// ArchitectureTag is amd64 or arm64.
+	// ArchitectureTag is the key for the architecture: amd64 or arm64.
 	ArchitectureTag = "ocne/architecture"
-	// KubernetesTag is the version of Kubernetes.
+	// KubernetesTag is the key for the version of Kubernetes.
 	KubernetesTag = "ocne/kubernetes"
 )
 
-// serveCompute serves the calls for instances and images beyond those common to all collections.
+// serveCompute serves the calls special to instances and images. Every collection serves the common calls.
 func (s *Server) serveCompute(mux *http.ServeMux) {
 	s.handle(mux, "POST /"+core+"/instances", s.launch)
 	s.handle(mux, "DELETE /"+core+"/instances/{id}", s.terminate)
@@ -69,7 +69,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, made.fields)
 }
 
-// checkShape refuses an image of another architecture.
+// checkShape refuses an image for another architecture than the shape's.
 func checkShape(details object, image *record) error {
 	architecture := "amd64"
 	if shape := fmt.Sprint(details["shape"]); strings.Contains(shape, ".A1.") || strings.Contains(shape, ".A2.") {
@@ -84,7 +84,7 @@ func checkShape(details object, image *record) error {
 	return nil
 }
 
-// plug gives an instance an address of its subnet. The caller holds s.mu.
+// plug attaches a VNIC to an instance, with the next free address of the subnet. The caller holds s.mu.
 func (s *Server) plug(made *record, vnic object, subnet *record) {
 	prefix := netip.MustParsePrefix(subnet.fields["cidrBlock"].(string))
 	address := prefix.Addr().Next().Next() // the first is the router's
@@ -107,7 +107,7 @@ func (s *Server) plug(made *record, vnic object, subnet *record) {
 	device["nsgIds"] = vnic["nsgIds"]
 	plugged, err := s.make(s.collections["vnics"], "", device)
 	if err != nil {
-		panic(err) // all of it exists
+		panic(err) // cannot happen: the objects it refers to exist
 	}
 
 	attachment := clone(common)
@@ -118,7 +118,7 @@ func (s *Server) plug(made *record, vnic object, subnet *record) {
 	}
 }
 
-// start runs an instance with a guest.
+// start marks an instance as running, and boots its guest.
 func (s *Server) start(made, image *record, details object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,8 @@ func (s *Server) start(made, image *record, details object) {
 	}()
 }
 
-// rendered returns a cloud-config as cloud-init reads it, with the OCID of the instance.
+// rendered replaces the placeholders of a cloud-config by the OCID of the instance, as cloud-init does for a jinja
+// template.
 func rendered(userData, id string) string {
 	if !strings.HasPrefix(userData, "## template: jinja") {
 		return userData
@@ -187,7 +188,7 @@ func (s *Server) interfaceOf(instance string) api.GuestInterface {
 	return api.GuestInterface{}
 }
 
-// terminate ends an instance. It remains visible for a while.
+// terminate ends an instance. The instance remains visible as TERMINATING for a while.
 func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	found, err := s.find(s.collections["instances"], id)
@@ -210,7 +211,7 @@ func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// bury removes the parts of an instance.
+// bury ends the guest of an instance, and marks the instance and its network parts as gone.
 func (s *Server) bury(id string) {
 	if s.settings.Guests != nil {
 		s.settings.Guests.Removed(id)

@@ -28,7 +28,7 @@ type Problem struct {
 	// Path of the key, such as providers.olvm.olvmDatacenterName.
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Warning reports whether the problem stops nothing.
+	// Warning is true if olvmctl goes on despite the problem.
 	Warning bool `json:"warning,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type Source struct {
 	File
 	// dir is the base of relative paths in the file.
 	dir string
-	// documents are the file, then the defaults.
+	// documents holds the cluster file first, and then the defaults.
 	documents []document
 	// older reports whether the provider's settings have the older format.
 	older    bool
@@ -63,7 +63,7 @@ type document struct {
 	root *yaml.Node
 }
 
-// readText reads a file in UTF-8.
+// readText reads a file, and refuses other encodings than UTF-8.
 func readText(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func IsClusterFile(content []byte) bool {
 	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
 
-// DefaultsPath returns the user's file with defaults: the value of OCNE_DEFAULTS, or else ~/.ocne/defaults.yaml if it
+// DefaultsPath returns the path of the user's defaults: the value of OCNE_DEFAULTS, or else ~/.ocne/defaults.yaml if it
 // exists.
 func DefaultsPath() string {
 	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
@@ -109,8 +109,8 @@ func DefaultsPath() string {
 	return path
 }
 
-// Read reads a cluster file and a file of defaults, which is empty for none. It returns errors of the file system, and
-// a Problem if there are no readable keys. Validate reports everything else.
+// Read reads a cluster file and its defaults. An empty path means no defaults. Read returns errors of the file system,
+// or a Problem if it cannot read the keys. Validate reports everything else.
 func Read(path, defaults string) (*Source, error) {
 	content, err := readText(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func Read(path, defaults string) (*Source, error) {
 	return Parse(path, content, defaults)
 }
 
-// Parse is like Read for a cluster file not yet written; path is its future place.
+// Parse is like Read, but takes the content of a cluster file. The file at path need not exist yet.
 func Parse(path string, content []byte, defaults string) (*Source, error) {
 	s := &Source{dir: filepath.Dir(path)}
 	if err := s.parse(path, content); err != nil {
@@ -130,7 +130,7 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	return s, s.addDefaults(defaults)
 }
 
-// addDefaults adds the document of a file of defaults, "" for none, and decodes all documents.
+// addDefaults adds the defaults as a document, and decodes all documents. An empty path means no defaults.
 func (s *Source) addDefaults(defaults string) error {
 	if defaults != "" {
 		content, err := readText(defaults)
@@ -146,7 +146,7 @@ func (s *Source) addDefaults(defaults string) error {
 	return s.decode()
 }
 
-// parse adds a document. Duplicate keys are problems; the first one is kept.
+// parse adds a document. It reports duplicate keys, and keeps the first of each.
 func (s *Source) parse(name string, content []byte) error {
 	var root *yaml.Node
 
@@ -214,7 +214,8 @@ func syntax(name string, err error) Problem {
 	return p
 }
 
-// twice returns duplicate keys of a mapping and its nested mappings. It removes all but the first.
+// twice returns a problem for each duplicate key of a mapping, or of a mapping nested in it. It keeps only the first of
+// equal keys.
 func twice(file string, node *yaml.Node, path string) []Problem {
 	var out []Problem
 	if node.Kind == yaml.SequenceNode {
@@ -253,7 +254,7 @@ func twice(file string, node *yaml.Node, path string) []Problem {
 	return out
 }
 
-// decode reads the documents. The first one takes precedence over the others.
+// decode merges the documents into File. The first document takes precedence.
 func (s *Source) decode() error {
 	merged := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -307,7 +308,7 @@ var typesOf = []struct{ prefix, words string }{
 // shapesOf describes YAML tags to users.
 var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
 
-// wrongType returns a problem about a value of the wrong type, with its key.
+// wrongType converts the library's message about a value of the wrong type to a problem, and finds the key.
 func (s *Source) wrongType(text string) Problem {
 	match := wrongTypeOf.FindStringSubmatch(text)
 	if match == nil {
@@ -344,7 +345,8 @@ func (s *Source) wrongType(text string) Problem {
 	return out
 }
 
-// keyAt returns the path of the key with a value at a line, with a tag, and beginning with a text; empty for none.
+// keyAt returns the path of a key, or "" if there is none. The key's value is at this line, has this tag, and begins
+// with this text.
 func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	isWhole := node.Kind == yaml.ScalarNode || tag == "map" && node.Kind == yaml.MappingNode ||
 		tag == "seq" && node.Kind == yaml.SequenceNode
@@ -371,7 +373,7 @@ func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	return ""
 }
 
-// fractions returns problems about fractions in keys of whole numbers, because the library truncates them.
+// fractions returns a problem for each fraction in a key for whole numbers. The library would truncate the fraction.
 func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
 		t = t.Elem()
@@ -399,7 +401,7 @@ func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Prob
 	return out
 }
 
-// passedOver lists keys of Oracle's command without meaning here, with advice. Files may contain them.
+// passedOver lists the keys of Oracle's command that olvmctl ignores, with advice for the user.
 var passedOver = map[string]string{
 	"autoStartUI": "it is not used: no user interface is installed; leave it out",
 	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image " +
@@ -418,7 +420,8 @@ var passedOver = map[string]string{
 	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
 }
 
-// Unknown returns problems about keys of a YAML mapping missing from a type, each with the nearest known key.
+// Unknown returns a problem for each key of a YAML mapping unknown to type T. The problem suggests the nearest known
+// key.
 func Unknown[T any](file string, mapping *yaml.Node) []Problem {
 	return unknown(file, mapping, reflect.TypeFor[T](), "")
 }
@@ -467,12 +470,12 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	return out
 }
 
-// nearest suggests the intended key.
+// nearest returns a suggestion: the known key most like this one.
 func nearest(key string, known map[string]reflect.Type) string {
 	return DidYouMean(key, slices.Collect(maps.Keys(known)))
 }
 
-// DidYouMean ends a sentence about an unknown name, with the nearest known name or with all.
+// DidYouMean returns the end of a message about an unknown name: the nearest known name, or all known names.
 func DidYouMean(key string, names []string) string {
 	names = slices.Sorted(slices.Values(names))
 
@@ -490,7 +493,7 @@ func DidYouMean(key string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// at returns the value at a path; a node without a kind if there is none.
+// at returns the value at a path. If there is none, it returns a node without a kind.
 func at(node *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		next := &yaml.Node{}
@@ -508,8 +511,7 @@ func at(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// merge adds missing keys to a mapping, including nested mappings. It inserts the entries of lists before the existing
-// ones.
+// merge adds the missing keys of a mapping and its nested mappings. It puts new list entries before the existing ones.
 func merge(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
@@ -517,7 +519,7 @@ func merge(into, from *yaml.Node) {
 		there := at(into, key.Value)
 		switch {
 		case there.Kind == 0:
-			switch value.Kind { // a copy, because others merge into it
+			switch value.Kind { // a copy, because later documents merge into it
 			case yaml.MappingNode:
 				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
 				merge(own, value)
@@ -535,7 +537,7 @@ func merge(into, from *yaml.Node) {
 	}
 }
 
-// with returns a document with other settings of the provider.
+// with returns a copy of a document, with olvm in place of its providers.olvm.
 func with(root, olvm *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -561,8 +563,8 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key, once, because both kinds of machines may share it. For settings in the older format,
-// the path is the one written by the user.
+// note adds a problem of a key, but only once, because both kinds of machines may share the key. It reports the path in
+// the user's format, even for settings in the older format.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	s.add(s.problemAt(warning, path, format, args...))
 }
@@ -584,7 +586,8 @@ func (s *Source) problemAt(warning bool, path, format string, args ...any) Probl
 	return p
 }
 
-// noteEntry adds a problem of a list entry, at its field if present; an empty field means the entry.
+// noteEntry adds a problem of a list entry, at the line of its field, or of the entry if it lacks the field. An empty
+// field means the whole entry.
 func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
 	p := Problem{
 		File:    s.documents[0].name,
@@ -610,7 +613,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 	s.add(p)
 }
 
-// add adds a problem unless it exists.
+// add adds a problem, unless the list already has it.
 func (s *Source) add(p Problem) {
 	if !slices.Contains(s.problems, p) {
 		s.problems = append(s.problems, p)

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// problem returns the problem of an object by its condition, or "" if it is true.
+// problem describes why a condition of an object is not true. It returns "" if the condition is true.
 func problem(object conditions.Getter, condition string) string {
 	found := conditions.Get(object, condition)
 	switch {
@@ -24,15 +24,15 @@ func problem(object conditions.Getter, condition string) string {
 	}
 
 	between := " "
-	if strings.HasPrefix(found.Message, "* ") { // a list of Cluster API
+	if strings.HasPrefix(found.Message, "* ") { // a list in a message of Cluster API
 		between = "\n"
 	}
 
 	return strings.TrimRight(found.Reason+":"+between+found.Message, ": \n")
 }
 
-// causeOf returns the cause for one of our objects not being ready: the condition explaining Ready. It returns "" for a
-// ready or a new object. stuck reports that the problem stays until a user corrects it.
+// causeOf returns why an object of this project is not ready, from the condition that explains Ready. It returns "" for
+// a ready or a new object. stuck is true if the problem stays until a user corrects it.
 func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -48,8 +48,8 @@ func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	return "", false
 }
 
-// machineTrouble returns the problem of a machine not ready or not up to date, or "". stuck reports that the problem
-// stays until a user corrects it. version is the owner's.
+// machineTrouble returns the problem of a machine, or "" if it is ready and up to date. stuck is true if the problem
+// stays until a user corrects it. version is the version its owner requests.
 func machineTrouble(
 	machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string,
 ) (trouble string, stuck bool) {
@@ -71,8 +71,8 @@ func machineTrouble(
 	return cmp.Or(cause, trouble), stuck && !replaced // a replaced machine needs no correction
 }
 
-// outdated explains why the VM of a ready machine does not match its spec. It returns "" if it does, or if the machine
-// has a problem anyway.
+// outdated explains why the VM of a ready machine does not match its spec. It returns "" if the VM matches, or if the
+// machine is not ready and reports another problem.
 func outdated(infra *infrav1.OLVMMachine) string {
 	if !conditions.IsTrue(infra, infrav1.ReadyCondition) || !conditions.IsFalse(infra, infrav1.UpToDateCondition) {
 		return ""
@@ -81,16 +81,16 @@ func outdated(infra *infrav1.OLVMMachine) string {
 	return problem(infra, infrav1.UpToDateCondition)
 }
 
-// isReplaced reports whether a rollout replaces the machine, because its owner requests another one. A kubelet of
-// another version also makes a machine not up to date, but with another reason.
+// isReplaced reports whether a rollout replaces the machine, because its owner requests other settings. A kubelet of
+// another version also makes a machine out of date, but with a different reason.
 func isReplaced(machine *clusterv1.Machine) bool {
 	c := conditions.Get(machine, clusterv1.MachineUpToDateCondition)
 
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
-// otherKubelet reports a kubelet in the machine's image with a version other than the machine's. It returns "" if there
-// is none, or if a rollout replaces the machine because of its version.
+// otherKubelet describes the problem of a node with another kubelet version than its Machine. It returns "" if the
+// versions agree, or if a rollout changes the version anyway.
 func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) string {
 	node := machine.Status.NodeInfo
 	if node == nil || node.KubeletVersion == "" || node.KubeletVersion == machine.Spec.Version ||
@@ -103,7 +103,7 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 		image = "VM template " + infra.Spec.VMTemplateName
 	}
 
-	if strings.HasPrefix(node.KubeletVersion, version+"+") { // Cluster API compares builds, too
+	if strings.HasPrefix(node.KubeletVersion, version+"+") { // Cluster API also compares build metadata
 		return fmt.Sprintf("OtherKubelet: its node has kubelet %s, a build of the version %s that is asked for, and "+
 			"Cluster API takes that for another one: ask for %[1]s", node.KubeletVersion, version)
 	}
@@ -112,8 +112,7 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 		"machine: name one with %s", node.KubeletVersion, version, image, version)
 }
 
-// gist returns the essence of a message in one line. For a list of Cluster API, this is the first entry with its
-// parents.
+// gist shortens a message to one line. Of a list in a message of Cluster API, it keeps the first entry and its parents.
 func gist(message string) string {
 	var path []string
 

@@ -21,12 +21,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// leastDisk is the minimum size in bytes of a node's disk; smaller files are something else.
+// leastDisk is the minimum size of a node's disk, in bytes. A smaller file is not a disk image.
 const leastDisk = 1 << 20
 
 // diskFile is a disk image to upload.
 type diskFile struct {
-	// File has the image. It is source itself, or its decompressed content in an unnamed file.
+	// File holds the image. It is source itself, or an unnamed file with the decompressed content of source.
 	*os.File
 	// source is the file named by the user.
 	source *os.File
@@ -34,8 +34,8 @@ type diskFile struct {
 	sum    string // SHA-256 of the image
 }
 
-// openFile opens a disk image, and decompresses it if necessary. given is the expected SHA-256 in hexadecimal; empty
-// for any. The caller closes the result.
+// openFile opens a disk image, and decompresses it if necessary. given is the expected SHA-256 in hexadecimal. An empty
+// given accepts any file. The caller closes the result.
 func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFile, err error) {
 	source, err := os.Open(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func (f *diskFile) Close() error {
 	return err
 }
 
-// lock locks the file named by the user, like every upload, so an unfinished one can resume. It returns an error if
-// another process holds the lock.
+// lock locks the file named by the user. Every upload holds this lock, so another process does not resume an unfinished
+// upload that still runs. lock returns an error if another process holds the lock.
 func (f *diskFile) lock(how func(*os.File) error) error { return how(f.source) }
 
 // name returns the name of the image: the file's name, without the extension of its compression.
@@ -101,7 +101,7 @@ func (f *diskFile) name() string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// checkDisk refuses unbootable images. It only checks the size of a qcow2 image.
+// checkDisk refuses images that cannot boot. For a qcow2 image, it checks only the size.
 func (f *diskFile) checkDisk() error {
 	if f.header.VirtualSize < leastDisk {
 		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.name(),
@@ -125,7 +125,7 @@ func (f *diskFile) checkDisk() error {
 	return nil
 }
 
-// compressions are recognized by the beginning of a file.
+// compressions lists the supported formats, each with the first bytes of its files.
 var compressions = []struct {
 	begin string
 	open  func(io.Reader) (io.Reader, error)
@@ -136,7 +136,7 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
 }
 
-// compressionOf returns the decompressor of a file; nil if it is not compressed.
+// compressionOf returns the decompressor of a file, or nil if the file is not compressed.
 func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	begin := make([]byte, 6)
 	n, err := file.ReadAt(begin, 0)
@@ -153,7 +153,7 @@ func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	return nil, nil
 }
 
-// decompress decompresses the source into a private file, removed when closed.
+// decompress decompresses the source into an unnamed file. The file vanishes when it is closed.
 func (f *diskFile) decompress(
 	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
 ) error {
@@ -205,7 +205,7 @@ func (c *counter) Read(into []byte) (int, error) {
 }
 
 // unnamedFile creates a file next to the image, or in the folder for temporary files if this is not permitted. It
-// removes the file's name, so the file vanishes with the process, however the process ends.
+// removes the file's name at once, so the file vanishes with the process, even after a crash.
 func unnamedFile(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, ".olvmctl-")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// This file asks before a smaller cluster file deletes machines.
+// This file asks the user before olvmctl deletes machines, because the cluster file requests fewer.
 
-// askAboutGoners asks the user if the cluster file has fewer machines than the cluster.
+// askAboutGoners asks for confirmation if the cluster file requests fewer machines than the cluster has.
 func (c *creation) askAboutGoners(ctx context.Context) error {
 	gone, err := c.goners(ctx)
 	if err != nil || len(gone) == 0 {
@@ -30,7 +30,7 @@ func (c *creation) askAboutGoners(ctx context.Context) error {
 	return c.Confirm(question, c.File.Name)
 }
 
-// goners returns the machines to delete, one line for each owner.
+// goners describes the machines to delete, in a line for each of their owners.
 func (c *creation) goners(ctx context.Context) ([]string, error) {
 	objects, err := c.Provider.Manifests(ctx, c)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 	return gone, nil
 }
 
-// shrinks reports whether an owner of machines gets fewer of them, and both numbers. Unless the user forces conflicts,
-// a number written by others stays, such as one from Scale.
+// shrinks returns the old and the new number of an owner's machines, and reports whether it falls. A number written by
+// another client, such as Scale, does not fall, unless the user forces conflicts.
 func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
 	from, known, _ := unstructured.NestedInt64(live.Object, replicas...)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
@@ -80,11 +80,11 @@ func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool)
 		known && wanted && to < from && !kept
 }
 
-// shrunkTopology returns the parts of a Cluster with a ClusterClass with fewer machines, or to be removed completely.
-// The API server rejects changes of numbers written by Scale. The user is asked nevertheless: once too often is better.
+// shrunkTopology returns the parts of a Cluster's topology that lose machines or disappear. The API server rejects
+// changes to numbers written by Scale, but the user is asked anyway: a needless question does no harm.
 func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 	before, after := topologyParts(live), topologyParts(object)
-	if len(after) == 0 { // it has no ClusterClass
+	if len(after) == 0 { // the Cluster has no ClusterClass
 		return nil
 	}
 
@@ -94,7 +94,7 @@ func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 		one := sizing{name: name, from: before[name].orOne()}
 		if next, stays := after[name]; stays {
 			one.to = next.orOne()
-			if !next.known { // it leaves the number unchanged
+			if !next.known { // the manifest leaves the number unchanged
 				continue
 			}
 		}
@@ -107,7 +107,7 @@ func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 	return out
 }
 
-// count is the number of machines in a part of a topology, if known.
+// count is the number of machines in a part of a topology. known is false if the part sets no number.
 type count struct {
 	number int32
 	known  bool

@@ -24,7 +24,7 @@ const controlHelp = `known:
   POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
 `
 
-// routes returns the API for tests and human observers.
+// routes returns the handlers of the control API, for tests and people.
 func (s *Control) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
@@ -84,7 +84,7 @@ func (s *Control) routes() *http.ServeMux {
 	return mux
 }
 
-// clearFault removes the fault rule with an ID.
+// clearFault removes the fault with this ID.
 func (s *Control) clearFault(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

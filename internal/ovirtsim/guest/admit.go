@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// admit performs the mutual checks of a joining node and its cluster. guests.mu must be held.
+// admit performs the checks of a joining node, and those of its cluster. The caller holds guests.mu.
 func (c *workloadCluster) admit(ctx context.Context, n *node) error {
 	for _, hash := range n.caHashes {
 		if hash != c.clusterCA.hash() {
@@ -84,7 +84,7 @@ func (c *workloadCluster) admitVersion(joining string) error {
 	return nil
 }
 
-// admitName rejects a node with the name of a ready Node.
+// admitName rejects a joining node if the cluster has a ready Node of that name.
 func (c *workloadCluster) admitName(ctx context.Context, name string) error {
 	var taken corev1.Node
 	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &taken); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// RefID returns the ID in a reference, given as an attribute or, by some clients, as an element.
+// RefID returns the ID in a reference. Some clients send it as an element instead of an attribute.
 func RefID(e *Element) string { return cmp.Or(e.Attr("id"), e.Value("id")) }
 
 // Href returns the path of an object.
@@ -30,7 +30,7 @@ func Refs(name, item, collection string, ids []string) *Element {
 	return out
 }
 
-// Object begins the document of an object, with the API's actions and collections for it.
+// Object returns the element of an object, with links to its actions and collections. The caller adds the fields.
 func Object(name, id string, path ...string) *Element {
 	out := El(name).Set("href", Href(path...)).Set("id", id)
 	found, _ := API().At(path)

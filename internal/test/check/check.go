@@ -1,4 +1,4 @@
-// Package check compares the actual and wanted values of a test, one field at a time: a failure names the field.
+// Package check compares actual with wanted values in tests, one field at a time, so a failure names the field.
 package check
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// unexported compares structs of the package under test as a whole.
+// unexported makes cmp compare unexported fields, too.
 var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
 
 // Equal fails if a field differs from the wanted value.
@@ -31,7 +31,7 @@ func Set[T comparable](t testing.TB, field string, got T) {
 	}
 }
 
-// Length ends the test if a list has another length than wanted, because later code reads its items.
+// Length ends the test if a list does not have the wanted length. Later code reads its items, and would panic.
 func Length[T any](t testing.TB, field string, got []T, want int) {
 	t.Helper()
 
@@ -58,7 +58,7 @@ func Lacks(t testing.TB, field, text, part string) {
 	}
 }
 
-// Error ends the test if an error lacks a text; an empty text wants no error.
+// Error ends the test if the error lacks a text. With an empty text, it ends the test if there is an error.
 func Error(t testing.TB, err error, text string) {
 	t.Helper()
 
