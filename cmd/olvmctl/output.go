@@ -29,7 +29,7 @@ const (
 type outputFlag struct {
 	format  string
 	formats []string
-	// file is the flag for the command's output file; empty if it writes none.
+	// file is the flag for the command's output file, or "" if the command writes no file.
 	file string
 }
 
@@ -89,7 +89,7 @@ type outcome struct {
 type formatError struct {
 	Format  string
 	Formats []string
-	// File is the flag for the command's output file; empty if it writes none.
+	// File is the flag for the command's output file, or "" if the command writes no file.
 	File string
 }
 

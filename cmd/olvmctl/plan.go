@@ -17,7 +17,7 @@ import (
 type planFlags struct {
 	sourceFlags
 	output outputFlag
-	// link to the whole plan, for a comment too small for it; empty for none.
+	// link is the URL of the whole plan, for a comment too small for it. It is empty if there is none.
 	link    string
 	offline bool
 	// prune includes deletions; unset leaves this to the labels of running objects.

@@ -120,7 +120,7 @@ func (f *sourceFlags) emptyError(more string) error {
 		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 
-// clusterFileAmong returns the cluster file among paths; empty if all of them are manifests.
+// clusterFileAmong returns the cluster file among paths, or "" if all of them are manifests.
 func clusterFileAmong(paths []string) (string, error) {
 	found := ""
 

@@ -16,7 +16,7 @@ type versions struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// Executor is the Terraform or OpenTofu used by plan and image template; empty if not found.
+	// Executor is the Terraform or OpenTofu used by plan and image template. It is empty if olvmctl finds none.
 	Executor string `json:"executor,omitempty"`
 }
 

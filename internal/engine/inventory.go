@@ -90,8 +90,8 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 }
 
 // uncached returns a search with an answer the engine does not cache. If an engine is asked for a tag before the tag
-// exists, the same text finds nothing for a day (recording tag-searches). A search with sorting or paging stays
-// unchanged, because no condition can follow it.
+// exists, the same text finds nothing for a day. The recording "tag-searches" shows this. A search with sorting or
+// paging stays unchanged, because no condition can follow it.
 func uncached(search string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(search)) {
 		if word == "sortby" || word == "page" {
@@ -102,8 +102,8 @@ func uncached(search string) string {
 	return search + " and name=*"
 }
 
-// nameNetworks fills in names of networks missing from an answer. The engine expands a followed object once in each
-// answer (recording follow-once).
+// nameNetworks fills in names of networks missing from an answer. The engine expands a followed object only once in
+// each answer, as the recording "follow-once" shows.
 func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
 	names, unnamed := map[ID]string{}, []*NetworkName(nil)
 

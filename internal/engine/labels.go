@@ -71,7 +71,7 @@ func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label,
 	return &made, nil
 }
 
-// UpdateAffinityLabel changes the name and kind of an affinity label. No recording has its answer.
+// UpdateAffinityLabel changes the name and kind of an affinity label. No recording of an engine has the answer.
 func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) error {
 	if err := c.do(ctx, http.MethodPut, "/affinitylabels/"+id.segment(), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update affinity label %s: %w", id, err)

@@ -94,7 +94,7 @@ func (c *Client) RoleNamed(ctx context.Context, name string) (*Role, error) {
 	return nil, &NameError{Kind: "role", Name: name, Scope: "engine", Known: known}
 }
 
-// RoleName returns the name of a role; empty if there is no such role.
+// RoleName returns the name of a role, or "" if there is no such role.
 func (c *Client) RoleName(ctx context.Context, id ID) (string, error) {
 	all, err := c.roles(ctx)
 	for i := range all {

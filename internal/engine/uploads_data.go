@@ -149,7 +149,8 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 	}, io.NewSectionReader(u.options.Image, begin, end-begin))
 }
 
-// write sends a writing request. A data endpoint confirms it without a body (imageio 2.5; no recording has it).
+// write sends a request that writes data. A data endpoint confirms the request without a body, according to imageio
+// 2.5. No recording shows the answer.
 func (u *upload) write(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) error {

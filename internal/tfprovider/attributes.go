@@ -59,8 +59,8 @@ func computedText(description string) schema.StringAttribute {
 	}
 }
 
-// liveText is set by the engine, and changes by itself. A plan of another attribute does not mention it, so an update
-// keeps the planned value: see promised.
+// liveText returns the attribute for a text the engine sets and changes at any time. A plan of another attribute does
+// not mention it, so an update keeps the planned value: see promised.
 func liveText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed:            true,
@@ -79,7 +79,7 @@ func promised(planned, now types.String) types.String {
 	return planned
 }
 
-// requiredText is a mandatory text.
+// requiredText returns the attribute for a mandatory text.
 func requiredText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Required:            true,
@@ -88,10 +88,10 @@ func requiredText(description string, validators ...validator.String) schema.Str
 	}
 }
 
-// ownerID is a mandatory UUID.
+// ownerID returns the attribute for a mandatory UUID.
 func ownerID(description string) schema.StringAttribute { return requiredText(description, uuid) }
 
-// enginesText is a text with a default from the engine.
+// enginesText returns the attribute for a text with a default from the engine.
 func enginesText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -102,7 +102,7 @@ func enginesText(description string, validators ...validator.String) schema.Stri
 	}
 }
 
-// enginesNumber is a number with a default from the engine.
+// enginesNumber returns the attribute for a number with a default from the engine.
 func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Optional:            true,
@@ -113,7 +113,7 @@ func enginesNumber(description string, validators ...validator.Int64) schema.Int
 	}
 }
 
-// enginesFlag is a flag with a default from the engine.
+// enginesFlag returns the attribute for a flag with a default from the engine.
 func enginesFlag(description string) schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional:            true,
@@ -123,7 +123,7 @@ func enginesFlag(description string) schema.BoolAttribute {
 	}
 }
 
-// sizeAttribute is a size in bytes. It can only grow.
+// sizeAttribute returns the attribute for a size in bytes. The size can only grow.
 func sizeAttribute(description string) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Required:            true,
@@ -132,7 +132,7 @@ func sizeAttribute(description string) schema.Int64Attribute {
 	}
 }
 
-// theID is the optional ID of a *_resize resource. It equals the ID of the resized object.
+// theID returns the attribute for the optional ID of a *_resize resource. The ID is that of the resized object.
 func theID(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,

@@ -177,7 +177,7 @@ func block[T any](ctx context.Context, source interface {
 }
 
 // unread handles the error of a read, and reports whether there was one. A deleted object leaves the state, so
-// Terraform plans it anew.
+// Terraform plans to create it again.
 func unread(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {
 	case err == nil:

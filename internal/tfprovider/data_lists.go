@@ -29,7 +29,7 @@ func requiredID(description string) schema.StringAttribute {
 	}
 }
 
-// setOf is a computed set of objects with text fields.
+// setOf returns the attribute for a computed set of objects with text fields.
 func setOf(description string, fields ...string) schema.SetAttribute {
 	object := map[string]attr.Type{}
 	for _, field := range fields {

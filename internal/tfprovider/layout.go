@@ -51,8 +51,8 @@ func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics
 	return &asked
 }
 
-// readLayout stores the disk's layout from the state, before the model takes over the engine's. Neither an import nor a
-// state of another provider has stored one.
+// readLayout stores the disk's layout from the state, before the engine's layout replaces it in the model. Neither an
+// import nor a state of another provider has stored one.
 func readLayout(
 	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
 ) diag.Diagnostics {

@@ -248,7 +248,8 @@ func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// observe takes over the guest's settings, on import only. The VM's former settings are unknown.
+// observe copies the guest's settings from the engine into the model. Only imports call it. The VM's former settings
+// are unknown.
 func (m *adoptedVMModel) observe(given *engine.Initialization) {
 	vm := vmModel{}
 	vm.observeInitialization(given)

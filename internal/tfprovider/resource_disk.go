@@ -69,8 +69,8 @@ type diskModel struct {
 	TotalSize       types.Int64  `tfsdk:"total_size"`
 }
 
-// observe takes over the engine's report. A disk larger than requested is no drift: growing cannot be undone, and
-// another resource may have requested it.
+// observe copies the engine's report into the model. A disk larger than requested is no drift: growing cannot be
+// undone, and another resource may have requested it.
 func (m *diskModel) observe(disk *engine.Disk) {
 	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())
 	m.Format = unlessAbsent(m.Format, optional(disk.Format))
@@ -118,8 +118,7 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 }
 
 // importedSize is the private-state key marking the size in the state as the engine's: nobody has requested it yet. An
-// imported disk has such a size, because something else may have grown it. The next update takes over the configured
-// size.
+// imported disk has such a size, because something else may have grown it. The next update applies the configured size.
 const importedSize = "imported_size"
 
 // refuseShrinking is the ModifyPlan of a size. It allows a smaller disk only as a replacement.
@@ -314,7 +313,7 @@ func (r *diskResource) ImportState(
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }
 
-// MoveState takes over a disk of ovirt_disk_from_image. It drops the image from the state, and leaves the disk
+// MoveState accepts the state of an ovirt_disk_from_image. It drops the image from the state, and leaves the disk
 // unchanged.
 func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 	const source = "ovirt_disk_from_image"

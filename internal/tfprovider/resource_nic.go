@@ -89,8 +89,8 @@ func (m *nicModel) observe(nic *engine.NIC) {
 	}
 }
 
-// observePlug takes over linked and plugged. A read does not add them to a state older than these attributes, because
-// they would look like a manual change. An import does.
+// observePlug copies linked and plugged from the engine into the model. A read does not add them to a state older than
+// these attributes, because they would look like a manual change. An import does.
 func (m *nicModel) observePlug(nic *engine.NIC, isImported bool) {
 	if isImported || !m.Linked.IsNull() {
 		m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
@@ -127,9 +127,9 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 }
 
-// create creates the interface once, or takes over the one of this name from the VM's template. Any other interface of
-// this name belongs to another resource, or was added by hand: names are unique within a VM. create may return an
-// interface together with an error.
+// create creates the interface once, or adopts the one of this name from the VM's template. Any other interface of this
+// name belongs to another resource, or was added by hand: names are unique within a VM. create may return an interface
+// together with an error.
 func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
 	unlock, err := nicLocks.lock(ctx, vmID.String()+"/"+wanted.Name)
 	if err != nil {
@@ -190,7 +190,7 @@ func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*
 	return found, err
 }
 
-// takeOfTemplate takes over an interface from the VM's template, and changes it as wanted.
+// takeOfTemplate adopts an interface from the VM's template, and changes it to the configuration.
 func (r *nicResource) takeOfTemplate(
 	ctx context.Context, vmID engine.ID, there, wanted *engine.NIC,
 ) (*engine.NIC, error) {
@@ -288,7 +288,7 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	return err == nil, "", err
 }
 
-// change changes the interface as wanted. Its error mentions an interface possibly left unplugged.
+// change changes the interface to the configuration. The error says if the interface may be left unplugged.
 func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
 	change := nicChange{client: r.client, vmID: vmID, id: id, wanted: wanted}
 

@@ -27,8 +27,8 @@ func newPermissionResource() resource.Resource {
 	return &permissionResource{fixed{base{typeName: "ovirt_permission"}}}
 }
 
-// permissionResource is a role of a user or a group on an object. No recording has an answer to granting or revoking
-// one.
+// permissionResource is a role of a user or a group on an object. No recording shows how an engine answers when a role
+// is granted or revoked.
 type permissionResource struct{ fixed }
 
 // permittedKinds maps kinds of objects to collections of the API.

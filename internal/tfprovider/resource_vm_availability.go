@@ -86,7 +86,7 @@ func (m *vmModel) properties() *engine.Properties {
 	return &engine.Properties{Items: items}
 }
 
-// observeAvailability takes over high availability and firmware from the engine.
+// observeAvailability copies high availability and firmware from the engine into the model.
 func (m *vmModel) observeAvailability(vm *engine.VM) {
 	m.HighAvailability, m.Priority = types.BoolNull(), types.Int64Null()
 	if vm.HighAvailability != nil {
@@ -110,7 +110,7 @@ func (m *vmModel) observeAvailability(vm *engine.VM) {
 	m.BIOSType = unlessAbsent(m.BIOSType, bios)
 }
 
-// observeProperties takes over the custom properties. Huge pages have their own attribute.
+// observeProperties copies the custom properties from the engine into the model. Huge pages have their own attribute.
 func (m *vmModel) observeProperties(seen *engine.Properties) {
 	m.HugePages = types.Int64Null()
 	others := map[string]attr.Value{}

@@ -135,8 +135,8 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 	return unanswered(err, lost)
 }
 
-// betweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording has a
-// change in such a VM.
+// betweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording shows such
+// a change.
 func betweenStatuses(status engine.VMStatus) bool {
 	switch status {
 	case engine.VMMigrating, engine.VMPoweringDown, engine.VMSavingState, engine.VMRestoringState:
@@ -146,13 +146,13 @@ func betweenStatuses(status engine.VMStatus) bool {
 	}
 }
 
-// hasGuest reports whether a VM has a guest. A guest keeps its image until an immediate change. No recording has such a
-// change, for a VM in any status. A suspended VM, or one with disks being copied, is on no host.
+// hasGuest reports whether a VM has a guest. A guest keeps its image until an immediate change. No recording shows such
+// a change, in any status of a VM. A suspended VM, or one with disks being copied, is on no host.
 func hasGuest(status engine.VMStatus) bool {
 	return !status.Off() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
 
-// Read implements resource.Resource. Terraform plans an emptied drive anew.
+// Read implements resource.Resource. If somebody has emptied the drive, Terraform plans it again.
 func (r *vmCDROMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {

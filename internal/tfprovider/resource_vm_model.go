@@ -193,8 +193,8 @@ func flag(value types.Bool) *bool {
 	return value.ValueBoolPointer()
 }
 
-// observe takes over the engine's report. It skips the initialization: the guest has read it, and the engine may have
-// forgotten it.
+// observe copies the engine's report into the model. It skips the initialization: the guest has read it, and the engine
+// may have forgotten it.
 func (m *vmModel) observe(vm *engine.VM) {
 	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
 	m.Comment = textOf(m.Comment, vm.CommentText())

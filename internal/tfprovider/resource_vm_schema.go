@@ -61,7 +61,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	}, "template_id", "clone", scriptAttribute, writeOnlyScriptVersion, "initialization_hostname")
 }
 
-// hardwareAttributes are the attributes of CPU, memory, placement and kind of a VM.
+// hardwareAttributes returns the attributes of CPU, memory, placement and kind of a VM.
 func hardwareAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"cpu_cores":   enginesNumber("Cores per socket; with cpu_threads and cpu_sockets."),
@@ -105,7 +105,7 @@ func hardwareAttributes() map[string]schema.Attribute {
 	}
 }
 
-// availabilityAttributes are the attributes of high availability, firmware and custom properties.
+// availabilityAttributes returns the attributes of high availability, firmware and custom properties.
 func availabilityAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"high_availability": enginesFlag(

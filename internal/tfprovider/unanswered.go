@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file keeps in the state what a create has asked for and got no answer to, not even later. Terraform marks such a
-// resource as tainted. The next refresh finds the object, or that there is none; then Terraform makes it anew, and
-// destroys the one that is there. Without the state, the next create would refuse the object as somebody else's. An
-// object is found only with a proof that the create made it: a person may have made one of the same name meanwhile.
+// This file keeps a requested object in the state, if its create never got an answer. Terraform marks such a resource
+// as tainted. The next refresh finds the object, or finds none. Terraform then creates the object again, and destroys
+// the existing one. Without the state, the next create would refuse the object as somebody else's. An object is found
+// only with a proof that the create made it: a person may have made one of the same name meanwhile.
 
 // askedKey is the private-state key of a state without an ID. It stores the data for finding the object.
 const askedKey = "asked"
@@ -30,7 +30,7 @@ const askedKey = "asked"
 type asked struct {
 	Mark  string      `json:"mark,omitempty"`
 	Known []engine.ID `json:"known,omitempty"`
-	// Since and Until are the times between which the engine made the object; zero if they are not known.
+	// Since and Until enclose the time the engine made the object. They are zero if it is unknown.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }

@@ -23,7 +23,7 @@ const (
 	writeOnlyScriptVersion = writeOnlyScript + "_version"
 )
 
-// scriptAttributes are the three attributes of the user data. when tells users the time the guest reads it.
+// scriptAttributes returns the three attributes of the user data. when tells users at which time the guest reads it.
 func scriptAttributes(when string) map[string]schema.Attribute {
 	script := initText(when)
 	script.Sensitive = true // it holds the keys of clusters; the released provider shows it in plans

@@ -16,11 +16,11 @@ import (
 type collection struct {
 	// path is below the version, and kind is used in OCIDs.
 	path, kind string
-	// details are the input of a create, and change the input of an update; nil if unsupported.
+	// details returns the input type of a create, and change that of an update. They are nil for unsupported calls.
 	details, change func() any
 	// resource is the type of the objects.
 	resource func() any
-	// complete sets the fields decided by the cloud; nil for none.
+	// complete sets the fields decided by the cloud. It is nil if the cloud decides none.
 	complete func(s *Server, fields object)
 }
 

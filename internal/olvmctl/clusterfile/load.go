@@ -24,8 +24,8 @@ type Loaded struct {
 	Objects []*unstructured.Unstructured
 }
 
-// Load reads a cluster file, checks it, and renders its manifests from a flavor's template. defaults is a file of
-// defaults; empty for none. Variables of the flavor missing from the file come from the environment.
+// Load reads a cluster file, checks it, and renders its manifests from a flavor's template. defaults is the path of a
+// file of defaults, or "" for none. Variables of the flavor missing from the file come from the environment.
 func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	source, err := Read(path, defaults)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, err
 	return s.Manifests(flavor, os.LookupEnv)
 }
 
-// definition returns manifests written in the file instead of rendered ones; nil for none.
+// definition returns the manifests written in the file in place of rendered ones, or nil if there are none.
 func (s *Source) definition() ([]*unstructured.Unstructured, error) {
 	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
 

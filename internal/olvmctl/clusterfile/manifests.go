@@ -427,7 +427,7 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 	return out, nil
 }
 
-// ignitionExtra returns the Butane configuration of all machines with Ignition; nil for nothing.
+// ignitionExtra returns the Butane configuration of all machines with Ignition, or nil if it is empty.
 func (s *Source) ignitionExtra(keys []string) object {
 	out := object{"variant": "fcos", "version": "1.0.0"}
 	if s.OSTransport != "" {
@@ -457,7 +457,7 @@ func (s *Source) ignitionExtra(keys []string) object {
 	return out
 }
 
-// cloudConfigExtra returns the configuration of all machines with cloud-init; nil for nothing.
+// cloudConfigExtra returns the configuration of all machines with cloud-init, or nil if it is empty.
 func (s *Source) cloudConfigExtra(keys []string) object {
 	if s.Password == "" && len(keys) == 0 {
 		return nil
@@ -488,7 +488,7 @@ func (s *Source) osTag() string {
 	return minor.FindStringSubmatch(s.Version())[1]
 }
 
-// caConfigMap returns a ConfigMap with the engine's CA certificates; nil for none.
+// caConfigMap returns a ConfigMap with the engine's CA certificates, or nil if the file has none.
 func (s *Source) caConfigMap() (*unstructured.Unstructured, error) {
 	certificates, err := s.CA()
 	if err != nil || len(certificates) == 0 {

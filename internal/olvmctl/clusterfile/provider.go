@@ -27,7 +27,7 @@ type provider struct {
 	check       func(*Source)
 	// networks returns its machines' networks by path.
 	networks func() map[string]string
-	// manifests returns the objects of a cluster; nil if they depend on facts known only to the cloud.
+	// manifests returns the objects of a cluster. It is nil if they depend on facts known only to the cloud.
 	manifests func(s *Source, flavor string) ([]*unstructured.Unstructured, error)
 }
 

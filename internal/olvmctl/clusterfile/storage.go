@@ -107,7 +107,7 @@ func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("ovirt-csi-driver", variables)
 }
 
-// addOnManifests returns the manifests of one of our add-ons, with its variables filled in.
+// addOnManifests returns the manifests of an add-on of this project, with its variables filled in.
 func addOnManifests(name string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	content, err := config.Files.ReadFile("addons/" + name + ".yaml")
 	if err != nil {

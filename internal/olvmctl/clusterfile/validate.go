@@ -255,7 +255,7 @@ func (f *File) machines() map[string]*Machine {
 
 var minor = regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9]+([-+].*)?)?$`)
 
-// Version returns the Kubernetes version with its patch, such as v1.33.5; empty if it is invalid.
+// Version returns the Kubernetes version with its patch version, such as v1.33.5, or "" if it is invalid.
 func (f *File) Version() string {
 	match := minor.FindStringSubmatch(f.KubernetesVersion)
 	switch {

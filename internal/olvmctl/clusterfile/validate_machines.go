@@ -86,7 +86,7 @@ func (s *Source) checkSize(kind machineKind) {
 	}
 }
 
-// checkNetwork checks the network of a kind of machines, and returns their addresses; nil if there are none.
+// checkNetwork checks the network of a kind of machines, and returns their addresses, or nil if there are none.
 func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
 	network := kind.machine.VirtualMachine.Network
 	own := s.family(network)

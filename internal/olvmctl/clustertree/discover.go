@@ -279,7 +279,8 @@ func (r replicas) summary() string {
 	return out
 }
 
-// missing describes the difference to the desired machines of an owner, with its condition's message; "" for none.
+// missing describes which desired machines an owner lacks, with the message of its condition. It returns "" if none is
+// missing.
 func (r replicas) missing(who string, owner conditions.Getter) string {
 	wanted := ptr.Deref(r.wanted, 1)
 	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)

@@ -172,7 +172,8 @@ type ListedMachine struct {
 	Labels  map[string]string `json:"-"`
 }
 
-// ListMachines returns the Machines selected by the options in a namespace, or in all for "", by namespace and name.
+// ListMachines returns the Machines selected by the options, sorted by namespace and name. An empty namespace means
+// all.
 func ListMachines(
 	ctx context.Context, reader client.Reader, namespace string, of ...client.ListOption,
 ) ([]ListedMachine, error) {

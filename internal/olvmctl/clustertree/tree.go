@@ -21,13 +21,13 @@ type Node struct {
 	// Machine holds the details of a machine.
 	Machine  *Machine `json:"machine,omitempty"`
 	Children []Node   `json:"children,omitempty"`
-	// Stuck reports that the problem stays until a user corrects it.
+	// Stuck is true if the problem stays until a user corrects it.
 	Stuck bool `json:"stuck,omitempty"`
-	// Waiting describes the machines an owner still waits for; "" for none.
+	// Waiting describes the machines an owner still waits for. It is empty if there are none.
 	Waiting string `json:"waiting,omitempty"`
 	// Version of Kubernetes desired by an owner of machines.
 	Version string `json:"-"`
-	// Desired is how many machines their owner is to have.
+	// Desired is the number of machines an owner requests.
 	Desired int32 `json:"-"`
 }
 
@@ -40,9 +40,9 @@ type Machine struct {
 	Node     string `json:"node,omitempty"`
 	VMID     string `json:"vmID,omitempty"`
 	VMStatus string `json:"vmStatus,omitempty"`
-	// Host of the VM; "" if it has none.
+	// Host is the name of the VM's host, or "" if it has none.
 	Host string `json:"host,omitempty"`
-	// Outdated explains why a VM with a ready node does not match its spec; "" if it does.
+	// Outdated explains why a VM with a ready node does not match its spec. It is empty if it does.
 	Outdated string `json:"outdated,omitempty"`
 	// Inventory of the VM; "" for a VM created by us.
 	Inventory string                   `json:"inventory,omitempty"`

@@ -195,7 +195,7 @@ func (l *look) paths(globs ...string) []string {
 
 func (l *look) has(globs ...string) bool { return len(l.paths(globs...)) > 0 }
 
-// program returns the path of a program; empty if it is missing.
+// program returns the path of a program, or "" if the image lacks it.
 func (l *look) program(name string) string {
 	found := l.paths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name,
 		"/opt/bin/"+name)
@@ -245,7 +245,7 @@ func (l *look) small(name string, most int64) bool {
 	return err == nil && size <= most
 }
 
-// fetch copies a file from the image and returns its path; empty if this fails.
+// fetch copies a file from the image and returns the path of the copy, or "" if this fails.
 func (l *look) fetch(name string) string {
 	if l.err != nil || !l.small(name, maxFetched) {
 		return ""
@@ -301,8 +301,8 @@ func releaseOf(text string) map[string]string {
 
 var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
 
-// dataSources returns cloud-init's data sources, from the last file that sets them; nil if none does. Like cloud-init,
-// it skips files with invalid YAML.
+// dataSources returns cloud-init's data sources, from the last file that sets them. It returns nil if no file does.
+// Like cloud-init, it skips files with invalid YAML.
 func (l *look) dataSources() []string {
 	var out []string
 
@@ -396,7 +396,7 @@ var rpmDatabases = []string{
 	"/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages",
 }
 
-// version returns the version of a program, from its package or else from the program itself; empty if unknown.
+// version returns the version of a program, from its package or else from the program itself, or "" if it is unknown.
 func (l *look) version(name, program string) string {
 	if status := l.paths("/var/lib/dpkg/status"); len(status) > 0 {
 		pattern := regexp.MustCompile(`(?m)^Package: ` + name + `\n(?:[^\n]+\n)*?Version: ([0-9]+\.[0-9]+\.[0-9]+)`)

@@ -12,7 +12,8 @@ import (
 // ListedTemplate is a template of the engine in a list.
 type ListedTemplate struct {
 	Name string `json:"name"`
-	// DataCenter for machines of this template; empty if the template serves all.
+	// DataCenter names the data center for machines of this template. It is empty if the template serves all data
+	// centers.
 	DataCenter string `json:"dataCenter,omitempty"`
 	Version    int    `json:"version"`
 	// UserData is the reader of user data: cloud-init or Ignition.

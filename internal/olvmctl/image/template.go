@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// memory in bytes of machines without a setting; all of ours have one.
+	// memory is the memory of machines without a setting, in bytes. This project always sets one.
 	memory = 2 << 30
 	// cleanupLimit limits the cleanup after a failure.
 	cleanupLimit = 10 * time.Minute

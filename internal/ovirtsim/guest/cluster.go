@@ -78,7 +78,7 @@ func listenAddress(endpoint string) (string, error) {
 	return address.String(), nil
 }
 
-// newCluster creates an empty cluster for its first node. guests.mu must be held.
+// newCluster creates an empty cluster for its first node. The caller holds guests.mu.
 func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	if g.ctx.Err() != nil {
 		return nil, errClosed
@@ -224,7 +224,7 @@ func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certific
 	return c.serving, nil
 }
 
-// close stops serving and drops all objects. guests.mu must be held.
+// close stops serving and drops all objects. The caller holds guests.mu.
 func (c *workloadCluster) close() {
 	c.closed = true
 	c.stop()
@@ -238,7 +238,7 @@ func (c *workloadCluster) stop() {
 	}
 }
 
-// start starts the node's components, like its kubelet. guests.mu must be held.
+// start starts the node's components, such as its kubelet. The caller holds guests.mu.
 func (c *workloadCluster) start(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
@@ -248,7 +248,7 @@ func (c *workloadCluster) start(ctx context.Context, n *node) error {
 }
 
 // addControlPlane turns the node into a control plane node. It adds an etcd member, an API server, the other static
-// pods, and kubeadm's objects for a new cluster. guests.mu must be held.
+// pods, and kubeadm's objects for a new cluster. The caller holds guests.mu.
 func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 	if err := c.addNode(ctx, n); err != nil {
 		return err

@@ -52,7 +52,7 @@ type member struct {
 	cluster *workloadCluster
 	// profiles configured the network at the first boot; cloud-init and Ignition do not run again.
 	profiles []profile
-	// unlasting is a unit not starting at later boots; "" for none.
+	// unlasting is a unit that does not start at later boots, or "".
 	unlasting string
 	// boot is the run with a running kubelet; nil while it is down.
 	boot *boot

@@ -310,7 +310,7 @@ func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
 }
 
 // lose marks the node of an ended run as lost, and stops its API server. It ignores a node already up in another run.
-// g.mu must be held.
+// The caller holds g.mu.
 func (g *Guests) lose(m *member, b *boot) {
 	if m == nil || b == nil || m.boot != b {
 		return
@@ -332,7 +332,7 @@ func (g *Guests) lose(m *member, b *boot) {
 	}
 }
 
-// elect makes a member other than the lost one the leader of etcd. g.mu must be held.
+// elect makes a member other than the lost one the leader of etcd. The caller holds g.mu.
 func (g *Guests) elect(lost *member) {
 	if err := lost.cluster.electLeader(g.ctx, "etcd-"+lost.node.name); err != nil {
 		g.log.Error(err, "Failed to elect a leader of etcd")
@@ -375,7 +375,7 @@ func (g *Guests) Removed(vmID string) {
 	}
 }
 
-// forget deletes everything lost with the disk of a node. g.mu must be held.
+// forget deletes everything lost with the disk of a node. The caller holds g.mu.
 func (g *Guests) forget(vmID string, m *member) {
 	g.lose(m, m.boot)
 	delete(g.members, vmID)

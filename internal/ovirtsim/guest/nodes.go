@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addNode registers the node, or brings it back. guests.mu must be held.
+// addNode registers the node, or brings it back. The caller holds guests.mu.
 func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 	labels := map[string]string{
 		"kubernetes.io/hostname": n.name,

@@ -21,7 +21,7 @@ var schemaText string
 type child struct {
 	// kind is one of the primitive kinds, else the name of an enum or of a type.
 	kind string
-	// item is the name of each element of a list; empty for other elements.
+	// item is the name of each element of a list. It is empty if the element is no list.
 	item string
 }
 
