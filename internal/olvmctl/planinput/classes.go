@@ -18,8 +18,9 @@ import (
 // ClassPart is a ClusterClass of the manifests, or one of its templates, in use by a running Cluster.
 type ClassPart struct {
 	Written *unstructured.Unstructured
-	// Live is nil if the user may not read it.
-	Live *unstructured.Unstructured
+	// Live is nil if it could not be read, for the reason in Unread.
+	Live   *unstructured.Unstructured
+	Unread string
 	// Cluster is made of it; empty if the user may not see whether any is.
 	Cluster string
 }
@@ -41,7 +42,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 	for i := range clusters {
 		class := classOf(&clusters[i])
 
-		live, err := readPart(ctx, c, class)
+		live, _, err := readPart(ctx, c, class)
 		if apierrors.IsNotFound(err) {
 			live = class // there are no references
 		} else if err != nil {
@@ -53,7 +54,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 				continue
 			}
 
-			running, err := readPart(ctx, c, part)
+			running, unread, err := readPart(ctx, c, part)
 			if apierrors.IsNotFound(err) {
 				continue // it is new, so it has no effect unless the class changes
 			} else if err != nil {
@@ -61,7 +62,8 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 			}
 
 			m.classes = append(m.classes, ClassPart{
-				Written: part, Live: running, Cluster: client.ObjectKeyFromObject(&clusters[i]).String(),
+				Written: part, Live: running, Unread: unread,
+				Cluster: client.ObjectKeyFromObject(&clusters[i]).String(),
 			})
 		}
 	}
@@ -87,14 +89,14 @@ func (m *Input) addUnseen(ctx context.Context, c client.Reader) error {
 			continue
 		}
 
-		running, err := readPart(ctx, c, part)
+		running, unread, err := readPart(ctx, c, part)
 		if apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
 			return err
 		}
 
-		m.classes = append(m.classes, ClassPart{Written: part, Live: running})
+		m.classes = append(m.classes, ClassPart{Written: part, Live: running, Unread: unread})
 	}
 
 	return nil
@@ -196,21 +198,29 @@ func classOf(cluster *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// readPart returns the management cluster's version of an object; nil if the user may not read it.
+// readPart returns the management cluster's version of an object; nil with a reason if the user may not read it, or if
+// the cluster lacks its apiVersion.
 func readPart(
 	ctx context.Context, c client.Reader, part *unstructured.Unstructured,
-) (*unstructured.Unstructured, error) {
-	out := &unstructured.Unstructured{}
-	out.SetGroupVersionKind(part.GroupVersionKind())
+) (live *unstructured.Unstructured, unread string, err error) {
+	kind := part.GroupVersionKind()
+	live = &unstructured.Unstructured{}
+	live.SetGroupVersionKind(kind)
 
-	err := c.Get(ctx, client.ObjectKeyFromObject(part), out)
-	if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("failed to get %s %s: %w", part.GetKind(), client.ObjectKeyFromObject(part), err)
+	err = c.Get(ctx, client.ObjectKeyFromObject(part), live)
+
+	switch {
+	case apierrors.IsForbidden(err):
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+
+		return nil, fmt.Sprintf("you may not read it in the management cluster (get %s)", resource.GroupResource()), nil
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Sprintf("the management cluster does not serve %s", part.GetAPIVersion()), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("failed to get %s %s: %w", part.GetKind(), client.ObjectKeyFromObject(part), err)
 	}
 
-	return out, nil
+	return live, "", nil
 }
 
 // isPartOf reports whether an object is a ClusterClass, or may be a template of it. live is nil if unreadable.

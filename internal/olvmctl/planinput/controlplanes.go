@@ -12,8 +12,10 @@ import (
 // ControlPlane is one of another provider with machines of this one, as its Cluster in the management cluster names it.
 type ControlPlane struct {
 	Kind, Namespace, Name string
-	// Written is nil if the manifests lack it, and Live if the user may not read it, or there is none.
+	// Written is nil if the manifests lack it, and Live if there is none, or if it could not be read, for the reason in
+	// Unread.
 	Written, Live *unstructured.Unstructured
+	Unread        string
 	// MayBePruned reports that the manifests lack it, and that deletions were looked at.
 	MayBePruned bool
 }
@@ -48,7 +50,8 @@ func (m *Input) addControlPlanes(ctx context.Context, c client.Reader) error {
 			found.MayBePruned = m.mayPruneWith(cluster, live)
 		} else {
 			var err error
-			if found.Live, err = readPart(ctx, c, found.Written); err != nil && !apierrors.IsNotFound(err) {
+			found.Live, found.Unread, err = readPart(ctx, c, found.Written)
+			if err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}

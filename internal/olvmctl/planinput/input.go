@@ -54,7 +54,7 @@ type Input struct {
 
 	// live has the objects of a management cluster for LiveOf.
 	live map[string]*unstructured.Unstructured
-	// converted are those of them whose manifests have another apiVersion, read in it; nil if that failed.
+	// converted are those of them whose manifests have or had another apiVersion, read in it; nil if that failed.
 	converted map[string]*unstructured.Unstructured
 	// sources are the objects of the manifests with their files.
 	sources []source.Object

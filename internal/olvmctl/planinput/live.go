@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -216,32 +217,62 @@ func (m *Input) LiveOf(object *unstructured.Unstructured) *unstructured.Unstruct
 
 // LiveAsWritten is LiveOf in the apiVersion of the object; nil if the API server does not have it in that.
 func (m *Input) LiveAsWritten(object *unstructured.Unstructured) *unstructured.Unstructured {
+	return m.LiveIn(object, object.GetAPIVersion())
+}
+
+// LiveIn is LiveOf in an apiVersion; nil if it was not read in that.
+func (m *Input) LiveIn(object *unstructured.Unstructured, apiVersion string) *unstructured.Unstructured {
 	live := m.LiveOf(object)
-	if live == nil || live.GetAPIVersion() == object.GetAPIVersion() {
+	if live == nil || live.GetAPIVersion() == apiVersion {
 		return live
 	}
 
-	return m.converted[liveKey(object)]
+	return m.converted[liveKey(object)+"/"+apiVersion]
 }
 
-// convertOwners reads the owners of machines whose manifests have another apiVersion once more, in that: fields have
-// other names and forms there.
+// convertOwners reads the owners of machines once more in other apiVersions: that of their manifest, and those of the
+// manifests applied before. Fields have other names and forms there.
 func (m *Input) convertOwners(ctx context.Context, c client.Reader) error {
 	for _, owner := range m.Owners {
 		live := m.LiveOf(owner)
-		if live == nil || live.GetAPIVersion() == owner.GetAPIVersion() {
+		if live == nil {
 			continue
 		}
 
-		converted, err := readPart(ctx, c, owner)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
+		for _, version := range versionsOf(owner, live) {
+			asked := live.DeepCopy()
+			asked.SetAPIVersion(version)
 
-		m.converted[liveKey(owner)] = converted
+			converted, _, err := readPart(ctx, c, asked)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+
+			m.converted[liveKey(owner)+"/"+version] = converted
+		}
 	}
 
 	return nil
+}
+
+// versionsOf returns the apiVersions of an object's manifests other than that of the live object: the manifest's, and
+// those of manifests applied before.
+func versionsOf(written, live *unstructured.Unstructured) []string {
+	out := []string{written.GetAPIVersion()}
+
+	for _, by := range live.GetManagedFields() {
+		if by.Operation == metav1.ManagedFieldsOperationApply && by.Subresource == "" {
+			out = append(out, by.APIVersion)
+		}
+	}
+
+	slices.Sort(out)
+
+	return slices.DeleteFunc(slices.Compact(out), func(version string) bool {
+		asked, err := schema.ParseGroupVersion(version)
+
+		return err != nil || asked.Group != live.GroupVersionKind().Group || version == live.GetAPIVersion()
+	})
 }
 
 func liveKey(object *unstructured.Unstructured) string {

@@ -58,4 +58,23 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 		"infrastructure.cluster.x-k8s.io/olvmclustertemplates", "apiextensions.k8s.io/customresourcedefinitions"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
 	}
+
+	// A plan refuses a change of a control plane of another provider, or of its templates, and so has to read it.
+	for group, kinds := range map[string][]string{
+		"controlplane": {"RKE2ControlPlane", "RKE2ControlPlaneTemplate", "KamajiControlPlane", "KamajiControlPlaneTemplate",
+			"K0sControlPlane", "K0sControlPlaneTemplate", "K0smotronControlPlane", "K0smotronControlPlaneTemplate",
+			"KThreesControlPlane", "KThreesControlPlaneTemplate", "TalosControlPlane"},
+		"bootstrap": {"RKE2ConfigTemplate", "K0sWorkerConfigTemplate", "KThreesConfigTemplate", "TalosConfigTemplate"},
+	} {
+		for _, kind := range kinds {
+			resource := group + ".cluster.x-k8s.io/" + strings.ToLower(kind) + "s"
+			check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
+		}
+	}
+
+	// The configurations of machines have the tokens by which they join.
+	for resource := range granted {
+		isConfig := strings.HasPrefix(resource, "bootstrap.") && !strings.HasSuffix(resource, "templates")
+		check.Equal(t, resource+" has tokens of machines", isConfig || strings.HasSuffix(resource, "/*"), false)
+	}
 }

@@ -51,7 +51,8 @@ func (m *Manifests) checkControlPlanes() error {
 				"another provider; add it, or plan without deletions (--prune=false)", name)
 		}
 
-		if found := changeOfPart(planinput.ClassPart{Written: one.Written, Live: one.Live}); found != "" {
+		part := planinput.ClassPart{Written: one.Written, Live: one.Live, Unread: one.Unread}
+		if found := changeOfPart(part); found != "" {
 			return fmt.Errorf("%s: %s, and it is of another provider: what becomes of its machines cannot be seen in "+
 				"the manifests; plan without it, and see its provider's documents", name, found)
 		}
@@ -63,8 +64,11 @@ func (m *Manifests) checkControlPlanes() error {
 // changeOfPart returns the change of a ClusterClass or of one of its templates, or "" for none. The owner of a field
 // does not matter: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
 func changeOfPart(part planinput.ClassPart) string {
-	if part.Live == nil {
-		return "you may not read it in the management cluster, so that it may change"
+	switch {
+	case part.Unread != "":
+		return part.Unread + ", so that it may change"
+	case part.Live == nil:
+		return "the management cluster lacks it, so that it is created"
 	}
 
 	wants, err := filledIn(part.Written)

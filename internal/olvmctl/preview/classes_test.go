@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,15 +60,18 @@ spec: {template: {spec: {olvmDatacenterName: Default, olvmOvirtAPIServer: {serve
 `
 )
 
-// unreadable is a management cluster where the user may not read a kind.
+// unreadable is a management cluster where the user may not read a kind, or lacking a version.
 type unreadable struct {
 	client.Client
 	kind string
 }
 
 func (u unreadable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if object.GetObjectKind().GroupVersionKind().Kind == u.kind {
+	switch asked := object.GetObjectKind().GroupVersionKind(); u.kind {
+	case asked.Kind:
 		return apierrors.NewForbidden(schema.GroupResource{Resource: u.kind}, key.Name, nil)
+	case asked.Version:
+		return &meta.NoKindMatchError{GroupKind: asked.GroupKind(), SearchedVersions: []string{asked.Version}}
 	}
 
 	return u.Client.Get(ctx, key, object, options...)

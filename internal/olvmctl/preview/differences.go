@@ -43,7 +43,7 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	}
 
 	if live := m.LiveAsWritten(owner); live != nil {
-		c.kubeadmConfig(owner, live)
+		c.kubeadmConfig(owner, live, m.ownershipOf(live))
 	}
 
 	if more := len(c.out) - maxDifferences; more > 0 {
@@ -54,7 +54,7 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 }
 
 // kubeadmConfig compares the kubeadm settings of control planes.
-func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured) {
+func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured, owned ownership) {
 	const path = "spec.kubeadmConfigSpec"
 
 	asked, found, _ := unstructured.NestedMap(owner.Object, strings.Split(path, ".")...)
@@ -64,10 +64,9 @@ func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured) {
 		return
 	}
 
-	applied := appliedTo(live)
-	lists := keyedListsOf(live, applied, path)
+	lists := owned.keyedLists(path)
 	splitAsked, splitThere := lists.split(asked, there)
-	_, foreign := removableFields(applied, splitAsked, splitThere, path)
+	_, foreign := removableFields(owned.applied, splitAsked, splitThere, path)
 
 	c.asked = true
 	c.values(lists.without(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // itemPrefix precedes the names of list items in managedFields.
@@ -21,22 +19,16 @@ type keyedLists struct {
 	each  *keyedLists
 }
 
-// keyedListsOf finds keyed lists below a path by managedFields. It returns nil if somebody applies manifests
+// keyedLists finds keyed lists below a path by managedFields. It returns nil if somebody applies manifests
 // client-side, because this replaces lists as a whole.
-func keyedListsOf(live *unstructured.Unstructured, applied []appliedFields, path string) *keyedLists {
-	if len(applied) == 0 || slices.ContainsFunc(applied, func(a appliedFields) bool { return !a.serverSide }) {
+func (o ownership) keyedLists(path string) *keyedLists {
+	if len(o.applied) == 0 || slices.ContainsFunc(o.applied, func(a appliedFields) bool { return !a.serverSide }) {
 		return nil
 	}
 
 	out := &keyedLists{}
 
-	for _, by := range live.GetManagedFields() {
-		var tree map[string]any
-		if by.FieldsV1 == nil || by.APIVersion != live.GetAPIVersion() ||
-			json.Unmarshal([]byte(by.FieldsV1.GetRawString()), &tree) != nil {
-			continue
-		}
-
+	for _, tree := range o.records {
 		for _, name := range strings.Split(path, ".") {
 			tree, _ = tree[fieldPrefix+name].(map[string]any)
 		}

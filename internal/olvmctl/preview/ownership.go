@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -86,29 +87,83 @@ func (a appliedFields) refersToTemplate() bool {
 	return false
 }
 
-// appliedTo returns the fields set by whole manifests in an owner of machines. It is empty if nothing tells.
-func appliedTo(live *unstructured.Unstructured) []appliedFields {
-	return slices.DeleteFunc(allAppliedTo(live), func(a appliedFields) bool { return !a.refersToTemplate() })
+// ownership tells the owners of the fields of a live object.
+type ownership struct {
+	// applied are the fields set by whole manifests. It is empty if nothing tells.
+	applied []appliedFields
+	// records are the fields of all managers in managedFields, named as in the object's apiVersion.
+	records []map[string]any
 }
 
-// allAppliedTo returns all applied fields, server-side or by kubectl.
-func allAppliedTo(live *unstructured.Unstructured) []appliedFields {
-	var out []appliedFields
-	add := func(text string, serverSide bool) {
-		fields := appliedFields{serverSide: serverSide}
-		if json.Unmarshal([]byte(text), &fields.tree) == nil {
-			out = append(out, fields)
-		}
-	}
+// ownershipOf returns the owners of an owner's fields. Each entry of managedFields names the fields of its own
+// apiVersion. kubectl compares the last manifest by name, in any version.
+func (m *Manifests) ownershipOf(live *unstructured.Unstructured) ownership {
+	var out ownership
 
 	for _, by := range live.GetManagedFields() {
-		if by.Operation == metav1.ManagedFieldsOperationApply && by.Subresource == "" && by.FieldsV1 != nil &&
-			by.APIVersion == live.GetAPIVersion() {
-			add(by.FieldsV1.GetRawString(), true)
+		entry := appliedFields{serverSide: true}
+		if by.FieldsV1 == nil || json.Unmarshal([]byte(by.FieldsV1.GetRawString()), &entry.tree) != nil {
+			continue
+		}
+
+		isManifest := by.Operation == metav1.ManagedFieldsOperationApply && by.Subresource == "" &&
+			entry.refersToTemplate()
+
+		if by.APIVersion != live.GetAPIVersion() {
+			entry.tree = translatedFields(entry.tree, m.LiveIn(live, by.APIVersion), live)
+		}
+
+		out.records = append(out.records, entry.tree)
+
+		if isManifest {
+			out.applied = append(out.applied, entry)
 		}
 	}
 
-	add(live.GetAnnotations()[corev1.LastAppliedConfigAnnotation], false)
+	last := appliedFields{}
+	text := live.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
+
+	if json.Unmarshal([]byte(text), &last.tree) == nil && last.refersToTemplate() {
+		out.applied = append(out.applied, last)
+	}
+
+	return out
+}
+
+// translatedFields returns the fields of an entry of managedFields as another apiVersion names them. from is the object
+// in the version of the entry, nil if it could not be read, and to in the other. A field with another name or form
+// there counts as owned: a missed replacement is worse than a warning.
+func translatedFields(tree map[string]any, from, to *unstructured.Unstructured) map[string]any {
+	spec := map[string]any{}
+	if from != nil {
+		below, _ := tree[fieldPrefix+"spec"].(map[string]any)
+		fromSpec, _, _ := unstructured.NestedMap(from.Object, "spec")
+		toSpec, _, _ := unstructured.NestedMap(to.Object, "spec")
+		spec = translatedMap(below, fromSpec, toSpec)
+	}
+
+	return map[string]any{fieldPrefix + "spec": spec}
+}
+
+// translatedMap is translatedFields for the fields of a map.
+func translatedMap(tree, from, to map[string]any) map[string]any {
+	out := map[string]any{".": map[string]any{}} // an empty map is owned as a whole
+
+	for name, value := range to {
+		managed := fieldPrefix + name
+		below, owned := tree[managed].(map[string]any)
+		fromFields, wasMap := from[name].(map[string]any)
+		toFields, isMap := value.(map[string]any)
+
+		switch {
+		case wasMap && isMap && (!owned || len(below) > 0):
+			if fields := translatedMap(below, fromFields, toFields); owned || len(fields) > 1 {
+				out[managed] = fields
+			}
+		case owned, !equality.Semantic.DeepEqual(from[name], value):
+			out[managed] = map[string]any{} // of a list all items, because another version may merge it by other keys
+		}
+	}
 
 	return out
 }

@@ -1,13 +1,18 @@
 package preview
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -113,9 +118,112 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 			check.Length(t, "notes", m.notes, min(len(test.note), 1))
 
 			c := &comparison{}
-			c.kubeadmConfig(owner, live)
+			c.kubeadmConfig(owner, live, m.ownershipOf(live))
 			check.Equal(t, "the removed item is a difference",
 				strings.Contains(strings.Join(c.out, "\n"), "- kubeletExtraArg max-pods"), test.removed)
+		})
+	}
+}
+
+// managedBy is a management cluster with managedFields in control planes. The fake API server has none.
+type managedBy struct {
+	client.Client
+	entries []metav1.ManagedFieldsEntry
+}
+
+func (m managedBy) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := m.Client.List(ctx, list, options...); err != nil {
+		return err
+	}
+
+	objects, _ := list.(*unstructured.UnstructuredList)
+	for i := range objects.Items {
+		if objects.Items[i].GetKind() == "KubeadmControlPlane" {
+			objects.Items[i].SetManagedFields(m.entries)
+		}
+	}
+
+	return nil
+}
+
+// TestAFieldOfAManifestInAnotherAPIVersionIsRemovedWithIt has two managers: the manifest's author, who applied it in
+// v1beta1, and another with a whole manifest in v1beta2. The plan is for a manifest in v1beta2.
+func TestAFieldOfAManifestInAnotherAPIVersionIsRemovedWithIt(t *testing.T) {
+	const (
+		v1beta1, v1beta2 = "controlplane.cluster.x-k8s.io/v1beta1", "controlplane.cluster.x-k8s.io/v1beta2"
+		path             = "spec.kubeadmConfigSpec."
+		whole            = `{"f:spec":{"f:machineTemplate":{"f:infrastructureRef":{"f:name":{}}},"f:kubeadmConfigSpec":{%s}}}`
+		fragment         = `{"f:spec":{"f:kubeadmConfigSpec":{%s}}}`
+		verbosity, users = `"f:verbosity":{}`, `"f:users":{".":{},"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}`
+		timeout          = `"f:clusterConfiguration":{"f:apiServer":{"f:timeoutForControlPlane":{}}}`
+	)
+
+	for name, test := range map[string]struct {
+		// older is the entry in v1beta1, and its fields. newer are those of the entry in v1beta2.
+		older, fields, newer string
+		lost                 []string
+		unread               bool
+		want, note           string
+	}{
+		"nothing is lost":                     {older: whole, fields: verbosity, newer: verbosity},
+		"a field of the older manifest":       {older: whole, fields: verbosity, newer: users, lost: []string{"verbosity"}, want: path + "verbosity"},
+		"a field of the newer manifest":       {older: whole, fields: users, newer: verbosity, lost: []string{"verbosity"}, want: path + "verbosity"},
+		"a list of the older manifest":        {older: whole, fields: users, newer: verbosity, lost: []string{"users"}, want: path + "users"},
+		"a field with another name":           {older: whole, fields: timeout, newer: users, lost: []string{"initConfiguration"}, want: path + "initConfiguration"},
+		"a field of nobody":                   {older: whole, fields: users, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in its manifest"},
+		"a field of a policy":                 {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in its manifest"},
+		"a version that is not read":          {older: whole, fields: users, newer: users, lost: []string{"verbosity"}, unread: true, want: path + "verbosity"},
+		"a policy's version that is not read": {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, unread: true, note: path + "verbosity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := fixture.Management(t)
+
+			change(t, live, []string{"KubeadmControlPlane"}, func(o *unstructured.Unstructured) {
+				config, _, _ := unstructured.NestedMap(o.Object, "spec", "kubeadmConfigSpec")
+				config["verbosity"], config["users"] = int64(5), []any{map[string]any{"name": "a"}}
+				check.Error(t, unstructured.SetNestedField(config, int64(300), "initConfiguration", "timeouts",
+					"controlPlaneComponentHealthCheckSeconds"), "")
+				check.Error(t, unstructured.SetNestedMap(o.Object, config, "spec", "kubeadmConfigSpec"), "")
+			})
+
+			var entries []metav1.ManagedFieldsEntry
+
+			for version, text := range map[string]string{v1beta1: fmt.Sprintf(test.older, test.fields), v1beta2: fmt.Sprintf(whole, test.newer)} {
+				entries = append(entries, metav1.ManagedFieldsEntry{Manager: version, Operation: metav1.ManagedFieldsOperationApply,
+					APIVersion: version, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text)})
+			}
+
+			written := &unstructured.Unstructured{}
+			written.SetAPIVersion(v1beta2)
+			written.SetKind("KubeadmControlPlane")
+			check.Error(t, live.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "demo-control-plane"}, written), "")
+			written.SetManagedFields(nil)
+
+			for _, field := range test.lost {
+				unstructured.RemoveNestedField(written.Object, "spec", "kubeadmConfigSpec", field)
+			}
+
+			input, err := planinput.LoadObjects([]*unstructured.Unstructured{written})
+			check.Error(t, err, "")
+
+			served := converting{Client: live}
+			if !test.unread {
+				served.toV1Beta1 = func(o *unstructured.Unstructured) {
+					config := []string{"spec", "kubeadmConfigSpec"}
+					unstructured.RemoveNestedField(o.Object, append(config, "initConfiguration", "timeouts")...)
+					check.Error(t, unstructured.SetNestedField(o.Object, "5m", append(config, "clusterConfiguration", "apiServer",
+						"timeoutForControlPlane")...), "")
+				}
+			}
+
+			check.Error(t, input.AddLive(t.Context(), managedBy{served, entries}, ""), "")
+
+			m := Of(input)
+			got := m.changeForAll(written, m.LiveAsWritten(written))
+			check.Equal(t, "whether something changes", got != "", test.want != "")
+			check.Contains(t, "what changes", got, test.want)
+			check.Length(t, "notes", m.notes, min(len(test.note), 1))
+			check.Contains(t, "the notes", strings.Join(m.notes, "\n"), test.note)
 		})
 	}
 }

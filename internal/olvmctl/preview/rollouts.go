@@ -63,15 +63,15 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 		return fmt.Sprintf("its apiVersion becomes %s, so that its fields cannot be compared", owner.GetAPIVersion())
 	}
 
-	asked, there, applied := rolloutFields(owner), rolloutFields(live), appliedTo(live)
+	asked, there, owned := rolloutFields(owner), rolloutFields(live), m.ownershipOf(live)
 	for _, path := range rolloutPaths {
 		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
 			continue // no control plane
 		}
 
 		has, wants := there[path], asked[path]
-		wants, has = keyedListsOf(live, applied, path).split(wants, has)
-		removable, foreign := removableFields(applied, wants, has, path)
+		wants, has = owned.keyedLists(path).split(wants, has)
+		removable, foreign := removableFields(owned.applied, wants, has, path)
 
 		for _, field := range foreign {
 			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
