@@ -274,7 +274,7 @@ func (s *Source) decode() error {
 		}
 
 		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
-		s.problems = append(s.problems, fractions(d.name, d.root, reflect.TypeFor[File](), "")...)
+		s.problems = append(s.problems, unfit(d.name, d.root, reflect.TypeFor[File](), "")...)
 		merge(merged, d.root)
 	}
 
@@ -373,8 +373,17 @@ func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	return ""
 }
 
-// fractions returns a problem for each fraction in a key for whole numbers. The library would truncate the fraction.
-func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
+// severalLines are the keys of texts that may have several lines. No template contains them.
+var severalLines = []string{"sshPublicKey", "providers.olvm.olvmOvirtAPIServer.serverCA"}
+
+// hasLines reports whether a text has several lines. A block of YAML ends with a line break, which adds none.
+func hasLines(text string) bool {
+	return strings.ContainsAny(strings.TrimRight(text, "\n"), "\n\r\u0085\u2028\u2029")
+}
+
+// unfit returns problems about values that fit the type of their key, and still would not arrive as written. The library
+// truncates fractions in keys of whole numbers. A line break in a text could add fields to the manifests.
+func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
 		t = t.Elem()
 	}
@@ -386,15 +395,18 @@ func fractions(file string, node *yaml.Node, t reflect.Type, path string) []Prob
 		return []Problem{{
 			File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value),
 		}}
+	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && hasLines(node.Value) &&
+		!slices.Contains(severalLines, path):
+		return []Problem{{File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line"}}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, entry := range node.Content {
-			out = append(out, fractions(file, entry, t.Elem(), path)...)
+			out = append(out, unfit(file, entry, t.Elem(), path)...)
 		}
 	case node.Kind == yaml.MappingNode && t.Kind() == reflect.Struct && t != reflect.TypeFor[yaml.Node]():
 		for i := range t.NumField() {
 			key := t.Field(i).Tag.Get("yaml")
 			full := strings.TrimPrefix(path+"."+key, ".")
-			out = append(out, fractions(file, at(node, key), t.Field(i).Type, full)...)
+			out = append(out, unfit(file, at(node, key), t.Field(i).Type, full)...)
 		}
 	}
 

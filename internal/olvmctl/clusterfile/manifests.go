@@ -2,6 +2,7 @@ package clusterfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -111,7 +112,9 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 
 	variables := s.variables()
 
-	return processor.Process(content, func(name string) (string, error) {
+	var problem error // clusterctl would say that a variable is not set
+
+	filled, err := processor.Process(content, func(name string) (string, error) {
 		value, ok := variables[name]
 		if ok && value == "" && defaults[name] == nil {
 			return omitted, nil
@@ -129,12 +132,22 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 			value = strings.ReplaceAll(value, "'", "''")
 		}
 
-		if ok {
+		switch {
+		case hasLines(value):
+			problem = fmt.Errorf("the value of %s has a line break, which could add fields; write it on one line", name)
+		case ok:
 			return value, nil
+		case problem == nil && defaults[name] == nil:
+			problem = fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
 		}
 
-		return "", fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
+		return "", errors.New(name + " is not set") // a default is taken, if there is one
 	})
+	if problem != nil {
+		return nil, problem
+	}
+
+	return filled, err
 }
 
 // applyPatches applies patches by kind and by the part of the name after the cluster's.

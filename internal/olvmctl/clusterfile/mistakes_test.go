@@ -51,7 +51,11 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 		{"namespace: olvm", "namespace: OLVM"}:             {`namespace: "OLVM" is not a namespace: write up to 63 lower`},
 		{"podSubnet: 10.244.0.0/16,fd01::/48", "podSubnet: 10.244.0.0"}: {
 			`podSubnet: "10.244.0.0" is not a network in CIDR notation; write for example 10.244.0.0/16`},
-		{"provider: olvm", "provider: [olvm]"}: {"provider: it is a list, and must be a text"},
+		{"networkName: kvm-vlan", `networkName: "kvm-vlan\n          vnicProfileName: another"`}: {
+			control + "olvmNetwork.networkName: it has a line break; write it on one line"},
+		{"networkName: kvm-vlan", `networkName: "kvm-vlan\u2028          vnicProfileName: another"`}: {"it has a line break"},
+		{"networkName: kvm-vlan", "networkName: >\n            kvm-vlan"}:                            {},
+		{"provider: olvm", "provider: [olvm]"}:                                                       {"provider: it is a list, and must be a text"},
 		{"      memory: 7GB", "      memory: 7GB\n        rootDisk: 100GB"}: {
 			control + `virtualMachine.rootDisk: "100GB" is not a mapping of keys`},
 		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: {name: a}"}: {
@@ -155,4 +159,27 @@ func TestWhatTheEngineRefusesIsSaidByItsKey(t *testing.T) {
 		"cluster.yaml:29: providers.olvm.olvmDatacenterName: there is none")
 	check.Equal(t, "of no key", texts([]Problem{s.EngineProblem(errors.New("it does not answer"))}),
 		"cluster.yaml: engine: it does not answer")
+}
+
+// TestNoValueOfTheEnvironmentAddsAField has a line with the indent of the template in variables of each kind: a text, a
+// number and a list. A cluster file of another person may have one, too.
+func TestNoValueOfTheEnvironmentAddsAField(t *testing.T) {
+	for flavor, variable := range map[string]string{
+		"failure-domains": "OLVM_FAILURE_DOMAIN_A", "machine-health-check": "NODE_LOST_SECONDS", "ipam": "OLVM_NODE_ADDRESSES",
+		"load-balancer": "OLVM_LOAD_BALANCER_TEMPLATE",
+	} {
+		for _, lineBreak := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			s := read(t, "current.yaml")
+			s.Validate()
+
+			_, err := s.Manifests(flavor, func(name string) (string, bool) {
+				if name == variable {
+					return "1" + lineBreak + "        paused: true", true
+				}
+
+				return "1", true
+			})
+			check.Error(t, err, "the value of "+variable+" has a line break, which could add fields")
+		}
+	}
 }

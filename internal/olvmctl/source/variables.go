@@ -49,7 +49,10 @@ func substitute(object *unstructured.Unstructured, values map[string]string) (*u
 			"if Flux is to leave it", name, strings.Join(missing, ", "), missing[0], missing[0])
 	}
 
-	text, err := envsubst.Eval(string(content), func(name string) string { return values[name] })
+	// Flux drops line breaks in values: a second line could add a field.
+	text, err := envsubst.Eval(string(content), func(name string) string {
+		return strings.ReplaceAll(values[name], "\n", "")
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: its variables cannot be substituted: %w", name, err)
 	}
