@@ -36,6 +36,15 @@ const (
 // versionVariable stands for the Machine's version in the name of a template.
 const versionVariable = "${KUBERNETES_VERSION}"
 
+// TemplateName returns the name of a VM template for a machine's version. Without a version, the variable stays.
+func TemplateName(name, kubernetesVersion string) string {
+	if kubernetesVersion == "" {
+		return name
+	}
+
+	return strings.ReplaceAll(name, versionVariable, kubernetesVersion)
+}
+
 // Input is the complete input for one VM.
 type Input struct {
 	// Spec of the OLVMMachine, and spec of the OLVMCluster.
@@ -253,7 +262,7 @@ func (r *machineResolver) template(ctx context.Context) error {
 		}
 	}
 
-	name = strings.ReplaceAll(name, versionVariable, r.in.KubernetesVersion)
+	name = TemplateName(name, r.in.KubernetesVersion)
 	found, err := r.client.TemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
 	if err != nil {
 		return blocker.NotFound(err, infrav1.VMTemplateNotFoundReason, field)

@@ -104,7 +104,9 @@ func TestATemplateThatIsChangedInPlaceIsRefused(t *testing.T) {
 }
 
 func TestOfflineSaysWhatMachinesWouldBe(t *testing.T) {
-	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)))
+	sample := fixture.Sample(t, "vmTemplateName: ol9-k8s", "vmTemplateName: ol9-k8s-${KUBERNETES_VERSION}")
+
+	m, err := load([]string{"-"}, strings.NewReader(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +118,7 @@ func TestOfflineSaysWhatMachinesWouldBe(t *testing.T) {
 
 	results := Offline(m, machines)
 	check.Length(t, "results", results, 3)
+	check.Contains(t, "results[0].Text", results[0].Text, "A VM of template ol9-k8s-v1.36.1 in cluster Default")
 	check.Equal(t, "results[0].Changed()", results[0].Changed(), false)
 	check.Contains(t, "results[0].Text", results[0].Text, "of memory and")
 	check.Length(t, "results[1].Addresses", results[1].Addresses, 1)

@@ -484,7 +484,7 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 		cores, sockets, threads := desired.Topology(vm)
 		result.Text = fmt.Sprintf(
 			"A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.",
-			machine.spec.VMTemplateName, machine.spec.OLVMOvirtClusterName, vm.Memory,
+			desired.TemplateName(machine.spec.VMTemplateName, machine.version), machine.spec.OLVMOvirtClusterName, vm.Memory,
 			cores*sockets*threads,
 			machine.spec.OLVMNetwork.NetworkName,
 		)
