@@ -381,7 +381,7 @@ func hasLines(text string) bool {
 	return strings.ContainsAny(strings.TrimRight(text, "\n"), "\n\r\u0085\u2028\u2029")
 }
 
-// unfit returns problems about values that fit the type of their key, and still would not arrive as written. The library
+// unfit returns problems about values that fit the type of their key, but would not arrive as written. The library
 // truncates fractions in keys of whole numbers. A line break in a text could add fields to the manifests.
 func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
@@ -397,7 +397,9 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 		}}
 	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && hasLines(node.Value) &&
 		!slices.Contains(severalLines, path):
-		return []Problem{{File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line"}}
+		return []Problem{{
+			File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line",
+		}}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, entry := range node.Content {
 			out = append(out, unfit(file, entry, t.Elem(), path)...)

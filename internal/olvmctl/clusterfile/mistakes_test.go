@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
@@ -182,4 +185,40 @@ func TestNoValueOfTheEnvironmentAddsAField(t *testing.T) {
 			check.Error(t, err, "the value of "+variable+" has a line break, which could add fields")
 		}
 	}
+}
+
+// TestANameOfTheStorageDriverIsNoYAML has a name that would end its quotes, and mount the root of each node.
+func TestANameOfTheStorageDriverIsNoYAML(t *testing.T) {
+	const hostile = `a", type: Directory}}, {name: root, hostPath: {path: "/`
+
+	before := read(t, "current.yaml")
+	before.Validate()
+
+	s := read(t, "current.yaml")
+	s.Validate()
+	s.Providers.OLVM.CSIDriver.CSIDriverName = hostile
+	s.Providers.OLVM.CSIDriver.NodePluginName = "node: {}"
+	s.Registry = "registry # comment"
+
+	volumes := func(s *Source, name string) ([]corev1.Volume, string) {
+		objects, err := s.StorageDriver("", "")
+		check.Error(t, err, "")
+		spec := decoded[appsv1.DaemonSet](t, objects, "DaemonSet", name).Spec.Template.Spec
+
+		return spec.Volumes, spec.ServiceAccountName + " " + spec.Containers[0].Image
+	}
+
+	want, _ := volumes(before, "ovirt-csi-node-plugin")
+	got, texts := volumes(s, "node: {}")
+	check.Length(t, "volumes", got, len(want))
+	check.Contains(t, "texts", texts, "node: {} registry # comment/olcne/")
+
+	paths := ""
+	for _, volume := range got {
+		if volume.HostPath != nil {
+			paths += volume.HostPath.Path + "\n"
+		}
+	}
+
+	check.Contains(t, "paths", paths, "/var/lib/kubelet/plugins/"+hostile+"\n")
 }

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kyaml "sigs.k8s.io/yaml"
 
@@ -107,17 +107,12 @@ func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("ovirt-csi-driver", variables)
 }
 
-// addOnManifests returns the manifests of an add-on of this project, with its variables filled in.
+// addOnManifests returns the manifests of one of our add-ons, with its variables filled in. It fills in texts of the
+// objects, not of the file: no value can add a field.
 func addOnManifests(name string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	content, err := config.Files.ReadFile("addons/" + name + ".yaml")
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the manifests of %s: %w", name, err)
-	}
-
-	content, err = yamlprocessor.NewSimpleProcessor().
-		Process(content, func(name string) (string, error) { return variables[name], nil })
-	if err != nil {
-		return nil, fmt.Errorf("failed to fill in the manifests of %s: %w", name, err)
 	}
 
 	objects, err := manifest.Read(content)
@@ -125,7 +120,34 @@ func addOnManifests(name string, variables map[string]string) ([]*unstructured.U
 		return nil, fmt.Errorf("failed to read the manifests of %s: %w", name, err)
 	}
 
+	var pairs []string
+	for variable, value := range variables {
+		pairs = append(pairs, "${"+variable+"}", value)
+	}
+
+	for _, object := range objects {
+		object.Object, _ = replaceTexts(object.Object, strings.NewReplacer(pairs...)).(map[string]any)
+	}
+
 	return objects, nil
+}
+
+// replaceTexts returns a value with replacements in all of its texts except keys.
+func replaceTexts(value any, replacer *strings.Replacer) any {
+	switch value := value.(type) {
+	case string:
+		return replacer.Replace(value)
+	case map[string]any:
+		for key, field := range value {
+			value[key] = replaceTexts(field, replacer)
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = replaceTexts(item, replacer)
+		}
+	}
+
+	return value
 }
 
 // driverSecret returns the Secret with the driver's credentials and configuration. With withCA, the driver verifies the

@@ -484,8 +484,8 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 		cores, sockets, threads := desired.Topology(vm)
 		result.Text = fmt.Sprintf(
 			"A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.",
-			desired.TemplateName(machine.spec.VMTemplateName, machine.version), machine.spec.OLVMOvirtClusterName, vm.Memory,
-			cores*sockets*threads,
+			desired.TemplateName(machine.spec.VMTemplateName, machine.version),
+			machine.spec.OLVMOvirtClusterName, vm.Memory, cores*sockets*threads,
 			machine.spec.OLVMNetwork.NetworkName,
 		)
 		if machine.failureDomain != "" {
