@@ -46,7 +46,7 @@ comma := ,
 
 .PHONY: test-suites
 # Nothing runs beside the nodes and the network services: what they run shares the processors with them.
-test-suites: tools tools-clusterctl tools-prometheus tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-operator tools-tofu node-images ## Run all tests of SUITES (./...)
+test-suites: tools tools-clusterctl tools-prometheus tools-ipam tools-dns $(TOOLS_OIDC) tools-oci tools-operator tools-cosign tools-tofu node-images ## Run all tests of SUITES (./...)
 	@$(TEST) -modules .$(if $(filter ./...,$(SUITES)),$(comma)hack/conformance) -alone ./e2e/nodes,./e2e/guestnet -- \
 	  $(TEST_ARGS) -timeout 90m $(SUITES)
 

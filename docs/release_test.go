@@ -53,7 +53,7 @@ func TestActionsAreNamedByCommit(t *testing.T) {
 }
 
 // TestTheReleaseMakesWhatUsersVerify takes each call of cosign and gh in install.md, and looks for the workflow step
-// producing its input. Nothing here runs cosign or GitHub's workflows.
+// producing its input. Nothing here runs GitHub's workflows.
 func TestTheReleaseMakesWhatUsersVerify(t *testing.T) {
 	t.Parallel()
 	workflow := read(t, "../.github/workflows/release.yaml")

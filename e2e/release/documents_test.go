@@ -156,7 +156,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 }
 
 // TestTheChecksumsAreVerifiedAsTheDocumentSays runs the call of install.md in the folder of a release, and again after
-// a change of a file. Signatures are cosign's, and nothing here runs cosign.
+// a change of a file. TestSignaturesAreVerifiedAsTheDocumentSays runs cosign.
 func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 

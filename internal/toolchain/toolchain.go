@@ -87,6 +87,10 @@ var modules = map[string][]tool{
 			module: "sigs.k8s.io/cluster-api-operator",
 		},
 	},
+	// What signs a release. The workflow has the same major version.
+	"cosign": {
+		{name: "cosign", pkg: "github.com/sigstore/cosign/v2/cmd/cosign", module: "github.com/sigstore/cosign/v2"},
+	},
 	"tofu": {
 		{name: "tofu", pkg: "github.com/opentofu/opentofu/cmd/tofu", module: "github.com/opentofu/opentofu"},
 	},
