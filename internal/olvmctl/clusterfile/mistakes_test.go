@@ -214,6 +214,7 @@ func TestANameOfTheStorageDriverIsNoYAML(t *testing.T) {
 	check.Contains(t, "texts", texts, "node: {} registry # comment/olcne/")
 
 	paths := ""
+
 	for _, volume := range got {
 		if volume.HostPath != nil {
 			paths += volume.HostPath.Path + "\n"
