@@ -21,10 +21,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// edit changes a machine made by full: its memory, a data disk, a network interface, a tag, mediated devices and an
-// affinity group. It leaves the CPU alone, because a different CPU requires a new VM.
+// toBeEdited is full, with an affinity group to leave.
+func toBeEdited(spec *infrav1.OLVMMachineSpec) {
+	full(spec)
+	spec.VirtualMachine.Placement = infrav1.Placement{AffinityGroupNames: []string{"far"}}
+}
+
+// edit changes a machine made by toBeEdited: its memory, its CPU, a data disk, a network interface, a tag, mediated
+// devices and its affinity group.
 func edit(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Memory = "5GB"
+	spec.VirtualMachine.CPU.Topology.Sockets = 3
 	spec.VirtualMachine.DataDisks = append(spec.VirtualMachine.DataDisks, infrav1.DataDisk{Name: "images", Size: "1GB"})
 	spec.VirtualMachine.Tags = []string{"prod"}
 	spec.VirtualMachine.Placement = infrav1.Placement{AffinityGroupNames: []string{"near"}}
@@ -36,14 +43,14 @@ func edit(spec *infrav1.OLVMMachineSpec) {
 
 // hardware describes a VM in terms of the fields changed by edit.
 type hardware struct {
-	memory                           int64
-	nics, disks, tags, mdevs, groups int
+	memory, sockets                     int64
+	nics, disks, tags, mdevs, near, far int
 }
 
-// before and after are the hardware of a machine made by full, and of the same machine after edit.
+// before and after are the hardware of a machine made by toBeEdited, and of the same machine after edit.
 var (
-	before = hardware{memory: 4 << 30, nics: 2, disks: 2}
-	after  = hardware{memory: 5 << 30, nics: 3, disks: 3, tags: 1, mdevs: 2, groups: 1}
+	before = hardware{memory: 4 << 30, sockets: 2, nics: 2, disks: 2, far: 1}
+	after  = hardware{memory: 5 << 30, sockets: 3, nics: 3, disks: 3, tags: 1, mdevs: 2, near: 1}
 )
 
 // hardwareOf inspects the engine's only VM. It counts all disks, including those attached to no VM.
@@ -64,18 +71,20 @@ func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	tags, tagErr := session.VMTags(ctx, id)
 	devices, deviceErr := session.MediatedDevices(ctx, id)
 
+	// An engine reduces memory and sockets of a VM at its next start.
 	return hardware{
-		memory: ptr.Deref(settings.Next.Memory, 0), // an engine reduces a VM's memory at its next start
-		nics:   len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices), groups: memberships(s),
+		memory: ptr.Deref(settings.Next.Memory, 0), sockets: settings.Next.CPU.Topology.Sockets,
+		nics: len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
+		near: memberships(s, "near"), far: memberships(s, "far"),
 	}, errors.Join(nicErr, tagErr, deviceErr)
 }
 
-// memberships counts the VMs in the affinity group named by edit.
-func memberships(s *testsite.Site) (count int) {
+// memberships counts the VMs in an affinity group.
+func memberships(s *testsite.Site, name string) (count int) {
 	for _, dc := range s.Sim.State().DataCenters {
 		for _, c := range dc.Clusters {
 			for _, group := range c.AffinityGroups {
-				if strings.Contains(group.Name, "_near_") {
+				if strings.Contains(group.Name, "_"+name+"_") {
 					count += len(group.VMs)
 				}
 			}
@@ -85,9 +94,9 @@ func memberships(s *testsite.Site) (count int) {
 	return count
 }
 
-// nearGroup requests the group named by edit.
-func nearGroup(c *infrav1.OLVMCluster) {
-	c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "near"}}
+// editedGroups requests the groups of toBeEdited and edit.
+func editedGroups(c *infrav1.OLVMCluster) {
+	c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "near", Positive: true}, {Name: "far"}}
 }
 
 // change edits the spec of a machine.
@@ -145,7 +154,7 @@ func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results
 
 		want, ok := results[what]
 		if what == infrav1.ReplaceRefusedReason {
-			has.groups = want.groups // the VM joins a group once the cluster has made it, perhaps too late
+			has.near = want.near // the VM joins a group once the cluster has made it, perhaps too late
 		}
 
 		if !ok || has != want {
@@ -173,8 +182,9 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 	t.Helper()
 	s := b.site.In(t)
 	b.ignoreCalls(true)
-	m := s.Machine(name, full)
+	m := s.Machine(name, toBeEdited)
 	b.expectReady(s, m)
+	b.expectHardware(s, m, map[string]hardware{"applied": before})
 	original := m.Spec.DeepCopy()
 
 	b.ignoreCalls(false)
@@ -220,7 +230,7 @@ func (b *bench) sprung() <-chan struct{} {
 // editBench returns a bench with mediated devices on its hosts.
 func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
 	t.Helper()
-	b := newColdBenchIn(t, editInventory(), nearGroup)
+	b := newColdBenchIn(t, editInventory(), editedGroups)
 	b.live = live(b)
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -571,7 +571,7 @@ func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *ben
 	return func(t *testing.T) *bench {
 		t.Helper()
 		b := newColdBenchIn(t, editInventory(), func(c *infrav1.OLVMCluster) {
-			nearGroup(c)
+			editedGroups(c)
 			c.Spec.AffinityGroups = append(c.Spec.AffinityGroups, infrav1.AffinityGroup{
 				Name: "control-plane", Role: infrav1.ControlPlaneRole,
 			})
