@@ -247,7 +247,7 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	owner, err := machine.owner(existing, state)
+	existing, owner, err := machine.adopts(existing, state)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -374,17 +374,19 @@ func (m *Manifests) session(
 	return session, config, err
 }
 
-// owner returns the owner mark of the machine's VM. An existing VM keeps its UID, because the manifests may lack it. A
-// VM of the same name is an error if it belongs to another object, or to an earlier object of the same name. The state
-// overrides this if it knows the machine's VM.
-func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) (ownermark.Owner, error) {
+// adopts returns what the controller would adopt of an existing VM, or nil, and the owner mark of the machine's VM. It
+// fails for a VM that the controller refuses. An existing VM keeps the UID of its mark in two cases: the manifests lack
+// one, or the state knows the machine's VM.
+func (machine *Machine) adopts(
+	existing *desired.Existing, state *tfstate.State,
+) (*desired.Existing, ownermark.Owner, error) {
 	owner := ownermark.Owner{
 		Namespace: machine.Namespace,
 		Name:      machine.infraName,
 		UID:       cmp.Or(string(machine.uid), "preview"),
 	}
 	if existing == nil {
-		return owner, nil
+		return nil, owner, nil
 	}
 
 	had := existing.Owner
@@ -392,17 +394,18 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 		had, _ = ownermark.InventoryOwnerOf(existing.VM.CommentText())
 	}
 
-	// Without a state, the controller accepts exactly the object's own mark.
-	known := state.VMID() != "" || machine.uid == "" || had.UID == string(machine.uid)
-	if had.SameObject(owner) && known {
-		return had, nil
+	if had.SameObject(owner) && (state.VMID() != "" || machine.uid == "") {
+		owner = had
 	}
 
-	if state.VMID() == "" {
-		return owner, existing.Conflict()
+	comment := owner.Comment()
+	if machine.pool != nil {
+		comment = owner.InventoryComment()
 	}
 
-	return owner, nil
+	existing, err := existing.Of(comment, engine.ID(state.VMID()))
+
+	return existing, owner, err
 }
 
 func resultOf(machine Machine) *planreport.Result {
