@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,6 +70,8 @@ var suite struct {
 	cached  client.Reader
 	passes  passes
 	touches atomic.Int32
+	// versions watches the patches of the controllers.
+	versions versionGuard
 }
 
 // skipProved skips a test in short mode. The named unit test proves the same decision without an API server.
@@ -116,7 +119,10 @@ func runSuite(m *testing.M) (int, error) {
 
 	suite.client, suite.assets, suite.stopWorkload = api.Client, api.Assets, func() {}
 	suite.config = api.Config
-	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
+	suite.versions.seen = map[string]int{}
+	config := rest.CopyConfig(api.Config)
+	config.Wrap(suite.versions.wrap)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                  api.Scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(wait.Limit),
@@ -278,6 +284,10 @@ func runSuite(m *testing.M) (int, error) {
 	err = <-ended
 	connections.Shutdown() // its watches would keep the API server running
 	suite.stopWorkload()
+
+	if bad := suite.versions.problems(); len(bad) > 0 {
+		return 1, fmt.Errorf("patches of lists that name no version:\n%s", strings.Join(bad, "\n"))
+	}
 
 	return code, err
 }
