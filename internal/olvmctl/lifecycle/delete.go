@@ -319,7 +319,14 @@ func (d *deletion) find(ctx context.Context) error {
 	cluster, err := d.management.GetCluster(ctx, d.Name)
 	var missing *mgmtcluster.NotFoundError
 	if err != nil && !errors.As(err, &missing) {
-		return cmp.Or(d.management.CheckInstalled(ctx), err)
+		err = cmp.Or(d.management.CheckInstalled(ctx), err)
+		if d.To.Kubeconfig == "" || d.management == d.to {
+			return err
+		}
+
+		d.missing = err // an earlier Delete may have begun to delete it from there
+
+		return nil
 	}
 
 	if err == nil && isRest(cluster) {
@@ -335,12 +342,29 @@ func (d *deletion) find(ctx context.Context) error {
 	for _, one := range providers() {
 		d.provider = one
 		if err := d.findKept(ctx); err != nil || len(d.kept) > 0 {
-			d.recallKubeconfig()
-			return err
+			return d.judgeRemains(ctx, err)
 		}
 	}
 
 	d.missing = missing
+	if err := checkMoveEnded(ctx, d.management.Cluster); err != nil {
+		d.missing = err
+	}
+
+	return nil
+}
+
+// judgeRemains tells the remains of an interrupted Delete from those of an interrupted move out of this management
+// cluster. A Delete has noted the connection on them. A move has left its Lease, and has the cluster at its other end.
+func (d *deletion) judgeRemains(ctx context.Context, err error) error {
+	d.recallKubeconfig()
+	if err != nil || d.kubeconfig != nil {
+		return err
+	}
+
+	if d.missing = checkMoveEnded(ctx, d.management.Cluster); d.missing != nil {
+		d.kept = nil
+	}
 
 	return nil
 }
@@ -420,7 +444,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 	cluster, err := d.to.GetCluster(ctx, d.Name)
 	var missing *mgmtcluster.NotFoundError
 	if errors.As(err, &missing) || meta.IsNoMatchError(err) {
-		return nil
+		return d.findRemainsThere(ctx)
 	}
 
 	if err != nil {
@@ -429,11 +453,16 @@ func (d *deletion) findMoved(ctx context.Context) error {
 
 	// A self-managed cluster has the identity of the management cluster asked first.
 	id, err := d.management.Identity(ctx)
-	if err != nil {
-		return err
-	}
 
-	if cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(id) {
+	switch {
+	case err != nil && cluster.DeletionTimestamp.IsZero():
+		return err
+	case err != nil: // its own API server may be gone
+		there := &deletion{management: d.to, cluster: cluster}
+		if problem := there.findKubeconfig(ctx); problem != nil || !d.isReached(there.kubeconfig) {
+			return err
+		}
+	case cluster.Annotations[mgmtcluster.IdentityAnnotation] != string(id):
 		return nil
 	}
 
@@ -445,6 +474,40 @@ func (d *deletion) findMoved(ctx context.Context) error {
 	d.cluster, d.management, d.provider, d.missing = cluster, d.to, providerOf(cluster), nil
 
 	return nil
+}
+
+// findRemainsThere switches to the other management cluster if it has the remains of the cluster asked first. A Delete
+// that was interrupted has noted its connection on them.
+func (d *deletion) findRemainsThere(ctx context.Context) error {
+	there := &deletion{DeleteOptions: d.DeleteOptions, management: d.to}
+
+	for _, there.provider = range providers() {
+		if err := there.findKept(ctx); err != nil {
+			return err
+		}
+
+		if there.recallKubeconfig(); there.kubeconfig != nil && d.isReached(there.kubeconfig) {
+			d.Display.Say("an earlier command has deleted %s from %s", d.Name, d.to.Server())
+			d.kept, d.kubeconfig, d.provider = there.kept, there.kubeconfig, there.provider
+			d.management, d.missing = d.to, nil
+
+			return nil
+		}
+	}
+
+	return nil
+}
+
+// isReached reports whether the kubeconfig of the cluster asked first has this connection.
+func (d *deletion) isReached(by *clientcmdapi.Cluster) bool {
+	config, err := clientcmd.LoadFromFile(d.management.options.Kubeconfig)
+	if err != nil {
+		return false
+	}
+
+	context := config.Contexts[cmp.Or(d.management.options.Context, config.CurrentContext)]
+
+	return context != nil && config.Clusters[context.Cluster] != nil && isSame(config.Clusters[context.Cluster], by)
 }
 
 // endMoveAway finishes the move of an earlier Delete.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	osuser "os/user"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
@@ -32,6 +34,8 @@ const (
 	leaseLife = 15 * time.Second
 	// leaseCleanup bounds the release, also after an interrupt.
 	leaseCleanup = 10 * time.Second
+	// noteSuffix ends the names of files with the holder of a Lease.
+	noteSuffix = ".holder"
 )
 
 // moveLease is the Lease of a namespace in one management cluster.
@@ -47,7 +51,18 @@ type moveLease struct {
 	tried bool
 	// renewing is held during a renewal; renewed is when the last successful write began.
 	renewing sync.Mutex
-	renewed  atomic.Pointer[time.Time]
+	renewed  atomic.Pointer[instant]
+	// say tells the user about a wait.
+	say func(format string, values ...any)
+}
+
+// instant is a time by both clocks. The steady one only goes forward, and stands still while a machine sleeps. The
+// clock on the wall can be set back.
+type instant struct{ steady, wall time.Time }
+
+// age returns the time since then, by the faster clock.
+func (i instant) age() time.Duration {
+	return max(time.Since(i.steady), time.Now().Round(0).Sub(i.wall))
 }
 
 // leaseName returns the name of a Lease. It is in kube-system, because the namespace may not exist yet.
@@ -55,7 +70,7 @@ func leaseName(namespace string) string { return "olvmctl-move-" + namespace }
 
 // newMoveLease chooses the holder. note is a file locked by this process on this machine, or "".
 func newMoveLease(in *mgmtcluster.Cluster, namespace, note string) *moveLease {
-	out := &moveLease{in: in, namespace: namespace, note: note, life: leaseLife}
+	out := &moveLease{in: in, namespace: namespace, note: note, life: leaseLife, say: func(string, ...any) {}}
 
 	who := "somebody"
 	if current, err := osuser.Current(); err == nil {
@@ -108,6 +123,9 @@ func (l *moveLease) take(ctx context.Context) error {
 			err = l.write(ctx, found)
 		case watched == "":
 			watched, since = version, time.Now()
+			who, _, _ := strings.Cut(holder, " ")
+			l.say("olvmctl of %s has locked namespace %s in %s; looking for %s whether it still runs", who, l.namespace,
+				l.in.Server(), l.life)
 		case watched != version:
 			return l.heldBy(holder)
 		}
@@ -150,22 +168,14 @@ func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) err
 
 	if err == nil {
 		l.lease = lease
-		l.renewed.Store(&begun)
+		l.renewed.Store(&instant{steady: begun, wall: begun.Round(0)})
 	}
 
 	return err
 }
 
-// age is how long ago the Lease was renewed. Clocks that only go forward stand still while a machine sleeps; others can
-// be set back.
-func (l *moveLease) age() time.Duration {
-	renewed := *l.renewed.Load()
-
-	return max(time.Since(renewed), time.Now().Round(0).Sub(renewed.Round(0)))
-}
-
 // isUnsure reports that the Lease may end soon, or has ended: another command may take it.
-func (l *moveLease) isUnsure() bool { return l.age() > l.life*2/3 }
+func (l *moveLease) isUnsure() bool { return l.renewed.Load().age() > l.life*2/3 }
 
 // mayWrite returns an error if another command may have the Lease by now. It is asked before each write. A Lease that
 // is still this command's is renewed first, for example after the machine has slept.
@@ -195,11 +205,14 @@ func (l *moveLease) confirm(ctx context.Context) error {
 func (l *moveLease) heldBy(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
-	remove := l.in.ShellAccess().Line("kubectl", "-n", l.key().Namespace, "delete", "lease", l.key().Name)
-
 	return fmt.Errorf("olvmctl of %s moves namespace %s into or out of %s; %w. If it hangs, take "+
 		"its lock away, and run this command again: %s", who, l.namespace, l.in.Server(),
-		errLeaseHeld, remove)
+		errLeaseHeld, l.removal())
+}
+
+// removal returns the command to remove the Lease.
+func (l *moveLease) removal() string {
+	return l.in.ShellAccess().Line("kubectl", "-n", l.key().Namespace, "delete", "lease", l.key().Name)
 }
 
 // keep renews the Lease until the context ends. It returns an error if another command has taken it. A management
@@ -340,6 +353,8 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 	}
 
 	for _, one := range leases {
+		one.say = m.Display.Say
+
 		err := one.take(ctx)
 		if apierrors.IsForbidden(err) {
 			_ = m.goOnUnlocked(err)
@@ -355,20 +370,30 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 		guard(func() error { return one.keep(held) })
 	}
 
-	m.from, m.to = source.fence(m.from), target.fence(m.to)
+	m.from, m.to = m.fence(source, m.from), m.fence(target, m.to)
 	guard(func() error { return watchAges(held, m.leases) })
 
 	return held, release, nil
 }
 
-// fence has a management cluster refuse writes of a command that may have lost its Lease.
-func (l *moveLease) fence(in *management) *management {
-	if l.lease == nil {
+// fence has a management cluster refuse writes of a command that may have lost its Lease, or has lost that of the other
+// management cluster: whoever moves needs both.
+func (m *move) fence(own *moveLease, in *management) *management {
+	if own.lease == nil {
 		return in
 	}
 
 	out := *in
-	out.Cluster = in.Fenced(l.mayWrite)
+	out.Cluster = in.Fenced(func(ctx context.Context) error {
+		for _, one := range m.leases {
+			err := one.mayWrite(ctx)
+			if err != nil && (one == own || errors.Is(err, errLeaseLost)) {
+				return err
+			}
+		}
+
+		return nil
+	})
 
 	return &out
 }
@@ -412,6 +437,57 @@ func (l *moveLease) drop(ctx context.Context) error {
 	}
 
 	return fmt.Errorf("failed to remove the lock of a move: %w", err)
+}
+
+// dropNoted removes the Leases of a move that this user had on this machine, and that was killed at its end. It is for
+// commands that find the move done.
+func dropNoted(ctx context.Context, namespace string, ends ...*management) {
+	folder, err := lockFolder()
+	if err != nil {
+		return
+	}
+
+	if notes, err := filepath.Glob(filepath.Join(folder, "*_"+namespace+noteSuffix)); err != nil || len(notes) == 0 {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, leaseCleanup)
+	defer cancel()
+
+	for _, end := range ends {
+		if end.Cluster == nil && end.connect(ctx) != nil {
+			continue
+		}
+
+		id, err := end.Identity(ctx)
+		path := filepath.Join(folder, string(id)+"_"+namespace)
+		if err != nil || !fileExists(path+noteSuffix) {
+			continue
+		}
+
+		if unlock, err := filelock.Take(path); err == nil { // no move runs
+			newMoveLease(end.Cluster, namespace, path+noteSuffix).release(ctx)
+			unlock()
+		}
+	}
+}
+
+// checkMoveEnded fails if a management cluster has the Lease of a move.
+func checkMoveEnded(ctx context.Context, in *mgmtcluster.Cluster) error {
+	lease := newMoveLease(in, in.Namespace, "")
+	err := in.Get(ctx, lease.key(), &coordinationv1.Lease{})
+
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("failed to look for the lock of a move: %w", err)
+	}
+
+	return fmt.Errorf("a move of namespace %s into or out of %s was interrupted, or is not over: its lock is there; run "+
+		"the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both management clusters. "+
+		"If all moves have ended, remove the lock, and run this command again: %s", in.Namespace, in.Server(),
+		in.Namespace, lease.removal())
 }
 
 // errLeaseHeld reports that another command renews a Lease.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -169,9 +172,10 @@ func takenLease(t *testing.T, problem *atomic.Pointer[error]) *moveLease {
 	return out
 }
 
-// sleep has a Lease as it is after the machine has slept for longer than its life.
+// sleep has a Lease as it is after the machine has slept for longer than its life: the steady clock stood still.
 func (l *moveLease) sleep() {
-	slept := l.renewed.Load().Add(-2 * l.life)
+	slept := *l.renewed.Load()
+	slept.wall = slept.wall.Add(-2 * l.life)
 	l.renewed.Store(&slept)
 }
 
@@ -201,8 +205,11 @@ func TestLeasesThatNobodyCanRenewEndTheMove(t *testing.T) {
 func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 	var problem atomic.Pointer[error]
 
+	fenced := func(l *moveLease) *management {
+		return (&move{leases: []*moveLease{l}}).fence(l, &management{Cluster: l.in})
+	}
 	write := func(l *moveLease) error {
-		to := l.fence(&management{Cluster: l.in})
+		to := fenced(l)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", GenerateName: "x-"}}
 
 		return to.Create(t.Context(), secret)
@@ -223,8 +230,7 @@ func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 	err := write(held)
 	check.Equal(t, "unsure", errors.Is(err, errLeaseUnsure), true)
 	check.Error(t, (&move{leases: []*moveLease{held}}).confirmHeld(t.Context()), "was not renewed in time")
-	check.Equal(t, "access of clusterctl", errors.Is(held.fence(&management{Cluster: held.in}).Access().MayAct(t.Context()),
-		errLeaseUnsure), true)
+	check.Equal(t, "access of clusterctl", errors.Is(fenced(held).Access().MayAct(t.Context()), errLeaseUnsure), true)
 
 	problem.Store(nil)
 
@@ -318,12 +324,189 @@ func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 			check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
 			check.Error(t, second, test.problem)
 			m.expectMoved(1)
-
-			for end := range m.servers {
-				err := m.servers[end].Client.Get(t.Context(), (&moveLease{namespace: m.namespace}).key(),
-					&coordinationv1.Lease{})
-				check.Equal(t, "a lock is left", apierrors.IsNotFound(err), true)
-			}
 		})
+	}
+}
+
+// TestClusterctlWritesNothingWithALostLease halts this machine at a write of the move, for longer than a Lease lives.
+// Another machine takes the Lease of the source, of the target, or both. This machine does not know it when it goes on.
+func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
+	for name, taken := range map[string][]int{"of both": {0, 1}, "of the source": {0}, "of the target": {1}} {
+		for at := int32(3); at <= 18; at++ {
+			if testing.Short() && (at != 8 || len(taken) != 1) {
+				continue
+			}
+
+			t.Run(fmt.Sprintf("the Lease %s, at write %d", name, at), func(t *testing.T) {
+				m := newMoving(t)
+				g := &gate{at: at, halt: true}
+				o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
+				mover := &move{Common: o, from: m.open(0, g), to: m.open(1, g)}
+				check.Error(t, mover.look(t.Context()), "")
+				held, release, err := mover.hold(t.Context())
+				check.Error(t, err, "")
+
+				g.end = func() {
+					for _, end := range taken {
+						m.takeLease(end)
+					}
+
+					for _, one := range mover.leases {
+						one.sleep()
+					}
+				}
+				err = (&move{Common: o, from: mover.from, to: mover.to, leases: mover.leases}).run(held)
+				check.Set(t, "the error", err != nil)
+				check.Equal(t, "writes", g.writes.Load(), at)
+				m.expectOneManager()
+				release()
+
+				for end := range m.servers {
+					holder := map[bool]string{true: "jane@elsewhere 1"}[slices.Contains(taken, end)]
+					check.Equal(t, "the holder afterwards", m.leaseHolder(end), holder)
+				}
+			})
+		}
+	}
+}
+
+// takeLease has another machine take the Lease of a move.
+func (m *moving) takeLease(end int) {
+	m.t.Helper()
+
+	lease := &coordinationv1.Lease{}
+	key := (&moveLease{namespace: m.namespace}).key()
+	check.Error(m.t, m.servers[end].Client.Get(m.t.Context(), key, lease), "")
+
+	lease.Spec.HolderIdentity = ptr.To("jane@elsewhere 1")
+	check.Error(m.t, m.servers[end].Client.Update(m.t.Context(), lease), "")
+}
+
+// leaseHolder returns the holder of the Lease of a move, or "" without one.
+func (m *moving) leaseHolder(end int) string {
+	m.t.Helper()
+
+	lease := &coordinationv1.Lease{}
+	err := m.servers[end].Client.Get(m.t.Context(), (&moveLease{namespace: m.namespace}).key(), lease)
+	check.Error(m.t, client.IgnoreNotFound(err), "")
+
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+// TestAMoveNeedsTheLeasesOfBothEnds has another machine move between one of the two management clusters and a third.
+func TestAMoveNeedsTheLeasesOfBothEnds(t *testing.T) {
+	for name, busy := range map[string]int{"the source is busy": 0, "the target is busy": 1} {
+		for _, ids := range [][]types.UID{{"one", "two"}, {"two", "one"}} { // the order of taking them
+			t.Run(fmt.Sprint(name, ids), func(t *testing.T) {
+				t.Parallel()
+
+				ends := []*mgmtcluster.Cluster{leased(t, interceptor.Funcs{}), leased(t, interceptor.Funcs{})}
+				other := leaseOf(ends[busy], t.TempDir())
+				check.Error(t, other.take(t.Context()), "")
+
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- other.keep(ctx) }()
+
+				var said bytes.Buffer
+
+				m := &move{
+					Common: &Common{Display: progress.To(&said)}, fromID: ids[0], toID: ids[1],
+					from: &management{Cluster: ends[0]}, to: &management{Cluster: ends[1]},
+				}
+				_, _, err := m.hold(t.Context())
+				check.Equal(t, "it is held", errors.Is(err, errLeaseHeld), true)
+				check.Contains(t, "what it says", said.String(), "has locked namespace prod in ")
+				stop()
+				check.Error(t, <-ended, "")
+
+				err = ends[1-busy].Get(t.Context(), other.key(), &coordinationv1.Lease{})
+				check.Equal(t, "a lock is left at the other end", !apierrors.IsNotFound(err), false)
+			})
+		}
+	}
+}
+
+// TestTheClocksOfOtherMachinesDecideNothing has a Lease of a machine with a wrong clock: only its changes count.
+func TestTheClocksOfOtherMachinesDecideNothing(t *testing.T) {
+	for name, skew := range map[string]time.Duration{"slow": -time.Hour, "fast": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			in := leased(t, interceptor.Funcs{})
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceSystem, Name: leaseName("prod"),
+			}}
+			lease.Spec.HolderIdentity = ptr.To("jane@elsewhere 1")
+			lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(skew)))
+			check.Error(t, in.Create(t.Context(), lease), "")
+
+			renewed := make(chan error, 1)
+			time.AfterFunc(shortLife/3, func() {
+				lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(skew)))
+				renewed <- in.Update(t.Context(), lease)
+			})
+
+			err := leaseOf(in, t.TempDir()).take(t.Context())
+			check.Equal(t, "held while it is renewed", errors.Is(err, errLeaseHeld), true)
+			check.Error(t, <-renewed, "")
+
+			begun := time.Now()
+			check.Error(t, leaseOf(in, t.TempDir()).take(t.Context()), "")
+			check.Equal(t, "taken early", time.Since(begun) < shortLife, false)
+		})
+	}
+}
+
+// TestALeaseAgesByTheFasterClock has a machine that has slept, and one with a clock that was set.
+func TestALeaseAgesByTheFasterClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		steady, wall time.Duration
+		unsure       bool
+	}{
+		"just renewed":                    {0, 0, false},
+		"long ago":                        {time.Minute, time.Minute, true},
+		"it has slept":                    {0, time.Minute, true},
+		"the clock was set back":          {time.Minute, -time.Hour, true},
+		"set back, and just renewed":      {0, -time.Hour, false},
+		"two thirds of its life are over": {leaseLife*2/3 + time.Second, 0, true},
+		"they are not over":               {leaseLife*2/3 - 3*time.Second, 0, false},
+	} {
+		now, l := time.Now(), &moveLease{life: leaseLife}
+		l.renewed.Store(&instant{steady: now.Add(-test.steady), wall: now.Round(0).Add(-test.wall)})
+		check.Equal(t, name, l.isUnsure(), test.unsure)
+	}
+}
+
+// TestTheMessagesOfAMoveAreDocumented compares the table for users with the messages.
+func TestTheMessagesOfAMoveAreDocumented(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "user", "olvmctl.md"))
+	check.Error(t, err, "")
+
+	in := leased(t, interceptor.Funcs{})
+	held := leaseOf(in, t.TempDir())
+	check.Error(t, held.take(t.Context()), "")
+
+	var waits bytes.Buffer
+
+	other := leaseOf(in, t.TempDir())
+	other.life, other.holder = leaseLife, "jane@laptop 1"
+	other.say = progress.To(&waits).Say
+
+	ctx, stop := context.WithTimeout(t.Context(), shortLife/2)
+	defer stop()
+	check.Set(t, "the wait", other.take(ctx))
+
+	// The page has dots in the place of the server.
+	waited := strings.ReplaceAll(strings.TrimSpace(waits.String()), strings.Fields(held.holder)[0], "jane@laptop")
+	waited = strings.Replace(waited, "in "+in.Server()+";", "in ...;", 1)
+	refused := strings.Replace(other.heldBy(other.holder).Error(), "out of "+in.Server()+";", "out of ...;", 1)
+	refused, _, _ = strings.Cut(refused, ". If")
+	lost, _, _ := strings.Cut(errLeaseLost.Error(), ";")
+	unsure, _, _ := strings.Cut(errLeaseUnsure.Error(), ",")
+	shown := string(content)
+
+	for _, message := range []string{waited, refused, lost, unsure} {
+		check.Contains(t, "the page", shown, "| `"+message)
 	}
 }

@@ -165,7 +165,7 @@ func (m *move) lock() (release func(), err error) {
 		if err != nil {
 			one = m.goOnUnlocked(err)
 		} else {
-			m.notes[id] = path + ".holder"
+			m.notes[id] = path + noteSuffix
 		}
 
 		held = append(held, one)
@@ -248,6 +248,8 @@ func (m *move) look(ctx context.Context) (err error) {
 	}
 
 	if len(m.source) == 0 && !m.interrupted {
+		dropNoted(ctx, m.from.Namespace, m.from, m.to)
+
 		return fmt.Errorf("there is no Cluster in namespace %s of %s to move; say which with -n", m.from.Namespace,
 			m.from.Server())
 	}

@@ -85,6 +85,8 @@ type gate struct {
 	after bool
 	// kill blocks all later requests, as if the process were gone. Otherwise the command may tidy up.
 	kill bool
+	// halt serves the write once end has returned, as for a process that is stopped with a request under way.
+	halt bool
 	end  context.CancelFunc
 	shut atomic.Bool
 }
@@ -107,6 +109,11 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 
 		g.shut.Store(g.kill)
 		g.end()
+
+		if g.halt {
+			next.ServeHTTP(w, r)
+			return
+		}
 
 		if !g.after {
 			panic(http.ErrAbortHandler)
@@ -236,9 +243,14 @@ func (m *moving) objects(end int) (names []string, active int) {
 	return names, active
 }
 
-// expectMoved expects one manager for all objects, and nothing at the other end.
+// expectMoved expects one manager for all objects, nothing at the other end, and no lock.
 func (m *moving) expectMoved(to int) {
 	m.t.Helper()
+
+	for end := range m.servers {
+		check.Equal(m.t, "the holder of a lock", m.leaseHolder(end), "")
+	}
+
 	left, _ := m.objects(1 - to)
 	check.Equal(m.t, "objects that are left at the source", len(left), 0)
 
@@ -254,10 +266,11 @@ func (m *moving) expectMoved(to int) {
 }
 
 // sampleOfMoves has one write of each kind for the fast tier: the lock, the mark, the pause, a copy, a deletion, the
-// end.
+// end, the release of the lock.
 var sampleOfMoves = []string{
 	"write 2, after it true, killed true", "write 3, after it true, killed true", "write 4, after it true, killed false",
 	"write 8, after it true, killed true", "write 14, after it false, killed true", "write 19, after it false, killed false",
+	"write 26, after it false, killed true",
 }
 
 // TestAMoveThatIsInterruptedGoesOn interrupts a move before and after each of its writes, by Ctrl-C and by killing it,

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -343,4 +345,93 @@ func TestTwoCommandsThatAddEnginesToASecretLoseNone(t *testing.T) {
 	check.Equal(t, "the engines", strings.Fields(string(secret.Data["allowedServerURLs"])), []string{
 		"https://b/ovirt-engine", "https://a/ovirt-engine",
 	})
+}
+
+// TestTheRestOfAMoveIsNotTakenForThatOfADeletion has a management cluster with the credentials of a cluster, and without
+// its Cluster. A move that was interrupted there has the cluster at its other end.
+func TestTheRestOfAMoveIsNotTakenForThatOfADeletion(t *testing.T) {
+	for name, test := range map[string]struct {
+		locked, noted bool
+		problem       string
+	}{
+		"a move was interrupted":               {locked: true, problem: "run the command that has begun it again"},
+		"a deletion was interrupted":           {noted: true},
+		"a deletion was, with a lock that was": {locked: true, noted: true},
+		"kubectl has deleted the Cluster":      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMoving(t)
+			m.ours()
+			d, _ := deletionIn(t, m)
+			check.Error(t, m.servers[0].Client.Delete(t.Context(), &clusterv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"},
+			}), "")
+
+			if test.noted {
+				m.noted()
+			}
+
+			if test.locked {
+				killed := newMoveLease(d.management.Cluster, m.namespace, "")
+				check.Error(t, killed.take(t.Context()), "")
+				t.Cleanup(func() { killed.release(t.Context()) })
+			}
+
+			again := &deletion{DeleteOptions: d.DeleteOptions, management: m.open(0, &gate{})}
+			check.Error(t, again.find(t.Context()), "")
+			check.Error(t, again.missing, test.problem)
+			check.Equal(t, "Secrets that go", len(again.kept) > 0, test.problem == "")
+		})
+	}
+}
+
+// TestADeletionGoesOnFromAClusterThatIsGone has a cluster that managed itself. An earlier deletion has moved it out of
+// itself and deleted it, and was interrupted before it removed the rest.
+func TestADeletionGoesOnFromAClusterThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		silent, other bool
+	}{
+		"it answers":                {},
+		"it answers no more":        {silent: true},
+		"the rest is of another":    {other: true},
+		"another, and it is silent": {silent: true, other: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyHome(t)
+			m := newMoving(t)
+			m.ours()
+			check.Error(t, m.servers[0].Client.Delete(t.Context(), &clusterv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod"},
+			}), "")
+
+			own := m.open(1, &gate{}).options
+			if test.silent {
+				own.Kubeconfig = filepath.Join(t.TempDir(), "own")
+				testenv.WriteKubeconfig(t, own.Kubeconfig, "https://127.0.0.1:1")
+			}
+
+			config, err := clientcmd.LoadFromFile(own.Kubeconfig)
+			check.Error(t, err, "")
+
+			noted := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
+			if test.other {
+				noted = "https://192.0.2.1:6443"
+			}
+
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-ovirt-credentials"}}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, reachedAnnotation, `{"server":"`+noted+`"}`)
+			check.Error(t, m.servers[0].Client.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch)), "")
+
+			o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
+			o.Management = mgmtcluster.Options{Kubeconfig: own.Kubeconfig, Namespace: m.namespace}
+			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
+			d, err := newDeletion(o)
+			check.Error(t, err, "")
+			check.Error(t, d.find(t.Context()), "")
+			check.Set(t, "the cluster is missing", d.missing != nil)
+			check.Error(t, d.findMoved(t.Context()), "")
+			check.Equal(t, "still missing", d.missing != nil, test.other)
+			check.Equal(t, "Secrets that go", len(d.kept), map[bool]int{false: 1}[test.other])
+		})
+	}
 }

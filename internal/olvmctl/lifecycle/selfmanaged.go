@@ -35,6 +35,8 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 	}
 
 	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	dropNoted(ctx, c.namespace(), c.management, c.workload)
+
 	local := c.management.local
 	c.exists, c.management = true, c.workload
 
