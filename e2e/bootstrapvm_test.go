@@ -2,12 +2,10 @@ package e2e
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,7 +14,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
 // bootstrapping is a journey of clusters started from a bootstrap VM.
@@ -29,32 +26,7 @@ type bootstrapping struct {
 // killed runs olvmctl and kills it once is returns true, like a power cut of the laptop.
 func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 	b.t.Helper()
-	command := b.command(io.Discard, io.Discard, args...)
-	if err := command.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-
-	// Keep the pauses short: the awaited state may not last.
-	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		select {
-		case err := <-ended:
-			b.t.Fatalf("olvmctl %s ended before %s: %v", strings.Join(args, " "), when, err)
-		default:
-		}
-
-		if time.Since(begin) > wait.Limit {
-			b.t.Fatalf("olvmctl %s: %s did not come", strings.Join(args, " "), when)
-		}
-	}
-
-	if err := command.Process.Kill(); err != nil {
-		b.t.Fatal(err)
-	}
-
-	<-ended
+	b.ended(ending{signal: os.Kill}, when, is, args...)
 }
 
 func (b *bootstrapping) vmName() string { return b.name + "-bootstrap" }
@@ -145,6 +117,13 @@ func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	check.Contains(t, "what delete says", problems, "Removing the bootstrap VM early-bootstrap")
 	b.expectNothingLeft()
 
+	for _, by := range []ending{{signal: os.Interrupt}, {signal: os.Interrupt, again: true}} {
+		b.clusterFile("stopped", 84, 1, "")
+		b.ended(by, "the bootstrap VM", func() bool { return b.idOf(b.vmName()) != "" }, b.startArgs()...)
+		b.does("delete", b.name, "-n", b.namespace, "--yes")
+		b.expectNothingLeft()
+	}
+
 	b.clusterFile("middle", 84, 1, "")
 	b.killed("a machine", func() bool { return b.idOf("middle-control-plane") != "" }, b.startArgs()...)
 	b.does("delete", "-f", b.file, "--timeout", patience, "--yes")
@@ -162,8 +141,14 @@ func (b *bootstrapping) expectStarts() {
 	b.interruptedOnce()
 	first := b.idOf(b.vmName())
 
-	b.killed("a machine", func() bool { return b.idOf(b.name+"-control-plane") != "" }, b.startArgs()...)
+	aMachine := func() bool { return b.idOf(b.name+"-control-plane") != "" }
+	b.killed("a machine", aMachine, b.startArgs()...)
 	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(b.vmName()), first)
+
+	said := b.ended(ending{signal: os.Interrupt}, "a machine", aMachine, b.startArgs()...)
+	check.Contains(b.t, "what start says", said, "to go on, run it again: olvmctl start")
+	b.ended(ending{signal: os.Interrupt, again: true}, "a machine", aMachine, b.startArgs()...)
+	b.ended(ending{signal: os.Interrupt, again: true}, "the move", func() bool { return b.moves(b.own) }, b.startArgs()...)
 
 	b.killed("the end of the move", b.movesLast, "start", "-f", b.file, "--timeout", patience)
 	check.Equal(b.t, "the bootstrap VM in the move", b.idOf(b.vmName()), first)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
@@ -63,6 +65,54 @@ func (j *journey) programs() []string {
 	return out
 }
 
+// ending is how a command ends before its time.
+type ending struct {
+	signal os.Signal
+	// again repeats the signal until the command is gone, like an impatient user.
+	again bool
+}
+
+// ended runs olvmctl, and ends it once is returns true. It returns what olvmctl has said.
+func (j *journey) ended(by ending, when string, is func() bool, args ...string) string {
+	j.t.Helper()
+
+	var said bytes.Buffer
+
+	command := j.command(io.Discard, &said, args...)
+	check.Error(j.t, command.Start(), "")
+
+	gone := make(chan error, 1)
+	go func() { gone <- command.Wait() }()
+
+	// Keep the pauses short: the awaited state may not last.
+	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case err := <-gone:
+			j.t.Fatalf("olvmctl %s ended before %s: %v", strings.Join(args, " "), when, err)
+		default:
+		}
+
+		if time.Since(begin) > wait.Limit {
+			j.t.Fatalf("olvmctl %s: %s did not come", strings.Join(args, " "), when)
+		}
+	}
+
+	for {
+		_ = command.Process.Signal(by.signal)
+
+		if !by.again {
+			<-gone
+			return said.String()
+		}
+
+		select {
+		case <-gone:
+			return said.String()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 // cutPower kills all processes at once until none is left, like kill -9 or a lack of memory.
 func (j *journey) cutPower() {
 	j.t.Helper()
@@ -74,6 +124,31 @@ func (j *journey) cutPower() {
 
 		return len(left) == 0
 	})
+}
+
+// expectInterruptedStarts starts a local management cluster with Ctrl-C at each of its programs, once or again and
+// again. The next command goes on with the same processes, or stops them.
+func (j *journey) expectInterruptedStarts(stages []string) {
+	j.t.Helper()
+
+	for i, stage := range stages {
+		by := ending{signal: os.Interrupt, again: i%2 == 1}
+		said := j.ended(by, stage, func() bool { return slices.Contains(j.programs(), stage) }, "local", "start")
+
+		if !by.again {
+			check.Contains(j.t, "what it says at "+stage, said, "to go on, run it again: olvmctl local start")
+		}
+
+		if i%4 < 2 {
+			j.does("local", "start")
+
+			programs := j.programs()
+			check.Equal(j.t, "programs that run twice", len(slices.Compact(slices.Clone(programs))), len(programs))
+		}
+
+		j.does("local", "stop")
+		check.Equal(j.t, "processes that are left after "+stage, j.programs(), nil)
+	}
 }
 
 // TestALocalManagementClusterSurvivesAKillOfAllItsProcesses kills them during the first start, at each of the programs.
@@ -104,6 +179,7 @@ func TestALocalManagementClusterSurvivesAKillOfAllItsProcesses(t *testing.T) {
 		struckAt(stage)
 	}
 
+	j.expectInterruptedStarts(stages)
 	j.does("start", "-f", j.file, "--timeout", patience)
 	before, programs := j.vms(), j.programs()
 	check.Equal(t, "VMs", len(before), 2)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
@@ -123,4 +125,99 @@ func TestWhatARunElsewhereLeavesIsNamed(t *testing.T) {
 	check.Contains(t, "said", problems, "disk t29 ("+s.sim.Disks()[0].ID+") is of another run for this template")
 	check.Contains(t, "said", problems, "delete it in the engine")
 	check.Equal(t, "left", s.leftovers(), left)
+}
+
+// imageCommands are the commands that send an image, and what they leave in the engine.
+var imageCommands = map[string]struct {
+	args func(s *site, path string) []string
+	left string
+	// isOver is what the second one says if the first one had come to its end.
+	isOver string
+	// sample is the request of the fast tier.
+	sample int
+}{
+	"upload":   {(*site).uploadOf, "disk node", "", 3},
+	"template": {(*site).templateOf, "", `there is a template "t29" already`, 0},
+}
+
+// TestAnImageCommandThatIsInterruptedGoesOn kills commands before and after each of their requests to the engine and to
+// the host of the upload, and runs them again. Afterwards, the image is there once, and nothing else.
+func TestAnImageCommandThatIsInterruptedGoesOn(t *testing.T) {
+	t.Setenv("OCNE_DEFAULTS", "")
+
+	for name, one := range imageCommands {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && one.sample == 0 {
+				testenv.SkipInShort(t, "repeats the requests of an upload")
+			}
+
+			first, last := one.sample, one.sample
+
+			if !testing.Short() {
+				whole := &writeGate{}
+				s, path, sum := newImageStand(t)
+				code, said := s.olvmctl(whole, one.args(s.site, path)...)
+				check.Equal(t, "exit code, after "+said, code, 0)
+				s.expectImage(one.left, sum)
+				t.Logf("it writes %d times", whole.writes)
+				first, last = 1, whole.writes
+			}
+
+			for at := first; at <= last; at++ {
+				for number, g := range interruptionsAt(at) {
+					if testing.Short() && number != at%6 {
+						continue
+					}
+
+					t.Run(g.name(), func(t *testing.T) {
+						s, path, sum := newImageStand(t)
+						code, said := s.olvmctl(g, one.args(s.site, path)...)
+						t.Logf("at %s: exit code %d\n%s", g.what, code, said)
+
+						if code > 0 && g.signal == syscall.SIGINT && !g.again {
+							check.Contains(t, "what it says", said, "to go on, run it again: olvmctl image "+name)
+						}
+
+						code, said = s.olvmctl(&writeGate{}, one.args(s.site, path)...)
+						if code != 0 && (one.isOver == "" || !strings.Contains(said, one.isOver)) {
+							t.Errorf("again: exit code %d\n%s", code, said)
+						}
+
+						s.expectImage(one.left, sum)
+					})
+				}
+			}
+		})
+	}
+}
+
+// newImageStand returns a stand with an engine behind its gate, and an image.
+func newImageStand(t *testing.T) (s *stand, path, sum string) {
+	t.Helper()
+
+	s = &stand{gate: &writeGate{}, dir: t.TempDir()}
+	s.site = newSiteWith(t, ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20), Gate: s.gate.wrap})
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(s.dir, "cache"))
+	path, sum = rawImage(t)
+
+	return s, path, sum
+}
+
+// expectImage expects the image once, as a disk or in a template, and nothing else.
+func (s *stand) expectImage(left, sum string) {
+	s.t.Helper()
+	check.Equal(s.t, "disks and VMs", s.leftovers(), left)
+
+	found, err := filepath.Glob(filepath.Join(s.tmp(), "*"))
+	check.Error(s.t, err, "")
+	check.Length(s.t, "temporary files", found, 0)
+
+	if left != "" {
+		check.Equal(s.t, "the image", s.sim.Disks()[0].SHA256, sum)
+		return
+	}
+
+	code, said := s.olvmctl(&writeGate{}, "image", "list", "--server", s.sim.URL(), "--ca-file", s.caFile)
+	check.Equal(s.t, "exit code", code, 0)
+	check.Equal(s.t, "templates", strings.Count(said, "t29"), 1)
 }

@@ -169,15 +169,19 @@ func (g *writeGate) wrap(next http.Handler) http.Handler {
 			repeatSignal(process, g.signal, gone)
 		}
 
-		if g.signal == syscall.SIGKILL || g.after || g.again {
-			if g.signal == syscall.SIGKILL {
-				<-gone
+		if g.signal == syscall.SIGKILL {
+			<-gone
+		} else if !g.again { // until the command knows of the signal: it gives its request up
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Second):
 			}
+		}
 
+		if g.signal == syscall.SIGKILL || g.after || g.again {
 			panic(http.ErrAbortHandler)
 		}
 
-		time.Sleep(50 * time.Millisecond)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -525,11 +529,7 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 			}
 
 			for _, at := range one.writes(t) {
-				for number, g := range []*writeGate{
-					{at: at, signal: syscall.SIGKILL}, {at: at, signal: syscall.SIGKILL, after: true},
-					{at: at, signal: syscall.SIGINT}, {at: at, signal: syscall.SIGINT, after: true},
-					{at: at, signal: syscall.SIGINT, again: true}, {at: at, signal: syscall.SIGINT, again: true, after: true},
-				} {
+				for number, g := range interruptionsAt(at) {
 					for _, then := range []string{"again", "delete"} {
 						if testing.Short() && (number != at%6 || (then == "delete") != (at%2 == 0)) {
 							continue
@@ -541,6 +541,29 @@ func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// interruptionsAt returns all interruptions at a write.
+func interruptionsAt(at int) []*writeGate {
+	return []*writeGate{
+		{at: at, signal: syscall.SIGKILL}, {at: at, signal: syscall.SIGKILL, after: true},
+		{at: at, signal: syscall.SIGINT}, {at: at, signal: syscall.SIGINT, after: true},
+		{at: at, signal: syscall.SIGINT, again: true}, {at: at, signal: syscall.SIGINT, again: true, after: true},
+	}
+}
+
+// name describes the interruption.
+func (g *writeGate) name() string {
+	when, how := "before", g.signal.String()
+	if g.after {
+		when = "after"
+	}
+
+	if g.again {
+		how += " again and again"
+	}
+
+	return fmt.Sprintf("%s write %d %s", when, g.at, how)
 }
 
 // writes returns the writes for interrupting the command: the sample, or all. In the fast tier, the second call
@@ -581,17 +604,8 @@ func (s *stand) expect(end int) {
 // interrupt is one case of the matrix.
 func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 	t.Helper()
-	when := "before"
-	if g.after {
-		when = "after"
-	}
 
-	how := g.signal.String()
-	if g.again {
-		how += " again and again"
-	}
-
-	t.Run(fmt.Sprintf("%s write %d %s then %s", when, g.at, how, then), func(t *testing.T) {
+	t.Run(g.name()+" then "+then, func(t *testing.T) {
 		s := newStand(t)
 		i.prepare(s)
 		one := &writeGate{at: g.at, after: g.after, signal: g.signal, again: g.again}

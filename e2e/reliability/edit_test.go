@@ -172,7 +172,7 @@ func (b *bench) ignoreCalls(resting bool) {
 	}
 }
 
-// editedLife makes a machine, edits it, and deletes it. Faults hit the edit.
+// editedLife makes a machine, edits it, takes the finished edit back, and deletes the machine. Faults hit the edit.
 func (b *bench) editedLife(t *testing.T, name string) { b.editLife(t, name, false) }
 
 // undoneLife is editedLife, but reverts the edit after the fault.
@@ -196,11 +196,7 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 			t.Error("the edit had no such call")
 		}
 
-		b.change(s, m, func(spec *infrav1.OLVMMachineSpec) {
-			provider := spec.ProviderID
-			*spec = *original.DeepCopy()
-			spec.ProviderID = provider
-		})
+		b.takeBack(s, m, original)
 		// A fully applied change outlasts its reversal: machines are immutable. Added memory leaves the VM at its next
 		// start.
 		b.expectHardware(s, m, map[string]hardware{
@@ -211,9 +207,25 @@ func (b *bench) editLife(t *testing.T, name string, undo bool) {
 	}
 
 	b.ignoreCalls(true)
+
+	if !undo && !testing.Short() { // the edit is done: its reversal would delete a disk
+		b.takeBack(s, m, original)
+		b.expectHardware(s, m, map[string]hardware{infrav1.ReplaceRefusedReason: after})
+	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	b.expectNone(s)
+}
+
+// takeBack restores the spec of a machine.
+func (b *bench) takeBack(s *testsite.Site, m *infrav1.OLVMMachine, original *infrav1.OLVMMachineSpec) {
+	s.T.Helper()
+	b.change(s, m, func(spec *infrav1.OLVMMachineSpec) {
+		provider := spec.ProviderID
+		*spec = *original.DeepCopy()
+		spec.ProviderID = provider
+	})
 }
 
 // sprung returns a channel, closed once the trap of the case has acted. It is nil in a life without a trap.
