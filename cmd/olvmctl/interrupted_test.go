@@ -637,9 +637,11 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 	})
 }
 
-// isOver reports whether the first command was complete, so the second one finds nothing to do.
+// isOver reports whether the first command was complete, so the second one finds nothing to do. A complete deletion has
+// removed the kubeconfig that the second one names.
 func (i interruption) isOver(said string) bool {
-	return i.end != 0 && strings.Contains(said, "there is no Cluster")
+	return i.end != 0 && strings.Contains(said, "there is no Cluster") ||
+		i.end < 0 && strings.Contains(said, "no earlier command has deleted")
 }
 
 // deletes deletes the remains of an interrupted command. If delete requires completing a move, it completes it.
