@@ -144,7 +144,7 @@ var imageCommands = map[string]struct {
 
 // TestAnImageCommandThatIsInterruptedGoesOn kills commands before and after each of their requests to the engine and to
 // the host of the upload, and runs them again. Afterwards, the image is there once, and nothing else. A disk whose upload
-// was killed before its transfer began is named, for a person to delete.
+// ended while its transfer began or ended is named, for a person to delete.
 func TestAnImageCommandThatIsInterruptedGoesOn(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 
