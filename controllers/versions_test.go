@@ -71,6 +71,7 @@ func (g *versionGuard) look(path string, content []byte) {
 		if version, _ := patch.Metadata["resourceVersion"].(string); version == "" {
 			g.bad = append(g.bad, fmt.Sprintf("PATCH %s: %s", path, content))
 		}
+
 		g.mu.Unlock()
 	}
 }
@@ -113,6 +114,7 @@ func TestPatchesOfFinalizersNameTheirVersion(t *testing.T) {
 	for _, kind := range []string{"olvmmachines", "olvmclusters", "secrets", "configmaps"} {
 		check.Equal(t, "patches of finalizers of "+kind, suite.versions.seen[kind+" finalizers"] > 0, true)
 	}
+
 	suite.versions.mu.Unlock()
 
 	// A patch without a version, by a client that only this test has.
