@@ -46,6 +46,47 @@ func CreateOnce[T any](
 	return made, err
 }
 
+// CreateUnique creates an object that the engine can have only once, such as a disk in a VM. Unlike CreateOnce, it repeats
+// a request without an answer if a look does not find the object: the engine refuses a second one. Any error after a
+// lost answer is an UnansweredError.
+func CreateUnique[T any](
+	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
+) (*T, error) {
+	var made *T
+	asked, lost := time.Now(), false
+	err := Wait(ctx, what+" to be created", func(ctx context.Context) (bool, string, error) {
+		ctx = context.WithoutCancel(ctx)
+		var err error
+		if made, err = create(ctx); err == nil {
+			return true, "", nil
+		}
+
+		if lost = lost || AnswerLost(err); !lost {
+			return false, "", err
+		}
+
+		found, findErr := find(ctx)
+		if findErr != nil {
+			return false, "", findErr
+		}
+
+		if made = found; made != nil {
+			return true, "", nil
+		}
+
+		return false, "", err
+	}, report)
+	if err == nil {
+		return made, nil
+	}
+
+	if lost {
+		err = &UnansweredError{Err: err, Asked: asked, GaveUp: time.Now()}
+	}
+
+	return nil, err
+}
+
 // UnansweredError reports that the engine may have made an object, or may yet make it, although no answer came and the
 // object was not found. No wait is for it: the request must not be repeated.
 type UnansweredError struct {

@@ -554,6 +554,51 @@ func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
 	}
 }
 
+// TestAnUploadWhoseAnswersAreLostHasItsDisk loses the answers to the requests for a transfer: to its creation, which the
+// engine refuses a second time, and to its end.
+func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
+	u := newUploads(t)
+	u.options.Fingerprint = ""
+	for _, path := range []string{"^/api/imagetransfers$", "/finalize$"} {
+		check.Error(t, u.sim.Inject(ovirtsim.Fault{Method: "POST", Path: path, Action: "cut-after", Count: 1}), "")
+	}
+
+	disk, made, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
+	check.Error(t, err, "")
+	check.Equal(t, "it is new", made, true)
+	check.Equal(t, "the lost answers", u.sim.Hits(), 2)
+
+	left := u.named()
+	check.Length(t, "disks", left, 1)
+	check.Equal(t, "the disk", left[0].ID, disk.ID.String())
+	check.Equal(t, "its status", left[0].Status, "ok")
+}
+
+// TestAnUploadThatCannotTidyUpReturnsItsDisk fails an upload, and then all requests to tidy up. The caller learns of the
+// disk, and removes it later with the transfer that still has it.
+func TestAnUploadThatCannotTidyUpReturnsItsDisk(t *testing.T) {
+	u := newUploads(t)
+	u.options.Fingerprint = ""
+	for _, fault := range []ovirtsim.Fault{
+		{Method: "PUT", Path: "/images/", Status: 403},
+		{Method: "POST", Path: "/cancel$", Status: 503},
+	} {
+		check.Error(t, u.sim.Inject(fault), "")
+	}
+
+	ctx, cancel := engine.WithWaitLimit(t.Context(), time.Second)
+	defer cancel()
+	c := client(t, u.config)
+	disk, _, err := c.UploadImage(ctx, u.options, nil)
+	check.Error(t, err, "was left behind")
+	check.Equal(t, "the disk is told", disk != nil, true)
+	check.Equal(t, "its ID", disk.ID.String(), u.named()[0].ID)
+
+	u.sim.ClearFaults()
+	check.Error(t, c.RemoveUnfinishedDisk(t.Context(), disk.ID, nil), "")
+	check.Length(t, "disks", u.named(), 0)
+}
+
 // TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been sent,
 // and another client may use it by now.
 func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {

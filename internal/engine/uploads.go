@@ -192,7 +192,12 @@ func (c *Client) uploadOnce(
 			return nil, false, errTicketLost
 		}
 
-		return nil, false, errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
+		err = errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
+		if undone == nil || errors.Is(undone, errEndedElsewhere) {
+			return nil, false, err
+		}
+
+		return &Disk{ID: upload.disk}, true, err
 	}
 
 	if options.Fingerprint != "" {
@@ -228,6 +233,8 @@ type upload struct {
 	image    Image
 	disk     ID
 	transfer ID // "" until the transfer exists
+	// isUnanswered reports that the engine may have begun the transfer without an answer.
+	isUnanswered bool
 	// sent is the number of bytes of the image already there.
 	sent     int64
 	zeroes   bool // the data endpoint writes zeroes by itself
@@ -414,7 +421,7 @@ func (u *upload) run(ctx context.Context) error {
 
 	ctx = context.WithoutCancel(ctx)
 
-	if err := u.FinalizeTransfer(ctx, u.transfer); hasStatus(err, http.StatusForbidden) {
+	if err := u.finalize(ctx); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
 			"%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on "+
 				"the whole system, as the role DiskCreator has it",
@@ -438,6 +445,25 @@ func (u *upload) run(ctx context.Context) error {
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
 }
 
+// finalize ends the transfer, and repeats the request if its answer is lost. An earlier request may have had its effect.
+func (u *upload) finalize(ctx context.Context) error {
+	lost := false
+
+	return Wait(ctx, "transfer "+u.transfer.String()+" to be finalized", func(ctx context.Context) (bool, string, error) {
+		err := u.FinalizeTransfer(ctx, u.transfer)
+		if lost = lost || AnswerLost(err); err == nil || !lost {
+			return err == nil, "", err
+		}
+
+		seen, look := u.Transfer(ctx, u.transfer)
+		if IsNotFound(look) || look == nil && seen.Phase != TransferTransferring {
+			return true, "", nil
+		}
+
+		return false, "", err
+	}, u.options.Report)
+}
+
 // open begins a transfer, unless one is resumed, and waits until it accepts data.
 func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 	var transfer *ImageTransfer
@@ -446,19 +472,15 @@ func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 			return nil, err
 		}
 
-		var err error
-		transfer, err = u.CreateTransfer(context.WithoutCancel(ctx), &ImageTransfer{
-			Direction:         "upload",
-			Format:            u.image.Format,
-			Image:             NewRef(u.disk),
-			InactivityTimeout: int(u.options.Idle.Seconds()),
-			TimeoutPolicy:     "cancel",
-		})
+		begun, err := CreateUnique(ctx, "transfer to disk "+u.disk.String(), u.options.Report, u.begun, u.current)
 		if err != nil {
+			var lost *UnansweredError
+			u.isUnanswered = errors.As(err, &lost)
+
 			return nil, err
 		}
 
-		u.transfer = transfer.ID
+		transfer, u.transfer = begun, begun.ID
 	}
 
 	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
@@ -472,6 +494,22 @@ func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 	})
 
 	return transfer, err
+}
+
+// begun begins the transfer.
+func (u *upload) begun(ctx context.Context) (*ImageTransfer, error) {
+	return u.CreateTransfer(ctx, &ImageTransfer{
+		Direction:         "upload",
+		Format:            u.image.Format,
+		Image:             NewRef(u.disk),
+		InactivityTimeout: int(u.options.Idle.Seconds()),
+		TimeoutPolicy:     "cancel",
+	})
+}
+
+// current looks for the transfer of the disk, which only this upload knows. It returns nil if there is none.
+func (u *upload) current(ctx context.Context) (*ImageTransfer, error) {
+	return u.FindTransfer(ctx, u.disk)
 }
 
 func (u *upload) failure(seen *ImageTransfer) error {
@@ -501,16 +539,19 @@ func (u *upload) waitTransfer(ctx context.Context, what string, done func(*Image
 
 // undo cancels the transfer and deletes the disk.
 func (u *upload) undo(ctx context.Context) error {
-	if u.transfer != "" {
-		if err := u.CancelTransfer(ctx, u.transfer); err != nil && !IsNotFound(err) && !IsConflict(err) {
+	if u.transfer == "" && u.isUnanswered {
+		seen, err := u.uploadTo(ctx, u.disk, u.options.Report)
+		if err != nil {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
 
-		var last *ImageTransfer
-		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
-			last = seen
-			return seen == nil || seen.Phase.Ended(), nil // until then it has the disk
-		})
+		if seen != nil {
+			u.transfer = seen.ID
+		}
+	}
+
+	if u.transfer != "" {
+		last, err := u.endTransfer(ctx, u.transfer, u.options.Report)
 		if err != nil {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
@@ -536,4 +577,61 @@ func (u *upload) undo(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// endTransfer cancels a transfer and waits until the engine has released its disk. It returns the last sight of the
+// transfer, or nil if the engine has forgotten it.
+func (c *Client) endTransfer(ctx context.Context, id ID, report func(seen string)) (last *ImageTransfer, err error) {
+	asked := false
+	err = Wait(ctx, "transfer "+id.String()+" to be cancelled", func(ctx context.Context) (bool, string, error) {
+		if !asked {
+			err := c.CancelTransfer(ctx, id)
+			if asked = err == nil || IsNotFound(err) || IsConflict(err); !asked {
+				return false, "", err
+			}
+		}
+
+		seen, err := c.Transfer(ctx, id)
+		if IsNotFound(err) {
+			last = nil
+			return true, "", nil
+		} else if err != nil {
+			return false, "", err
+		}
+
+		last = seen
+
+		return seen.Phase.Ended(), string(seen.Phase), nil
+	}, report)
+
+	return last, err
+}
+
+// RemoveUnfinishedDisk deletes the disk of an upload that was broken off, and cancels the transfer to it. It waits until
+// the disk is gone.
+func (c *Client) RemoveUnfinishedDisk(ctx context.Context, id ID, report func(seen string)) error {
+	transfer, err := c.uploadTo(ctx, id, report)
+	if err == nil && transfer != nil {
+		_, err = c.endTransfer(ctx, transfer.ID, report)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return c.RemoveDisk(ctx, id, report)
+}
+
+// uploadTo returns the transfer that writes to a disk, or nil. It tries until the engine answers.
+func (c *Client) uploadTo(ctx context.Context, id ID, report func(seen string)) (found *ImageTransfer, err error) {
+	err = Wait(ctx, "the transfer to disk "+id.String(), func(ctx context.Context) (bool, string, error) {
+		seen, err := c.FindTransfer(ctx, id)
+		if err == nil && seen != nil && seen.Direction == "upload" {
+			found = seen
+		}
+
+		return err == nil, "", err
+	}, report)
+
+	return found, err
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
@@ -37,6 +38,8 @@ type losing struct {
 	staysDown      bool
 	seen           int
 	isLost, isDown bool
+	// isRefusal reports that the lost answer refused a change.
+	isRefusal bool
 }
 
 var errCut = errors.New("the connection was cut")
@@ -53,7 +56,7 @@ func newLosing(d *direct) *losing {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
 		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
-		ModifyResponse: func(r *http.Response) error { return l.answer(r.Request) },
+		ModifyResponse: l.answer,
 		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	l.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +82,8 @@ func (l *losing) refuses() bool {
 }
 
 // answer counts an answer, and returns an error if it must be lost.
-func (l *losing) answer(r *http.Request) error {
+func (l *losing) answer(response *http.Response) error {
+	r := response.Request
 	if !strings.Contains(r.URL.Path, "/api/") || l.onlyChanges && r.Method == http.MethodGet {
 		return nil
 	}
@@ -92,6 +96,7 @@ func (l *losing) answer(r *http.Request) error {
 	}
 
 	l.isLost, l.isDown = true, l.staysDown
+	l.isRefusal = r.Method != http.MethodGet && response.StatusCode >= http.StatusBadRequest
 
 	return errCut
 }
@@ -101,7 +106,7 @@ func (l *losing) lose(nth int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.nth, l.seen, l.isLost, l.isDown = nth, 0, false, false
+	l.nth, l.seen, l.isLost, l.isDown, l.isRefusal = nth, 0, false, false, false
 }
 
 func (l *losing) mend() (seen int) {
@@ -405,6 +410,15 @@ var isUnproven = map[string]bool{
 	"ovirt_vm_watchdog": true, "ovirt_vm_mediated_device": true, "ovirt_permission": true,
 }
 
+// isRequestedOnce has the resources whose create is not repeated after a lost answer, because the engine takes several
+// objects alike, or those of somebody else. If the lost answer was a refusal, the run fails, and the next apply makes the
+// object.
+var isRequestedOnce = map[string]bool{
+	"ovirt_vm": true, "ovirt_template": true, "ovirt_vm_snapshot": true, "ovirt_disk": true,
+	"ovirt_disk_from_image": true, "ovirt_nic": true, "ovirt_tag": true, "ovirt_affinity_label": true,
+	"ovirt_affinity_group": true, "ovirt_vm_mediated_device": true,
+}
+
 // lostRun is the life of a resource.
 type lostRun struct {
 	*managed
@@ -498,11 +512,55 @@ func loses(t *testing.T, l loss) {
 		return // the number of status reads differs between runs
 	}
 
-	if !l.staysDown {
-		check.Equal(t, "the problems of the run itself", strings.Join(first, "\n"), "")
-	}
-
+	r.judge(l, strings.Join(first, "\n"))
 	r.again(l)
+}
+
+// judge examines the problems of the run with the lost answer. It ends without any, unless the engine stays down, or has
+// refused a request that must not be repeated.
+func (r *lostRun) judge(l loss, problems string) {
+	r.d.t.Helper()
+
+	switch {
+	case l.staysDown:
+	case l.phase == "create" && r.losing.isRefusal && isRequestedOnce[l.typeName]:
+		check.Contains(r.d.t, "the problems of the run itself", problems, "engine cannot be reached")
+		check.Equal(r.d.t, "the objects after the refusal", r.c.count(r.d, r.of), 0)
+	default:
+		check.Equal(r.d.t, "the problems of the run itself", problems, "")
+	}
+}
+
+// TestALostRefusalIsMadeUpFor loses the engine's refusal of the first change of a create. Nothing shows the provider that
+// the engine has refused. The next apply makes the object if this one does not.
+func TestALostRefusalIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+
+	for typeName := range lostCases() {
+		t.Run(typeName, func(t *testing.T) {
+			if typeName != "ovirt_vm_snapshot" && typeName != "ovirt_disk_attachment" {
+				testenv.SkipInShort(t, "each resource")
+			}
+
+			t.Parallel()
+			l := loss{typeName, "create", 1, false, ""}
+			r := newLostRun(t, l)
+			r.losing.onlyChanges = true
+
+			for _, method := range []string{"POST", "PUT", "DELETE"} {
+				must(t, r.d.site.sim.Inject(ovirtsim.Fault{
+					Method: method, Path: "^/api/", Status: 409, Reason: "Operation Failed", Detail: "[The VM is locked.]", Count: 1,
+				}))
+			}
+
+			first := r.run(l)
+			r.d.site.sim.ClearFaults()
+			// The template has one network interface, which is kept.
+			check.Equal(t, "the lost answer is a refusal", r.losing.isRefusal, typeName != "ovirt_vm_template_nics")
+			r.judge(l, strings.Join(first, "\n"))
+			r.again(l)
+		})
+	}
 }
 
 // TestALostAnswerIsMadeUpFor loses answers with a history of lost states. The run ends without the engine, and the next
@@ -516,8 +574,10 @@ func TestALostAnswerIsMadeUpFor(t *testing.T) {
 		{"ovirt_vm_tag", "create", 1, true, "1s"},
 		{"ovirt_vm_host_device", "create", 1, true, "1s"},
 		{"ovirt_tag", "create", 1, true, ""},
+		{"ovirt_disk_from_image", "create", 2, true, "1s"}, // the transfer
+		{"ovirt_disk_from_image", "create", 3, true, "1s"}, // its end
 	} {
-		t.Run(l.typeName, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%d", l.typeName, l.nth), func(t *testing.T) {
 			t.Parallel()
 			loses(t, l)
 		})

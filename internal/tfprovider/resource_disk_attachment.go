@@ -95,7 +95,7 @@ func (b *base) attach(
 
 	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
 
-	return engine.CreateOnce(ctx, what, progress(ctx, what),
+	return engine.CreateUnique(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
 			return b.client.AttachDisk(ctx, vmID, wanted)
 		},

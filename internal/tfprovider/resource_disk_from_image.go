@@ -68,11 +68,21 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 		resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &model.diskModel)...)
 	}
 
-	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
-		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
+	if err == nil {
+		return
 	}
+
+	if disk != nil { // it could not be removed: the next apply does it
+		resp.Diagnostics.Append(resp.Private.SetKey(ctx, brokenOff, []byte("true"))...)
+	} else {
+		r.keepAsked(ctx, err, req.Plan, resp)
+	}
+
+	resp.Diagnostics.AddError("The image was not uploaded", err.Error())
 }
+
+// brokenOff is the private-state key of a disk without all of its image. A transfer may still have it.
+const brokenOff = "broken_off"
 
 func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
 	image, header, err := engine.OpenImage(model.SourceFile.ValueString())
@@ -150,5 +160,14 @@ func (r *diskFromImageResource) Delete(ctx context.Context, req resource.DeleteR
 	ctx, cancel := within(ctx, req.State, deleting)
 	defer cancel()
 
-	r.deleteDisk(ctx, req, resp)
+	unfinished, problems := req.Private.GetKey(ctx, brokenOff)
+	if resp.Diagnostics.Append(problems...); len(unfinished) == 0 {
+		r.deleteDisk(ctx, req, resp)
+		return
+	}
+
+	id := idIn(ctx, req.State, "id")
+	if err := r.client.RemoveUnfinishedDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted")); err != nil {
+		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
+	}
 }
