@@ -11,12 +11,14 @@ import (
 // onlyAdministrators are the resources unavailable to users without an administrator's role, as documented in
 // docs/develop/terraform-provider.md.
 var onlyAdministrators = map[string]bool{
-	"ovirt_affinity_group":    true,
-	"ovirt_affinity_label":    true,
-	"ovirt_disk_from_image":   true, // the engine hides the transfer from such a user
-	"ovirt_tag":               true,
-	"ovirt_vm_affinity_group": true,
-	"ovirt_vm_tag":            true,
+	"ovirt_affinity_group":      true,
+	"ovirt_affinity_label":      true,
+	"ovirt_disk_from_image":     true, // the engine hides the transfer from such a user
+	"ovirt_host_affinity_label": true,
+	"ovirt_tag":                 true,
+	"ovirt_vm_affinity_group":   true,
+	"ovirt_vm_affinity_label":   true,
+	"ovirt_vm_tag":              true,
 }
 
 // TestAUserWithoutTheRoleOfAnAdministratorHasEachResource creates, reads, changes and destroys each resource as such a

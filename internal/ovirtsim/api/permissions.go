@@ -36,7 +36,9 @@ const (
 	everyonesRole = "UserProfileEditor"
 )
 
-// onlyAdministrators are the services restricted to administrators.
+// onlyAdministrators are the services restricted to administrators. Recordings have refusals of tags, labels, groups,
+// transfers and jobs. The engine's source has one class for all requests about labels: it needs the right to manage tags
+// of the whole system, and only an administrator's role has that. Its queries for labels are an administrator's, too.
 var onlyAdministrators = []string{
 	"tags",
 	"tag",
@@ -44,10 +46,18 @@ var onlyAdministrators = []string{
 	"assigned_tag",
 	"affinity_labels",
 	"affinity_label",
+	"affinity_label_vms",
+	"affinity_label_vm",
+	"affinity_label_hosts",
+	"affinity_label_host",
+	"assigned_affinity_labels",
+	"assigned_affinity_label",
 	"affinity_groups",
 	"affinity_group",
 	"affinity_group_vms",
+	"affinity_group_vm",
 	"affinity_group_hosts",
+	"affinity_group_host",
 	"image_transfers",
 	"image_transfer",
 	"jobs",
