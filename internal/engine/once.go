@@ -46,9 +46,9 @@ func CreateOnce[T any](
 	return made, err
 }
 
-// CreateUnique creates an object that the engine can have only once, such as a disk in a VM. Unlike CreateOnce, it repeats
-// a request without an answer if a look does not find the object: the engine refuses a second one. Any error after a
-// lost answer is an UnansweredError.
+// CreateUnique creates an object that the engine can have only once, such as a disk in a VM. Unlike CreateOnce, it
+// repeats a request without an answer if a look does not find the object: the engine refuses a second one. Any error
+// after a lost answer is an UnansweredError.
 func CreateUnique[T any](
 	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
 ) (*T, error) {

@@ -518,8 +518,8 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	check.Equal(t, "the disk", made.ID, disk.ID)
 }
 
-// TestAnUploadThatIsCancelledAtItsEndHasItsDisk ends an upload when all is sent, at each of its last requests. Its caller
-// learns of the disk, and can remove it.
+// TestAnUploadThatIsCancelledAtItsEndHasItsDisk ends an upload when all is sent, at each of its last requests. Its
+// caller learns of the disk, and can remove it.
 func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
 	for name, fault := range map[string]ovirtsim.Fault{
 		"the end of the transfer": {Method: "POST", Path: "/finalize$", Action: "hold", Count: 1},
@@ -554,11 +554,12 @@ func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadWhoseAnswersAreLostHasItsDisk loses the answers to the requests for a transfer: to its creation, which the
-// engine refuses a second time, and to its end.
+// TestAnUploadWhoseAnswersAreLostHasItsDisk loses the answers to the requests for a transfer: to its creation, which
+// the engine refuses a second time, and to its end.
 func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
 	u := newUploads(t)
 	u.options.Fingerprint = ""
+
 	for _, path := range []string{"^/api/imagetransfers$", "/finalize$"} {
 		check.Error(t, u.sim.Inject(ovirtsim.Fault{Method: "POST", Path: path, Action: "cut-after", Count: 1}), "")
 	}
@@ -574,11 +575,12 @@ func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
 	check.Equal(t, "its status", left[0].Status, "ok")
 }
 
-// TestAnUploadThatCannotTidyUpReturnsItsDisk fails an upload, and then all requests to tidy up. The caller learns of the
-// disk, and removes it later with the transfer that still has it.
+// TestAnUploadThatCannotTidyUpReturnsItsDisk fails an upload, and then all requests to tidy up. The caller learns of
+// the disk, and removes it later with the transfer that still has it.
 func TestAnUploadThatCannotTidyUpReturnsItsDisk(t *testing.T) {
 	u := newUploads(t)
 	u.options.Fingerprint = ""
+
 	for _, fault := range []ovirtsim.Fault{
 		{Method: "PUT", Path: "/images/", Status: 403},
 		{Method: "POST", Path: "/cancel$", Status: 503},
@@ -599,8 +601,8 @@ func TestAnUploadThatCannotTidyUpReturnsItsDisk(t *testing.T) {
 	check.Length(t, "disks", u.named(), 0)
 }
 
-// TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been sent,
-// and another client may use it by now.
+// TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been
+// sent, and another client may use it by now.
 func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)

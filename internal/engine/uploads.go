@@ -445,11 +445,12 @@ func (u *upload) run(ctx context.Context) error {
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
 }
 
-// finalize ends the transfer, and repeats the request if its answer is lost. An earlier request may have had its effect.
+// finalize ends the transfer, and repeats the request if its answer is lost. An earlier request may have had its
+// effect.
 func (u *upload) finalize(ctx context.Context) error {
-	lost := false
+	lost, what := false, "transfer "+u.transfer.String()+" to be finalized"
 
-	return Wait(ctx, "transfer "+u.transfer.String()+" to be finalized", func(ctx context.Context) (bool, string, error) {
+	return Wait(ctx, what, func(ctx context.Context) (bool, string, error) {
 		err := u.FinalizeTransfer(ctx, u.transfer)
 		if lost = lost || AnswerLost(err); err == nil || !lost {
 			return err == nil, "", err
@@ -607,8 +608,8 @@ func (c *Client) endTransfer(ctx context.Context, id ID, report func(seen string
 	return last, err
 }
 
-// RemoveUnfinishedDisk deletes the disk of an upload that was broken off, and cancels the transfer to it. It waits until
-// the disk is gone.
+// RemoveUnfinishedDisk deletes the disk of an upload that was broken off, and cancels the transfer to it. It waits
+// until the disk is gone.
 func (c *Client) RemoveUnfinishedDisk(ctx context.Context, id ID, report func(seen string)) error {
 	transfer, err := c.uploadTo(ctx, id, report)
 	if err == nil && transfer != nil {

@@ -30,7 +30,7 @@ data "ovirt_disk" "d" {
 }
 `
 
-func TestObjectsAreFoundByTheirNames(t *testing.T) {
+func TestObjectsAreFoundByTheirNames(t *testing.T) { // R14
 	t.Parallel()
 	s := newSite(t, quick)
 	hosts, err := s.client.Hosts(t.Context())

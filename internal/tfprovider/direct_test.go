@@ -80,6 +80,10 @@ func blockValue(block *tfprotov5.SchemaBlock, of set) tftypes.Value {
 
 func nestedValue(nested *tfprotov5.SchemaNestedBlock, given any) tftypes.Value {
 	kind := nested.ValueType()
+	if given == any(tftypes.UnknownValue) {
+		return tftypes.NewValue(kind, given)
+	}
+
 	one, isOne := given.(set)
 
 	if !kind.Is(tftypes.Set{}) && !kind.Is(tftypes.List{}) {

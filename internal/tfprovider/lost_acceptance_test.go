@@ -411,8 +411,8 @@ var isUnproven = map[string]bool{
 }
 
 // isRequestedOnce has the resources whose create is not repeated after a lost answer, because the engine takes several
-// objects alike, or those of somebody else. If the lost answer was a refusal, the run fails, and the next apply makes the
-// object.
+// objects alike, or those of somebody else. If the lost answer was a refusal, the run fails, and the next apply makes
+// the object.
 var isRequestedOnce = map[string]bool{
 	"ovirt_vm": true, "ovirt_template": true, "ovirt_vm_snapshot": true, "ovirt_disk": true,
 	"ovirt_disk_from_image": true, "ovirt_nic": true, "ovirt_tag": true, "ovirt_affinity_label": true,
@@ -516,8 +516,8 @@ func loses(t *testing.T, l loss) {
 	r.again(l)
 }
 
-// judge examines the problems of the run with the lost answer. It ends without any, unless the engine stays down, or has
-// refused a request that must not be repeated.
+// judge examines the problems of the run with the lost answer. It ends without any, unless the engine stays down, or
+// has refused a request that must not be repeated.
 func (r *lostRun) judge(l loss, problems string) {
 	r.d.t.Helper()
 
@@ -531,8 +531,8 @@ func (r *lostRun) judge(l loss, problems string) {
 	}
 }
 
-// TestALostRefusalIsMadeUpFor loses the engine's refusal of the first change of a create. Nothing shows the provider that
-// the engine has refused. The next apply makes the object if this one does not.
+// TestALostRefusalIsMadeUpFor loses the engine's refusal of the first change of a create. Nothing shows the provider
+// that the engine has refused. The next apply makes the object if this one does not.
 func TestALostRefusalIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 
@@ -549,7 +549,8 @@ func TestALostRefusalIsMadeUpFor(t *testing.T) {
 
 			for _, method := range []string{"POST", "PUT", "DELETE"} {
 				must(t, r.d.site.sim.Inject(ovirtsim.Fault{
-					Method: method, Path: "^/api/", Status: 409, Reason: "Operation Failed", Detail: "[The VM is locked.]", Count: 1,
+					Method: method, Path: "^/api/", Status: 409, Count: 1,
+					Reason: "Operation Failed", Detail: "[The VM is locked.]",
 				}))
 			}
 

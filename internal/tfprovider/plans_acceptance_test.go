@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"k8s.io/utils/ptr"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -268,7 +270,7 @@ func TestAVMThatIsAsleepBlocksNoPlanAndIsStarted(t *testing.T) {
 	check.Contains(t, "a time-out", newWorkspace(t, s).config(strings.Replace(config, "20s", "soon", 1)).fail(), "30m or 1h30m")
 }
 
-func TestAWaitEndsWithItsTimeOut(t *testing.T) {
+func TestAWaitEndsWithItsTimeOut(t *testing.T) { // R16
 	t.Parallel()
 	s := newHeldSite(t, func(s *site) bool { return s.count("POST", "/start") > 0 })
 	config := plainVM + "resource \"ovirt_vm_start\" \"a\" {\n  vm_id = ovirt_vm.a.id\n  timeouts {\n    create = \"3s\"\n  }\n}\n"
@@ -301,6 +303,54 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	check.Equal(t, "the disks", s.sim.Summary().Disks, 1)
 	w.destroy()
 	check.Equal(t, "the disks", s.sim.Summary().Disks, 0)
+}
+
+// TestASizeThatIsNotKnownYetIsNoSecondSize has a size that may become null, beside an instance type. A size that is
+// known stays an error.
+func TestASizeThatIsNotKnownYetIsNoSecondSize(t *testing.T) {
+	t.Parallel()
+	d := newDirect(t, newSite(t, quick))
+	m := d.resource("ovirt_vm")
+
+	for _, unknown := range []string{"memory", "maximum_memory", "guaranteed_memory", "cpu_cores", "instance_type_id"} {
+		of := set{
+			"name": "a", "cluster_id": d.site.ids["$cluster"], "template_id": d.site.ids["$template"],
+			"instance_type_id": d.site.ids["$profile"],
+		}
+		if unknown == "instance_type_id" {
+			of["memory"] = gib
+		}
+
+		unsure := with(of, set{unknown: tftypes.UnknownValue})
+		check.Length(t, "the problems of an unknown "+unknown, m.invalid(unsure), 0)
+
+		known := with(of, set{"memory": gib, "cpu_cores": tftypes.UnknownValue})
+		check.Length(t, "the problems of a known size", m.invalid(known), 1)
+	}
+}
+
+// TestARuleThatIsKnownLaterDecidesWhetherAnAffinityGroupIsEnforced has a block from another resource. Terraform rejects
+// a planned value that the apply changes.
+func TestARuleThatIsKnownLaterDecidesWhetherAnAffinityGroupIsEnforced(t *testing.T) {
+	t.Parallel()
+	d := newDirect(t, newSite(t, quick))
+	m := d.resource("ovirt_affinity_group")
+	of := set{"name": "g", "cluster_id": d.site.ids["$cluster"], "vms_rule": tftypes.UnknownValue}
+	check.Equal(t, "enforcing is known", attributes(m.plan(of).state)["enforcing"].IsKnown(), false)
+
+	of["enforcing"] = true
+	check.Equal(t, "a configured value is known", attributes(m.plan(of).state)["enforcing"].IsKnown(), true)
+}
+
+// invalid validates a configuration, and returns the problems.
+func (m *managed) invalid(of set) []string {
+	m.d.t.Helper()
+	got, err := m.d.ValidateResourceTypeConfig(m.d.t.Context(), &tfprotov5.ValidateResourceTypeConfigRequest{
+		TypeName: m.typeName, Config: m.packed(blockValue(m.schema().Block, of)),
+	})
+	must(m.d.t, err)
+
+	return problems(got.Diagnostics)
 }
 
 // TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement takes the blocks from another resource. Terraform rejects an

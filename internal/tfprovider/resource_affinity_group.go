@@ -192,6 +192,10 @@ func (r *affinityGroupResource) ModifyPlan(
 
 	for _, name := range []string{"hosts_rule", "vms_rule"} {
 		rules, known := block[affinityRuleModel](ctx, req.Config, name, &resp.Diagnostics)
+		if !known && name == "vms_rule" && enforcing.IsNull() {
+			resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("enforcing"), types.BoolUnknown())...)
+		}
+
 		if !known || len(rules) != 1 {
 			continue
 		}

@@ -33,11 +33,8 @@ func (r *vmResource) ValidateConfig(
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_cores"), &cores)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_threads"), &threads)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_sockets"), &sockets)...)
-	if cores.IsUnknown() || threads.IsUnknown() || sockets.IsUnknown() {
-		return
-	}
-
-	if cores.IsNull() != threads.IsNull() || cores.IsNull() != sockets.IsNull() {
+	topologyKnown := !cores.IsUnknown() && !threads.IsUnknown() && !sockets.IsUnknown()
+	if topologyKnown && (cores.IsNull() != threads.IsNull() || cores.IsNull() != sockets.IsNull()) {
 		resp.Diagnostics.AddAttributeError(path.Root("cpu_cores"), "Incomplete CPU topology",
 			"Set all of cpu_cores, cpu_threads and cpu_sockets, or none.")
 	}
@@ -62,7 +59,7 @@ func (r *vmResource) ValidateConfig(
 	// The sizes of an instance type override those of a request, so every later plan would show a change.
 	var instanceType types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("instance_type_id"), &instanceType)...)
-	if instanceType.IsNull() {
+	if !isKnown(instanceType) {
 		return
 	}
 
@@ -72,7 +69,7 @@ func (r *vmResource) ValidateConfig(
 		"maximum_memory":    maximum,
 		"cpu_cores":         cores,
 	} {
-		if !value.IsNull() {
+		if isKnown(value) { // an unknown value may become null
 			resp.Diagnostics.AddAttributeError(path.Root(name), "Two sizes",
 				"The instance type has the sizes of the VM: remove "+name+" or instance_type_id.")
 		}

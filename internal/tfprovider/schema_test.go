@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // released is the schema of ovirt/ovirt 2.2.0, reduced to the parts with an effect on configurations and states: names,
@@ -318,6 +321,37 @@ func compare(t *testing.T, want, got map[string]released) {
 		if differences[path] == "" {
 			t.Errorf("%s is listed as a deliberate difference, and does not differ", path)
 		}
+	}
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// TestTheDocumentListsEachDifferenceOfTheSchema looks for each deliberate difference in the document. An attribute may
+// be named with or without its resource, and by a pattern such as cpu_*. For defaults, the document has the resources.
+func TestTheDocumentListsEachDifferenceOfTheSchema(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../docs/develop/terraform-provider.md")
+	check.Error(t, err, "")
+	_, section, _ := strings.Cut(string(content), "\n## Differences from the released provider\n")
+	section, _, _ = strings.Cut(section, "\nBehaviour:\n")
+
+	var names []string
+	for _, found := range quoted.FindAllStringSubmatch(section, -1) {
+		names = append(names, strings.TrimSuffix(found[1], "(s)"), strings.ReplaceAll(found[1], "(s)", "s"))
+	}
+
+	for path, why := range deliberate {
+		name := path[strings.Index(path, " ")+1:]
+		if why == hasDefault {
+			name, _, _ = strings.Cut(name, ".")
+		}
+
+		wanted := name[strings.LastIndex(name, ".")+1:]
+		isListed := slices.ContainsFunc(names, func(listed string) bool {
+			fits, _ := filepath.Match(listed[strings.LastIndex(listed, ".")+1:], wanted)
+			return fits
+		})
+		check.Equal(t, path+" is in the document", isListed, true)
 	}
 }
 

@@ -155,7 +155,7 @@ resource "ovirt_disk" "d" {
 }
 
 // TestTheWholeNetworkOfAGuest creates and imports an initialization beyond that of the released provider.
-func TestTheWholeNetworkOfAGuest(t *testing.T) {
+func TestTheWholeNetworkOfAGuest(t *testing.T) { // R13
 	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(`

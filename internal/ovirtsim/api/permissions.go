@@ -37,8 +37,9 @@ const (
 )
 
 // onlyAdministrators are the services restricted to administrators. Recordings have refusals of tags, labels, groups,
-// transfers and jobs. The engine's source has one class for all requests about labels: it needs the right to manage tags
-// of the whole system, and only an administrator's role has that. Its queries for labels are an administrator's, too.
+// transfers and jobs. The engine's source has one class for all requests about labels: it needs the right to manage
+// tags of the whole system, and only an administrator's role has that. Its queries for labels are an administrator's,
+// too.
 var onlyAdministrators = []string{
 	"tags",
 	"tag",
