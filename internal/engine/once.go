@@ -46,7 +46,7 @@ func CreateOnce[T any](
 	return made, err
 }
 
-// CreateUnique creates an object that the engine can have only once, such as a disk in a VM. Unlike CreateOnce, it
+// CreateUnique creates an object unique in the engine, such as a disk in a VM. Unlike CreateOnce, it
 // repeats a request without an answer if a look does not find the object: the engine refuses a second one. Any error
 // after a lost answer is an UnansweredError.
 func CreateUnique[T any](

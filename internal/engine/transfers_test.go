@@ -554,8 +554,8 @@ func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadWhoseAnswersAreLostHasItsDisk loses the answers to the requests for a transfer: to its creation, which
-// the engine refuses a second time, and to its end.
+// TestAnUploadWhoseAnswersAreLostHasItsDisk loses the answers to the requests for a transfer: to its creation, and to
+// its end. The engine refuses a second transfer.
 func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
 	u := newUploads(t)
 	u.options.Fingerprint = ""
@@ -576,7 +576,7 @@ func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
 }
 
 // TestAnUploadThatCannotTidyUpReturnsItsDisk fails an upload, and then all requests to tidy up. The caller learns of
-// the disk, and removes it later with the transfer that still has it.
+// the disk, and removes it later with its transfer.
 func TestAnUploadThatCannotTidyUpReturnsItsDisk(t *testing.T) {
 	u := newUploads(t)
 	u.options.Fingerprint = ""

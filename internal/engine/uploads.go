@@ -421,7 +421,7 @@ func (u *upload) run(ctx context.Context) error {
 
 	ctx = context.WithoutCancel(ctx)
 
-	if err := u.finalize(ctx); hasStatus(err, http.StatusForbidden) {
+	if err := u.finalizeAnyway(ctx); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
 			"%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on "+
 				"the whole system, as the role DiskCreator has it",
@@ -445,9 +445,9 @@ func (u *upload) run(ctx context.Context) error {
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
 }
 
-// finalize ends the transfer, and repeats the request if its answer is lost. An earlier request may have had its
+// finalizeAnyway ends the transfer, and repeats the request if its answer is lost. An earlier request may have had its
 // effect.
-func (u *upload) finalize(ctx context.Context) error {
+func (u *upload) finalizeAnyway(ctx context.Context) error {
 	lost, what := false, "transfer "+u.transfer.String()+" to be finalized"
 
 	return Wait(ctx, what, func(ctx context.Context) (bool, string, error) {
@@ -473,7 +473,9 @@ func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 			return nil, err
 		}
 
-		begun, err := CreateUnique(ctx, "transfer to disk "+u.disk.String(), u.options.Report, u.begun, u.current)
+		what := "transfer to disk " + u.disk.String()
+
+		begun, err := CreateUnique(ctx, what, u.options.Report, u.beginTransfer, u.ownTransfer)
 		if err != nil {
 			var lost *UnansweredError
 			u.isUnanswered = errors.As(err, &lost)
@@ -497,8 +499,8 @@ func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 	return transfer, err
 }
 
-// begun begins the transfer.
-func (u *upload) begun(ctx context.Context) (*ImageTransfer, error) {
+// beginTransfer begins the transfer.
+func (u *upload) beginTransfer(ctx context.Context) (*ImageTransfer, error) {
 	return u.CreateTransfer(ctx, &ImageTransfer{
 		Direction:         "upload",
 		Format:            u.image.Format,
@@ -508,8 +510,8 @@ func (u *upload) begun(ctx context.Context) (*ImageTransfer, error) {
 	})
 }
 
-// current looks for the transfer of the disk, which only this upload knows. It returns nil if there is none.
-func (u *upload) current(ctx context.Context) (*ImageTransfer, error) {
+// ownTransfer looks for the transfer of the disk. Only this upload knows the disk. It returns nil if there is none.
+func (u *upload) ownTransfer(ctx context.Context) (*ImageTransfer, error) {
 	return u.FindTransfer(ctx, u.disk)
 }
 
@@ -608,7 +610,7 @@ func (c *Client) endTransfer(ctx context.Context, id ID, report func(seen string
 	return last, err
 }
 
-// RemoveUnfinishedDisk deletes the disk of an upload that was broken off, and cancels the transfer to it. It waits
+// RemoveUnfinishedDisk deletes the disk of a broken-off upload, and cancels the transfer to it. It waits
 // until the disk is gone.
 func (c *Client) RemoveUnfinishedDisk(ctx context.Context, id ID, report func(seen string)) error {
 	transfer, err := c.uploadTo(ctx, id, report)
@@ -623,7 +625,7 @@ func (c *Client) RemoveUnfinishedDisk(ctx context.Context, id ID, report func(se
 	return c.RemoveDisk(ctx, id, report)
 }
 
-// uploadTo returns the transfer that writes to a disk, or nil. It tries until the engine answers.
+// uploadTo returns the upload to a disk, or nil. It tries until the engine answers.
 func (c *Client) uploadTo(ctx context.Context, id ID, report func(seen string)) (found *ImageTransfer, err error) {
 	err = Wait(ctx, "the transfer to disk "+id.String(), func(ctx context.Context) (bool, string, error) {
 		seen, err := c.FindTransfer(ctx, id)

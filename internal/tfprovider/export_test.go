@@ -1,4 +1,4 @@
 package tfprovider
 
-// ImportParts returns the attributes of a resource that its import ID has, in its order.
+// ImportParts returns the attributes in the import ID of a resource, in its order.
 func ImportParts(typeName string) []string { return identities[typeName] }

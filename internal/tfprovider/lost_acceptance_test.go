@@ -512,13 +512,13 @@ func loses(t *testing.T, l loss) {
 		return // the number of status reads differs between runs
 	}
 
-	r.judge(l, strings.Join(first, "\n"))
+	r.judgeRun(l, strings.Join(first, "\n"))
 	r.again(l)
 }
 
-// judge examines the problems of the run with the lost answer. It ends without any, unless the engine stays down, or
-// has refused a request that must not be repeated.
-func (r *lostRun) judge(l loss, problems string) {
+// judgeRun examines the problems of the run with the lost answer. It ends without any, unless the engine stays down, or
+// has refused a request with no second try.
+func (r *lostRun) judgeRun(l loss, problems string) {
 	r.d.t.Helper()
 
 	switch {
@@ -556,9 +556,9 @@ func TestALostRefusalIsMadeUpFor(t *testing.T) {
 
 			first := r.run(l)
 			r.d.site.sim.ClearFaults()
-			// The template has one network interface, which is kept.
+			// The template has one network interface, and it is kept.
 			check.Equal(t, "the lost answer is a refusal", r.losing.isRefusal, typeName != "ovirt_vm_template_nics")
-			r.judge(l, strings.Join(first, "\n"))
+			r.judgeRun(l, strings.Join(first, "\n"))
 			r.again(l)
 		})
 	}

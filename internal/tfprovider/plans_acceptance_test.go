@@ -305,8 +305,8 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	check.Equal(t, "the disks", s.sim.Summary().Disks, 0)
 }
 
-// TestASizeThatIsNotKnownYetIsNoSecondSize has a size that may become null, beside an instance type. A size that is
-// known stays an error.
+// TestASizeThatIsNotKnownYetIsNoSecondSize has a size beside an instance type, and the size may become null. A known
+// size stays an error.
 func TestASizeThatIsNotKnownYetIsNoSecondSize(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSite(t, quick))
@@ -322,15 +322,15 @@ func TestASizeThatIsNotKnownYetIsNoSecondSize(t *testing.T) {
 		}
 
 		unsure := with(of, set{unknown: tftypes.UnknownValue})
-		check.Length(t, "the problems of an unknown "+unknown, m.invalid(unsure), 0)
+		check.Length(t, "the problems of an unknown "+unknown, m.problemsOf(unsure), 0)
 
 		known := with(of, set{"memory": gib, "cpu_cores": tftypes.UnknownValue})
-		check.Length(t, "the problems of a known size", m.invalid(known), 1)
+		check.Length(t, "the problems of a known size", m.problemsOf(known), 1)
 	}
 }
 
 // TestARuleThatIsKnownLaterDecidesWhetherAnAffinityGroupIsEnforced has a block from another resource. Terraform rejects
-// a planned value that the apply changes.
+// an apply with another value than the planned one.
 func TestARuleThatIsKnownLaterDecidesWhetherAnAffinityGroupIsEnforced(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSite(t, quick))
@@ -342,8 +342,8 @@ func TestARuleThatIsKnownLaterDecidesWhetherAnAffinityGroupIsEnforced(t *testing
 	check.Equal(t, "a configured value is known", attributes(m.plan(of).state)["enforcing"].IsKnown(), true)
 }
 
-// invalid validates a configuration, and returns the problems.
-func (m *managed) invalid(of set) []string {
+// problemsOf validates a configuration, and returns the problems.
+func (m *managed) problemsOf(of set) []string {
 	m.d.t.Helper()
 	got, err := m.d.ValidateResourceTypeConfig(m.d.t.Context(), &tfprotov5.ValidateResourceTypeConfigRequest{
 		TypeName: m.typeName, Config: m.packed(blockValue(m.schema().Block, of)),

@@ -20,10 +20,10 @@ import (
 )
 
 // This file runs the life of each resource with the executable, driven by HashiCorp's library for the tests of
-// providers. The library is a judge that others wrote: after each step it expects an empty plan, before and after a
+// providers. The library is a foreign judge: after each step it expects an empty plan, before and after a
 // refresh, and it compares an import with the state.
 
-// notImported are the attributes that an import reads otherwise: the engine does not report them, or they change by
+// notImported are the attributes with another value after an import: the engine does not report them, or they change by
 // themselves. An import of attachments also has the boot disk, and an empty description is null.
 var notImported = map[string][]string{
 	"ovirt_adopted_vm":       {"previous"},
@@ -38,6 +38,7 @@ var notImported = map[string][]string{
 var byHand = map[string]set{
 	"ovirt_affinity_label": {"implicit_affinity_group": false},
 	"ovirt_nic":            {"interface": "virtio"},
+	"ovirt_vm":             {"description": "by hand"},
 }
 
 // hasNoDrift are the resources whose changed attribute can differ from the engine without a plan. The values are the
@@ -67,7 +68,7 @@ func TestEachResourceLivesAsTheTestingLibraryWantsIt(t *testing.T) {
 	for typeName, c := range cases {
 		t.Run(typeName, func(t *testing.T) {
 			t.Parallel()
-			newTested(t, typeName, c).run()
+			newTested(t, typeName, c).runSteps()
 		})
 	}
 }
@@ -91,30 +92,30 @@ func newTested(t *testing.T, typeName string, c lostCase) *tested {
 	return &tested{d: d, typeName: typeName, c: c, of: of}
 }
 
-func (r *tested) address() string { return r.typeName + ".x" }
+func (r *tested) resourceAddress() string { return r.typeName + ".x" }
 
-// run runs the steps. The library destroys the resource at the end.
-func (r *tested) run() {
+// runSteps runs the steps. The library destroys the resource at the end.
+func (r *tested) runSteps() {
 	r.d.t.Helper()
-	steps := []resource.TestStep{{Config: r.config(r.of), Check: r.remember}}
+	steps := []resource.TestStep{{Config: r.configText(r.of), Check: r.rememberID}}
 
 	if r.typeName != "ovirt_disk_from_image" { // it has no import
 		steps = append(steps, resource.TestStep{
-			ResourceName: r.address(), ImportState: true, ImportStateVerify: true,
+			ResourceName: r.resourceAddress(), ImportState: true, ImportStateVerify: true,
 			ImportStateIdFunc:                    func(*terraform.State) (string, error) { return r.id, nil },
-			ImportStateVerifyIdentifierAttribute: slices.Concat(r.own(), tfprovider.ImportParts(r.typeName))[0],
+			ImportStateVerifyIdentifierAttribute: slices.Concat(r.idAttribute(), tfprovider.ImportParts(r.typeName))[0],
 			ImportStateVerifyIgnore:              notImported[r.typeName],
 		})
 	}
 
 	if r.c.change != nil {
 		changed := with(r.of, r.c.change(r.d))
-		steps = append(steps, resource.TestStep{Config: r.config(changed), ConfigPlanChecks: r.updates()})
+		steps = append(steps, resource.TestStep{Config: r.configText(changed), ConfigPlanChecks: r.expectUpdate()})
 
 		if hasNoDrift[r.typeName] == "" {
 			steps = append(steps, resource.TestStep{
 				PreConfig: func() { r.changeByHand(with(r.of, byHand[r.typeName])) },
-				Config:    r.config(changed), ConfigPlanChecks: r.updates(),
+				Config:    r.configText(changed), ConfigPlanChecks: r.expectUpdate(),
 			})
 		}
 	}
@@ -140,8 +141,8 @@ func (r *tested) run() {
 	})
 }
 
-// own returns the attribute id, if the resource has it.
-func (r *tested) own() []string {
+// idAttribute returns the attribute id, if the resource has it.
+func (r *tested) idAttribute() []string {
 	for _, attribute := range r.d.schemas.ResourceSchemas[r.typeName].Block.Attributes {
 		if attribute.Name == "id" {
 			return []string{"id"}
@@ -151,18 +152,18 @@ func (r *tested) own() []string {
 	return nil
 }
 
-// updates expects an update in place.
-func (r *tested) updates() resource.ConfigPlanChecks {
+// expectUpdate expects an update in place.
+func (r *tested) expectUpdate() resource.ConfigPlanChecks {
 	return resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
-		plancheck.ExpectResourceAction(r.address(), plancheck.ResourceActionUpdate),
+		plancheck.ExpectResourceAction(r.resourceAddress(), plancheck.ResourceActionUpdate),
 	}}
 }
 
-// remember notes the import ID, and looks for the object in the engine.
-func (r *tested) remember(state *terraform.State) error {
+// rememberID notes the import ID, and looks for the object in the engine.
+func (r *tested) rememberID(state *terraform.State) error {
 	var parts []string
 	for _, name := range tfprovider.ImportParts(r.typeName) {
-		parts = append(parts, state.RootModule().Resources[r.address()].Primary.Attributes[name])
+		parts = append(parts, state.RootModule().Resources[r.resourceAddress()].Primary.Attributes[name])
 	}
 
 	r.id = strings.Join(parts, "/")
@@ -178,7 +179,7 @@ func (r *tested) remember(state *terraform.State) error {
 	return nil
 }
 
-// changeByHand changes the object as somebody does who does not use this state.
+// changeByHand changes the object without this state.
 func (r *tested) changeByHand(to set) {
 	r.d.t.Helper()
 	r.d.begin()
@@ -187,8 +188,8 @@ func (r *tested) changeByHand(to set) {
 	check.Equal(r.d.t, "the problems of the change by hand", strings.Join(other.apply(to), "\n"), "")
 }
 
-// config returns a configuration in HCL.
-func (r *tested) config(of set) string {
+// configText returns a configuration in HCL.
+func (r *tested) configText(of set) string {
 	sim := r.d.site.sim
 	header := fmt.Sprintf(`
 terraform {
