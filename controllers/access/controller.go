@@ -27,8 +27,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
@@ -165,9 +164,9 @@ func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([
 func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
-		return append(slices.Clone(u.secrets), enginepool.Keys(u.engine, enginepool.CredentialsOf)...)
+		return append(slices.Clone(u.secrets), u.engine.CredentialsKeys()...)
 	case ConfigMaps:
-		return enginepool.Keys(u.engine, enginepool.CAOf)
+		return u.engine.CAKeys()
 	default:
 		return nil
 	}
@@ -208,7 +207,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	if r.Kind == Clusters {
 		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
-			objectstatus.IgnoreStatus)
+			pass.IgnoreStatus)
 	} else { // an OLVMCluster naming another object wakes both
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).

@@ -6,10 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,11 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
@@ -107,32 +102,29 @@ func (r *IdentityReconciler) naming(
 }
 
 // Reconcile reports whether the objects named by an identity are usable.
-func (r *IdentityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	identity := &infrav1alpha1.OLVMClusterIdentity{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, identity)
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+func (r *IdentityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1alpha1.OLVMClusterIdentity]{
+		Tracker:  &r.passes,
+		Client:   r.Client,
+		Recorder: r.Recorder,
+		Open:     r.openPass,
+	}.Reconcile(ctx, req, &infrav1alpha1.OLVMClusterIdentity{})
+}
 
-	defer this.End(&result, &reterr)
-
-	condition := metav1.Condition{
-		Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyCondition,
-	}
-	policy := connection.Policy{IdentityNamespace: r.Namespace}
+// openPass checks the objects named by an identity. An identity belongs to all managers, and has no pause.
+func (r *IdentityReconciler) openPass(
+	ctx context.Context, _ *pass.Pass, identity *infrav1alpha1.OLVMClusterIdentity,
+) (pass.Frame, error) {
 	var problem *blocker.Error
 
-	if err := connection.CheckIdentity(ctx, r.APIReader, identity, policy); errors.As(err, &problem) {
-		condition.Status, condition.Reason = metav1.ConditionFalse, problem.Reason
-		condition.Message = problem.Error()
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
+	err := connection.CheckIdentity(ctx, r.APIReader, identity, connection.Policy{IdentityNamespace: r.Namespace})
+	if err != nil && !errors.As(err, &problem) {
+		return pass.Frame{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
 	}
 
-	err = objectstatus.Write(ctx, this, r.Recorder, identity,
-		func() { conditions.Set(identity, condition) }, func() map[string]string { return nil })
-
-	return ctrl.Result{}, objectstatus.IgnoreGone(err)
+	return pass.Frame{
+		IsPaused:  pass.NeverPaused,
+		Work:      func(context.Context) (ctrl.Result, error) { return ctrl.Result{}, nil },
+		SetStatus: func() { setUsable(identity, problem) },
+	}, nil
 }

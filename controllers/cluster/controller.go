@@ -11,9 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -43,7 +40,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -137,7 +133,7 @@ func (r *Reconciler) SetupWithManager(
 				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
 		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
-			objectstatus.IgnoreStatus).
+			pass.IgnoreStatus).
 		Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.servicesToCluster),
 			servicesChanged).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
@@ -239,7 +235,7 @@ func (r *Reconciler) namedBy(index string) handler.MapFunc {
 
 // secretsOf returns the Secrets used by an OLVMCluster.
 func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	out := enginepool.Keys(connection.ClusterEngine(c), enginepool.CredentialsOf)
+	out := connection.ClusterEngine(c).CredentialsKeys()
 	if key, ok := kubeconfigOf(c); ok {
 		out = append(out, key)
 	}
@@ -254,7 +250,7 @@ func identityOf(c *infrav1.OLVMCluster) []client.ObjectKey {
 
 // configMapsOf returns the ConfigMaps used by an OLVMCluster.
 func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return enginepool.Keys(connection.ClusterEngine(c), enginepool.CAOf)
+	return connection.ClusterEngine(c).CAKeys()
 }
 
 func requestsFor(clusters []infrav1.OLVMCluster) []ctrl.Request {
@@ -272,188 +268,211 @@ type clusterScope struct {
 
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	// workspace holds the state, the result of the last run, and the chosen action.
-	workspace *workspace.Workspace
-	// session and config connect to the engine. If the engine cannot be used, engineErr holds the cause, dataCenter is
-	// nil, and product is empty. reconcileEngine sets them.
-	session    *engine.Client
-	config     engine.Config
-	engineErr  error
+	workspace   *workspace.Workspace
+	// observed is the state and the result of the last run, and action the decision about another one.
+	observed workspace.Observation
+	action   workspace.Action
+	// claims are the Clusters naming the OLVMCluster.
+	claims holder.Claims
+	// services are the support services of the Cluster; nil for none.
+	services *infrav1alpha1.OLVMSupportServices
+	// endpointErr reports that the Cluster names another endpoint, or that another object uses a virtual address of the
+	// cluster. addressesChecked reports that this pass looked for such objects.
+	endpointErr      error
+	addressesChecked bool
+	// servicesErr describes a problem of the control plane services.
+	servicesErr error
+	// kubeconfig describes the cluster's kubeconfig; nil if unknown.
+	kubeconfig *seenKubeconfig
+
+	engine  engineFacts
+	domains domainFacts
+	groups  groupFacts
+	left    leftFacts
+	// blocked explains why a deletion must stop; nil if it may proceed.
+	blocked *blocker.Error
+}
+
+// engineFacts hold the access to the engine, and its answers.
+type engineFacts struct {
+	// session and config connect to the engine. err explains why it cannot be used.
+	session *engine.Client
+	config  engine.Config
+	err     error
+	// dataCenter and product are empty if the engine did not answer.
 	dataCenter *engine.DataCenter
 	product    engine.Product
 	// lastEvent is the engine event to record.
 	lastEvent *infrav1.EngineEvent
-	// engineKnown reports that the engine has the machines of the cluster, or that there are none yet.
-	engineKnown bool
-	// kubeconfig describes the cluster's kubeconfig; nil if unknown. reconcileKubeconfig sets it.
-	kubeconfig *seenKubeconfig
-	// unowned are the remaining machines without an owning Machine. reconcileDelete sets them.
-	unowned []string
-	// claims are the Clusters naming the OLVMCluster.
-	claims holder.Claims
-	// endpointErr reports that the Cluster names another endpoint, or names another object using a virtual address of
-	// the cluster. reconcileEndpoint and reconcileVirtualAddresses set it.
-	endpointErr error
-	// addressesChecked reports that this pass checked the virtual addresses against other objects.
-	addressesChecked bool
-	// servicesErr describes a problem of the control plane services. reconcileServices sets it.
-	servicesErr error
-	// domains are the usable failure domains, and wrongDomains the problems of others. domainsErr explains why both are
-	// unknown. reconcileFailureDomains sets them.
-	domains      []clusterv1.FailureDomain
-	wrongDomains []error
-	domainsErr   error
-	// services are the support services of the Cluster; nil for none. findServices sets it.
-	services *infrav1alpha1.OLVMSupportServices
-	// supportVMs are the existing OLVMMachines of support services. deleteServices sets them.
+	// known reports that the engine has the machines of the cluster, or that there are none yet.
+	known bool
+}
+
+// domainFacts hold the usable failure domains, and the problems of others. err explains why both are unknown.
+type domainFacts struct {
+	usable []clusterv1.FailureDomain
+	wrong  []error
+	err    error
+}
+
+// groupFacts hold the affinity groups. err explains why they are unknown.
+type groupFacts struct {
+	wanted   []placement.Group
+	rendered render.Configuration
+	err      error
+	// drifted reports that the engine's groups differ from the applied ones. incomplete reports that a machine is still
+	// missing from the cache.
+	drifted, incomplete bool
+}
+
+// leftFacts hold the names of the objects in the way of a deletion.
+type leftFacts struct {
+	// machines are the machines, and unowned those without an owning Machine.
+	machines, unowned []string
+	// supportVMs are the OLVMMachines of support services.
 	supportVMs []string
-	// groups are the desired affinity groups, and rendered their configuration. groupsErr explains why both are
-	// unknown. drifted reports that the engine's groups differ from the applied ones. incomplete reports that a machine
-	// is still missing from the cache. reconcileGroups sets them.
-	groups     []placement.Group
-	rendered   render.Configuration
-	groupsErr  error
-	drifted    bool
-	incomplete bool
-	// machines are the existing machines; reconcileDelete sets them.
-	machines []string
-	// kept are the OLVMInventoryVMs claimed for the cluster without a machine; reconcileDelete sets them.
-	kept []string
-	// blocked explains why a deletion must stop; nil if it may proceed. reconcileDestroy sets it.
-	blocked *blocker.Error
+	// inventoryVMs are the OLVMInventoryVMs claimed for the cluster without a machine.
+	inventoryVMs []string
 }
 
 // Reconcile runs one pass for an OLVMCluster.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	olvmCluster := &infrav1.OLVMCluster{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmCluster)
-	if apierrors.IsNotFound(err) {
-		// Clean up here, not on removal of the finalizer: clusterctl move and users remove finalizers, too.
-		r.Engines.Forget(req.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1.OLVMCluster]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Forget:           r.forgetRecords,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1.OLVMCluster{})
+}
 
-		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+// forgetRecords drops all records of a deleted OLVMCluster.
+func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) error {
+	r.Engines.Forget(key)
 
-	defer this.End(&result, &reterr)
+	return r.workspaces.Abandon(key)
+}
 
-	foreign := r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmCluster, r.WatchFilterValue)
-	if annotations.IsExternallyManaged(olvmCluster) || foreign {
-		// The event filter checked the label of the object in the event, not of this one.
-		return ctrl.Result{}, nil
-	}
-
+// openPass finds the Clusters naming an OLVMCluster.
+func (r *Reconciler) openPass(
+	ctx context.Context, of *pass.Pass, olvmCluster *infrav1.OLVMCluster,
+) (pass.Frame, error) {
 	claims, err := holder.Find(ctx, r.Client, olvmCluster)
 	if err != nil {
-		return ctrl.Result{}, err
+		return pass.Frame{}, err
+	}
+
+	scope := &clusterScope{pass: of, cluster: claims.Holder, olvmCluster: olvmCluster, claims: claims}
+	scope.workspace = r.workspaces.Open(of, olvmCluster, clusterNameOf(scope))
+
+	return pass.Frame{
+		Labelled: olvmCluster,
+		Admit: func(ctx context.Context) (bool, ctrl.Result, error) {
+			admitted, err := admitCluster(ctx, scope)
+			return admitted, ctrl.Result{}, err
+		},
+		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.Paused(ctx, scope.cluster) },
+		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
+			return pass.PlaceTaken(r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineOf(olvmCluster).Key()))
+		},
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
+		SetStatus: func() { updateClusterStatus(scope) },
+		Steps:     scope.steps,
+		Written: func(gone bool) {
+			if !gone {
+				scope.workspace.Recorded()
+			}
+		},
+	}, nil
+}
+
+// admitCluster reports whether a Cluster owns the OLVMCluster, or the OLVMCluster is in deletion.
+func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
+	olvmCluster := scope.olvmCluster
+	if annotations.IsExternallyManaged(olvmCluster) {
+		return false, nil
+	}
+
+	if !olvmCluster.DeletionTimestamp.IsZero() {
+		return true, nil
 	}
 
 	owned := util.HasOwner(olvmCluster.OwnerReferences, clusterv1.GroupVersion.String(), []string{"Cluster"})
-	if (claims.Holder == nil || !owned) && olvmCluster.DeletionTimestamp.IsZero() {
+	if scope.cluster == nil || !owned {
 		ctrl.LoggerFrom(ctx).Info("Waiting for the Cluster to own this OLVMCluster")
-		return ctrl.Result{}, endSharing(ctx, this, olvmCluster, claims)
+		return false, endSharing(ctx, scope)
 	}
 
-	scope := &clusterScope{pass: this, cluster: claims.Holder, olvmCluster: olvmCluster, claims: claims}
-	scope.workspace = r.workspaces.Open(this, olvmCluster, clusterNameOf(scope))
+	controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
 
-	return r.reconcileOwned(ctx, scope)
+	if scope.claims.Shared() {
+		setEndpointCondition(scope) // even if paused: the condition protects it when the other Cluster is deleted
+	}
+
+	return true, nil
 }
 
 // endSharing removes the condition SharedByClusters from an OLVMCluster without a Cluster. This allows the garbage
 // collector to delete it.
-func endSharing(ctx context.Context, this *pass.Pass, c *infrav1.OLVMCluster, claims holder.Claims) error {
-	known := conditions.Get(c, infrav1.EndpointConfiguredCondition)
-	if known == nil || known.Reason != infrav1.SharedByClustersReason || claims.Shared() {
+func endSharing(ctx context.Context, scope *clusterScope) error {
+	known := conditions.Get(scope.olvmCluster, infrav1.EndpointConfiguredCondition)
+	if known == nil || known.Reason != infrav1.SharedByClustersReason || scope.claims.Shared() {
 		return nil
 	}
 
-	err := this.Write(ctx, func() { conditions.Delete(c, infrav1.EndpointConfiguredCondition) })
-
-	return objectstatus.IgnoreGone(err)
+	return pass.IgnoreGone(scope.pass.Write(ctx, func() { deleteEndpointCondition(scope) }))
 }
 
-// reconcileOwned reconciles an OLVMCluster with an owning Cluster, or one in deletion.
-func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
-	olvmCluster := scope.olvmCluster
-	if scope.cluster != nil && olvmCluster.DeletionTimestamp.IsZero() {
-		controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
-	}
+// steps maps a condition to the text of its event when it becomes true.
+func (s *clusterScope) steps() map[string]string {
+	shown := engine.ShownURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
 
-	if scope.claims.Shared() && olvmCluster.DeletionTimestamp.IsZero() {
-		setEndpointCondition(scope) // even if paused: the condition protects it when the other Cluster is deleted
-	}
+	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
+}
 
-	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
-		return ctrl.Result{}, err
-	}
-
-	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineOf(olvmCluster).Key())
-	if !ok {
-		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
-	}
-
-	defer leave()
-
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, scope)}) }()
-
-	if !olvmCluster.DeletionTimestamp.IsZero() {
+// reconcileAdmitted reconciles an admitted OLVMCluster.
+func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	if !scope.olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
 	}
 
 	return r.reconcileNormal(ctx, scope)
 }
 
-// write writes the object and its status, and records events.
-func (r *Reconciler) write(ctx context.Context, scope *clusterScope) error {
-	c := scope.olvmCluster
-	conclude := func() { updateClusterStatus(scope) }
-	steps := func() map[string]string {
-		shown := engine.ShownURL(c.Spec.OLVMOvirtAPIServer.ServerURL)
-
-		return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
-	}
-	if err := objectstatus.Write(ctx, scope.pass, r.Recorder, c, conclude, steps); err != nil {
-		return objectstatus.IgnoreGone(err)
-	}
-
-	scope.workspace.Recorded()
-
-	return nil
-}
-
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	// Record the end of a run even if the engine is unreachable.
-	observeErr := scope.workspace.Observe(ctx)
+	observed, observeErr := scope.workspace.Observe(ctx)
+	scope.observed = observed
 
-	if err := r.findServices(ctx, scope); err != nil {
+	var err error
+	if scope.services, err = r.findServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	reconcileEndpoint(scope)
-	r.reconcileEngine(ctx, scope) // its ID determines the other clusters to consider
-	if err := r.reconcileServices(ctx, scope); err != nil {
+	scope.endpointErr = reconcileEndpoint(scope)
+	scope.engine = r.reconcileEngine(ctx, scope) // its ID determines the other clusters to consider
+	if scope.servicesErr, err = r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if err := r.reconcileKubeconfig(ctx, scope); err != nil {
+	if scope.kubeconfig, err = r.reconcileKubeconfig(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if scope.engineErr != nil {
-		reason, _ := blocker.EngineReason(scope.engineErr)
-		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
+	if scope.engine.err != nil {
+		reason, _ := blocker.EngineReason(scope.engine.err)
+		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engine.err.Error())
 		return ctrl.Result{RequeueAfter: wait.Jitter(nextTry(downFor(scope.olvmCluster)), jitter)}, nil
 	}
 
-	r.reconcileFailureDomains(ctx, scope)
+	scope.domains = reconcileFailureDomains(ctx, scope)
 	if err := r.reconcileVirtualAddresses(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	if endpointReady(scope.olvmCluster) && scope.endpointErr == nil && !scope.claims.Shared() &&
-		scope.endpointServed() && scope.servicesErr == nil && scope.domainsErr == nil {
+		scope.endpointServed() && scope.servicesErr == nil && scope.domains.err == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
@@ -461,7 +480,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, observeErr
 	}
 
-	r.reconcileGroups(ctx, scope)
+	scope.groups = r.reconcileGroups(ctx, scope)
 	if err := r.reconcileRun(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -490,27 +509,28 @@ func nextTry(down time.Duration) time.Duration {
 // to notice hosts appearing or disappearing.
 func nextLook(scope *clusterScope) time.Duration {
 	after := wait.Jitter(engineCheck, jitter)
-	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
+	if len(scope.groups.wanted) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
 		after = wait.Jitter(hostCheck, jitter)
 	}
 
-	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil || scope.endpointErr != nil {
+	if scope.servicesErr != nil || scope.domains.err != nil || scope.groups.err != nil || scope.endpointErr != nil {
 		after = engineRetry
 	}
 
-	if scope.incomplete {
+	if scope.groups.incomplete {
 		after = cacheLag
 	}
 
-	if scope.workspace.Action.After > 0 {
-		after = min(after, scope.workspace.Action.After)
+	if scope.action.After > 0 {
+		after = min(after, scope.action.After)
 	}
 
 	return after
 }
 
-// reconcileEndpoint completes the endpoint: the host from the Cluster or a load balancer, and the port.
-func reconcileEndpoint(scope *clusterScope) {
+// reconcileEndpoint completes the endpoint: the host from the Cluster or a load balancer, and the port. It returns an
+// error if the Cluster names another endpoint.
+func reconcileEndpoint(scope *clusterScope) error {
 	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
 	desired.CompleteEndpoint(endpoint, scope.cluster.Spec.ControlPlaneEndpoint)
 
@@ -522,7 +542,7 @@ func reconcileEndpoint(scope *clusterScope) {
 		endpoint.Port = desired.DefaultEndpointPort
 	}
 
-	scope.endpointErr = desired.CheckEndpoints(scope.cluster.Name, scope.cluster.Spec.ControlPlaneEndpoint, *endpoint)
+	return desired.CheckEndpoints(scope.cluster.Name, scope.cluster.Spec.ControlPlaneEndpoint, *endpoint)
 }
 
 // reconcileVirtualAddresses checks that no other object uses a virtual address of the cluster. It checks before the
@@ -554,7 +574,7 @@ func isCheckDue(c *infrav1.OLVMCluster) bool {
 
 // engineID returns the identity of the cluster's engine, as far as this pass knows it.
 func (s *clusterScope) engineID() connection.EngineID {
-	return connection.EngineOf(s.olvmCluster).WithInstallation(s.product.InstanceID)
+	return connection.EngineOf(s.olvmCluster).WithInstallation(s.engine.product.InstanceID)
 }
 
 func endpointReady(c *infrav1.OLVMCluster) bool {
@@ -562,90 +582,91 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 }
 
 // reconcileEngine requests the engine's version and the data center.
-func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
-	session, config, err := r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
-	scope.session, scope.config = session, config
-	if err == nil && r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), session) {
+func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) engineFacts {
+	var facts engineFacts
+
+	facts.session, facts.config, facts.err = r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
+	if facts.err != nil {
+		return facts
+	}
+
+	if r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), facts.session) {
 		r.wakeMachines(ctx, scope) // the machines would continue with outdated credentials
 	}
 
-	if err == nil {
-		scope.product, err = session.Product(ctx)
+	facts.err = r.askEngine(ctx, scope, &facts)
+
+	return facts
+}
+
+// askEngine completes the facts about an engine with a session.
+func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
+	var err error
+	if facts.product, err = facts.session.Product(ctx); err != nil {
+		return err
 	}
 
-	if err == nil {
-		scope.dataCenter, err = session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
-	}
+	facts.dataCenter, err = facts.session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
 
 	var unknown *engine.NameError
 	if errors.As(err, &unknown) {
-		err = &blocker.Error{
+		return &blocker.Error{
 			Reason:  infrav1.DataCenterNotFoundReason,
 			Field:   "spec.olvmDatacenterName",
 			Message: unknown.Error() + "; correct the name",
 		}
+	} else if err != nil {
+		return err
 	}
 
-	if err == nil {
-		scope.lastEvent, err = r.lastEvent(ctx, scope)
-	}
-
-	if err == nil { // after lastEvent, so the compared identity is also the recorded one
-		err = checkIdentity(ctx, scope)
-	}
-
-	if err == nil {
-		scope.engineErr = r.reconcileEngineID(ctx, scope)
-		return
-	}
-
-	scope.engineErr = err
-}
-
-// lastEvent returns the engine event to record.
-func (r *Reconciler) lastEvent(ctx context.Context, scope *clusterScope) (*infrav1.EngineEvent, error) {
 	machines, err := r.machinesOf(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-
-	var lastRun time.Time
-
-	for i := range machines {
-		lastRun = workspace.LaterRun(machines[i].Status.Terraform, lastRun)
-	}
-
-	return enginepool.LastEvent(ctx, scope.session, connection.ClusterEngine(scope.olvmCluster), lastRun, time.Now())
-}
-
-// checkIdentity compares the identity of the responding engine with the recorded one.
-func checkIdentity(ctx context.Context, scope *clusterScope) error {
-	seen, err := scope.session.Identity(ctx)
 	if err != nil {
 		return err
 	}
 
-	scope.product.InstanceID = seen.Installation
+	of := connection.ClusterEngine(scope.olvmCluster)
+	if facts.lastEvent, err = enginepool.LastEvent(ctx, facts.session, of, lastRun(machines), time.Now()); err != nil {
+		return err
+	}
 
-	return connection.CheckEngine(connection.ClusterEngine(scope.olvmCluster), "", seen)
+	// Ask after LastEvent, so the compared identity is also the recorded one.
+	seen, err := facts.session.Identity(ctx)
+	if err != nil {
+		return err
+	}
+
+	facts.product.InstanceID = seen.Installation
+	if err := connection.CheckEngine(of, "", seen); err != nil {
+		return err
+	}
+
+	return r.reconcileEngineID(ctx, scope.olvmCluster, machines, facts)
+}
+
+// lastRun returns the end of the last run for a machine, or the zero time.
+func lastRun(machines []infrav1.OLVMMachine) time.Time {
+	var last time.Time
+
+	for i := range machines {
+		last = workspace.LaterRun(machines[i].Status.Terraform, last)
+	}
+
+	return last
 }
 
 // reconcileEngineID decides whether the engine's identity may be recorded, and refuses a data center other than the
 // recorded one. A cluster with machines but without a record gets a record as soon as one of its VMs is found.
-func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope) error {
-	recorded := ptr.Deref(scope.olvmCluster.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
-	seen := scope.dataCenter.ID.String()
-	scope.engineKnown = recorded.EngineID != ""
-	moved := scope.engineKnown && recorded.EngineID == scope.product.InstanceID && recorded.DataCenterID != "" &&
+func (r *Reconciler) reconcileEngineID(
+	ctx context.Context, c *infrav1.OLVMCluster, machines []infrav1.OLVMMachine, facts *engineFacts,
+) error {
+	recorded := ptr.Deref(c.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
+	seen := facts.dataCenter.ID.String()
+	facts.known = recorded.EngineID != ""
+	moved := facts.known && recorded.EngineID == facts.product.InstanceID && recorded.DataCenterID != "" &&
 		recorded.DataCenterID != seen
 
-	if scope.engineKnown && !moved {
-		return nil // no need to look at the machines
-	}
-
-	machines, err := r.machinesOf(ctx, scope)
-	if err != nil {
-		return err
+	if facts.known && !moved {
+		return nil
 	}
 
 	var ids []engine.ID
@@ -660,22 +681,22 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
 			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
 				"Correct olvmDatacenterName",
-			scope.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
+			facts.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 
-	scope.engineKnown = scope.engineKnown || len(ids) == 0
+	facts.known = facts.known || len(ids) == 0
 
 	for _, id := range ids {
-		if scope.engineKnown {
+		if facts.known {
 			break
 		}
 
-		vm, err := r.Engines.VM(ctx, scope.session, id, engineCheck)
+		vm, err := r.Engines.VM(ctx, facts.session, id, engineCheck)
 		if err != nil {
 			return err
 		}
 
-		scope.engineKnown = vm != nil
+		facts.known = vm != nil
 	}
 
 	return nil
@@ -684,51 +705,39 @@ func (r *Reconciler) reconcileEngineID(ctx context.Context, scope *clusterScope)
 // reconcileDelete waits for the machines, and then removes their shared resources. Only this object knows the
 // connection to the engine, and the machines still need it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
-	if err := scope.workspace.Observe(ctx); err != nil {
+	observed, err := scope.workspace.Observe(ctx)
+	if scope.observed = observed; err != nil {
 		return ctrl.Result{}, err
 	}
 
-	c, name := scope.olvmCluster, clusterNameOf(scope)
 	machines, err := r.machinesOf(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
-	for i := range machines {
-		m := &machines[i]
-		unowned := len(m.OwnerReferences) == 0
-		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
-
-		if support.MachineOf(m) != nil || unowned && !begun { // it has no VM and will not get one
-			continue
-		}
-
-		scope.machines = append(scope.machines, m.Name)
-		if unowned {
-			scope.unowned = append(scope.unowned, m.Name)
-		}
-	}
-
-	if err := r.addMachinesOfOthers(ctx, scope); err != nil {
+	if scope.left, err = r.remainingMachines(ctx, scope, machines); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// The nodes may need the services until they are deleted.
-	if len(scope.machines) == 0 {
-		if err := r.deleteServices(ctx, scope, machines); err != nil {
+	if len(scope.left.machines) == 0 {
+		scope.left.supportVMs = supportVMs(machines)
+		if scope.services, err = r.deleteServices(ctx, scope); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 
-	if len(scope.machines)+len(scope.supportVMs) > 0 || scope.services != nil {
-		r.reconcileEngine(ctx, scope) // the machines rely on this object's engine status
+	if len(scope.left.machines)+len(scope.left.supportVMs) > 0 || scope.services != nil {
+		scope.engine = r.reconcileEngine(ctx, scope) // the machines rely on this object's engine status
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines",
-			strings.Join(slices.Concat(scope.machines, scope.supportVMs), ", "))
+			strings.Join(slices.Concat(scope.left.machines, scope.left.supportVMs), ", "))
 
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
 
-	if scope.kept, err = r.keptVMs(ctx, c.Namespace, name); err != nil || len(scope.kept) > 0 {
+	c := scope.olvmCluster
+	kept, err := r.keptVMs(ctx, c.Namespace, clusterNameOf(scope))
+	if scope.left.inventoryVMs = kept; err != nil || len(kept) > 0 {
 		return ctrl.Result{RequeueAfter: engineRetry}, err
 	}
 
@@ -755,24 +764,43 @@ func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]inf
 	return support.Machines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
-// addMachinesOfOthers adds machines of other Clusters naming this OLVMCluster without holding it, if they may have a
-// VM.
-func (r *Reconciler) addMachinesOfOthers(ctx context.Context, scope *clusterScope) error {
-	for _, name := range scope.claims.OtherNames() {
-		machines, err := support.Machines(ctx, r.Client,
-			client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
-		if err != nil {
-			return err
+// remainingMachines returns the machines in the way of a deletion: those of the cluster, and machines with a VM of
+// other Clusters naming this OLVMCluster without holding it.
+func (r *Reconciler) remainingMachines(
+	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
+) (leftFacts, error) {
+	var left leftFacts
+
+	for i := range machines {
+		m := &machines[i]
+		unowned := len(m.OwnerReferences) == 0
+		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
+
+		if support.MachineOf(m) != nil || unowned && !begun { // it has no VM and will not get one
+			continue
 		}
 
-		for i := range machines {
-			if addressing.MayHaveVM(&machines[i]) {
-				scope.machines = append(scope.machines, machines[i].Name)
+		left.machines = append(left.machines, m.Name)
+		if unowned {
+			left.unowned = append(left.unowned, m.Name)
+		}
+	}
+
+	for _, name := range scope.claims.OtherNames() {
+		others, err := support.Machines(ctx, r.Client,
+			client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
+		if err != nil {
+			return left, err
+		}
+
+		for i := range others {
+			if addressing.MayHaveVM(&others[i]) {
+				left.machines = append(left.machines, others[i].Name)
 			}
 		}
 	}
 
-	return nil
+	return left, nil
 }
 
 // keptVMs returns the inventory VMs claimed for a cluster, but for none of its machines. Their inventory takes them

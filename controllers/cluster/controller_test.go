@@ -45,7 +45,9 @@ func TestReconcileGone(t *testing.T) {
 	}
 
 	sessions := &engine.Sessions{}
-	session, err := sessions.Get(engine.Config{URL: "https://engine.example.com", Username: "admin", Password: "secret"})
+	session, err := sessions.Get(
+		engine.Config{URL: "https://engine.example.com", Username: "admin", Password: "secret"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

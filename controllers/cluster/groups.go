@@ -24,9 +24,10 @@ import (
 const statePrefix = "olvmcluster."
 
 // reconcileFailureDomains checks the domains against the engine.
-func (r *Reconciler) reconcileFailureDomains(ctx context.Context, scope *clusterScope) {
-	scope.domains, scope.wrongDomains, scope.domainsErr = placement.FailureDomains(ctx, scope.session,
-		scope.olvmCluster.Spec)
+func reconcileFailureDomains(ctx context.Context, scope *clusterScope) domainFacts {
+	usable, wrong, err := placement.FailureDomains(ctx, scope.engine.session, scope.olvmCluster.Spec)
+
+	return domainFacts{usable: usable, wrong: wrong, err: err}
 }
 
 // stateGroups returns the groups of a state by key.
@@ -40,19 +41,22 @@ func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
 }
 
 // reconcileGroups plans and renders the groups, and checks whether the engine still has them.
-func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
-	known := stateGroups(scope.workspace.State)
-	scope.groups, scope.incomplete, scope.groupsErr = r.decideGroups(ctx, scope, known)
-	if scope.groupsErr != nil || len(scope.groups) == 0 {
-		return
+func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) groupFacts {
+	var facts groupFacts
+
+	known := stateGroups(scope.observed.State)
+	facts.wanted, facts.incomplete, facts.err = r.decideGroups(ctx, scope, known)
+	if facts.err != nil || len(facts.wanted) == 0 {
+		return facts
 	}
 
-	scope.rendered, scope.groupsErr = render.ClusterConfiguration(
-		placement.Cluster(scope.session, scope.config, ownermark.Of(scope.olvmCluster), scope.groups),
-	)
-	if scope.groupsErr == nil {
-		scope.drifted, scope.groupsErr = r.groupsDrifted(ctx, scope, known)
+	facts.rendered, facts.err = render.ClusterConfiguration(placement.Cluster(scope.engine.session, scope.engine.config,
+		ownermark.Of(scope.olvmCluster), facts.wanted))
+	if facts.err == nil {
+		facts.drifted, facts.err = r.groupsDrifted(ctx, scope, facts.wanted, known)
 	}
+
+	return facts
 }
 
 func (r *Reconciler) decideGroups(
@@ -63,17 +67,18 @@ func (r *Reconciler) decideGroups(
 		return nil, false, err
 	}
 
-	members, incomplete, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
+	members, incomplete, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster,
+		scope.cluster.Name)
 	if err != nil {
 		return nil, false, err
 	}
 
-	hosts, err := scope.session.HostsWithin(ctx, placement.HostsAge)
+	hosts, err := scope.engine.session.HostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, false, err
 	}
 
-	clusters, err := scope.session.Clusters(ctx, scope.dataCenter)
+	clusters, err := scope.engine.session.Clusters(ctx, scope.engine.dataCenter)
 	if err != nil {
 		return nil, false, err
 	}
@@ -104,7 +109,7 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 
 // groupsDrifted reports whether someone deleted a group, or changed its rule.
 func (r *Reconciler) groupsDrifted(
-	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
+	ctx context.Context, scope *clusterScope, wanted []placement.Group, known map[placement.GroupKey]tfstate.Instance,
 ) (bool, error) {
 	short := false
 	defer func() {
@@ -113,13 +118,13 @@ func (r *Reconciler) groupsDrifted(
 		}
 	}()
 
-	for _, g := range scope.groups {
+	for _, g := range wanted {
 		instance, ok := known[g.Key()]
 		if !ok {
 			continue // not created yet
 		}
 
-		there, err := r.Engines.AffinityGroups(ctx, scope.session, g.ClusterID, 0)
+		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
 		if err != nil {
 			return false, err
 		}
@@ -144,27 +149,27 @@ func (r *Reconciler) groupsDrifted(
 // reconcileRun submits a run if needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) error {
 	digest := ""
-	if scope.rendered.Files != nil {
-		digest = scope.rendered.Files.Digest()
+	if scope.groups.rendered.Files != nil {
+		digest = scope.groups.rendered.Files.Digest()
 	}
 
-	state := scope.workspace.State
-	err := scope.workspace.Apply(ctx, workspace.Request{
+	state := scope.observed.State
+	action, err := scope.workspace.Apply(ctx, &scope.observed, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:   scope.rendered.Files != nil && scope.groupsErr == nil,
+			Ready:   scope.groups.rendered.Files != nil && scope.groups.err == nil,
 			Digest:  digest,
-			Drifted: scope.drifted,
+			Drifted: scope.groups.drifted,
 		},
 		Engine: connection.EngineOf(scope.olvmCluster).Key(),
 		// Record possible groups before anything can create one.
 		Annotations: map[string]string{infrav1.AffinityGroupsRequestedAnnotation: "true"},
 		Subject:     func() workspace.Subject { return subjectOf(scope) },
 	})
-	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
+	if scope.action = action; err != nil || action.Kind != workspace.Apply {
 		return err
 	}
 
-	if scope.drifted && state != nil && state.AppliedDigest == digest {
+	if scope.groups.drifted && state != nil && state.AppliedDigest == digest {
 		workspace.CountDrift(workspace.DriftedGroup)
 	}
 
@@ -184,21 +189,20 @@ func (r *Reconciler) reconcileDestroy(
 	// No engine is needed without groups.
 	_, requested := scope.olvmCluster.Annotations[infrav1.AffinityGroupsRequestedAnnotation]
 	ready := false
-	if requested || !scope.workspace.State.Empty() {
-		r.reconcileEngine(ctx, scope)
-		ready = scope.engineErr == nil
+	if requested || !scope.observed.State.Empty() {
+		scope.engine = r.reconcileEngine(ctx, scope)
+		ready = scope.engine.err == nil
 	}
 
-	err = scope.workspace.Destroy(ctx, workspace.Request{
+	action, err := scope.workspace.Destroy(ctx, scope.observed, workspace.Request{
 		Facts:   workspace.Facts{Ready: ready, MayExist: requested},
 		Engine:  connection.EngineOf(scope.olvmCluster).Key(),
 		Subject: func() workspace.Subject { return subjectOf(scope) },
 	})
-	if err != nil {
+	if scope.action = action; err != nil {
 		return false, 0, err
 	}
 
-	action := scope.workspace.Action
 	if action.Kind != workspace.Release {
 		return false, action.After, nil
 	}

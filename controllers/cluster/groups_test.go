@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -15,7 +15,7 @@ func TestAnAffinityGroupThatXMLCannotCarryIsNamed(t *testing.T) {
 	groups, _, err := (&Reconciler{}).decideGroups(t.Context(), &clusterScope{olvmCluster: olvmCluster}, nil)
 	check.Length(t, "groups", groups, 0)
 
-	reason, message := objectstatus.RenderReason(err)
+	reason, message := pass.RenderReason(err)
 	check.Equal(t, "the condition", reason+": "+message, "RenderFailed: spec.affinityGroups[1].name: character 2 of "+
 		"line 1 is U+001B (escape), which XML cannot carry to the engine; remove it")
 }

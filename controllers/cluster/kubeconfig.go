@@ -39,37 +39,36 @@ func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
 
 // reconcileKubeconfig checks whether the manager accepts the cluster's kubeconfig. The cluster cache also rejects it,
 // but only logs the error. The Secret is read only after it or the endpoint has changed.
-func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) error {
+// It returns nil if nothing is known.
+func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) (*seenKubeconfig, error) {
 	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := r.Engines.Metadata.Get(ctx, key, metadata); apierrors.IsNotFound(err) {
 		r.kubeconfigs.Delete(key)
-		scope.kubeconfig = &seenKubeconfig{}
-		return nil
+		return &seenKubeconfig{}, nil
 	} else if err != nil {
-		return fmt.Errorf("failed to look for Secret %s: %w", key, err)
+		return nil, fmt.Errorf("failed to look for Secret %s: %w", key, err)
 	}
 
 	if before, ok := r.kubeconfigs.Load(key); ok {
 		known := before.(*seenKubeconfig)
 		if known.version == metadata.ResourceVersion && known.endpoint == endpoint {
-			scope.kubeconfig = known
-			return nil
+			return known, nil
 		}
 	}
 
 	found := &corev1.Secret{}
 	if err := r.APIReader.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		return nil // its deletion wakes this object
+		return nil, nil // its deletion wakes this object
 	} else if err != nil {
-		return fmt.Errorf("failed to get Secret %s: %w", key, err)
+		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
 	}
 
 	_, err := workload.Kubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
-	scope.kubeconfig = &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
-	r.kubeconfigs.Store(key, scope.kubeconfig)
+	checked := &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
+	r.kubeconfigs.Store(key, checked)
 
-	return nil
+	return checked, nil
 }

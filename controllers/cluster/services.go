@@ -19,11 +19,13 @@ import (
 
 // reconcileServices checks the control plane services. It assigns virtual router IDs to them and to the cluster's load
 // balancers, before any machine needs the IDs. It records the IDs, because running machines keep them.
-func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
+//
+// problem is for the user to solve.
+func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) (problem, err error) {
 	c := scope.olvmCluster
-	scope.servicesErr = desired.ValidateServices(c.Spec)
-	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil && scope.services == nil {
-		return nil
+	problem = desired.ValidateServices(c.Spec)
+	if problem != nil || c.Spec.ControlPlaneServices == nil && scope.services == nil {
+		return problem, nil
 	}
 
 	r.routerIDs.Lock() // each choice must see the previous one
@@ -33,16 +35,15 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 		changed, err := r.chooseRouterIDs(ctx, scope)
 		var field *blocker.Error
 		if errors.As(err, &field) {
-			scope.servicesErr = field
-			return nil
+			return field, nil
 		}
 
 		if err != nil || !changed {
-			return err
+			return nil, err
 		}
 	}
 
-	return nil
+	return nil, nil
 }
 
 // chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they have changed.

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -37,7 +37,7 @@ func updateClusterStatus(scope *clusterScope) {
 		setKubeconfig(scope)
 	} else {
 		setClusterDeletingCondition(scope)
-		if len(scope.machines)+len(scope.supportVMs) > 0 {
+		if len(scope.left.machines)+len(scope.left.supportVMs) > 0 {
 			setEngineCondition(scope)
 		}
 	}
@@ -56,7 +56,7 @@ func updateClusterStatus(scope *clusterScope) {
 		summary = append(summary, infrav1.KubeconfigAcceptedCondition)
 	}
 
-	objectstatus.SetReady(c, summary)
+	pass.SetReady(c, summary)
 }
 
 // setKubeconfig reports whether the manager accepts the kubeconfig of the workload cluster.
@@ -92,11 +92,11 @@ var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason,
 // setFailureDomains lists the usable domains.
 func setFailureDomains(scope *clusterScope) {
 	c := scope.olvmCluster
-	if scope.engineErr != nil || scope.domainsErr != nil || scope.session == nil {
+	if scope.engine.err != nil || scope.domains.err != nil || scope.engine.session == nil {
 		return // nothing new is known: keep the condition
 	}
 
-	c.Status.FailureDomains = scope.domains
+	c.Status.FailureDomains = scope.domains.usable
 	if len(c.Spec.FailureDomains) == 0 {
 		conditions.Delete(c, infrav1.FailureDomainsAvailableCondition)
 		return
@@ -107,7 +107,7 @@ func setFailureDomains(scope *clusterScope) {
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.FailureDomainsAvailableReason,
 	}
-	if err := errors.Join(scope.wrongDomains...); err != nil {
+	if err := errors.Join(scope.domains.wrong...); err != nil {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason = infrav1.FailureDomainInvalidReason
 		condition.Message = err.Error()
@@ -118,31 +118,32 @@ func setFailureDomains(scope *clusterScope) {
 
 // setAffinity lists the groups of the Terraform state, and reports their condition.
 func setAffinity(scope *clusterScope) {
-	c, ws := scope.olvmCluster, scope.workspace
-	if scope.engineErr != nil || scope.session == nil {
+	c := scope.olvmCluster
+	if scope.engine.err != nil || scope.engine.session == nil {
 		return // nothing new is known: keep the condition
 	}
 
-	if scope.groupsErr == nil && ws.StateErr == nil {
+	if scope.groups.err == nil && scope.observed.StateErr == nil {
 		c.Status.AffinityGroups = groupStatus(scope)
 	}
 
 	condition := metav1.Condition{Type: infrav1.AffinitySatisfiedCondition, Status: metav1.ConditionFalse}
 
 	switch {
-	case ws.StateErr != nil:
+	case scope.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
-		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+		condition.Message = scope.observed.StateErr.Error() +
+			"; repair that Secret, or delete it and remove its finalizer: " +
 			"the groups are found in the engine"
-	case scope.groupsErr != nil:
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.groupsErr)
-	case ws.Failure.Count > 0 && len(scope.groups) > 0:
-		condition.Reason = ws.Failure.Reason()
-		condition.Message = ws.Failure.Message() + "; to do without affinity groups set " +
+	case scope.groups.err != nil:
+		condition.Reason, condition.Message = pass.RenderReason(scope.groups.err)
+	case scope.observed.Failure.Count > 0 && len(scope.groups.wanted) > 0:
+		condition.Reason = scope.observed.Failure.Reason()
+		condition.Message = scope.observed.Failure.Message() + "; to do without affinity groups set " +
 			"spec.affinityGroups to []"
 	default:
-		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups)
-		if ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason {
+		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups.wanted)
+		if scope.action.Kind == workspace.Apply || scope.action.Reason == infrav1.ApplyingReason {
 			condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ApplyingReason
 		}
 	}
@@ -152,10 +153,10 @@ func setAffinity(scope *clusterScope) {
 
 // groupStatus lists the groups with their properties in the state.
 func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
-	known := stateGroups(scope.workspace.State)
+	known := stateGroups(scope.observed.State)
 	var out []infrav1.AffinityGroupStatus
 
-	for _, g := range scope.groups {
+	for _, g := range scope.groups.wanted {
 		instance, ok := known[g.Key()]
 		if !ok || g.Off {
 			continue
@@ -227,6 +228,11 @@ func groupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, 
 	return status, reason, strings.Join(messages, "; ")
 }
 
+// deleteEndpointCondition removes the condition of an OLVMCluster without a Cluster.
+func deleteEndpointCondition(scope *clusterScope) {
+	conditions.Delete(scope.olvmCluster, infrav1.EndpointConfiguredCondition)
+}
+
 func setEndpointCondition(scope *clusterScope) {
 	c := scope.olvmCluster
 	condition := metav1.Condition{
@@ -241,17 +247,17 @@ func setEndpointCondition(scope *clusterScope) {
 	switch {
 	case scope.claims.Shared():
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.claims.Problem())
+		condition.Reason, condition.Message = pass.RenderReason(scope.claims.Problem())
 	case !endpointReady(c):
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
 			"load balancer of the API server"
 	case scope.endpointErr != nil:
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.endpointErr)
+		condition.Reason, condition.Message = pass.RenderReason(scope.endpointErr)
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)
+		condition.Reason, condition.Message = pass.RenderReason(scope.servicesErr)
 	case !ptr.Deref(c.Status.Initialization.Provisioned, false) && !scope.endpointServed():
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForLoadBalancerReason
 		condition.Message = "Waiting for a load balancer of OLVMSupportServices " + scope.services.Name + " to serve " +
@@ -265,7 +271,7 @@ func setEndpointCondition(scope *clusterScope) {
 
 func setEngineCondition(scope *clusterScope) {
 	c := scope.olvmCluster
-	if scope.engineErr == nil && scope.dataCenter == nil {
+	if scope.engine.err == nil && scope.engine.dataCenter == nil {
 		return // this pass did not ask the engine: keep the condition
 	}
 
@@ -274,22 +280,24 @@ func setEngineCondition(scope *clusterScope) {
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.EngineAvailableReason,
 	}
-	if scope.engineErr != nil {
+	if scope.engine.err != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = blocker.EngineReason(scope.engineErr)
+		condition.Reason, condition.Message = blocker.EngineReason(scope.engine.err)
 		if c.Status.OLVMDatacenter != nil {
-			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engineErr)
+			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engine.err)
 		}
 	} else {
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
-			DataCenterID:   scope.dataCenter.ID.String(),
-			DataCenterName: scope.dataCenter.Name,
+			DataCenterID:   scope.engine.dataCenter.ID.String(),
+			DataCenterName: scope.engine.dataCenter.Name,
 			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,
-			Release:        &infrav1.OLVMRelease{Name: scope.product.Name, Version: scope.product.Version},
+			Release: &infrav1.OLVMRelease{
+				Name: scope.engine.product.Name, Version: scope.engine.product.Version,
+			},
 		}
-		if scope.engineKnown {
-			c.Status.OLVMDatacenter.EngineID = scope.product.InstanceID
-			c.Status.OLVMDatacenter.LastEvent = scope.lastEvent
+		if scope.engine.known {
+			c.Status.OLVMDatacenter.EngineID = scope.engine.product.InstanceID
+			c.Status.OLVMDatacenter.LastEvent = scope.engine.lastEvent
 		}
 	}
 
@@ -300,50 +308,51 @@ func setEngineCondition(scope *clusterScope) {
 var destroying = []workspace.ActionKind{workspace.Destroy, workspace.Wait, workspace.Cancel}
 
 func setClusterDeletingCondition(scope *clusterScope) {
-	ws := scope.workspace
 	condition := metav1.Condition{
 		Type:   infrav1.DeletingCondition,
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.DeletingReason,
 	}
-	if len(scope.machines) > 0 {
+	if len(scope.left.machines) > 0 {
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = fmt.Sprintf("Waiting for %s to be deleted: %s",
-			english.Plural(len(scope.machines), "machine", ""), strings.Join(scope.machines, ", "))
-		if len(scope.unowned) > 0 {
+			english.Plural(len(scope.left.machines), "machine", ""), strings.Join(scope.left.machines, ", "))
+		if len(scope.left.unowned) > 0 {
 			condition.Message += fmt.Sprintf(
 				". No Machine owns %s, so nobody deletes it: kubectl -n %s delete olvmmachine %s",
-				strings.Join(scope.unowned, ", "), scope.olvmCluster.Namespace, strings.Join(scope.unowned, " "))
+				strings.Join(scope.left.unowned, ", "), scope.olvmCluster.Namespace,
+				strings.Join(scope.left.unowned, " "))
 		}
 	} else {
 		switch {
-		case len(scope.supportVMs) > 0 || scope.services != nil:
+		case len(scope.left.supportVMs) > 0 || scope.services != nil:
 			condition.Reason = infrav1.WaitingForMachinesDeletionReason
 			condition.Message = "Waiting for OLVMSupportServices " + clusterNameOf(scope) + " to be deleted"
-			if len(scope.supportVMs) > 0 {
-				condition.Message += ", with its VMs: " + strings.Join(scope.supportVMs, ", ")
+			if len(scope.left.supportVMs) > 0 {
+				condition.Message += ", with its VMs: " + strings.Join(scope.left.supportVMs, ", ")
 			}
 
-			if scope.engineErr != nil {
-				_, problem := blocker.EngineReason(scope.engineErr)
+			if scope.engine.err != nil {
+				_, problem := blocker.EngineReason(scope.engine.err)
 				condition.Reason = infrav1.UnableToDecommissionReason
 				condition.Message += "; the engine cannot be used, and they are deleted when it is back: " + problem
 			}
-		case len(scope.kept) > 0:
+		case len(scope.left.inventoryVMs) > 0:
 			condition.Reason = infrav1.WaitingForClaimsReason
-			condition.Message = "Waiting for the inventory to take VMs back: " + strings.Join(scope.kept, ", ")
+			condition.Message = "Waiting for the inventory to take VMs back: " +
+				strings.Join(scope.left.inventoryVMs, ", ")
 		case scope.blocked != nil:
 			condition.Reason, condition.Message = scope.blocked.Reason, scope.blocked.Message
-		case ws.StateErr != nil:
+		case scope.observed.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
-			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the affinity " +
-				"groups are looked for by their mark"
-		case scope.engineErr != nil:
-			_, condition.Message = blocker.EngineReason(scope.engineErr)
+			condition.Message = scope.observed.StateErr.Error() +
+				"; repair that Secret, or delete it: then the affinity groups are looked for by their mark"
+		case scope.engine.err != nil:
+			_, condition.Message = blocker.EngineReason(scope.engine.err)
 			condition.Reason = infrav1.WaitingForEngineReason
-		case ws.Failure.OfDestroy():
-			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
-		case slices.Contains(destroying, ws.Action.Kind):
+		case scope.observed.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, scope.observed.Failure.Message()
+		case slices.Contains(destroying, scope.action.Kind):
 			condition.Reason = infrav1.WaitingForTerraformReason
 			condition.Message = "Waiting for the affinity groups to be deleted"
 		}

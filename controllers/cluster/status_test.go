@@ -23,7 +23,9 @@ func TestSetEngineCondition(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			scope := &clusterScope{olvmCluster: &infrav1.OLVMCluster{}, engineErr: test.err, dataCenter: test.dataCenter}
+			scope := &clusterScope{
+				olvmCluster: &infrav1.OLVMCluster{}, engine: engineFacts{err: test.err, dataCenter: test.dataCenter},
+			}
 			conditions.Set(scope.olvmCluster, metav1.Condition{
 				Type:   infrav1.EngineAvailableCondition,
 				Status: metav1.ConditionUnknown,

@@ -31,11 +31,11 @@ type clusterSubject struct {
 func subjectOf(scope *clusterScope) *clusterSubject {
 	return &clusterSubject{
 		owner:      scope.olvmCluster.DeepCopy(),
-		session:    scope.session,
-		config:     scope.config,
-		dataCenter: scope.dataCenter,
-		groups:     scope.groups,
-		rendered:   scope.rendered,
+		session:    scope.engine.session,
+		config:     scope.engine.config,
+		dataCenter: scope.engine.dataCenter,
+		groups:     scope.groups.wanted,
+		rendered:   scope.groups.rendered,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -21,7 +21,7 @@ import (
 // This file covers the OLVMCluster's view of its Cluster's support services. They have a controller of their own.
 
 // servicesChanged passes changes of an OLVMSupportServices relevant to an OLVMCluster.
-var servicesChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
+var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
 		after, too := e.ObjectNew.(*infrav1alpha1.OLVMSupportServices)
@@ -41,13 +41,12 @@ func (r *Reconciler) servicesToCluster(ctx context.Context, services client.Obje
 	return r.ofCluster(ctx, client.ObjectKeyFromObject(services))
 }
 
-// findServices reads the support services of the Cluster.
-func (r *Reconciler) findServices(ctx context.Context, scope *clusterScope) error {
-	key := client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: clusterNameOf(scope)}
-	found, err := support.Find(ctx, r.Client, key)
-	scope.services = found
-
-	return err
+// findServices reads the support services of the Cluster. It returns nil if there are none.
+func (r *Reconciler) findServices(
+	ctx context.Context, scope *clusterScope,
+) (*infrav1alpha1.OLVMSupportServices, error) {
+	return support.Find(ctx, r.Client,
+		client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: clusterNameOf(scope)})
 }
 
 // endpointServed reports whether the required load balancers serve the control plane endpoint.
@@ -68,29 +67,37 @@ func (s *clusterScope) endpointServed() bool {
 	return true
 }
 
-// deleteServices deletes the support services of a cluster without nodes, and lists their remaining VMs.
-func (r *Reconciler) deleteServices(
-	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
-) error {
+// supportVMs returns the names of the machines of support services.
+func supportVMs(machines []infrav1.OLVMMachine) []string {
+	var out []string
+
 	for i := range machines {
 		if support.MachineOf(&machines[i]) != nil {
-			scope.supportVMs = append(scope.supportVMs, machines[i].Name)
+			out = append(out, machines[i].Name)
 		}
 	}
 
-	if err := r.findServices(ctx, scope); err != nil || scope.services == nil {
-		return err
+	return out
+}
+
+// deleteServices deletes the support services of a cluster without nodes, and returns them while they exist.
+func (r *Reconciler) deleteServices(
+	ctx context.Context, scope *clusterScope,
+) (*infrav1alpha1.OLVMSupportServices, error) {
+	services, err := r.findServices(ctx, scope)
+	if err != nil || services == nil {
+		return nil, err
 	}
 
-	if !scope.services.DeletionTimestamp.IsZero() || workspace.Moving(scope.olvmCluster) {
-		return nil
+	if !services.DeletionTimestamp.IsZero() || workspace.Moving(scope.olvmCluster) {
+		return services, nil
 	}
 
-	same := client.Preconditions{UID: &scope.services.UID}
-	if err := r.Client.Delete(ctx, scope.services, same); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("failed to delete OLVMSupportServices %s: %w",
-			client.ObjectKeyFromObject(scope.services), err)
+	err = r.Client.Delete(ctx, services, client.Preconditions{UID: &services.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return services, fmt.Errorf("failed to delete OLVMSupportServices %s: %w",
+			client.ObjectKeyFromObject(services), err)
 	}
 
-	return nil
+	return services, nil
 }

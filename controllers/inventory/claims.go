@@ -34,7 +34,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 		return nil
 	}
 
-	if s.session == nil {
+	if s.engine.session == nil {
 		return nil
 	}
 
@@ -44,7 +44,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 // reconcileClaims assigns VMs to machines. It records claims on the OLVMInventoryVMs before it marks them in the
 // engine.
 func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
-	if s.session == nil {
+	if s.engine.session == nil {
 		return nil // the claimable VMs are unknown
 	}
 
@@ -61,7 +61,7 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 		vms = append(vms, s.candidate(e))
 	}
 
-	s.plan = inventory.Schedule(vms, s.groups, s.active)
+	s.plan = inventory.Schedule(vms, s.groups, s.clusters.active)
 
 	return r.apply(ctx, s)
 }
@@ -72,7 +72,7 @@ func (s *scope) candidate(e *entry) inventory.VM {
 		return inventory.VM{Name: e.object.Name, Claim: e.object.Spec.ClaimRef, Unfit: inventory.ReasonAbsent}
 	}
 
-	out := s.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
+	out := s.engine.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
 	if e.object.Spec.ClaimRef == nil && !inventory.Made(e.object) {
 		out.Unfit = inventory.ReasonProvisioning
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 		}
 
 		mark, tagged := inventory.MarkOn(*e.vm)
-		if !tagged || mark.Namespace != s.inventory.Namespace || !s.active[mark.Cluster] {
+		if !tagged || mark.Namespace != s.inventory.Namespace || !s.clusters.active[mark.Cluster] {
 			continue
 		}
 
@@ -191,7 +191,7 @@ func (s *scope) isClaimantGone(claim infrav1alpha1.InventoryClaim) bool {
 		return s.machines[claim.MachineName] == nil
 	}
 
-	return !s.clusters[claim.ClusterName]
+	return !s.clusters.all[claim.ClusterName]
 }
 
 // isGone is like isClaimantGone, but bypasses the cache.
@@ -295,13 +295,13 @@ func (s *scope) entryOf(name string) *entry {
 
 // reconcileMarks marks claims in the engine, and prepares released VMs for their next claim.
 func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
-	if s.session == nil {
+	if s.engine.session == nil {
 		return
 	}
 
 	r.removeLateDonors(ctx, s)
 
-	marker := inventory.NewMarker(ctx, s.session, s.inventory.Namespace)
+	marker := inventory.NewMarker(ctx, s.engine.session, s.inventory.Namespace)
 
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -344,7 +344,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 // removeLateDonors deletes late leftovers of a halted manager. It does not delay claims. If a donor cannot be deleted
 // yet, a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
-	err := inventory.RemoveLateDonors(ctx, s.session, s.pool)
+	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.pool)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove what a rebuild of an earlier manager has left")
 	}
@@ -410,13 +410,13 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	e.soon = true
 	of := ownermark.Owner{Namespace: s.inventory.Namespace, Name: claim.MachineName}
 	mark, _ := inventory.MarkOn(*e.vm)
-	if clean, waiting, err := inventory.Clean(ctx, s.session, e.vm.ID, of, mark); err != nil || !clean {
+	if clean, waiting, err := inventory.Clean(ctx, s.engine.session, e.vm.ID, of, mark); err != nil || !clean {
 		e.waiting = "Waiting for the VM, which is " + waiting
 		return err
 	}
 
 	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.FromProvision != nil) == infrav1alpha1.RecycleRetain {
-		if err := inventory.Retain(ctx, s.session, e.vm.ID); err != nil {
+		if err := inventory.Retain(ctx, s.engine.session, e.vm.ID); err != nil {
 			return err
 		}
 
@@ -428,10 +428,10 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	}
 
 	done, waiting, err := inventory.Rebuilder{
-		Session:    s.session,
+		Session:    s.engine.session,
 		VM:         *e.vm,
 		ClaimID:    claim.ID,
-		DataCenter: s.pool.DataCenter,
+		DataCenter: s.engine.pool.DataCenter,
 	}.Rebuild(ctx)
 	if err != nil || !done {
 		e.waiting = "Waiting for " + waiting
@@ -453,7 +453,7 @@ func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *
 		return nil // the next pass sees the deletion timestamp
 	}
 
-	if err := inventory.MarkDeleting(ctx, s.session, e.vm.ID); err != nil {
+	if err := inventory.MarkDeleting(ctx, s.engine.session, e.vm.ID); err != nil {
 		return err
 	}
 

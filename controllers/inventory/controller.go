@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,7 +32,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -89,9 +86,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
-			objectstatus.IgnoreStatus).
+			pass.IgnoreStatus).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
-			objectstatus.IgnoreStatus).
+			pass.IgnoreStatus).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
 			predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
 		Complete(ctx, r)
@@ -117,7 +114,7 @@ func failing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
 			found := conditions.Get(vm, condition)
-			return found != nil && objectstatus.IsFailure(*found)
+			return found != nil && pass.IsFailure(*found)
 		})
 }
 
@@ -154,24 +151,13 @@ type scope struct {
 	pass *pass.Pass
 
 	inventory *infrav1alpha1.OLVMInventory
-	// session is nil if the engine cannot be used. engineErr then holds the cause.
-	session   *engine.Client
-	engineErr error
-	// pool is the engine's view; nil if the engine cannot be used.
-	pool *inventory.Pool
-	// objects are the OLVMInventoryVMs of the inventory, including those in deletion. taken holds the names of all
-	// OLVMInventoryVMs in the namespace. reconcileList sets both.
-	objects []infrav1alpha1.OLVMInventoryVM
-	taken   map[string]bool
+	clusters  clusterFacts
+	listed    listFacts
+	engine    engineFacts
 	// provision is set by reconcileProvision.
 	provision provisionFacts
 	// entries are the OLVMInventoryVMs with their VMs, by name. reconcileObjects sets them.
 	entries []*entry
-	// clusters are the Clusters of the namespace by name, active the unpaused ones. moving names a Cluster with
-	// spec.paused, or one deleted while paused: clusterctl move is probably running. It is "" if there is none.
-	// reconcileClusters sets all three.
-	clusters, active map[string]bool
-	moving           string
 	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups to
 	// serve. reconcileGroups sets both.
 	machines map[string]*infrav1.OLVMMachine
@@ -183,6 +169,29 @@ type scope struct {
 	claimed []string
 	// soon reports pending work in the engine, failed a refusal by the engine.
 	soon, failed bool
+}
+
+// clusterFacts hold the Clusters of the namespace by name. active holds the unpaused ones.
+type clusterFacts struct {
+	all, active map[string]bool
+	// moving names a Cluster with spec.paused, or one deleted while paused: clusterctl move is probably running. It is
+	// "" if there is none.
+	moving string
+}
+
+// listFacts hold the OLVMInventoryVMs of the inventory, including those in deletion. taken holds the names of all
+// OLVMInventoryVMs in the namespace.
+type listFacts struct {
+	objects []infrav1alpha1.OLVMInventoryVM
+	taken   map[string]bool
+}
+
+// engineFacts hold the access to the engine. Without it, session and pool are nil, and err holds the cause.
+type engineFacts struct {
+	session *engine.Client
+	err     error
+	// pool is the engine's view.
+	pool *inventory.Pool
 }
 
 // entry is an OLVMInventoryVM.
@@ -200,59 +209,74 @@ type entry struct {
 }
 
 // Reconcile runs one pass for an OLVMInventory.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, pool)
-	if apierrors.IsNotFound(err) {
-		r.Engines.Forget(connection.InventoryEngine(pool).Key)
-		forget(pool.Namespace, pool.Name)
-		r.moves.forget(req.NamespacedName)
-
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
-
-	defer this.End(&result, &reterr)
-
-	if !r.ours(pool) {
-		return ctrl.Result{}, nil
-	}
-
-	if paused, err := workspace.PausedWithoutState(ctx, this, pool, "OLVMInventory", nil); err != nil || paused {
-		return ctrl.Result{}, err
-	}
-
-	if pool.DeletionTimestamp.IsZero() {
-		controllerutil.AddFinalizer(pool, infrav1alpha1.InventoryFinalizer)
-		if err := this.WriteObject(ctx); err != nil { // set the finalizer before creating anything
-			return ctrl.Result{}, err
-		}
-	}
-
-	s := &scope{pass: this, inventory: pool}
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
-
-	return r.reconcile(ctx, s)
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1alpha1.OLVMInventory]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Forget:           r.forgetRecords,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1alpha1.OLVMInventory{})
 }
 
-// ours reports whether the inventory passes the watch filter.
-func (r *Reconciler) ours(pool *infrav1alpha1.OLVMInventory) bool {
-	return r.WatchFilterValue == "" || pool.Labels[clusterv1.WatchLabel] == r.WatchFilterValue
+// forgetRecords drops all records of a deleted inventory.
+func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) error {
+	gone := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	r.Engines.Forget(connection.InventoryEngine(gone).Key)
+	forget(key.Namespace, key.Name)
+	r.moves.forget(key)
+
+	return nil
+}
+
+// openPass needs no facts for the guards of an inventory.
+func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alpha1.OLVMInventory) (pass.Frame, error) {
+	s := &scope{pass: of, inventory: pool}
+
+	return pass.Frame{
+		Labelled: pool,
+		IsPaused: func(ctx context.Context) (bool, error) {
+			return workspace.PausedWithoutState(ctx, of, pool, "OLVMInventory", nil)
+		},
+		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
+			return func() {}, ctrl.Result{}, writeFinalizer(ctx, of, pool)
+		},
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcile(ctx, s) },
+		SetStatus: func() { updateStatus(s) },
+		Steps:     s.steps,
+		Written: func(gone bool) {
+			if s.decided && !gone {
+				count(s.inventory)
+			}
+		},
+	}, nil
+}
+
+// writeFinalizer writes the finalizer, before anything is created.
+func writeFinalizer(ctx context.Context, of *pass.Pass, pool *infrav1alpha1.OLVMInventory) error {
+	if !pool.DeletionTimestamp.IsZero() {
+		return nil
+	}
+
+	controllerutil.AddFinalizer(pool, infrav1alpha1.InventoryFinalizer)
+
+	return of.WriteObject(ctx)
 }
 
 // reconcile reads the inventory, decides the claims, and marks them in the engine.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := r.reconcileClusters(ctx, s); err != nil {
+	var err error
+	if s.clusters, err = r.reconcileClusters(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// Read the engine after the objects. Otherwise, a VM deleted in between looks like a VM without an object.
-	if err := r.reconcileList(ctx, s); err != nil {
+	if s.listed, err = r.reconcileList(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	r.reconcileEngine(ctx, s)
+	s.engine = r.reconcileEngine(ctx, s)
 
 	if err := r.reconcileObjects(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -270,7 +294,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 
 	r.reconcileMarks(ctx, s)
 
-	s.decided = s.session != nil
+	s.decided = s.engine.session != nil
 
 	if err := r.reconcileStatuses(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -283,48 +307,40 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	switch {
 	case s.soon:
 		return ctrl.Result{RequeueAfter: settling}, nil
-	case s.engineErr != nil || s.failed:
+	case s.engine.err != nil || s.failed:
 		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
 	}
 
 	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
 }
 
-// write writes the object and its status, and records events.
-func (r *Reconciler) write(ctx context.Context, s *scope) error {
-	conclude := func() {
-		updateStatus(s)
-
-		if s.decided {
-			count(s.inventory)
-		}
+// steps maps a condition to the text of its event when it becomes true.
+func (s *scope) steps() map[string]string {
+	return map[string]string{
+		infrav1.EngineAvailableCondition: fmt.Sprintf("The pool has %d VMs", s.inventory.Status.Total),
 	}
-	steps := func() map[string]string {
-		return map[string]string{
-			infrav1.EngineAvailableCondition: fmt.Sprintf("The pool has %d VMs", s.inventory.Status.Total),
-		}
-	}
-
-	return objectstatus.IgnoreGone(objectstatus.Write(ctx, s.pass, r.Recorder, s.inventory, conclude, steps))
 }
 
 // reconcileEngine requests the VMs of the inventory. A condition reports an unreachable engine.
-func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
+func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) engineFacts {
 	of := connection.InventoryEngine(s.inventory)
 	session, _, err := r.Engines.For(ctx, of)
 	if err != nil {
-		s.engineErr = err
 		enginepool.MarkRestored(s.inventory.Status.LastEvent, err)
-
-		return
+		return engineFacts{err: err}
 	}
 
 	r.Engines.Replaced(of.Key, session)
-	if s.pool, s.engineErr = inventory.Read(ctx, session, s.inventory.Spec); s.engineErr == nil {
-		s.session = session
-		s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
-		s.engineErr = recordEngine(ctx, s)
+
+	pool, err := inventory.Read(ctx, session, s.inventory.Spec)
+	if err != nil {
+		return engineFacts{err: err}
 	}
+
+	s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
+	err = recordEngine(ctx, s.inventory, s.listed.objects, session, pool)
+
+	return engineFacts{session: session, pool: pool, err: err}
 }
 
 // lastRun returns the end of the last run for a VM of the inventory, or the zero time.
@@ -340,29 +356,30 @@ func lastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 
 // recordEngine records the engine's identity. An inventory with VMs but without a record gets one as soon as one of its
 // VMs is found.
-func recordEngine(ctx context.Context, s *scope) error {
-	known := s.inventory.Status.EngineID != "" || len(s.objects) == 0 ||
-		slices.ContainsFunc(s.objects, func(vm infrav1alpha1.OLVMInventoryVM) bool {
-			_, found := s.pool.VMs[engine.ID(vm.Spec.VMID)]
+func recordEngine(
+	ctx context.Context, of *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM, session *engine.Client,
+	pool *inventory.Pool,
+) error {
+	known := of.Status.EngineID != "" || len(vms) == 0 ||
+		slices.ContainsFunc(vms, func(vm infrav1alpha1.OLVMInventoryVM) bool {
+			_, found := pool.VMs[engine.ID(vm.Spec.VMID)]
 			return found
 		})
 	if !known {
 		return nil
 	}
 
-	identity, err := s.session.Identity(ctx)
+	identity, err := session.Identity(ctx)
 	if err != nil {
 		return err
 	}
 
-	of := connection.InventoryEngine(s.inventory)
-
-	last, err := enginepool.LastEvent(ctx, s.session, of, lastRun(s.objects), time.Now())
+	last, err := enginepool.LastEvent(ctx, session, connection.InventoryEngine(of), lastRun(vms), time.Now())
 	if err == nil {
-		s.inventory.Status.LastEvent = last
+		of.Status.LastEvent = last
 	}
 
-	s.inventory.Status.EngineID = identity.Installation
+	of.Status.EngineID = identity.Installation
 
 	return err
 }

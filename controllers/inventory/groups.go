@@ -74,7 +74,7 @@ func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*in
 
 	for i := range list.Items {
 		name := list.Items[i].Labels[clusterv1.ClusterNameLabel]
-		if s.active[name] {
+		if s.clusters.active[name] {
 			out[name] = &list.Items[i]
 		}
 	}
@@ -115,29 +115,29 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 }
 
 // reconcileClusters lists the Clusters of the namespace, and determines the unpaused ones and a moving one.
-func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
+func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) (clusterFacts, error) {
+	facts := clusterFacts{all: map[string]bool{}, active: map[string]bool{}}
+
 	var list clusterv1.ClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
-		return fmt.Errorf("failed to list Clusters: %w", err)
+		return facts, fmt.Errorf("failed to list Clusters: %w", err)
 	}
-
-	s.clusters, s.active = map[string]bool{}, map[string]bool{}
 
 	for i := range list.Items {
 		c := &list.Items[i]
-		s.clusters[c.Name] = true
+		facts.all[c.Name] = true
 
 		switch {
 		case ptr.Deref(c.Spec.Paused, false):
-			s.moving = c.Name
+			facts.moving = c.Name
 		case !annotations.HasPaused(c):
-			s.active[c.Name] = true
+			facts.active[c.Name] = true
 		}
 	}
 
-	s.moving = r.moves.note(client.ObjectKeyFromObject(s.inventory), s.moving, s.clusters, time.Now())
+	facts.moving = r.moves.note(client.ObjectKeyFromObject(s.inventory), facts.moving, facts.all, time.Now())
 
-	return nil
+	return facts, nil
 }
 
 // members returns the owned OLVMMachines of the inventory without a deletion timestamp, oldest first. The scope gets
@@ -163,7 +163,7 @@ func (r *Reconciler) members(
 		// Machines on another engine cannot use this engine's VMs. Their own conditions report it.
 		cluster := m.Labels[clusterv1.ClusterNameLabel]
 		at, known := olvmClusters[cluster]
-		if !m.DeletionTimestamp.IsZero() || !s.active[cluster] || known && !s.sameEngine(at) {
+		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.sameEngine(at) {
 			continue
 		}
 

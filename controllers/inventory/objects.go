@@ -19,22 +19,22 @@ import (
 )
 
 // reconcileList lists the OLVMInventoryVMs.
-func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
+func (r *Reconciler) reconcileList(ctx context.Context, s *scope) (listFacts, error) {
+	facts := listFacts{taken: map[string]bool{}}
+
 	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &all, client.InNamespace(s.inventory.Namespace)); err != nil {
-		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
+		return facts, fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}
 
-	s.taken = map[string]bool{}
-
 	for i := range all.Items {
-		s.taken[all.Items[i].Name] = true
+		facts.taken[all.Items[i].Name] = true
 		if all.Items[i].Spec.InventoryName == s.inventory.Name {
-			s.objects = append(s.objects, all.Items[i])
+			facts.objects = append(facts.objects, all.Items[i])
 		}
 	}
 
-	return nil
+	return facts, nil
 }
 
 // reconcileObjects creates an OLVMInventoryVM for each VM of the inventory and updates its labels. It deletes unclaimed
@@ -42,20 +42,20 @@ func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
 func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	known := map[engine.ID]bool{}
 
-	for i := range s.objects {
-		known[engine.ID(s.objects[i].Spec.VMID)] = true
-		if err := r.keep(ctx, s, s.objects[i].DeepCopy()); err != nil {
+	for i := range s.listed.objects {
+		known[engine.ID(s.listed.objects[i].Spec.VMID)] = true
+		if err := r.keep(ctx, s, s.listed.objects[i].DeepCopy()); err != nil {
 			return err
 		}
 	}
 
-	if s.inventory.DeletionTimestamp.IsZero() && s.pool != nil {
-		for _, id := range slices.Sorted(maps.Keys(s.pool.VMs)) {
-			if vm := s.pool.VMs[id]; known[id] || s.beingMade(vm) || s.beingMoved(vm) {
+	if s.inventory.DeletionTimestamp.IsZero() && s.engine.pool != nil {
+		for _, id := range slices.Sorted(maps.Keys(s.engine.pool.VMs)) {
+			if vm := s.engine.pool.VMs[id]; known[id] || s.beingMade(vm) || s.beingMoved(vm) {
 				continue
 			}
 
-			if err := r.add(ctx, s, s.pool.VMs[id]); err != nil {
+			if err := r.add(ctx, s, s.engine.pool.VMs[id]); err != nil {
 				return err
 			}
 		}
@@ -70,7 +70,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 func (s *scope) beingMade(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.InventoryOwnerOf(vm.CommentText())
 
-	return ok && slices.ContainsFunc(s.objects, func(object infrav1alpha1.OLVMInventoryVM) bool {
+	return ok && slices.ContainsFunc(s.listed.objects, func(object infrav1alpha1.OLVMInventoryVM) bool {
 		return object.Spec.VMID == "" && string(object.UID) == owner.UID
 	})
 }
@@ -86,8 +86,8 @@ func (s *scope) beingMoved(vm engine.DescribedVM) bool {
 // keep adds an existing OLVMInventoryVM to the scope, and updates its labels.
 func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
 	e := &entry{object: object}
-	if s.pool != nil {
-		if vm, ok := s.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
+	if s.engine.pool != nil {
+		if vm, ok := s.engine.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
 			e.vm = &vm
 		}
 	}
@@ -112,7 +112,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 		return nil
 	}
 
-	wanted := inventory.Labels(s.inventory, *e.vm, s.pool.Hosts)
+	wanted := inventory.Labels(s.inventory, *e.vm, s.engine.pool.Hosts)
 	if maps.Equal(object.Labels, wanted) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
 	provisioned := e.object.Spec.FromProvision != nil
-	if e.vm != nil || s.session == nil || claim != nil && !claim.Released || !inventory.Made(e.object) {
+	if e.vm != nil || s.engine.session == nil || claim != nil && !claim.Released || !inventory.Made(e.object) {
 		return false, nil
 	}
 
@@ -136,7 +136,7 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 		return true, nil
 	}
 
-	_, err := s.session.VM(ctx, engine.ID(e.object.Spec.VMID))
+	_, err := s.engine.session.VM(ctx, engine.ID(e.object.Spec.VMID))
 	if err != nil && !engine.IsNotFound(err) {
 		return false, fmt.Errorf("failed to look for the VM of OLVMInventoryVM %s: %w", e.object.Name, err)
 	}
@@ -170,8 +170,8 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInven
 
 // add creates the OLVMInventoryVM of a VM.
 func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) error {
-	object := s.newObject(inventory.ObjectName(vm, s.taken))
-	object.Labels = inventory.Labels(s.inventory, vm, s.pool.Hosts)
+	object := s.newObject(inventory.ObjectName(vm, s.listed.taken))
+	object.Labels = inventory.Labels(s.inventory, vm, s.engine.pool.Hosts)
 	object.Spec.VMID = vm.ID.String()
 
 	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
@@ -181,7 +181,7 @@ func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) e
 		return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", object.Name, err)
 	}
 
-	s.taken[object.Name] = true
+	s.listed.taken[object.Name] = true
 	s.entries = append(s.entries, &entry{object: object, vm: &vm})
 
 	return nil

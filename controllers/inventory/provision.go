@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -42,7 +39,7 @@ type provisionFacts struct {
 
 // provisions reports whether the inventory creates VMs, or has created any.
 func (s *scope) provisions() bool {
-	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.objects, isProvisioned)
+	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.listed.objects, isProvisioned)
 }
 
 func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.FromProvision != nil }
@@ -54,7 +51,7 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 		return
 	}
 
-	if s.session != nil {
+	if s.engine.session != nil {
 		s.provision.err = r.provision(ctx, s)
 	}
 
@@ -70,10 +67,10 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 
 // provision plans the provisioned VMs, and creates and deletes their objects.
 func (r *Reconciler) provision(ctx context.Context, s *scope) error {
-	if s.moving != "" {
+	if s.clusters.moving != "" {
 		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, or "+
 			"was until it was gone, as clusterctl move has it; VMs are made and deleted when its spec.paused is false",
-			s.moving)}
+			s.clusters.moving)}
 	}
 
 	if s.maybeMoving() {
@@ -89,7 +86,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	inputs, err := inventory.ReadProvision(pool,
 		func(name string) (infrav1.OLVMMachineSpec, error) { return r.template(ctx, pool.Namespace, name) },
 		func(template infrav1.OLVMMachineSpec) ([]string, error) {
-			return s.pool.HostNames(ctx, s.session, pool, template)
+			return s.engine.pool.HostNames(ctx, s.engine.session, pool, template)
 		})
 	if err != nil {
 		return err
@@ -106,7 +103,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	}
 
 	tag := pool.Spec.VirtualMachines.Tag
-	if _, err := inventory.EnsureTag(ctx, s.session, tag, "VMs of a pool"); err != nil {
+	if _, err := inventory.EnsureTag(ctx, s.engine.session, tag, "VMs of a pool"); err != nil {
 		return err
 	}
 
@@ -127,14 +124,14 @@ const youth = 3 * time.Second
 
 // maybeMoving reports whether a move to or from another management cluster may be under way in the namespace.
 func (s *scope) maybeMoving() bool {
-	return s.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
+	return s.clusters.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
 }
 
 // planProvision plans new VMs, with names not yet used in the engine.
 func (s *scope) planProvision(
 	ctx context.Context, pool *infrav1alpha1.OLVMInventory, inputs inventory.ProvisionInputs,
 ) (inventory.ProvisionPlan, error) {
-	inUse, taken := map[string]bool{}, maps.Clone(s.taken)
+	inUse, taken := map[string]bool{}, maps.Clone(s.listed.taken)
 
 	for _, e := range s.entries {
 		if e.vm != nil && inventory.InUse(*e.vm) {
@@ -143,7 +140,7 @@ func (s *scope) planProvision(
 	}
 
 	for {
-		plan := inventory.PlanProvision(pool, inputs.Hosts, s.objects, taken, inUse)
+		plan := inventory.PlanProvision(pool, inputs.Hosts, s.listed.objects, taken, inUse)
 		if len(plan.Make) > madeAtOnce {
 			plan.Make, s.soon = plan.Make[:madeAtOnce], true
 		}
@@ -151,7 +148,7 @@ func (s *scope) planProvision(
 		foreign := 0
 
 		for _, vm := range plan.Make {
-			there, err := s.session.FindVM(ctx, s.pool.DataCenter, vm.Name)
+			there, err := s.engine.session.FindVM(ctx, s.engine.pool.DataCenter, vm.Name)
 			if err != nil {
 				return plan, err
 			}
@@ -213,7 +210,7 @@ func (r *Reconciler) makeProvisioned(
 		}
 
 		ctrl.LoggerFrom(ctx).Info("A VM is to be made for the pool", "OLVMInventoryVM", vm.Name)
-		s.objects = append(s.objects, *object)
+		s.listed.objects = append(s.listed.objects, *object)
 		s.entries = append(s.entries, &entry{object: object})
 	}
 
@@ -261,8 +258,8 @@ func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []st
 
 // countProvisioned counts the provisioned VMs.
 func (s *scope) countProvisioned() {
-	for i := range s.objects {
-		if vm := &s.objects[i]; isProvisioned(*vm) {
+	for i := range s.listed.objects {
+		if vm := &s.listed.objects[i]; isProvisioned(*vm) {
 			s.provision.left++
 
 			if inventory.Made(vm) && vm.DeletionTimestamp.IsZero() {
@@ -272,49 +269,13 @@ func (s *scope) countProvisioned() {
 	}
 }
 
-// setProvisionedCondition reports the progress of provisioned VMs.
-func setProvisionedCondition(s *scope) {
-	condition := metav1.Condition{
-		Type:   infrav1.ProvisionedCondition,
-		Status: metav1.ConditionTrue,
-		Reason: infrav1.ProvisionedReason,
-	}
-	facts := s.provision
-
-	switch {
-	case !s.provisions():
-		conditions.Delete(s.inventory, condition.Type)
-		return
-	case s.session == nil && conditions.Get(s.inventory, condition.Type) != nil:
-		return // the last known condition stays
-	case s.session == nil:
-		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
-	case facts.err != nil:
-		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisionFailedReason
-		condition.Message = facts.err.Error()
-		var field *blocker.Error
-		if errors.As(facts.err, &field) {
-			condition.Reason = field.Reason
-		}
-	case facts.young:
-		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisioningReason
-		condition.Message = "The inventory has just been created"
-	case facts.made < facts.wanted || facts.left != facts.made:
-		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = s.provisioning()
-		condition.Message = steadytext.Shorten(condition.Message, objectstatus.MaxMessage)
-	}
-
-	conditions.Set(s.inventory, condition)
-}
-
 // provisioning returns the number of created VMs, and the problems of the others.
 func (s *scope) provisioning() (reason, message string) {
 	reason = infrav1.ProvisioningReason
 	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}
 
-	for i := range s.objects {
-		vm := &s.objects[i]
+	for i := range s.listed.objects {
+		vm := &s.listed.objects[i]
 		condition := infrav1.InfrastructureAppliedCondition
 		if !vm.DeletionTimestamp.IsZero() {
 			condition = infrav1.DeletingCondition
@@ -326,7 +287,7 @@ func (s *scope) provisioning() (reason, message string) {
 		}
 
 		out = append(out, vm.Name+": "+found.Message)
-		if objectstatus.IsFailure(*found) {
+		if pass.IsFailure(*found) {
 			reason = infrav1.ProvisionFailedReason
 		}
 	}

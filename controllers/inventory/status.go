@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -72,14 +73,14 @@ func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStat
 // describe turns the facts about a VM into its status.
 func (s *scope) describe(e *entry) {
 	status := &e.object.Status
-	if s.session == nil {
+	if s.engine.session == nil {
 		return // the last known status stays
 	}
 
 	if e.vm != nil {
 		status.VMName, status.VMStatus, status.VMTemplateName = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
 		status.Networks, status.HostName = networks(inventory.Networks(*e.vm)), ""
-		if host := inventory.Host(*e.vm, s.pool.Hosts); host != nil {
+		if host := inventory.Host(*e.vm, s.engine.pool.Hosts); host != nil {
 			status.HostName = host.Name
 		}
 	}
@@ -101,7 +102,7 @@ func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 		Type:    infrav1.ReadyCondition,
 		Status:  metav1.ConditionFalse,
 		Reason:  cmp.Or(status.Reason, status.Phase),
-		Message: steadytext.Shorten(status.Message, objectstatus.MaxMessage),
+		Message: steadytext.Shorten(status.Message, pass.MaxMessage),
 	}
 	useful := []string{infrav1alpha1.InventoryVMAvailable, infrav1alpha1.InventoryVMClaimed}
 	if status.Reason == "" && slices.Contains(useful, status.Phase) {
@@ -149,7 +150,7 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 			"The engine has no such VM in the pool any more"
 	}
 
-	if reason, message = s.pool.WhyUnclaimable(*e.vm); reason != "" {
+	if reason, message = s.engine.pool.WhyUnclaimable(*e.vm); reason != "" {
 		return infrav1alpha1.InventoryVMIneligible, reason, message
 	}
 
@@ -179,11 +180,11 @@ func (s *scope) claimProblem(e *entry) (reason, message string) {
 	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
 		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
 			claim.MachineName, release(claim))
-	case !s.clusters[claim.ClusterName] && claim.MachineName != "":
+	case !s.clusters.all[claim.ClusterName] && claim.MachineName != "":
 		return inventory.ReasonClaimant, fmt.Sprintf(
 			"Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
 				"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
-	case !s.clusters[claim.ClusterName]:
+	case !s.clusters.all[claim.ClusterName]:
 		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
 			claim.ClusterName, release(claim))
 	case isReleaseAsked(e.object):
@@ -221,7 +222,7 @@ func updateStatus(s *scope) {
 		parts = append(parts, infrav1.ProvisionedCondition)
 	}
 
-	objectstatus.SetReady(s.inventory, parts)
+	pass.SetReady(s.inventory, parts)
 	if !s.decided {
 		return // the last known numbers stay
 	}
@@ -266,9 +267,9 @@ func setEngineCondition(s *scope) {
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.EngineAvailableReason,
 	}
-	if s.engineErr != nil {
+	if s.engine.err != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = blocker.EngineReason(s.engineErr)
+		condition.Reason, condition.Message = blocker.EngineReason(s.engine.err)
 	}
 
 	conditions.Set(s.inventory, condition)
@@ -293,7 +294,7 @@ func setScheduledCondition(s *scope) {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case len(short) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.UnschedulableReason
-		condition.Message = steadytext.Shorten(strings.Join(short, ". "), objectstatus.MaxMessage)
+		condition.Message = steadytext.Shorten(strings.Join(short, ". "), pass.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)
@@ -308,9 +309,9 @@ func setDeletingCondition(s *scope) {
 
 	switch {
 	case s.inventory.DeletionTimestamp.IsZero():
-	case len(s.claimed)+s.provision.left > 0 && s.engineErr != nil:
+	case len(s.claimed)+s.provision.left > 0 && s.engine.err != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UnableToDecommissionReason
-		_, condition.Message = blocker.EngineReason(s.engineErr)
+		_, condition.Message = blocker.EngineReason(s.engine.err)
 	case len(s.claimed) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.WaitingForClaimsReason
 		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
@@ -320,6 +321,42 @@ func setDeletingCondition(s *scope) {
 			s.provision.left)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+	}
+
+	conditions.Set(s.inventory, condition)
+}
+
+// setProvisionedCondition reports the progress of provisioned VMs.
+func setProvisionedCondition(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.ProvisionedCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.ProvisionedReason,
+	}
+	facts := s.provision
+
+	switch {
+	case !s.provisions():
+		conditions.Delete(s.inventory, condition.Type)
+		return
+	case s.engine.session == nil && conditions.Get(s.inventory, condition.Type) != nil:
+		return // the last known condition stays
+	case s.engine.session == nil:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
+	case facts.err != nil:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisionFailedReason
+		condition.Message = facts.err.Error()
+		var field *blocker.Error
+		if errors.As(facts.err, &field) {
+			condition.Reason = field.Reason
+		}
+	case facts.young:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisioningReason
+		condition.Message = "The inventory has just been created"
+	case facts.made < facts.wanted || facts.left != facts.made:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = s.provisioning()
+		condition.Message = steadytext.Shorten(condition.Message, pass.MaxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)

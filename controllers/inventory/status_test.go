@@ -29,12 +29,13 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			"NotMarkedYet", "The VM is up; power it off",
 		},
 		"the Cluster is gone": {
-			func(s *scope, e *entry) { s.clusters, e.confirmed = nil, false },
+			func(s *scope, e *entry) { s.clusters.all, e.confirmed = nil, false },
 			"ClaimantGone", "Cluster prod does not exist, and OLVMMachine one has its VM",
 		},
 		"the Cluster of a reserved VM is gone": {
-			func(s *scope, e *entry) { s.clusters, e.object.Spec.ClaimRef.MachineName = nil, "" },
-			"ClaimantGone", "set the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim of this object to c-1",
+			func(s *scope, e *entry) { s.clusters.all, e.object.Spec.ClaimRef.MachineName = nil, "" },
+			"ClaimantGone",
+			"set the annotation infrastructure.cluster.x-k8s.io/olvm-release-claim of this object to c-1",
 		},
 		"the release of a VM that a machine has is asked for": {
 			func(_ *scope, e *entry) {
@@ -49,7 +50,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			"", "",
 		},
 		"the OLVMMachine is gone": {
-			func(s *scope, e *entry) { s.machines, s.clusters = nil, nil },
+			func(s *scope, e *entry) { s.machines, s.clusters.all = nil, nil },
 			"ClaimantGone", "OLVMMachine one does not exist",
 		},
 		"the VM is gone": {
@@ -66,7 +67,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			t.Parallel()
 
 			s := &scope{
-				clusters: map[string]bool{"prod": true},
+				clusters: clusterFacts{all: map[string]bool{"prod": true}},
 				machines: map[string]*infrav1.OLVMMachine{"one": {}},
 			}
 			e := &entry{object: &infrav1alpha1.OLVMInventoryVM{}, vm: &engine.DescribedVM{}, confirmed: true}

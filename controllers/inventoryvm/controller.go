@@ -10,13 +10,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +32,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -119,6 +116,9 @@ type scope struct {
 	// inventory is nil if it does not exist.
 	inventory *infrav1alpha1.OLVMInventory
 	workspace *workspace.Workspace
+	// observed is the state and the result of the last run, and action the decision about another one.
+	observed workspace.Observation
+	action   workspace.Action
 	// session is nil if the engine is unavailable, and err is the reason. Set by reconcileEngine.
 	session *engine.Client
 	config  engine.Config
@@ -136,6 +136,8 @@ type scope struct {
 	settling bool
 	// blocked is the reason for blocking a deletion; nil if there is none.
 	blocked *blocker.Error
+	// moving reports that clusterctl move is running, and err says so. Set by awaitMove.
+	moving bool
 }
 
 // of returns the engine of the inventory.
@@ -153,60 +155,79 @@ func (s *scope) requested() bool {
 }
 
 // Reconcile brings one OLVMInventoryVM forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	vm := &infrav1alpha1.OLVMInventoryVM{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, vm)
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1alpha1.OLVMInventoryVM]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Forget:           func(_ context.Context, key client.ObjectKey) error { return r.workspaces.Abandon(key) },
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1alpha1.OLVMInventoryVM{})
+}
 
-	defer this.End(&result, &reterr)
-
-	if vm.Spec.FromProvision == nil {
-		return ctrl.Result{}, nil // somebody else created the VM
-	}
-
-	s := &scope{
-		pass: this, vm: vm, inventory: &infrav1alpha1.OLVMInventory{}, workspace: r.workspaces.Open(this, vm, ""),
-	}
+// openPass finds the inventory of a VM. The inventory has the watch label.
+func (r *Reconciler) openPass(
+	ctx context.Context, of *pass.Pass, vm *infrav1alpha1.OLVMInventoryVM,
+) (pass.Frame, error) {
+	s := &scope{pass: of, vm: vm, workspace: r.workspaces.Open(of, vm, "")}
+	found := &infrav1alpha1.OLVMInventory{}
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
-	if err := r.Client.Get(ctx, key, s.inventory); apierrors.IsNotFound(err) {
-		s.inventory = nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
+	if err := r.Client.Get(ctx, key, found); err == nil {
+		s.inventory = found
+	} else if !apierrors.IsNotFound(err) {
+		return pass.Frame{}, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
 	}
 
-	if s.inventory != nil && r.WatchFilterValue != "" && !labels.HasWatchLabel(s.inventory, r.WatchFilterValue) {
-		return ctrl.Result{}, nil
+	frame := pass.Frame{
+		Admit: func(context.Context) (bool, ctrl.Result, error) {
+			return vm.Spec.FromProvision != nil, ctrl.Result{}, nil // else somebody else created the VM
+		},
+		IsPaused:  func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
+		Enter:     func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcile(ctx, s) },
+		SetStatus: func() { updateStatus(s) },
+		Written: func(gone bool) {
+			if !gone {
+				s.workspace.Recorded()
+			}
+		},
+	}
+	if s.inventory != nil {
+		frame.Labelled = s.inventory
 	}
 
-	if s.inventory != nil && annotations.HasPaused(s.inventory) {
-		cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
+	return frame, nil
+}
 
-		return ctrl.Result{}, workspace.WritePaused(ctx, this, vm, cause)
+// isPaused reports whether the VM or its inventory is paused, and writes the cause.
+func isPaused(ctx context.Context, s *scope) (bool, error) {
+	if s.inventory == nil || !annotations.HasPaused(s.inventory) {
+		return s.workspace.Paused(ctx, nil)
 	}
 
-	return r.reconcile(ctx, s)
+	cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
+
+	return true, workspace.WritePaused(ctx, s.pass, s.vm, cause)
+}
+
+// awaitMove ends the pass for a VM of the target of clusterctl move.
+func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Result, error) {
+	// In the target of clusterctl move the states arrive after the objects; in the source everything stays unchanged.
+	moving, err := r.isMoving(ctx, s)
+	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+		return nil, ctrl.Result{RequeueAfter: retry}, nil
+	}
+
+	s.moving = moving
+
+	return func() {}, ctrl.Result{}, err
 }
 
 // reconcile brings forward an OLVMInventoryVM of this manager.
-func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, reterr error) {
-	if paused, err := s.workspace.Paused(ctx, nil); err != nil || paused {
-		return ctrl.Result{}, err
-	}
-
-	// In the target of clusterctl move the states arrive after the objects; in the source everything stays unchanged.
-	moving, err := r.moving(ctx, s)
-	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if s.moving {
 		return ctrl.Result{RequeueAfter: retry}, nil
-	}
-
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
-
-	if err != nil || moving {
-		return ctrl.Result{RequeueAfter: retry}, err
 	}
 
 	if !s.vm.DeletionTimestamp.IsZero() {
@@ -218,8 +239,8 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 	return r.reconcileNormal(ctx, s)
 }
 
-// moving reports whether a Cluster of the namespace is paused, as during clusterctl move, before any change to a VM.
-func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
+// isMoving reports whether a Cluster of the namespace is paused, as during clusterctl move, before any change to a VM.
+func (r *Reconciler) isMoving(ctx context.Context, s *scope) (bool, error) {
 	// An object without our finalizer during a move is about to be deleted: it must not get its finalizers back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
@@ -242,32 +263,20 @@ func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// write writes the object and its status, and records events.
-func (r *Reconciler) write(ctx context.Context, s *scope) error {
-	conclude := func() { updateStatus(s) }
-	steps := func() map[string]string { return nil }
-	if err := objectstatus.Write(ctx, s.pass, r.Recorder, s.vm, conclude, steps); err != nil {
-		return objectstatus.IgnoreGone(err)
-	}
-
-	s.workspace.Recorded()
-
-	return nil
-}
-
 // reconcileNormal creates the VM. A finished VM is left alone, because a claim changes it.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if err := s.workspace.Observe(ctx); err != nil {
+	observed, err := s.workspace.Observe(ctx)
+	if s.observed = observed; err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if !s.workspace.State.Empty() && !s.requested() {
+	if !s.observed.State.Empty() && !s.requested() {
 		s.err = blocker.New(infrav1.StateInvalidReason, "", "Terraform has a state of an earlier object of this name, "+
 			"in the Secret %s; delete that Secret and its finalizer, or this object", s.stateSecret())
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 
-	if id := s.workspace.State.VMID(); id != "" && s.vm.Spec.VMID == "" {
+	if id := s.observed.State.VMID(); id != "" && s.vm.Spec.VMID == "" {
 		s.vm.Spec.VMID = id
 	}
 
@@ -299,7 +308,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 
-	return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+	return ctrl.Result{RequeueAfter: s.action.After}, nil
 }
 
 // stateSecret returns the name of the Secret with the state.
@@ -338,7 +347,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 
 // applied reports whether the VM is finished.
 func (s *scope) applied() bool {
-	return s.workspace.State.WasApplied() && s.vm.Spec.VMID != ""
+	return s.observed.State.WasApplied() && s.vm.Spec.VMID != ""
 }
 
 // reconcileEngine connects to the engine.
@@ -440,7 +449,10 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 		request.Engine = s.of().ID().Key()
 	}
 
-	return s.workspace.Apply(ctx, request)
+	action, err := s.workspace.Apply(ctx, &s.observed, request)
+	s.action = action
+
+	return err
 }
 
 // reconcileDelete deletes the VM, unless a cluster uses it.
@@ -458,11 +470,12 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, nil
 	}
 
-	if err := s.workspace.Observe(ctx); err != nil {
+	observed, err := s.workspace.Observe(ctx)
+	if s.observed = observed; err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if s.requested() || !s.workspace.State.Empty() {
+	if s.requested() || !s.observed.State.Empty() {
 		r.reconcileEngine(ctx, s)
 		r.reconcileOwnership(ctx, s)
 	}
@@ -510,7 +523,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 func (s *scope) vmIDs() []engine.ID {
 	var out []engine.ID
 
-	for _, id := range []string{s.vm.Spec.VMID, s.workspace.State.VMID()} {
+	for _, id := range []string{s.vm.Spec.VMID, s.observed.State.VMID()} {
 		if id != "" && !slices.Contains(out, engine.ID(id)) {
 			out = append(out, engine.ID(id))
 		}
@@ -612,12 +625,13 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 		request.Engine = s.of().ID().Key()
 	}
 
-	if err := s.workspace.Destroy(ctx, request); err != nil {
+	action, err := s.workspace.Destroy(ctx, s.observed, request)
+	if s.action = action; err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if s.workspace.Action.Kind != workspace.Release {
-		return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+	if action.Kind != workspace.Release {
+		return ctrl.Result{RequeueAfter: action.After}, nil
 	}
 
 	if err := s.forget(ctx); err != nil {

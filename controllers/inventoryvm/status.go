@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -21,23 +21,22 @@ func updateStatus(s *scope) {
 }
 
 func setApplied(s *scope) {
-	ws := s.workspace
 	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
 
 	switch {
 	case s.applied():
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
-	case ws.StateErr != nil:
+	case s.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
-		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
-			"the state is rebuilt from the VM"
+		condition.Message = s.observed.StateErr.Error() +
+			"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"
 	case s.err != nil:
-		condition.Reason, condition.Message = objectstatus.RenderReason(s.err)
-	case ws.Failure.Count > 0 && ws.Action.Kind != workspace.Apply:
-		condition.Reason, condition.Message = ws.Failure.Reason(), ws.Failure.Message()
+		condition.Reason, condition.Message = pass.RenderReason(s.err)
+	case s.observed.Failure.Count > 0 && s.action.Kind != workspace.Apply:
+		condition.Reason, condition.Message = s.observed.Failure.Reason(), s.observed.Failure.Message()
 	default:
-		condition.Reason = cmp.Or(ws.Action.Reason, infrav1.ApplyingReason)
-		condition.Message = ws.Action.Message
+		condition.Reason = cmp.Or(s.action.Reason, infrav1.ApplyingReason)
+		condition.Message = s.action.Message
 	}
 
 	conditions.Set(s.vm, condition)
@@ -59,20 +58,19 @@ func setDeleting(s *scope) {
 
 // whyDeleting returns the reason for a pending deletion.
 func whyDeleting(s *scope) (reason, message string) {
-	ws := s.workspace
 
 	switch {
 	case s.blocked != nil:
 		return s.blocked.Reason, s.blocked.Message
-	case ws.StateErr != nil:
-		return infrav1.DeletionBlockedReason, ws.StateErr.Error() +
+	case s.observed.StateErr != nil:
+		return infrav1.DeletionBlockedReason, s.observed.StateErr.Error() +
 			"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 	case s.err != nil:
-		return objectstatus.RenderReason(s.err)
-	case ws.Failure.OfDestroy():
-		return infrav1.DeletionFailedReason, ws.Failure.Message()
-	case ws.Action.Message != "":
-		return infrav1.WaitingForTerraformReason, ws.Action.Message
+		return pass.RenderReason(s.err)
+	case s.observed.Failure.OfDestroy():
+		return infrav1.DeletionFailedReason, s.observed.Failure.Message()
+	case s.action.Message != "":
+		return infrav1.WaitingForTerraformReason, s.action.Message
 	}
 
 	return infrav1.DeletingReason, ""

@@ -23,7 +23,7 @@ func TestConfiguringWaits(t *testing.T) {
 		"the engine":         func(s *machineScope) { s.engine.session = nil },
 		"the addresses":      func(s *machineScope) { s.network.err = errors.New("none is left") },
 		"the bootstrap data": func(s *machineScope) { s.waiting = waitForData("no Secret") },
-		"a state":            func(s *machineScope) { s.workspace.StateErr = errors.New("not gzip") },
+		"a state":            func(s *machineScope) { s.observed.StateErr = errors.New("not gzip") },
 		"a claim":            func(s *machineScope) { s.claim.err = &blocker.Error{} },
 	} {
 		t.Run(name, func(t *testing.T) {

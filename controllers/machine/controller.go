@@ -11,15 +11,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -39,7 +36,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -187,35 +183,43 @@ func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Ob
 }
 
 // Reconcile runs one pass for an OLVMMachine.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	olvmMachine := &infrav1.OLVMMachine{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, olvmMachine)
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName)
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1.OLVMMachine]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Forget:           r.abandon,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1.OLVMMachine{})
+}
 
-	defer this.End(&result, &reterr)
-
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmMachine, r.WatchFilterValue) {
-		// The event filter checked the label of the object in the event, not of this one.
-		return ctrl.Result{}, nil
-	}
-
-	scope := r.newScope(this, olvmMachine)
+// openPass finds the owners of a machine.
+func (r *Reconciler) openPass(
+	ctx context.Context, of *pass.Pass, olvmMachine *infrav1.OLVMMachine,
+) (pass.Frame, error) {
+	scope := r.newScope(of, olvmMachine)
 	if err := r.findOwners(ctx, scope); err != nil {
-		return ctrl.Result{}, err
+		return pass.Frame{}, err
 	}
 
-	leave, ok := r.enter(ctx, scope)
-	if !ok {
-		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
-	}
-
-	defer leave()
-
-	return r.reconcileOwned(ctx, scope)
+	return pass.Frame{
+		Labelled: olvmMachine,
+		Admit:    func(ctx context.Context) (bool, ctrl.Result, error) { return r.admitMachine(ctx, scope) },
+		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.Paused(ctx, scope.cluster) },
+		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
+			return pass.PlaceTaken(r.enter(ctx, scope))
+		},
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
+		SetStatus: func() { updateMachineStatus(scope) },
+		Steps:     scope.steps,
+		Written: func(gone bool) {
+			if !gone {
+				countMachine(scope)
+				scope.workspace.Recorded()
+			}
+		},
+	}, nil
 }
 
 // newScope returns the empty scope of a new pass.
@@ -260,46 +264,33 @@ func begun(scope *machineScope) bool {
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
-// reconcileOwned reconciles a machine owned by a Machine of an existing Cluster, or a machine in deletion.
-func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_ ctrl.Result, reterr error) {
-	olvmMachine := scope.olvmMachine
-	deleting := !olvmMachine.DeletionTimestamp.IsZero()
-	if (scope.machine == nil || scope.cluster == nil) && !deleting {
-		return r.reconcileUnowned(ctx, scope)
+// admitMachine reports whether a Machine of an existing Cluster owns the machine, or the machine is in deletion.
+func (r *Reconciler) admitMachine(ctx context.Context, scope *machineScope) (bool, ctrl.Result, error) {
+	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
+		return true, ctrl.Result{}, nil
 	}
 
+	if scope.machine == nil || scope.cluster == nil {
+		result, err := r.reconcileUnowned(ctx, scope)
+		return false, result, err
+	}
+
+	controllerutil.AddFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
+
+	return true, ctrl.Result{}, nil
+}
+
+// reconcileAdmitted reconciles an admitted machine.
+func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	if scope.machine != nil {
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", scope.machine.Name))
 	}
 
-	if !deleting {
-		controllerutil.AddFinalizer(olvmMachine, infrav1.MachineFinalizer)
-	}
-
-	if paused, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || paused {
-		return ctrl.Result{}, err
-	}
-
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, scope)}) }()
-
-	if deleting {
+	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
 	}
 
 	return r.reconcileNormal(ctx, scope)
-}
-
-// write writes the object and its status, and records events.
-func (r *Reconciler) write(ctx context.Context, scope *machineScope) error {
-	conclude := func() { updateMachineStatus(scope) }
-	if err := objectstatus.Write(ctx, scope.pass, r.Recorder, scope.olvmMachine, conclude, scope.steps); err != nil {
-		return objectstatus.IgnoreGone(err)
-	}
-
-	countMachine(scope)
-	scope.workspace.Recorded()
-
-	return nil
 }
 
 // findOwners sets cluster, machine and olvmCluster. Each stays nil if the object does not exist.

@@ -54,7 +54,11 @@ func TestOtherServicesOfAClusterLeaveItsNodesAlone(t *testing.T) {
 		{"virtualRouterID", func(s *infrav1.ControlPlaneServices) { s.VirtualRouterID = 77 }},
 		{"ingressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualIP = "10.0.0.6" }},
 		{"ingressVirtualRouterID", func(s *infrav1.ControlPlaneServices) { s.IngressVirtualRouterID = 78 }},
-		{"additionalIngressVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalIngressVirtualIP = "fd00::6" }},
+		{
+			"additionalIngressVirtualIP", func(s *infrav1.ControlPlaneServices) {
+				s.AdditionalIngressVirtualIP = "fd00::6"
+			},
+		},
 		{"additionalVirtualIP", func(s *infrav1.ControlPlaneServices) { s.AdditionalVirtualIP = "fd00::5" }},
 		{"virtualIPProvider", func(s *infrav1.ControlPlaneServices) {
 			*s = infrav1.ControlPlaneServices{VirtualIPProvider: "KubeVIP"}

@@ -46,7 +46,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, err
 	}
 
-	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
+	if scope.olvmCluster == nil && (!scope.observed.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
 		scope.blocked = whyNoEngine(scope)
 		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
 	}
@@ -145,11 +145,11 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 		request.Engine = connection.EngineOf(scope.olvmCluster).Key()
 	}
 
-	if err := scope.workspace.Destroy(ctx, request); err != nil {
+	action, err := scope.workspace.Destroy(ctx, scope.observed, request)
+	if scope.action = action; err != nil {
 		return ctrl.Result{}, err
 	}
 
-	action := scope.workspace.Action
 	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.seen.Status == engine.VMUp {
 		err := scope.engine.session.ShutdownVM(ctx, scope.vm.seen.ID, false)
 		if err != nil && !engine.IsConflict(err) {

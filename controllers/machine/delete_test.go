@@ -53,7 +53,9 @@ func TestWhyNoEngine(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(labelled(tt.clusters)...).Build()}
+			r := &Reconciler{
+				Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(labelled(tt.clusters)...).Build(),
+			}
 			scope := &machineScope{olvmMachine: &infrav1.OLVMMachine{}, workspace: &workspace.Workspace{}}
 			scope.olvmMachine.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod"}
 			scope.olvmMachine.Spec.ProviderID = "olvm://" + vm
@@ -461,7 +463,7 @@ func TestAGuestThatShutsDownIsNotAskedAgain(t *testing.T) {
 	_, err = b.r.reconcileDestroy(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Length(t, "changes of the engine", b.changes(), 0)
-	check.Equal(t, "what it waits for", scope.workspace.Action.Reason, infrav1.WaitingForGuestShutdownReason)
+	check.Equal(t, "what it waits for", scope.action.Reason, infrav1.WaitingForGuestShutdownReason)
 }
 
 // TestReconcileOwnership covers the checks of a VM before its deletion.

@@ -22,7 +22,7 @@ func (r *Reconciler) affinityGroups(
 ) (map[string]string, error) {
 	ids := map[string]string{}
 
-	for _, m := range scope.workspace.State.Instances("ovirt_vm_affinity_group") {
+	for _, m := range scope.observed.State.Instances("ovirt_vm_affinity_group") {
 		if slices.Contains(self.Groups, m.Key) {
 			ids[m.Key] = m.AffinityGroupID
 		}
@@ -106,7 +106,7 @@ func checkGroups(
 // findLeftGroup reports whether someone removed the VM from one of its groups. A deleted group does not count: the
 // OLVMCluster recreates it under another UUID.
 func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
-	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
+	if scope.vm.seen == nil || scope.observed.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
 		return false, nil
 	}
 

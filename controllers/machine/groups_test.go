@@ -140,11 +140,11 @@ func TestAffinityGroups(t *testing.T) {
 		}, map[string]string{}, ""},
 		"the state knows one that the cluster does not report": {func(s *machineScope) {
 			s.olvmCluster.Status.AffinityGroups = nil
-			s.workspace.State = parsed(t, "", "ovirt_vm="+vmID, "ovirt_vm_affinity_group[workers]=old",
+			s.observed.State = parsed(t, "", "ovirt_vm="+vmID, "ovirt_vm_affinity_group[workers]=old",
 				"ovirt_vm_affinity_group[others]=other")
 		}, map[string]string{"workers": "old"}, ""},
 		"what the cluster reports is newer": {func(s *machineScope) {
-			s.workspace.State = parsed(t, "", "ovirt_vm="+vmID, "ovirt_vm_affinity_group[workers]=old")
+			s.observed.State = parsed(t, "", "ovirt_vm="+vmID, "ovirt_vm_affinity_group[workers]=old")
 		}, known, ""},
 		"others' groups, and those of other clusters, are not its": {func(s *machineScope) {
 			s.olvmCluster.Status.AffinityGroups = []infrav1.AffinityGroupStatus{
@@ -186,7 +186,7 @@ func TestAffinityGroups(t *testing.T) {
 
 func withoutVM(s *machineScope) {
 	s.olvmMachine.Spec.ProviderID = ""
-	s.workspace.State = nil
+	s.observed.State = nil
 }
 
 func TestGroupsThatCannotBeAskedFor(t *testing.T) {
@@ -233,7 +233,7 @@ func TestFindLeftGroup(t *testing.T) {
 			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.vm.seen = nil },
 		},
 		"it was never put in one": {
-			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.workspace.State = nil },
+			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.observed.State = nil },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -302,7 +302,9 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 func TestWhatAVMIsToldIsAllOfIt(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.olvmCluster.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "timezone: CET\n"}}}
-		o.olvmMachine.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "ntp: {enabled: true}\n"}}}
+		o.olvmMachine.Spec.UserData = &infrav1.UserData{
+			Extra: []infrav1.ExtraUserData{{Inline: "ntp: {enabled: true}\n"}},
+		}
 	})
 	userData := b.configured().desired.built.Machine.UserData
 	check.Contains(t, "user data", userData, "timezone: CET")
@@ -327,7 +329,9 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 			b := withEngine(t, func(o *objects) {
 				o.cluster.Spec.ClusterNetwork.Pods = clusterv1.NetworkRanges{CIDRBlocks: tt.pods}
 				o.bootstrap.Data["value"] = []byte(join)
-				o.olvmMachine.Spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::19"}}
+				o.olvmMachine.Spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{
+					IPAddresses: []string{"fd00::10-fd00::19"},
+				}
 			})
 			userData := b.configured().desired.built.Machine.UserData
 			check.Contains(t, "user data", userData, "name: node-ip\n")
@@ -359,7 +363,8 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, path, kubeconfig string }{
 		"the first node": {"InitConfiguration", "/run/kubeadm/kubeadm.yaml", "/etc/kubernetes/super-admin.conf"},
 		"another one": {
-			"JoinConfiguration\n    controlPlane: {}", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubernetes/admin.conf",
+			"JoinConfiguration\n    controlPlane: {}", "/run/kubeadm/kubeadm-join-config.yaml",
+			"/etc/kubernetes/admin.conf",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

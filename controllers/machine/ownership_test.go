@@ -59,10 +59,14 @@ func TestAVMOfOthersIsLeftAlone(t *testing.T) {
 			}
 
 			m := b.stored()
-			check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
+			check.Equal(
+				t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason,
+			)
 			check.Contains(t, "the remedy", message(m, infrav1.InfrastructureAppliedCondition),
 				`replace its comment in the engine with exactly "`+ownComment+`"`)
-			check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition), "Unknown/"+infrav1.VMNotOwnedReason)
+			check.Equal(
+				t, "running", condition(m, infrav1.VirtualMachineRunningCondition), "Unknown/"+infrav1.VMNotOwnedReason,
+			)
 			check.Equal(t, "a run", b.ran(), false)
 			check.Length(t, "changes of the engine", b.changes(), 0)
 
@@ -82,7 +86,10 @@ func TestAMachineNamesOneVM(t *testing.T) {
 
 	m := b.stored()
 	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNotOwnedReason)
-	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "name different VMs ("+vmID+" and "+otherVMID+")")
+	check.Contains(
+		t, "the message", message(m, infrav1.InfrastructureAppliedCondition),
+		"name different VMs ("+vmID+" and "+otherVMID+")",
+	)
 	check.Equal(t, "a run", b.ran(), false)
 
 	b.delete()
@@ -118,5 +125,7 @@ func TestARunLooksOnceMore(t *testing.T) {
 	_, err = subject.Render(t.Context(), nil)
 	check.Equal(t, "the run is refused", errors.As(err, &blocked) && blocked.Reason == infrav1.VMNotOwnedReason, true)
 	_, err = subject.RenderDestroy(t.Context())
-	check.Equal(t, "the destruction is refused", errors.As(err, &blocked) && blocked.Reason == infrav1.VMNotOwnedReason, true)
+	check.Equal(
+		t, "the destruction is refused", errors.As(err, &blocked) && blocked.Reason == infrav1.VMNotOwnedReason, true,
+	)
 }

@@ -453,7 +453,9 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	b.awaitRun()
 	b.pass()
 	m := b.stored()
-	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNameConflictReason)
+	check.Equal(
+		t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "False/"+infrav1.VMNameConflictReason,
+	)
 	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), "the payroll database")
 	check.Contains(t, "the message", message(m, infrav1.InfrastructureAppliedCondition), otherVMID)
 	check.Equal(t, "provider ID", m.Spec.ProviderID, "")

@@ -70,7 +70,7 @@ func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.
 			errs = append(errs, err)
 		}
 
-		if scope.workspace.StateUnread {
+		if scope.observed.StateUnread {
 			break // nothing may be decided without the state
 		}
 
@@ -377,16 +377,16 @@ func (s *machineScope) engineID() connection.EngineID {
 
 // reconcileState observes the workspace. It records the VM on the object as soon as the state contains it.
 func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	err := scope.workspace.Observe(ctx)
-	if scope.workspace.Ended != nil {
-		recordCreation(scope.olvmMachine, *scope.workspace.Ended)
+	observed, err := scope.workspace.Observe(ctx)
+	if scope.observed = observed; scope.observed.Ended != nil {
+		recordCreation(scope.olvmMachine, *scope.observed.Ended)
 	}
 
-	if scope.workspace.StateErr != nil {
+	if scope.observed.StateErr != nil {
 		return vmSteady, err
 	}
 
-	id := cmp.Or(scope.workspace.State.VMID(), knownVM(scope.olvmMachine))
+	id := cmp.Or(scope.observed.State.VMID(), knownVM(scope.olvmMachine))
 	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
 	}
@@ -530,7 +530,7 @@ func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
 	if scope.engine.session == nil || scope.network.err != nil || scope.waiting != nil ||
-		scope.workspace.StateErr != nil || scope.claim.err != nil || scope.vm.foreign != nil {
+		scope.observed.StateErr != nil || scope.claim.err != nil || scope.vm.foreign != nil {
 		return 0, nil
 	}
 
@@ -648,8 +648,8 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 
 // reconcileRun submits a run if needed.
 func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	state := scope.workspace.State
-	err := scope.workspace.Apply(ctx, workspace.Request{
+	state := scope.observed.State
+	action, err := scope.workspace.Apply(ctx, &scope.observed, workspace.Request{
 		Facts: workspace.Facts{
 			Ready:    scope.desired.built != nil && scope.vm.err == nil && scope.vm.foreign == nil,
 			Digest:   scope.desired.digest,
@@ -662,8 +662,8 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
 		Subject:     func() workspace.Subject { return r.subject(scope) },
 	})
-	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
-		return scope.workspace.Action.After, err
+	if scope.action = action; err != nil || action.Kind != workspace.Apply {
+		return action.After, err
 	}
 
 	if scope.desired.leftGroup && state != nil && state.AppliedDigest == scope.desired.digest {

@@ -70,7 +70,7 @@ func TestRunPhases(t *testing.T) {
 			for _, each := range tt.phases {
 				phases = append(phases, func(context.Context, *machineScope) (time.Duration, error) {
 					ran++
-					scope.workspace.StateUnread = each.unread
+					scope.observed.StateUnread = each.unread
 
 					return each.after, each.err
 				})
@@ -505,7 +505,7 @@ func TestReconcileState(t *testing.T) {
 			check.Error(t, err, "")
 			check.Equal(t, "when to look again", after, tt.after)
 			check.Equal(t, "provider ID", scope.olvmMachine.Spec.ProviderID, tt.want)
-			check.Equal(t, "it cannot be used", scope.workspace.StateErr != nil, tt.after > 0)
+			check.Equal(t, "it cannot be used", scope.observed.StateErr != nil, tt.after > 0)
 		})
 	}
 }
@@ -682,7 +682,9 @@ func TestWhatWaitsForARestart(t *testing.T) {
 func TestTheHostOfAVM(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
-		o.olvmMachine.Status.OLVM = &infrav1.OLVMStatus{VirtualMachine: infrav1.VirtualMachineStatus{HostName: "host-9"}}
+		o.olvmMachine.Status.OLVM = &infrav1.OLVMStatus{
+			VirtualMachine: infrav1.VirtualMachineStatus{HostName: "host-9"},
+		}
 	}, ownVM(true))
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/hosts", Status: 503, Count: 1}), "")
 
@@ -766,7 +768,7 @@ func TestReconcileRun(t *testing.T) {
 			members := drifts(t, workspace.DriftedMember)
 			_, err = b.r.reconcileRun(t.Context(), scope)
 			check.Error(t, err, "")
-			check.Equal(t, "the action", scope.workspace.Action.Kind, tt.want)
+			check.Equal(t, "the action", scope.action.Kind, tt.want)
 			check.Equal(t, "members that were taken out", drifts(t, workspace.DriftedMember)-members, tt.members)
 
 			_, blocked := b.stored().Annotations[clusterctlv1.BlockMoveAnnotation]

@@ -27,8 +27,11 @@ type machineScope struct {
 	olvmMachine *infrav1.OLVMMachine
 	services    *infrav1alpha1.OLVMSupportServices // of the Cluster; nil for none
 
-	// workspace holds the state, the result of the last run, and the chosen action.
 	workspace *workspace.Workspace
+	// observed is the state and the result of the last run, as reconcileState found them. action is the decision of
+	// reconcileRun or reconcileDestroy.
+	observed workspace.Observation
+	action   workspace.Action
 	// bootstrap is the source of the user data; nil once no longer needed. waiting explains why it cannot be used yet.
 	// reconcileBootstrapData and reconcileConfiguration set both.
 	bootstrap *desired.Bootstrap
@@ -127,7 +130,7 @@ func (s *machineScope) supports() bool { return support.MachineOf(s.olvmMachine)
 // vmIDs returns the VM IDs in the object, its state and its claim. There is more than one only if someone edited a
 // record.
 func (s *machineScope) vmIDs() []engine.ID {
-	ids := []engine.ID{providerIDToVM(s.olvmMachine.Spec.ProviderID), engine.ID(s.workspace.State.VMID())}
+	ids := []engine.ID{providerIDToVM(s.olvmMachine.Spec.ProviderID), engine.ID(s.observed.State.VMID())}
 	if s.claim.object != nil && s.claim.err == nil {
 		ids = append(ids, engine.ID(s.claim.object.Spec.VMID))
 	}
@@ -155,7 +158,7 @@ func (s *machineScope) vmID() engine.ID {
 		return id
 	}
 
-	if id := s.workspace.State.VMID(); id != "" || s.claim.object == nil || s.claim.err != nil {
+	if id := s.observed.State.VMID(); id != "" || s.claim.object == nil || s.claim.err != nil {
 		return engine.ID(id)
 	}
 

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -53,7 +53,7 @@ func updateMachineStatus(scope *machineScope) {
 	m, addresses := scope.olvmMachine, scope.machineAddresses()
 	setMachineFacts(scope, addresses)
 	setMachineDeletingCondition(scope)
-	if m.DeletionTimestamp.IsZero() && !scope.workspace.StateUnread {
+	if m.DeletionTimestamp.IsZero() && !scope.observed.StateUnread {
 		setBootstrapCondition(scope)
 		setClaimedCondition(scope)
 		setAddressesCondition(scope, len(addresses) > 0)
@@ -63,11 +63,28 @@ func updateMachineStatus(scope *machineScope) {
 	}
 
 	setRunningCondition(scope)
-	objectstatus.SetReady(m, readyOf(scope))
+	pass.SetReady(m, readyOf(scope))
 	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m,
 		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
+}
+
+// setUnowned reports that no Machine of an existing Cluster owns the OLVMMachine.
+func setUnowned(scope *machineScope) {
+	m := scope.olvmMachine
+	condition := metav1.Condition{
+		Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NoMachineReason,
+		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are " +
+			"restoring its Machine",
+	}
+	if name := m.Labels[clusterv1.ClusterNameLabel]; scope.machine != nil && name != "" {
+		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or "+
+			"delete the Machine", name)
+	}
+
+	conditions.Set(m, condition)
+	pass.SetReady(m, []string{infrav1.InfrastructureAppliedCondition})
 }
 
 // setDriftCondition reports the result of the last drift check. It does not affect Ready, because the VM runs.
@@ -91,13 +108,13 @@ func setDriftCondition(scope *machineScope) {
 		condition.Message = drift.Error
 	case len(drift.Differences) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DriftDetectedReason
-		condition.Message = steadytext.Shorten(workspace.DriftMessage(drift.Differences), objectstatus.MaxMessage)
+		condition.Message = steadytext.Shorten(workspace.DriftMessage(drift.Differences), pass.MaxMessage)
 	}
 
 	if scope.settled() {
 		conditions.Set(m, condition)
 	} else { // the check covered the last applied spec
-		objectstatus.SetOfEarlierGeneration(m, condition)
+		pass.SetOfEarlierGeneration(m, condition)
 	}
 }
 
@@ -165,8 +182,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		vm.VMName = cmp.Or(vm.VMName, name)
 	}
 
-	if scope.workspace.State != nil {
-		if id := scope.workspace.State.ResourceID("ovirt_nic"); id != "" {
+	if scope.observed.State != nil {
+		if id := scope.observed.State.ResourceID("ovirt_nic"); id != "" {
 			ensureOLVM(m).VNICID = id
 		}
 	}
@@ -276,7 +293,6 @@ func (s *machineScope) dynamic() bool {
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
-	ws := scope.workspace
 	condition := metav1.Condition{
 		Type:   infrav1.DeletingCondition,
 		Status: metav1.ConditionFalse,
@@ -288,22 +304,22 @@ func setMachineDeletingCondition(scope *machineScope) {
 		switch {
 		case scope.blocked != nil:
 			condition.Reason, condition.Message = scope.blocked.Reason, scope.blocked.Message
-		case ws.StateErr != nil:
+		case scope.observed.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
-			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
-				"for by its ID or name"
+			condition.Message = scope.observed.StateErr.Error() +
+				"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 		case scope.engine.err != nil || scope.vm.err != nil:
 			_, condition.Message = blocker.EngineReason(errors.Join(scope.engine.err, scope.vm.err))
 			condition.Reason = infrav1.WaitingForEngineReason
 			if scope.fromInventory() {
 				condition.Reason = infrav1.UnableToDecommissionReason
 			}
-		case ws.Failure.OfDestroy():
-			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
-		case ws.Action.Reason == infrav1.WaitingForGuestShutdownReason:
-			condition.Reason, condition.Message = ws.Action.Reason, ws.Action.Message
-		case ws.Action.Message != "":
-			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, ws.Action.Message
+		case scope.observed.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, scope.observed.Failure.Message()
+		case scope.action.Reason == infrav1.WaitingForGuestShutdownReason:
+			condition.Reason, condition.Message = scope.action.Reason, scope.action.Message
+		case scope.action.Message != "":
+			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, scope.action.Message
 		}
 	}
 
@@ -339,7 +355,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
 		// A running machine keeps its addresses even without its profile. UpToDate reports the cause.
-		objectstatus.SetOfEarlierGeneration(scope.olvmMachine, condition)
+		pass.SetOfEarlierGeneration(scope.olvmMachine, condition)
 		return
 	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
@@ -442,4 +458,87 @@ func setRunningCondition(scope *machineScope) {
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
+}
+
+// setUserDataCondition reports whether the user data is still readable by others.
+func setUserDataCondition(scope *machineScope) {
+	m := scope.olvmMachine
+
+	switch {
+	case scope.leavesUserData():
+		conditions.Delete(m, infrav1.UserDataRemovedCondition)
+	case conditions.IsTrue(m, infrav1.UserDataRemovedCondition):
+	case scope.userData.removed:
+		conditions.Set(m, metav1.Condition{
+			Type:   infrav1.UserDataRemovedCondition,
+			Status: metav1.ConditionTrue,
+			Reason: infrav1.UserDataRemovedReason,
+		})
+	case scope.userData.err != nil:
+		conditions.Set(m, metav1.Condition{
+			Type:    infrav1.UserDataRemovedCondition,
+			Status:  metav1.ConditionFalse,
+			Reason:  infrav1.UserDataNotRemovedReason,
+			Message: steadytext.Shorten(scope.userData.err.Error(), pass.MaxMessage),
+		})
+	case !scope.joined():
+		conditions.Set(m, metav1.Condition{
+			Type:   infrav1.UserDataRemovedCondition,
+			Status: metav1.ConditionFalse,
+			Reason: infrav1.WaitingForNodeReason,
+		})
+	}
+}
+
+// setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate judges the current spec. It does not affect
+// Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the last fully
+// applied spec, and carries its generation.
+func setUpToDateConditions(scope *machineScope) {
+	found := scope.judge()
+	setUpToDateCondition(scope, found)
+	setAppliedCondition(scope, found)
+}
+
+func setUpToDateCondition(scope *machineScope, found verdict) {
+	m := scope.olvmMachine
+	condition := metav1.Condition{
+		Type:    infrav1.UpToDateCondition,
+		Status:  found.status,
+		Reason:  found.reason,
+		Message: found.message,
+	}
+
+	known := conditions.Get(m, condition.Type)
+	judged := known != nil && known.ObservedGeneration == m.Generation
+
+	switch {
+	case judged && found.status == metav1.ConditionUnknown:
+		return // nothing new is known: keep the condition of this spec
+	case judged && known.Status == metav1.ConditionTrue && scope.specProblem() != nil:
+		// The spec has been applied. A name lost in the engine since then does not change the VM.
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UpToDateReason
+	}
+
+	conditions.Set(m, condition)
+}
+
+func setAppliedCondition(scope *machineScope, found verdict) {
+	m := scope.olvmMachine
+	condition := metav1.Condition{
+		Type:   infrav1.InfrastructureAppliedCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.AppliedReason,
+	}
+
+	switch {
+	case scope.settled():
+	case scope.observed.State.WasApplied() && scope.vm.foreign == nil && scope.observed.StateErr == nil:
+		// The applied spec stays applied, whatever later edits ask for. UpToDate reports the rest.
+		pass.SetOfEarlierGeneration(m, condition)
+		return
+	default:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, found.reason, found.message
+	}
+
+	conditions.Set(m, condition)
 }

@@ -215,14 +215,15 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		scope           machineScope
-		workspace       workspace.Workspace
+		observed        workspace.Observation
+		action          workspace.Action
 		reason, message string
 	}{
 		"the state cannot be used, which hides all else": {
-			scope:     machineScope{engine: engineFacts{err: errors.New("HTTP 500")}},
-			workspace: workspace.Workspace{StateErr: errors.New("not gzip")},
-			reason:    infrav1.StateInvalidReason,
-			message:   "not gzip; repair that Secret, or delete it",
+			scope:    machineScope{engine: engineFacts{err: errors.New("HTTP 500")}},
+			observed: workspace.Observation{StateErr: errors.New("not gzip")},
+			reason:   infrav1.StateInvalidReason,
+			message:  "not gzip; repair that Secret, or delete it",
 		},
 		"the engine is away": {
 			scope:   machineScope{engine: engineFacts{err: errors.New("HTTP 500")}, desired: desiredFacts{err: noName}},
@@ -230,29 +231,28 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			message: "HTTP 500",
 		},
 		"a name is wrong": {
-			scope:     machineScope{desired: desiredFacts{err: noName}},
-			workspace: workspace.Workspace{Failure: failed},
-			reason:    infrav1.VMTemplateNotFoundReason,
-			message:   "spec.vmTemplateName: there is no ol9",
+			scope:    machineScope{desired: desiredFacts{err: noName}},
+			observed: workspace.Observation{Failure: failed},
+			reason:   infrav1.VMTemplateNotFoundReason,
+			message:  "spec.vmTemplateName: there is no ol9",
 		},
 		"a run has failed": {
-			scope:     machineScope{waiting: waiting},
-			workspace: workspace.Workspace{Failure: failed, Action: workspace.Action{Kind: workspace.Wait}},
-			reason:    infrav1.ApplyFailedReason,
-			message:   "exit status 1 (it is tried again after a pause",
+			scope:    machineScope{waiting: waiting},
+			observed: workspace.Observation{Failure: failed}, action: workspace.Action{Kind: workspace.Wait},
+			reason:  infrav1.ApplyFailedReason,
+			message: "exit status 1 (it is tried again after a pause",
 		},
 		"a run has failed, and the next one begins": {
-			workspace: workspace.Workspace{
-				Failure: failed, Action: workspace.Action{Kind: workspace.Apply, Message: "begins"},
-			},
-			reason:  infrav1.ApplyingReason,
-			message: "begins",
+			observed: workspace.Observation{Failure: failed},
+			action:   workspace.Action{Kind: workspace.Apply, Message: "begins"},
+			reason:   infrav1.ApplyingReason,
+			message:  "begins",
 		},
 		"a run is queued": {
 			scope: machineScope{waiting: waiting},
-			workspace: workspace.Workspace{Action: workspace.Action{
+			action: workspace.Action{
 				Kind: workspace.Wait, Reason: infrav1.ApplyingReason, Message: "Terraform Apply is Queued",
-			}},
+			},
 			reason:  infrav1.ApplyingReason,
 			message: "Terraform Apply is Queued",
 		},
@@ -284,10 +284,8 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			message: "HTTP 500",
 		},
 		"what a failed run made is gone": {
-			workspace: workspace.Workspace{
-				Action: workspace.Action{
-					Kind: workspace.Block, Reason: infrav1.VirtualMachineNotFoundReason, Message: "gone",
-				},
+			action: workspace.Action{
+				Kind: workspace.Block, Reason: infrav1.VirtualMachineNotFoundReason, Message: "gone",
 			},
 			reason:  infrav1.VirtualMachineNotFoundReason,
 			message: "gone",
@@ -295,7 +293,8 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 		"nothing is known": {reason: infrav1.ApplyingReason, message: "No run has begun yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.scope.olvmMachine, tt.scope.workspace = &infrav1.OLVMMachine{}, &tt.workspace
+			tt.scope.olvmMachine, tt.scope.workspace = &infrav1.OLVMMachine{}, &workspace.Workspace{}
+			tt.scope.observed, tt.scope.action = tt.observed, tt.action
 			setAppliedCondition(&tt.scope, tt.scope.judge())
 			check.Equal(t, "the condition", condition(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 				"False/"+tt.reason)
@@ -387,11 +386,11 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(vmID)
 			tt.scope.olvmMachine = m
-			tt.scope.workspace = &workspace.Workspace{Action: settled, State: parsed(t, "digest", "ovirt_vm="+vmID)}
+			tt.scope.observed.State = parsed(t, "digest", "ovirt_vm="+vmID)
 			m.Generation = 3
-			setUpToDateConditions(&machineScope{olvmMachine: m, workspace: tt.scope.workspace})
+			setUpToDateConditions(&machineScope{olvmMachine: m, observed: tt.scope.observed, action: settled})
 			m.Generation = 4
-			tt.scope.workspace.Action, tt.scope.workspace.Failure = tt.action, tt.failure
+			tt.scope.action, tt.scope.observed.Failure = tt.action, tt.failure
 			setUpToDateConditions(&tt.scope)
 
 			upToDate, applied := infrav1.UpToDateCondition, infrav1.InfrastructureAppliedCondition
@@ -420,12 +419,12 @@ func TestAVerdictOnThisSpecStaysWhileNothingElseIsKnown(t *testing.T) {
 
 	m := newMachine(vmID)
 	m.Generation = 3
-	scope := &machineScope{olvmMachine: m, workspace: &workspace.Workspace{
-		Action: settled, State: parsed(t, "digest", "ovirt_vm="+vmID),
-	}}
+	scope := &machineScope{
+		olvmMachine: m, action: settled, observed: workspace.Observation{State: parsed(t, "digest", "ovirt_vm="+vmID)},
+	}
 	setUpToDateConditions(scope)
 
-	scope.workspace.Action = workspace.Action{Kind: workspace.Wait}
+	scope.action = workspace.Action{Kind: workspace.Wait}
 	scope.engine.err = errors.New("HTTP 500")
 	setUpToDateConditions(scope)
 	check.Equal(t, "the engine is away", condition(m, upToDate), "True/"+infrav1.UpToDateReason)
@@ -445,10 +444,13 @@ func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 	m := newMachine(vmID)
 	half := parsed(t, "", "ovirt_vm="+vmID)
 	half.ChangingFrom = "digest"
-	setUpToDateConditions(&machineScope{olvmMachine: m, workspace: &workspace.Workspace{
-		State: half, Action: workspace.Action{Kind: workspace.Wait},
-		Failure: workspace.Failure{Count: 1, Err: errors.New("exit status 1")},
-	}})
+	setUpToDateConditions(&machineScope{
+		olvmMachine: m,
+		observed: workspace.Observation{
+			State: half, Failure: workspace.Failure{Count: 1, Err: errors.New("exit status 1")},
+		},
+		action: workspace.Action{Kind: workspace.Wait},
+	})
 	check.Equal(t, "applied", condition(m, infrav1.InfrastructureAppliedCondition), "True/"+infrav1.AppliedReason)
 	check.Equal(t, "up to date", condition(m, infrav1.UpToDateCondition), "False/"+infrav1.ApplyFailedReason)
 }
@@ -456,7 +458,7 @@ func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 // TestAStateThatNoRunHasFinishedIsNotApplied covers a VM after a failed first run.
 func TestAStateThatNoRunHasFinishedIsNotApplied(t *testing.T) {
 	scope := &machineScope{olvmMachine: newMachine(vmID), engine: engineFacts{err: errors.New("HTTP 500")}}
-	scope.workspace = &workspace.Workspace{State: parsed(t, "", "ovirt_vm="+vmID)}
+	scope.observed.State = parsed(t, "", "ovirt_vm="+vmID)
 	setAppliedCondition(scope, scope.judge())
 	check.Equal(t, "the condition", condition(scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 		"False/"+infrav1.WaitingForEngineReason)
@@ -473,7 +475,8 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 	for name, tt := range map[string]struct {
 		machine       *infrav1.OLVMMachine
 		scope         machineScope
-		workspace     workspace.Workspace
+		observed      workspace.Observation
+		action        workspace.Action
 		want, message string
 	}{
 		"nobody deletes it": {
@@ -482,19 +485,20 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 		},
 		"it is on its way": {want: "True/" + infrav1.DeletingReason},
 		"it must not go, which hides all else": {
-			scope:     machineScope{blocked: blocker.Deletion(0, "not marked as ours")},
-			workspace: workspace.Workspace{StateErr: errors.New("not gzip")},
-			want:      "True/" + infrav1.DeletionBlockedReason, message: "not marked as ours",
+			scope:    machineScope{blocked: blocker.Deletion(0, "not marked as ours")},
+			observed: workspace.Observation{StateErr: errors.New("not gzip")},
+			want:     "True/" + infrav1.DeletionBlockedReason, message: "not marked as ours",
 		},
 		"its state cannot be used": {
-			scope:     machineScope{engine: engineFacts{err: away}},
-			workspace: workspace.Workspace{StateErr: errors.New("not gzip")},
-			want:      "True/" + infrav1.DeletionBlockedReason, message: "not gzip; repair that Secret, or delete it: then",
+			scope:    machineScope{engine: engineFacts{err: away}},
+			observed: workspace.Observation{StateErr: errors.New("not gzip")},
+			want:     "True/" + infrav1.DeletionBlockedReason,
+			message:  "not gzip; repair that Secret, or delete it: then",
 		},
 		"the engine is away": {
-			scope:     machineScope{engine: engineFacts{err: away}},
-			workspace: workspace.Workspace{Failure: destruction},
-			want:      "True/" + infrav1.WaitingForEngineReason, message: "HTTP 500",
+			scope:    machineScope{engine: engineFacts{err: away}},
+			observed: workspace.Observation{Failure: destruction},
+			want:     "True/" + infrav1.WaitingForEngineReason, message: "HTTP 500",
 		},
 		"the engine does not answer for the VM": {
 			scope: machineScope{vm: vmFacts{err: away}},
@@ -505,22 +509,21 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 			want: "True/" + infrav1.UnableToDecommissionReason, message: "HTTP 500",
 		},
 		"a destruction has failed": {
-			workspace: workspace.Workspace{Failure: destruction, Action: graceful},
-			want:      "True/" + infrav1.DeletionFailedReason, message: "it is being exported (it is tried again after a pause",
+			observed: workspace.Observation{Failure: destruction}, action: graceful,
+			want:    "True/" + infrav1.DeletionFailedReason,
+			message: "it is being exported (it is tried again after a pause",
 		},
 		"the guest shuts down": {
-			workspace: workspace.Workspace{Action: graceful},
-			want:      "True/" + infrav1.WaitingForGuestShutdownReason, message: "Waiting for the guest",
+			action: graceful,
+			want:   "True/" + infrav1.WaitingForGuestShutdownReason, message: "Waiting for the guest",
 		},
 		"a run goes": {
-			workspace: workspace.Workspace{
-				Action: workspace.Action{Reason: infrav1.ApplyingReason, Message: "a run goes"},
-			},
-			want: "True/" + infrav1.WaitingForTerraformReason, message: "a run goes",
+			action: workspace.Action{Reason: infrav1.ApplyingReason, Message: "a run goes"},
+			want:   "True/" + infrav1.WaitingForTerraformReason, message: "a run goes",
 		},
 		"the failure of an apply is of no interest": {
-			workspace: workspace.Workspace{Failure: workspace.Failure{Count: 1, Digest: "d", Err: away}},
-			want:      "True/" + infrav1.DeletingReason,
+			observed: workspace.Observation{Failure: workspace.Failure{Count: 1, Digest: "d", Err: away}},
+			want:     "True/" + infrav1.DeletingReason,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -528,7 +531,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 				tt.machine = deleted(newMachine(vmID))
 			}
 
-			tt.scope.olvmMachine, tt.scope.workspace = tt.machine, &tt.workspace
+			tt.scope.olvmMachine, tt.scope.observed, tt.scope.action = tt.machine, tt.observed, tt.action
 			setMachineDeletingCondition(&tt.scope)
 			check.Equal(t, "the condition", condition(tt.machine, infrav1.DeletingCondition), tt.want)
 
@@ -680,7 +683,9 @@ func TestSetDriftCondition(t *testing.T) {
 
 // TestWhatReadyIsMadeOf verifies that only a machine of an inventory needs a claim to be ready.
 func TestWhatReadyIsMadeOf(t *testing.T) {
-	made, claimed := &machineScope{olvmMachine: newMachine("")}, &machineScope{olvmMachine: fromInventory(newMachine(""))}
+	made, claimed := &machineScope{olvmMachine: newMachine("")}, &machineScope{
+		olvmMachine: fromInventory(newMachine("")),
+	}
 	want := []string{
 		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition,
 		infrav1.InfrastructureAppliedCondition, infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
@@ -739,7 +744,7 @@ func TestUpdateMachineStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scope := &machineScope{
 				olvmMachine: tt.machine, vm: tt.vm, machine: newObjects().machine,
-				workspace: &workspace.Workspace{StateUnread: tt.unread},
+				observed: workspace.Observation{StateUnread: tt.unread},
 			}
 			updateMachineStatus(scope)
 			check.Equal(t, "provisioned", ptr.Deref(tt.machine.Status.Initialization.Provisioned, false),
@@ -800,11 +805,11 @@ func TestSetMachineFacts(t *testing.T) {
 			func(o *infrav1.OLVMStatus) { o.VirtualMachine.CreateRequestSubmitted = true },
 		},
 		"a network interface in the state": {
-			func(s *machineScope) { s.workspace.State = parsed(t, "", "ovirt_nic=nic-2") },
+			func(s *machineScope) { s.observed.State = parsed(t, "", "ovirt_nic=nic-2") },
 			func(o *infrav1.OLVMStatus) { o.VNICID = "nic-2" },
 		},
 		"a state without one": {
-			func(s *machineScope) { s.workspace.State = parsed(t, "", "ovirt_vm="+vmID) },
+			func(s *machineScope) { s.observed.State = parsed(t, "", "ovirt_vm="+vmID) },
 			func(*infrav1.OLVMStatus) {},
 		},
 		"a VM that the engine has": {
@@ -899,7 +904,9 @@ func TestWhenAddressesAreWritten(t *testing.T) {
 // TestMachineAddresses covers the addresses of a machine, and their order.
 func TestMachineAddresses(t *testing.T) {
 	more := func(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
-		m.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "storage"}}}
+		m.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
+			{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "storage"}},
+		}
 
 		return m
 	}
@@ -1024,7 +1031,7 @@ func TestVMIDOfAMachine(t *testing.T) {
 		},
 	} {
 		scope := &machineScope{olvmMachine: tt.machine, claim: tt.claim,
-			workspace: &workspace.Workspace{State: tt.state}}
+			observed: workspace.Observation{State: tt.state}}
 		check.Equal(t, name, scope.vmID(), tt.want)
 	}
 }
@@ -1042,7 +1049,9 @@ func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 			false: "delete the Machine",
 		} {
 			t.Run(fmt.Sprintf("%s, control plane %t", name, control), func(t *testing.T) {
-				scope := &machineScope{olvmMachine: provisioned(newMachine(vmID)), vm: vm, machine: &clusterv1.Machine{}}
+				scope := &machineScope{
+					olvmMachine: provisioned(newMachine(vmID)), vm: vm, machine: &clusterv1.Machine{},
+				}
 				if control {
 					scope.machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 				}

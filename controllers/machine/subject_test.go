@@ -403,7 +403,9 @@ func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 		o.hasVM()
 		o.olvmMachine.Spec.ProviderID = ""
 		o.olvmMachine.Annotations[infrav1.CreateRequestedAnnotation] = "asked-for"
-		o.olvmMachine.DeletionTimestamp, o.olvmMachine.Finalizers = ptr.To(metav1.Now()), []string{infrav1.MachineFinalizer}
+		o.olvmMachine.DeletionTimestamp, o.olvmMachine.Finalizers = ptr.To(metav1.Now()), []string{
+			infrav1.MachineFinalizer,
+		}
 	}, ovirtsim.VM{Name: "asked-for", ID: vmID, Comment: ownComment})
 	subject := b.r.subject(b.connected())
 	check.Error(t, subject.RemoveOrphans(t.Context(), terraform.Destroy, nil, nil), "")

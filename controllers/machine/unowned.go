@@ -2,18 +2,13 @@ package machine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // ownerGrace is how long an OLVMMachine may wait for its Machine before its status reports a problem.
@@ -33,22 +28,7 @@ func (r *Reconciler) reconcileUnowned(ctx context.Context, scope *machineScope) 
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 
-	condition := metav1.Condition{
-		Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NoMachineReason,
-		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are " +
-			"restoring its Machine",
-	}
-	if name := m.Labels[clusterv1.ClusterNameLabel]; scope.machine != nil && name != "" {
-		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or "+
-			"delete the Machine", name)
-	}
+	err := pass.Write(ctx, scope.pass, r.Recorder, m, func() { setUnowned(scope) }, scope.steps)
 
-	conclude := func() {
-		conditions.Set(m, condition)
-		objectstatus.SetReady(m, []string{infrav1.InfrastructureAppliedCondition})
-	}
-
-	err := objectstatus.Write(ctx, scope.pass, r.Recorder, m, conclude, scope.steps)
-
-	return ctrl.Result{}, objectstatus.IgnoreGone(err)
+	return ctrl.Result{}, err
 }

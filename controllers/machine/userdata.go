@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
 // userDataRetry is the retry interval after a refusal by the engine or the API server.
@@ -23,7 +20,7 @@ const userDataRetry = time.Minute
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
 	if scope.leavesUserData() || done || !scope.joined() || scope.engine.session == nil || scope.vm.seen == nil ||
-		scope.workspace.StateErr != nil || scope.workspace.InFlight() || scope.workspace.Unfinished() {
+		scope.observed.StateErr != nil || scope.workspace.InFlight() || scope.workspace.Unfinished() {
 		return 0, nil
 	}
 
@@ -33,7 +30,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 
 	err := scope.engine.session.ForgetUserData(ctx, scope.vm.seen.ID)
 	if err == nil {
-		err = scope.workspace.ForgetUserData(ctx)
+		err = scope.workspace.ForgetUserData(ctx, &scope.observed)
 	}
 
 	if err != nil {
@@ -53,34 +50,4 @@ func (s *machineScope) joined() bool { return s.machine.Status.NodeRef.IsDefined
 // A VM of an inventory gets its own initialization back on release.
 func (s *machineScope) leavesUserData() bool {
 	return s.userData.kept || s.supports() || s.fromInventory()
-}
-
-// setUserDataCondition reports whether the user data is still readable by others.
-func setUserDataCondition(scope *machineScope) {
-	m := scope.olvmMachine
-
-	switch {
-	case scope.leavesUserData():
-		conditions.Delete(m, infrav1.UserDataRemovedCondition)
-	case conditions.IsTrue(m, infrav1.UserDataRemovedCondition):
-	case scope.userData.removed:
-		conditions.Set(m, metav1.Condition{
-			Type:   infrav1.UserDataRemovedCondition,
-			Status: metav1.ConditionTrue,
-			Reason: infrav1.UserDataRemovedReason,
-		})
-	case scope.userData.err != nil:
-		conditions.Set(m, metav1.Condition{
-			Type:    infrav1.UserDataRemovedCondition,
-			Status:  metav1.ConditionFalse,
-			Reason:  infrav1.UserDataNotRemovedReason,
-			Message: steadytext.Shorten(scope.userData.err.Error(), objectstatus.MaxMessage),
-		})
-	case !scope.joined():
-		conditions.Set(m, metav1.Condition{
-			Type:   infrav1.UserDataRemovedCondition,
-			Status: metav1.ConditionFalse,
-			Reason: infrav1.WaitingForNodeReason,
-		})
-	}
 }

@@ -113,7 +113,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 		"the engine is away":   {func(_ *testing.T, _ *bench, s *machineScope) { s.engine.session = nil }, false, 0},
 		"the engine has no VM": {func(_ *testing.T, _ *bench, s *machineScope) { s.vm.seen = nil }, false, 0},
 		"the state cannot be used": {func(_ *testing.T, _ *bench, s *machineScope) {
-			s.workspace.StateErr = errors.New("not gzip")
+			s.observed.StateErr = errors.New("not gzip")
 		}, false, 0},
 		"settings wait for a restart, and would be lost": {func(_ *testing.T, _ *bench, s *machineScope) {
 			s.vm.seen.ChangesWait = true
@@ -200,7 +200,9 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	check.Error(t, scope.userData.err, "not now")
 
 	// The host name disappears with the user data, and must come back even if the engine fails once.
-	check.Error(t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "")
+	check.Error(
+		t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "",
+	)
 	scope = b.connected()
 	scope.vm.seen = b.vm(vmID)
 	_, err = b.r.reconcileUserData(t.Context(), scope)

@@ -8,15 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,8 +23,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
@@ -37,6 +35,8 @@ type Reconciler struct {
 	Client           client.Client
 	Recorder         events.EventRecorder
 	WatchFilterValue string
+
+	passes pass.Tracker
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachinetemplate")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMMachineTemplate{}).
+		For(&infrav1.OLVMMachineTemplate{}, builder.WithPredicates(r.passes.Changed())).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates),
@@ -81,41 +81,39 @@ func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Obje
 }
 
 // Reconcile brings the status of one OLVMMachineTemplate up to date.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	template := &infrav1.OLVMMachineTemplate{}
-	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1.OLVMMachineTemplate]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1.OLVMMachineTemplate{})
+}
 
-	if !template.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
-	}
-
-	// The owner is the Cluster or the ClusterClass; a new object has none.
+// openPass finds the owner of a template: the Cluster or the ClusterClass. A new template has none.
+func (r *Reconciler) openPass(
+	ctx context.Context, _ *pass.Pass, template *infrav1.OLVMMachineTemplate,
+) (pass.Frame, error) {
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", req.NamespacedName,
-			err)
+		return pass.Frame{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", template.Name, err)
 	}
 
-	if annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template) {
-		return ctrl.Result{}, nil
-	}
-
-	helper, err := patch.NewHelper(template, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
-	}
-
-	defer func() {
-		steadytext.Bound(template)
-		if err := helper.Patch(ctx, template); err != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, objectstatus.IgnoreGone(err)})
-		}
-	}()
-	r.reconcileCapacity(ctx, template)
-
-	return ctrl.Result{}, nil
+	return pass.Frame{
+		Labelled: template,
+		Admit: func(context.Context) (bool, ctrl.Result, error) {
+			return template.DeletionTimestamp.IsZero(), ctrl.Result{}, nil
+		},
+		IsPaused: func(context.Context) (bool, error) { // the kind has no condition to report it
+			return annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template), nil
+		},
+		Work: func(ctx context.Context) (ctrl.Result, error) {
+			r.reconcileCapacity(ctx, template)
+			return ctrl.Result{}, nil
+		},
+		SetStatus: func() {}, // reconcileCapacity has set it
+	}, nil
 }
 
 // reconcileCapacity writes the capacity from the spec. A wrong capacity would make an autoscaler add nodes too small

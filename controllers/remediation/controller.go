@@ -12,15 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +30,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -85,7 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&infrav1alpha1.OLVMRemediation{}, builder.WithPredicates(r.passes.Changed())).
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToRemediation),
-			objectstatus.IgnoreStatus).
+			pass.IgnoreStatus).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMRemediation controller: %w", err)
@@ -114,67 +110,77 @@ type scope struct {
 	vm      *engine.VM
 	// blocked is the reason for doing nothing now; nil if there is none.
 	blocked *blocker.Error
-	// news is the event of the pass; nil for none.
-	news *news
+	// news is the event of the pass; nil for none. failed reports an error of the pass.
+	news   *news
+	failed bool
 }
 
 // news is an event.
 type news struct{ kind, reason, text string }
 
 // Reconcile brings one OLVMRemediation forward.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	remediation := &infrav1alpha1.OLVMRemediation{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, remediation)
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1alpha1.OLVMRemediation]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1alpha1.OLVMRemediation{})
+}
 
-	defer this.End(&result, &reterr)
-
-	s := &scope{pass: this, remediation: remediation}
+// openPass finds the owners of a remediation.
+func (r *Reconciler) openPass(
+	ctx context.Context, of *pass.Pass, remediation *infrav1alpha1.OLVMRemediation,
+) (pass.Frame, error) {
+	s := &scope{pass: of, remediation: remediation}
 	if err := r.findOwners(ctx, s); err != nil {
-		return ctrl.Result{}, err
-	}
-
-	orphan := s.watched() == nil && !remediation.DeletionTimestamp.IsZero() // any manager may release it
-	if r.WatchFilterValue != "" && !orphan &&
-		(s.watched() == nil || !labels.HasWatchLabel(s.watched(), r.WatchFilterValue)) {
-		return ctrl.Result{}, nil // another manager's
+		return pass.Frame{}, err
 	}
 
 	wasPaused := conditions.IsTrue(remediation, clusterv1.PausedCondition)
-	paused, err := workspace.PausedWithoutState(ctx, this, remediation, "OLVMRemediation", s.cluster)
-	if err != nil || paused {
-		return ctrl.Result{RequeueAfter: utilwait.Jitter(steady, jitter)}, err
-	}
 
-	if wasPaused && remediation.Status.Step != "" { // Cluster API did not check the node meanwhile
-		remediation.Status.StepTime = now()
-	}
+	return pass.Frame{
+		Labelled: s.labelledOwner(),
+		IsPaused: func(ctx context.Context) (bool, error) {
+			return workspace.PausedWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
+		},
+		RetryPaused: steady,
+		Work: func(ctx context.Context) (ctrl.Result, error) {
+			if wasPaused && remediation.Status.Step != "" { // Cluster API did not check the node meanwhile
+				remediation.Status.StepTime = now()
+			}
 
-	after, err := r.reconcile(ctx, s)
-	writeErr := objectstatus.Write(ctx, this, r.Recorder, remediation, func() { updateStatus(s) },
-		func() map[string]string { return nil })
-	if err == nil && objectstatus.IgnoreGone(writeErr) == nil && s.news != nil {
-		r.Recorder.Eventf(remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
-	}
+			after, err := r.reconcile(ctx, s)
+			s.failed = err != nil
 
-	return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)},
-		kerrors.NewAggregate([]error{err, objectstatus.IgnoreGone(writeErr)})
+			return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)}, err
+		},
+		SetStatus: func() { updateStatus(s) },
+		Written:   func(bool) { r.announceStep(s) },
+	}, nil
 }
 
-// watched returns the object whose label selects the manager; nil if there is none.
-func (s *scope) watched() metav1.Object {
+// announceStep records the event of a pass without an error.
+func (r *Reconciler) announceStep(s *scope) {
+	if s.news != nil && !s.failed {
+		r.Recorder.Eventf(s.remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
+	}
+}
+
+// labelledOwner returns the object with the watch label. Without owners, any manager may release a deleted remediation,
+// and only a manager without a filter does more.
+func (s *scope) labelledOwner() metav1.Object {
 	switch {
 	case s.olvmMachine != nil:
 		return s.olvmMachine
 	case s.machine != nil:
 		return s.machine
+	case !s.remediation.DeletionTimestamp.IsZero():
+		return nil
 	}
 
-	return nil
+	return &metav1.ObjectMeta{}
 }
 
 // now returns the time, as stored in a status.
@@ -322,14 +328,7 @@ func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 	}
 
 	machine := s.machine.DeepCopy()
-	v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
-		clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
-	conditions.Set(machine, metav1.Condition{
-		Type:    clusterv1.MachineOwnerRemediatedCondition,
-		Status:  metav1.ConditionFalse,
-		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
-		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
-	})
+	setOwnerRemediated(machine, s)
 
 	// Read the Machine from the API server: a patch replaces all conditions, and the cache omits them.
 	patch := client.MergeFromWithOptions(s.machine, client.MergeFromWithOptimisticLock{})

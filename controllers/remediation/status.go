@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
@@ -39,6 +41,18 @@ func updateStatus(s *scope) {
 	}
 
 	conditions.Set(s.remediation, condition)
+}
+
+// setOwnerRemediated sets the conditions of a Machine that ask its owner for a replacement.
+func setOwnerRemediated(machine *clusterv1.Machine, s *scope) {
+	v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+		clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
+	conditions.Set(machine, metav1.Condition{
+		Type:    clusterv1.MachineOwnerRemediatedCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
+	})
 }
 
 // whyGivenUp returns the reason for ending the reboots.

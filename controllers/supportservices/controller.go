@@ -13,14 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,7 +34,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -97,10 +94,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(options).
 		WithEventFilter(predicate.Or[client.Object](isSecret,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(sameName), objectstatus.IgnoreStatus).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(sameName), pass.IgnoreStatus).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(toServices), clusterFactsChanged).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(toServices),
-			predicate.Or[client.Object](objectstatus.IgnoreStatus, machineFactsChanged)).
+			predicate.Or[client.Object](pass.IgnoreStatus, machineFactsChanged)).
 		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.naming), comes).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toServices), machineGoes).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToServices)).
@@ -125,7 +122,7 @@ var comes = predicate.Funcs{
 }
 
 // clusterFactsChanged passes changes of an OLVMCluster with effects on its services.
-var clusterFactsChanged = predicate.Or[client.Object](objectstatus.IgnoreStatus, predicate.Funcs{
+var clusterFactsChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
 		after, too := e.ObjectNew.(*infrav1.OLVMCluster)
@@ -261,44 +258,52 @@ type scope struct {
 }
 
 // Reconcile reconciles one OLVMSupportServices.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
-	object := &infrav1alpha1.OLVMSupportServices{}
-	this, err := r.passes.Begin(ctx, r.Client, req.NamespacedName, object)
-	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return pass.Unbegun(err)
-	}
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return pass.Controller[*infrav1alpha1.OLVMSupportServices]{
+		Tracker:          &r.passes,
+		Client:           r.Client,
+		Recorder:         r.Recorder,
+		WatchFilterValue: r.WatchFilterValue,
+		Open:             r.openPass,
+	}.Reconcile(ctx, req, &infrav1alpha1.OLVMSupportServices{})
+}
 
-	defer this.End(&result, &reterr)
-
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(object, r.WatchFilterValue) {
-		return ctrl.Result{}, nil // the event filter saw the object that woke this one
-	}
-
-	s := &scope{pass: this, object: object}
+// openPass finds the Cluster of support services.
+func (r *Reconciler) openPass(
+	ctx context.Context, of *pass.Pass, object *infrav1alpha1.OLVMSupportServices,
+) (pass.Frame, error) {
+	s := &scope{pass: of, object: object}
 	if err := r.findCluster(ctx, s); err != nil {
-		return ctrl.Result{}, err
+		return pass.Frame{}, err
 	}
 
-	if s.cluster != nil && object.DeletionTimestamp.IsZero() {
-		adopt(s)
-	}
+	return pass.Frame{
+		Labelled: object,
+		Admit: func(context.Context) (bool, ctrl.Result, error) {
+			if s.cluster != nil && object.DeletionTimestamp.IsZero() {
+				adopt(s)
+			}
 
-	if paused, err := workspace.PausedWithoutState(ctx, this, object, support.Kind, s.cluster); err != nil || paused {
-		return ctrl.Result{}, err
-	}
+			return true, ctrl.Result{}, nil
+		},
+		IsPaused: func(ctx context.Context) (bool, error) {
+			return workspace.PausedWithoutState(ctx, of, object, support.Kind, s.cluster)
+		},
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, s) },
+		SetStatus: func() { updateStatus(s) },
+	}, nil
+}
 
-	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.write(ctx, s)}) }()
-
+// reconcileAdmitted reconciles support services of this manager.
+func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Result, error) {
 	switch {
-	case !object.DeletionTimestamp.IsZero():
+	case !s.object.DeletionTimestamp.IsZero():
 		return r.reconcileDelete(ctx, s)
 	case s.err != nil:
 		return ctrl.Result{}, nil // the missing object wakes it, and everything stays unchanged
 	}
 
-	if err := this.WriteObject(ctx); err != nil { // before there is anything for the finalizer to protect
+	if err := s.pass.WriteObject(ctx); err != nil { // before there is anything for the finalizer to protect
 		return ctrl.Result{}, err
 	}
 
@@ -385,14 +390,6 @@ func waiting(format string, args ...any) error {
 	return &blocker.Error{
 		Reason: infrav1.WaitingForClusterInfrastructureReason, Message: fmt.Sprintf(format, args...),
 	}
-}
-
-// write writes the object and its status, and records events.
-func (r *Reconciler) write(ctx context.Context, s *scope) error {
-	steps := func() map[string]string { return nil }
-	err := objectstatus.Write(ctx, s.pass, r.Recorder, s.object, func() { updateStatus(s) }, steps)
-
-	return objectstatus.IgnoreGone(err)
 }
 
 // reconcileDelete deletes the VMs. During the deletion of the cluster, it waits for the nodes first.

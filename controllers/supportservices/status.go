@@ -12,7 +12,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -29,7 +29,7 @@ const (
 func updateStatus(s *scope) {
 	if !s.object.DeletionTimestamp.IsZero() {
 		setDeleting(s)
-		objectstatus.SetReady(s.object, []string{infrav1.DeletingCondition})
+		pass.SetReady(s.object, []string{infrav1.DeletingCondition})
 
 		return
 	}
@@ -80,7 +80,7 @@ func setServices(s *scope) {
 	}
 	if s.err != nil { // the previous status of the services stays
 		summary.Status = metav1.ConditionFalse
-		summary.Reason, summary.Message = objectstatus.RenderReason(s.err)
+		summary.Reason, summary.Message = pass.RenderReason(s.err)
 		conditions.Set(s.object, summary)
 
 		return
@@ -202,7 +202,7 @@ func (v vmOfService) trouble() (why string, failed bool) {
 			return "is being made", false
 		}
 
-		return "is not ready: " + ready.Message, objectstatus.IsFailure(*ready)
+		return "is not ready: " + ready.Message, pass.IsFailure(*ready)
 	case v.report.Problem != "":
 		return "has refused its configuration: " + v.report.Problem, true
 	case !v.report.Ever:

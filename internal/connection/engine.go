@@ -59,6 +59,21 @@ func (e Engine) ID() EngineID {
 	return EngineID{hostOf(e.Server.ServerURL), e.recordedID().Installation}
 }
 
+// CredentialsKeys returns the Secret with the credentials, if the object names one. The Secret of an OLVMClusterIdentity
+// is its administrator's responsibility.
+func (e Engine) CredentialsKeys() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
+
+// CAKeys returns the ConfigMap with the CA, if the object names one. It omits the one of an OLVMClusterIdentity.
+func (e Engine) CAKeys() []types.NamespacedName { return keysOf(CAKey(e, nil)) }
+
+func keysOf(key types.NamespacedName, named bool) []types.NamespacedName {
+	if !named {
+		return nil
+	}
+
+	return []types.NamespacedName{key}
+}
+
 // recordedID returns the identity of the engine that accepted the credentials.
 func (e Engine) recordedID() EngineID {
 	if e.Recorded == nil {

@@ -182,7 +182,7 @@ func TestAPassWaitsForTheCache(t *testing.T) {
 	b.cached = before
 	_, err := b.tracker.Begin(t.Context(), b.client, client.ObjectKeyFromObject(before), b.machine)
 	check.Equal(t, "with an old object", errors.Is(err, ErrBehind), true)
-	result, err := Unbegun(err)
+	result, err := resultOfBegin(err)
 	check.Error(t, err, "")
 	check.Equal(t, "the result", result, ctrl.Result{RequeueAfter: retryOutdated})
 

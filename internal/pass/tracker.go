@@ -3,14 +3,12 @@ package pass
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -234,13 +232,4 @@ func older(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 
 	return err == nil && order < 0
-}
-
-// Unbegun is the result for the error of Begin where there is an object.
-func Unbegun(err error) (ctrl.Result, error) {
-	if errors.Is(err, ErrBehind) {
-		return ctrl.Result{RequeueAfter: retryOutdated}, nil
-	}
-
-	return ctrl.Result{}, fmt.Errorf("failed to get the object of the pass: %w", err)
 }

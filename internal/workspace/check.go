@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // This file has the drift checks: plans made at an interval and never applied.
@@ -33,32 +34,30 @@ const (
 	mostListed, longestListed, longestText = 16, 256, 1024
 )
 
-// check submits a check if one is due, and sets the time of the next look. Call it if there is nothing else to do.
-func (w *Workspace) check(ctx context.Context, request Request) error {
+// check submits a check if one is due, and returns the pause before the next look. Call it if there is nothing else to
+// do.
+func (w *Workspace) check(ctx context.Context, state *tfstate.State, request Request) (time.Duration, error) {
 	interval := w.runs().DriftInterval
-	if !w.kind.ChecksDrift || w.State == nil {
-		return nil
+	if !w.kind.ChecksDrift || state == nil {
+		return 0, nil
 	}
 
 	if interval <= 0 {
 		w.status().Drift = nil // without checks, an old result would be believed forever
-		return nil
+		return 0, nil
 	}
 
 	// Record a finished job, and write it with the object, before another one replaces it.
 	if _, ended := w.runs().ended(w.key); ended {
-		w.Action.After = wait.Jitter(checkTurn, 1)
-		return nil
+		return wait.Jitter(checkTurn, 1), nil
 	}
 
 	if left := w.untilCheck(interval, time.Now()); left > 0 {
-		w.Action.After = left
-		return nil
+		return left, nil
 	}
 
 	if !w.runs().takeCheck(w.key) {
-		w.Action.After = wait.Jitter(checkTurn, 1)
-		return nil
+		return wait.Jitter(checkTurn, 1), nil
 	}
 
 	err := w.submit(ctx, terraform.Check, request)
@@ -66,7 +65,7 @@ func (w *Workspace) check(ctx context.Context, request Request) error {
 		w.runs().giveCheck(w.key)
 	}
 
-	return err
+	return 0, err
 }
 
 // untilCheck returns the time left until the next check. The object's UID determines the object's time within the

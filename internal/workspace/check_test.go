@@ -29,7 +29,7 @@ func newCheckedBench(t *testing.T) *bench {
 }
 
 // pass runs a whole pass, and returns its workspace with the decision.
-func (b *bench) pass() *Workspace {
+func (b *bench) pass() *decided {
 	b.t.Helper()
 	w := b.observe()
 	if err := w.Apply(b.t.Context(), b.request("digest-1")); err != nil {
@@ -79,7 +79,9 @@ func TestACheckTellsWhatDiffersAndAppliesNothing(t *testing.T) {
 	check.Equal(t, "runs", b.object.Status.Terraform.Runs, runs)
 
 	for _, request := range b.executor.requests[1:] {
-		check.Equal(t, "the state of a check is that of the run", strings.Contains(string(request.State), `"serial":1`), true)
+		check.Equal(
+			t, "the state of a check is that of the run", strings.Contains(string(request.State), `"serial":1`), true,
+		)
 	}
 }
 

@@ -40,14 +40,16 @@ func newLeftBench(t *testing.T, serial int) *bench {
 
 	dir := b.kind.Open(nil, b.object, "c").dir()
 	check.Error(t, os.MkdirAll(filepath.Join(dir, checkDir), 0o700), "")
-	check.Error(t, os.WriteFile(filepath.Join(dir, "terraform.tfstate"), fmt.Appendf(nil, fullState, serial), 0o600), "")
+	check.Error(
+		t, os.WriteFile(filepath.Join(dir, "terraform.tfstate"), fmt.Appendf(nil, fullState, serial), 0o600), "",
+	)
 	check.Error(t, os.WriteFile(filepath.Join(dir, render.SecretsFile), []byte(`{"user_data":"secret"}`), 0o600), "")
 
 	return b
 }
 
 // expectRecovered expects a stored state with this serial, and no obstacle to clusterctl move.
-func (b *bench) expectRecovered(w *Workspace, serial int) {
+func (b *bench) expectRecovered(w *decided, serial int) {
 	b.t.Helper()
 	state, err := w.keeper(b.object).Load(b.t.Context())
 	check.Error(b.t, err, "")
@@ -90,7 +92,7 @@ func TestAPausedObjectKeepsNoStateFromItsMove(t *testing.T) {
 			check.Error(t, err, "")
 
 			check.Equal(t, "paused", paused, true)
-			b.expectRecovered(w, serial)
+			b.expectRecovered(&decided{Workspace: w}, serial)
 		})
 	}
 }

@@ -104,20 +104,6 @@ func (k *Kind) Abandon(object types.NamespacedName) error {
 
 // Workspace is the Terraform root of one object in one pass of its controller.
 type Workspace struct {
-	// State is a summary of the stored state: IDs and the applied digest. It is nil if no state is stored. Observe sets
-	// it.
-	State *tfstate.State
-	// StateErr says why the stored state is unusable; an administrator has to act. Observe sets it.
-	StateErr error
-	// StateUnread reports that the state could not be read this time, so no decision is possible. Observe sets it.
-	StateUnread bool
-	// Ended is the run finished since the last pass, or nil. Observe sets it.
-	Ended *terraform.Status
-	// Failure is the last run if it failed. Observe sets it.
-	Failure Failure
-	// Action is the decision. Apply and Destroy set it.
-	Action Action
-
 	kind    *Kind
 	pass    *pass.Pass
 	object  Object
@@ -125,6 +111,20 @@ type Workspace struct {
 	key     Key
 	// recorded is the end of the run handled by Observe, or zero.
 	recorded time.Time
+}
+
+// Observation is what Observe found. Apply and Destroy decide on it.
+type Observation struct {
+	// State is a summary of the stored state: IDs and the applied digest. It is nil if no state is stored.
+	State *tfstate.State
+	// StateErr says why the stored state is unusable; an administrator has to act.
+	StateErr error
+	// StateUnread reports that the state could not be read this time, so no decision is possible.
+	StateUnread bool
+	// Ended is the run finished since the last pass, or nil.
+	Ended *terraform.Status
+	// Failure is the last run if it failed.
+	Failure Failure
 }
 
 func (w *Workspace) runs() *RunQueue { return w.kind.Runs }
@@ -165,60 +165,62 @@ func (w *Workspace) status() *infrav1.TerraformStatus {
 }
 
 // Observe records a finished run and reads the state. It returns an error if the state could not be read.
-func (w *Workspace) Observe(ctx context.Context) error {
-	w.observeRun(ctx)
+func (w *Workspace) Observe(ctx context.Context) (Observation, error) {
+	seen := w.observeRun(ctx)
 	if !w.object.GetDeletionTimestamp().IsZero() && Moving(w.object) {
-		return nil // the state belongs to the other management cluster
+		return seen, nil // the state belongs to the other management cluster
 	}
 
 	if err := w.recoverState(ctx); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "The state that a run left in its working directory is left to the next run")
 	}
 
-	err := w.observeState(ctx)
-	if w.isRebuilt() {
+	err := w.observeState(ctx, &seen)
+	if w.isRebuilt(seen.State) {
 		w.runs().Wake(w.key) // the mark of the run stays until the new lineage is in the status
 	} else {
 		w.unblockMove()
 	}
 
-	return err
+	return seen, err
 }
 
 // isRebuilt reports whether a run has begun another lineage than the one in the object's status.
-func (w *Workspace) isRebuilt() bool {
+func (w *Workspace) isRebuilt(state *tfstate.State) bool {
 	before := *w.kind.Status(w.pass.Before())
 
-	return w.State != nil && before != nil && before.StateLineage != "" && before.StateLineage != w.State.Lineage
+	return state != nil && before != nil && before.StateLineage != "" && before.StateLineage != state.Lineage
 }
 
 // observeRun records the finished run in the status, as an event, in the log and in the metrics.
-func (w *Workspace) observeRun(ctx context.Context) {
-	w.Failure = w.runs().failure(w.key)
+func (w *Workspace) observeRun(ctx context.Context) Observation {
+	seen := Observation{Failure: w.runs().failure(w.key)}
 
 	run, ok := w.runs().ended(w.key)
 	if !ok {
-		return
+		return seen
 	}
 
 	w.recorded = run.Ended
 	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
-		return // the run did not fail, but was no longer wanted
+		return seen // the run did not fail, but was no longer wanted
 	}
 
 	if run.Operation == terraform.Check {
 		w.recordCheck(ctx, run)
-		return
+		return seen
 	}
 
-	w.Ended = &run
+	seen.Ended = &run
 	report := recordRun(w.status(), w.kind.states.SecretName(w.object), run)
 
 	var first bool
-	if w.Failure, first = w.runs().count(w.key, run); first {
+	if seen.Failure, first = w.runs().count(w.key, run); first {
 		countRun(run, report.Result)
 		w.announce(ctx, run, report)
 	}
+
+	return seen
 }
 
 func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *infrav1.TerraformRun) {
@@ -241,7 +243,7 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 }
 
 // observeState reads the state, and restores the owner, labels and finalizer of its Secret.
-func (w *Workspace) observeState(ctx context.Context) error {
+func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
 	if w.untouched() && w.kind.states.Unheard(ctx, w.object) {
 		return nil
 	}
@@ -251,19 +253,19 @@ func (w *Workspace) observeState(ctx context.Context) error {
 	var invalid *tfstate.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		return w.refuseState(ctx, invalid)
+		return w.refuseState(ctx, seen, invalid)
 	case err != nil:
-		w.StateUnread = true
+		seen.StateUnread = true
 		return err
 	case state == nil:
 		return nil
 	}
 
 	if err := recordState(w.status(), w.kind.states.SecretName(w.object), state, w.mayHaveActed()); err != nil {
-		return w.refuseState(ctx, err)
+		return w.refuseState(ctx, seen, err)
 	}
 
-	w.State = state
+	seen.State = state
 
 	return nil
 }
@@ -315,20 +317,20 @@ func (w *Workspace) mayHaveActed() bool {
 }
 
 // refuseState records why the state is unusable. A deletion ignores the error after a user has deleted the Secret.
-func (w *Workspace) refuseState(ctx context.Context, reason error) error {
-	w.StateErr = reason
+func (w *Workspace) refuseState(ctx context.Context, seen *Observation, reason error) error {
+	seen.StateErr = reason
 	if w.object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
 
 	givenUp, err := w.kind.states.GivenUp(ctx, w.object)
 	if err != nil {
-		w.StateUnread = true
+		seen.StateUnread = true
 		return err
 	}
 
 	if givenUp {
-		w.StateErr = nil
+		seen.StateErr = nil
 	}
 
 	return nil
@@ -342,14 +344,14 @@ func (w *Workspace) Recorded() {
 	}
 }
 
-// ForgetUserData removes the user data of VMs from the state, and reads the state again. Call it only if no run is in
-// flight.
-func (w *Workspace) ForgetUserData(ctx context.Context) error {
+// ForgetUserData removes the user data of VMs from the state, and reads the state again into seen. Call it only if no
+// run is in flight.
+func (w *Workspace) ForgetUserData(ctx context.Context, seen *Observation) error {
 	if err := w.kind.states.ForgetUserData(ctx, w.object, w.cluster); err != nil {
 		return err
 	}
 
-	return w.observeState(ctx)
+	return w.observeState(ctx, seen)
 }
 
 // Request is a controller's request to its workspace in a pass.
@@ -364,23 +366,29 @@ type Request struct {
 	Subject func() Subject
 }
 
-// Apply decides on the next action for an object that is not being deleted. It submits a run if needed.
-func (w *Workspace) Apply(ctx context.Context, request Request) error {
-	w.Action = decide(applyRules, w.observed(request.Facts))
+// Apply decides on the next action for an object that is not being deleted. It submits a run if needed. It removes a
+// failure from seen if the failed attempt is no longer wanted.
+func (w *Workspace) Apply(ctx context.Context, seen *Observation, request Request) (Action, error) {
+	action := decide(applyRules, w.observed(*seen, request.Facts))
 
-	if w.Action.Kind == None && w.Failure.Count > 0 { // the failed attempt is no longer wanted
+	if action.Kind == None && seen.Failure.Count > 0 {
 		w.runs().forgive(w.key)
-		w.Failure = Failure{}
+		seen.Failure = Failure{}
 	}
 
 	switch {
-	case w.Action.Kind == None && !w.checking():
-		return w.check(ctx, request)
-	case w.Action.Kind != Apply || w.interruptCheck():
-		return nil
+	case action.Kind == None && !w.checking():
+		after, err := w.check(ctx, seen.State, request)
+		action.After = after
+
+		return action, err
+	case action.Kind != Apply:
+		return action, nil
+	case w.interruptCheck():
+		return waitForCheck(action), nil
 	}
 
-	return w.submit(ctx, terraform.Apply, request)
+	return action, w.submit(ctx, terraform.Apply, request)
 }
 
 // checking reports whether a drift check is queued or running. Only decisions for a run depend on it.
@@ -398,39 +406,42 @@ func (w *Workspace) interruptCheck() bool {
 	}
 
 	w.runs().runner.Cancel(w.key.String())
-	w.Action = Action{
-		Kind:    Wait,
-		After:   retryAfter,
-		Reason:  w.Action.Reason,
-		Message: "Waiting for a check for drift to stop",
-	}
 
 	return true
 }
 
+// waitForCheck returns the action that waits for an interrupted check.
+func waitForCheck(wanted Action) Action {
+	return Action{
+		Kind:    Wait,
+		After:   retryAfter,
+		Reason:  wanted.Reason,
+		Message: "Waiting for a check for drift to stop",
+	}
+}
+
 // Destroy decides on the next action for an object that is being deleted. It submits or interrupts a run if needed.
 // After the action Release nothing is left in the engine, and Remove removes the workspace.
-func (w *Workspace) Destroy(ctx context.Context, request Request) error {
+func (w *Workspace) Destroy(ctx context.Context, seen Observation, request Request) (Action, error) {
 	request.Digest = destroyDigest
-	if w.Ended != nil && w.Ended.Err == nil && w.Ended.Operation == terraform.Destroy {
+	if seen.Ended != nil && seen.Ended.Err == nil && seen.Ended.Operation == terraform.Destroy {
 		request.MayExist = request.Seen // the run left nothing, unless the engine shows otherwise
 	}
 
-	w.Action = decide(destroyRules, w.observed(request.Facts))
+	action := decide(destroyRules, w.observed(seen, request.Facts))
 
-	switch w.Action.Kind {
+	switch action.Kind {
 	case Cancel:
 		w.runs().runner.Cancel(w.key.String())
-		return nil
 	case Destroy:
 		if w.interruptCheck() {
-			return nil
+			return waitForCheck(action), nil
 		}
 
-		return w.submit(ctx, terraform.Destroy, request)
+		return action, w.submit(ctx, terraform.Destroy, request)
 	}
 
-	return nil
+	return action, nil
 }
 
 // Remove removes the workspace itself and its state, which must be empty.
@@ -449,16 +460,16 @@ func (w *Workspace) Remove(ctx context.Context) error {
 }
 
 // observed adds the facts of the workspace to those of the controller.
-func (w *Workspace) observed(facts Facts) observed {
+func (w *Workspace) observed(seen Observation, facts Facts) observed {
 	o := observed{
 		Facts:        facts,
 		now:          time.Now(),
-		failure:      w.Failure,
-		stateInvalid: w.StateErr != nil,
-		stateEmpty:   w.State.Empty(),
+		failure:      seen.Failure,
+		stateInvalid: seen.StateErr != nil,
+		stateEmpty:   seen.State.Empty(),
 	}
-	if w.State != nil {
-		o.applied = w.State.AppliedDigest
+	if seen.State != nil {
+		o.applied = seen.State.AppliedDigest
 	}
 
 	run, ok := w.runs().runner.Observe(w.key.String())

@@ -75,7 +75,9 @@ func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (te
 
 	planned := []terraform.Change{{Address: "ovirt_vm.this", Action: "create"}}
 
-	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial), true)
+	return terraform.Summary{Added: 1, Planned: planned}, request.SaveState(
+		ctx, fmt.Appendf(nil, fullState, x.serial), true,
+	)
 }
 
 // Check returns the differences set by the test.
@@ -191,8 +193,26 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// decided is a workspace with its observation, and the action of its last decision.
+type decided struct {
+	*Workspace
+	Observation
+
+	Action Action
+}
+
+func (d *decided) Apply(ctx context.Context, request Request) (err error) {
+	d.Action, err = d.Workspace.Apply(ctx, &d.Observation, request)
+	return err
+}
+
+func (d *decided) Destroy(ctx context.Context, request Request) (err error) {
+	d.Action, err = d.Workspace.Destroy(ctx, d.Observation, request)
+	return err
+}
+
 // observe begins a pass.
-func (b *bench) observe() *Workspace {
+func (b *bench) observe() *decided {
 	b.t.Helper()
 	known := b.object.DeepCopy()
 	this, err := b.passes.Begin(b.t.Context(), b.client, client.ObjectKeyFromObject(known), b.object)
@@ -204,11 +224,12 @@ func (b *bench) observe() *Workspace {
 	known.ResourceVersion = b.object.ResourceVersion
 	known.DeepCopyInto(b.object)
 	w := b.kind.Open(this, b.object, "c")
-	if err := w.Observe(b.t.Context()); err != nil {
+	seen, err := w.Observe(b.t.Context())
+	if err != nil {
 		b.t.Fatal(err)
 	}
 
-	return w
+	return &decided{Workspace: w, Observation: seen}
 }
 
 func (b *bench) request(digest string) Request {

@@ -1,4 +1,4 @@
-package objectstatus
+package pass
 
 import (
 	"testing"

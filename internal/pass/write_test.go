@@ -1,4 +1,4 @@
-package objectstatus
+package pass
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // TestWriteOfAnObjectThatIsGone deletes an object between its pass and its write, as clusterctl move and people do.
@@ -25,7 +24,7 @@ func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 
 	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine).WithStatusSubresource(machine).Build()
-	passes := &pass.Tracker{}
+	passes := &Tracker{}
 	this, err := passes.Begin(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +42,7 @@ func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 			Message: "m",
 		})
 	}
-	err = Write(t.Context(), this, recorder, machine, fail, func() map[string]string { return nil })
+	err = writeStatus(t.Context(), this, recorder, machine, fail, nil)
 	if err == nil || IgnoreGone(err) != nil {
 		t.Errorf("got %v, want an error that is ignored", err)
 	}

@@ -1,4 +1,4 @@
-package objectstatus
+package pass
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/event"

@@ -1,4 +1,4 @@
-package objectstatus
+package pass
 
 import (
 	"context"
@@ -7,16 +7,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
@@ -26,37 +23,51 @@ const MaxMessage = 4096
 // announcement is the event of a condition that changed; an empty kind is nothing.
 type announcement struct{ kind, reason, text string }
 
-// object is one with conditions.
-type object interface {
-	client.Object
-	conditions.Getter
-}
-
-// Write writes an object at the end of its pass, and announces the conditions that have changed. conclude sets the
-// status, and steps are those of announce. An object that is gone is not announced; see IgnoreGone for its error.
+// Write writes an object at the end of its pass, and announces the changed conditions. setStatus sets the status, and
+// steps are those of announce. A deleted object is no error. Use it only without a Frame.
 func Write(
 	ctx context.Context,
-	of *pass.Pass,
+	of *Pass,
 	recorder events.EventRecorder,
-	to object,
-	conclude func(),
+	to client.Object,
+	setStatus func(),
 	steps func() map[string]string,
 ) error {
-	if err := of.Write(ctx, conclude); err != nil {
+	return IgnoreGone(writeStatus(ctx, of, recorder, to, setStatus, steps))
+}
+
+// writeStatus is Write with the error of a deleted object.
+func writeStatus(
+	ctx context.Context,
+	of *Pass,
+	recorder events.EventRecorder,
+	to client.Object,
+	setStatus func(),
+	steps func() map[string]string,
+) error {
+	if err := of.Write(ctx, setStatus); err != nil {
 		return err
 	}
 
-	before := of.Before().(conditions.Getter) //nolint:forcetypeassert,errcheck // it is what to was
-	announce(recorder, to, before.GetConditions(), to.GetConditions(), steps())
+	before, _ := of.Before().(conditions.Getter)
+	after, ok := to.(conditions.Getter)
+	if !ok {
+		return nil
+	}
+
+	var texts map[string]string
+	if steps != nil {
+		texts = steps()
+	}
+
+	announce(recorder, to, before.GetConditions(), after.GetConditions(), texts)
 
 	return nil
 }
 
-// IgnoreGone returns nil for the error of a write whose object is not there any more. That of a patch.Helper is an
-// aggregate, which client.IgnoreNotFound does not look into.
+// IgnoreGone returns nil for the error of a write whose object no longer exists.
 func IgnoreGone(err error) error {
-	var all kerrors.Aggregate
-	if errors.Is(err, pass.ErrGone) || errors.As(err, &all) && kerrors.FilterOut(all, apierrors.IsNotFound) == nil {
+	if errors.Is(err, ErrGone) {
 		return nil
 	}
 

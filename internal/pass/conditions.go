@@ -1,5 +1,4 @@
-// Package objectstatus turns the facts of a pass into the Ready condition of an object, and its conditions into events.
-package objectstatus
+package pass
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package objectstatus
+package pass_test
 
 import (
 	"context"
@@ -135,7 +135,7 @@ func TestNoConditionDiffersFromTryToTry(t *testing.T) {
 
 	ways := map[string]func(err error, n int) string{
 		"the engine's condition":  func(err error, _ int) string { _, text := blocker.EngineReason(err); return text },
-		"that of a configuration": func(err error, _ int) string { _, text := RenderReason(err); return text },
+		"that of a configuration": func(err error, _ int) string { _, text := pass.RenderReason(err); return text },
 		"that of a run": func(err error, n int) string {
 			return workspace.Failure{Err: err, Count: n}.Message()
 		},
@@ -211,7 +211,7 @@ func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 // packagesOfTheManager make errors that can reach a condition.
 var packagesOfTheManager = []string{
 	"addressing", "blocker", "bootstrap", "connection", "desired", "engine", "enginepool", "inventory", "ipam", "jumphost",
-	"objectstatus", "pass", "placement", "providerprocess", "support", "terraform", "tfstate", "userdataserver",
+	"pass", "placement", "providerprocess", "support", "terraform", "tfstate", "userdataserver",
 	"workload", "workspace",
 }
 
