@@ -211,7 +211,7 @@ func (r *machineResolver) place(ctx context.Context) error {
 		return blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	r.placement, err = placement.Place(ctx, r.client, r.in.Spec, r.in.Cluster, r.in.FailureDomain)
+	r.placement, err = placement.Place(ctx, r.client, r.in.Spec, placement.SiteOf(r.in.Cluster), r.in.FailureDomain)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,8 @@ func ClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
 func (p *Pool) HostNames(
 	ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
-	where, err := placement.Place(ctx, session, template, ClusterSpec(pool), "")
+	site := placement.Site{DataCenterName: pool.Spec.OLVMDatacenterName}
+	where, err := placement.Place(ctx, session, template, site, "")
 	if err != nil {
 		return nil, err
 	}

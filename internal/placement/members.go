@@ -132,7 +132,7 @@ func MemberOf(
 		return Member{}, err
 	}
 
-	place, err := Place(ctx, session, machine.Spec, cluster, machine.FailureDomain)
+	place, err := Place(ctx, session, machine.Spec, SiteOf(cluster), machine.FailureDomain)
 	if err != nil {
 		return Member{}, err
 	}

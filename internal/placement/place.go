@@ -51,22 +51,33 @@ func (p Placement) Policy() *render.Placement {
 	return &render.Placement{Affinity: affinity, HostIDs: hosts}
 }
 
+// Site is a data center and its failure domains: all that Place needs of an OLVMCluster or an OLVMInventory.
+type Site struct {
+	DataCenterName string
+	FailureDomains []infrav1.OLVMFailureDomain
+}
+
+// SiteOf returns the site of a cluster.
+func SiteOf(cluster infrav1.OLVMClusterSpec) Site {
+	return Site{DataCenterName: cluster.OLVMDatacenterName, FailureDomains: cluster.FailureDomains}
+}
+
 // domainNamed is the failure domain of that name; an empty name is of none.
-func domainNamed(cluster infrav1.OLVMClusterSpec, name string) (infrav1.OLVMFailureDomain, error) {
+func domainNamed(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVMFailureDomain, error) {
 	if name == "" {
 		return infrav1.OLVMFailureDomain{}, nil
 	}
 
-	at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool { return d.Name == name })
+	at := slices.IndexFunc(domains, func(d infrav1.OLVMFailureDomain) bool { return d.Name == name })
 	if at >= 0 {
-		return cluster.FailureDomains[at], nil
+		return domains[at], nil
 	}
 
 	return infrav1.OLVMFailureDomain{}, &blocker.Error{
 		Reason: infrav1.FailureDomainNotFoundReason,
 		Field:  "Machine spec.failureDomain",
 		Message: fmt.Sprintf("OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
-			name, known(domainNames(cluster.FailureDomains))),
+			name, known(domainNames(domains))),
 	}
 }
 
@@ -75,10 +86,10 @@ func Place(
 	ctx context.Context,
 	client *engine.Client,
 	spec infrav1.OLVMMachineSpec,
-	cluster infrav1.OLVMClusterSpec,
+	site Site,
 	failureDomain string,
 ) (Placement, error) {
-	domain, err := domainNamed(cluster, failureDomain)
+	domain, err := domainNamed(site.FailureDomains, failureDomain)
 	if err != nil {
 		return Placement{}, err
 	}
@@ -88,7 +99,7 @@ func Place(
 		name, clusterField = domain.OLVMOvirtClusterName, domainField(domain)+".olvmOvirtClusterName"
 	}
 
-	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
+	dc, err := client.DataCenter(ctx, site.DataCenterName)
 	if err != nil {
 		return Placement{}, blocker.NotFound(err, infrav1.DataCenterNotFoundReason,
 			"OLVMCluster spec.olvmDatacenterName")

@@ -12,7 +12,6 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
@@ -80,7 +79,7 @@ func Examine(
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
 	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
-		say("asking " + engine.ShownURL(use.Cluster.Spec.OLVMOvirtAPIServer.ServerURL))
+		say("asking " + engine.ShownURL(use.Engine.Server.ServerURL))
 
 		if !e.engine(ctx, use) {
 			return e.findings, ctx.Err() // it is useless for more checks
@@ -125,12 +124,12 @@ func (e *examination) engine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.add(check, Warning, "use an engine of version 4.4 or later",
-			"%s has version %s, which was never tried", connection.EngineOf(use.Cluster).Host, product.Version)
+			"%s has version %s, which was never tried", use.Host, product.Version)
 
 		return true
 	}
 
-	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, connection.EngineOf(use.Cluster).Host)
+	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, use.Host)
 
 	return true
 }
@@ -315,8 +314,8 @@ func (e *examination) templates(ctx context.Context) {
 
 	for i := range e.machines {
 		use := e.manifests.UseOf(&e.machines[i], e.credentials, e.sessions)
-		spec, cluster := e.machines[i].Spec(), use.Cluster
-		one := question{connection.EngineOf(cluster).Host, cluster.Spec.OLVMDatacenterName, spec.VMTemplateName}
+		spec := e.machines[i].Spec()
+		one := question{use.Host, use.Engine.DataCenterName, spec.VMTemplateName}
 
 		if use.Err == nil && spec.FromInventory == nil && !slices.Contains(asked, one) {
 			asked = append(asked, one)
@@ -329,7 +328,7 @@ func (e *examination) template(ctx context.Context, use preview.Use, spec infrav
 	const check, remedy = "guest agent", "have qemu-guest-agent in the template: without it addresses by DHCP are " +
 		"never known, a guest is not seen to shut down, and addresses in use are not found"
 
-	dc, err := use.Session.DataCenter(ctx, use.Cluster.Spec.OLVMDatacenterName)
+	dc, err := use.Session.DataCenter(ctx, use.Engine.DataCenterName)
 	if err != nil {
 		e.add(check, Unknown, "", "%v", err)
 		return

@@ -7,11 +7,13 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// Use is a cluster of the manifests and its engine.
+// Use is an engine of the manifests.
 type Use struct {
-	Cluster *infrav1.OLVMCluster
+	// Engine is the engine as the cluster or inventory of a machine refers to it.
+	Engine connection.Engine
 	// Host and port of the engine.
 	Host string
 	// Session is nil if the engine cannot be used; Err says why.
@@ -20,7 +22,7 @@ type Use struct {
 	Err     error
 }
 
-// Uses returns the engines of the machines, each with one of its clusters.
+// Uses returns the engines of the machines, each once.
 func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *engine.Sessions) []Use {
 	var out []Use
 
@@ -36,10 +38,11 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 	return out
 }
 
-// UseOf returns the cluster of a machine and its engine.
+// UseOf returns the engine of a machine.
 func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
-	use := Use{Cluster: machine.olvmCluster, Host: machine.engine().ID().Host}
-	use.Session, use.Config, use.Err = m.session(machine.engine(), credentials, sessions)
+	of := machine.engine()
+	use := Use{Engine: of, Host: of.ID().Host}
+	use.Session, use.Config, use.Err = m.session(of, credentials, sessions)
 
 	return use
 }
@@ -51,6 +54,25 @@ func (machine *Machine) engine() connection.Engine {
 	}
 
 	return connection.ClusterEngine(machine.olvmCluster)
+}
+
+// clusterSpec returns the spec of the machine's OLVMCluster. VMs of an inventory have none, and only need its data
+// center.
+func (machine *Machine) clusterSpec() infrav1.OLVMClusterSpec {
+	if machine.pool != nil {
+		return inventory.ClusterSpec(machine.pool)
+	}
+
+	return machine.olvmCluster.Spec
+}
+
+// olvmClusterName returns the name of the machine's OLVMCluster, or "" for a VM of an inventory.
+func (machine *Machine) olvmClusterName() string {
+	if machine.olvmCluster == nil {
+		return ""
+	}
+
+	return machine.olvmCluster.Name
 }
 
 // Spec returns the machine's spec in the manifests.

@@ -40,7 +40,7 @@ func (m *Manifests) affinityGroups(
 		m.groupsThere[of] = there
 	}
 
-	owner := ownermark.Owner{Namespace: machine.Namespace, Name: machine.olvmCluster.Name}
+	owner := ownermark.Owner{Namespace: machine.Namespace, Name: machine.olvmClusterName()}
 
 	ids := map[string]string{}
 	for _, name := range self.Groups {

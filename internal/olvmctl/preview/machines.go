@@ -59,11 +59,11 @@ type Machine struct {
 	deleting, provisioned bool
 	// undoes reports whether the request reverts an unfinished change.
 	undoes bool
-	// pool is the inventory making the VM; nil for a machine of a cluster. A VM of a pool has no cluster: olvmCluster
-	// has only its data center.
+	// pool is the inventory making the VM; nil for a machine of a cluster.
 	pool *infrav1alpha1.OLVMInventory
 	// newTag reports whether the tag of its pool must be created first.
-	newTag      bool
+	newTag bool
+	// olvmCluster is nil for a VM of an inventory.
 	olvmCluster *infrav1.OLVMCluster
 }
 

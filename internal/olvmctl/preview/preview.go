@@ -325,12 +325,12 @@ func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*
 		return nil, nil
 	}
 
-	return desired.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
+	return desired.FindExisting(ctx, session, machine.clusterSpec().OLVMDatacenterName, machine.Name, machine.spec)
 }
 
 // input returns the input of the machine's configuration, without asking an engine.
 func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
-	nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
+	nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
 	if err != nil {
 		return desired.Input{}, err
 	}
@@ -347,7 +347,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		AnnouncedBy:       machine.From,
 		KubernetesVersion: machine.version,
 		Spec:              machine.spec,
-		Cluster:           machine.olvmCluster.Spec,
+		Cluster:           machine.clusterSpec(),
 		VMName:            machine.Name,
 		Pooled:            machine.pool != nil,
 		Role:              machine.role,
@@ -462,7 +462,7 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 			continue
 		}
 
-		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
+		nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
 		err = cmp.Or(m.checkNeeded(machine), endpoints[machine.olvmCluster], err)
 		if err == nil {
 			_, err = machine.allocate(nics, held.on(m.engineOf(&machine)))

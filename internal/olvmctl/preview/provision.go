@@ -125,10 +125,9 @@ func (m *Manifests) provision(
 	inUse map[string]bool,
 	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
 ) (out []Machine, refused []Refused) {
-	none := &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)}
 	refuse := func(name string, err error) {
 		machine := Machine{
-			Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, pool: pool, olvmCluster: none,
+			Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, pool: pool,
 		}
 		refused = append(refused, Refused{machine, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), err)})
 	}
@@ -165,15 +164,14 @@ func (m *Manifests) provision(
 		}
 
 		out = append(out, Machine{
-			Namespace:   pool.Namespace,
-			Name:        vm.Name,
-			From:        "OLVMInventory/" + pool.Name,
-			infraName:   vm.Name,
-			template:    pool.Spec.Provision[vm.Index].MachineTemplateName,
-			spec:        inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
-			recorded:    addressing.Provisioned(*decided),
-			pool:        pool,
-			olvmCluster: none,
+			Namespace: pool.Namespace,
+			Name:      vm.Name,
+			From:      "OLVMInventory/" + pool.Name,
+			infraName: vm.Name,
+			template:  pool.Spec.Provision[vm.Index].MachineTemplateName,
+			spec:      inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
+			recorded:  addressing.Provisioned(*decided),
+			pool:      pool,
 		})
 	}
 
@@ -253,7 +251,6 @@ func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []stri
 		machine := Machine{
 			Namespace: pool.Namespace, Name: there[i].Name, From: "OLVMInventory/" + pool.Name,
 			Destroyed: reason, live: true, pool: pool,
-			olvmCluster: &infrav1.OLVMCluster{Spec: inventory.ClusterSpec(pool)},
 		}
 
 		key := types.NamespacedName{Namespace: pool.Namespace, Name: made.MachineTemplateName}

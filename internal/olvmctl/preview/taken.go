@@ -93,7 +93,7 @@ func (m *Manifests) taken(
 		return nil, err
 	}
 
-	nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
+	nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
 	if err != nil {
 		return nil, err
 	}
@@ -131,21 +131,26 @@ func (m *Manifests) taken(
 // isOf reports whether a VM belongs to the machine's cluster.
 func (m *Machine) isOf(vm *engine.VM) bool {
 	owner, ok := ownermark.OwnerOf(vm.CommentText())
-	return ok && owner.Namespace == m.Namespace && (strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-") ||
-		m.Cluster != "" && strings.HasPrefix(owner.Name, m.Cluster+"-"))
+	if !ok || owner.Namespace != m.Namespace {
+		return false
+	}
+
+	return slices.ContainsFunc([]string{m.olvmClusterName(), m.Cluster}, func(cluster string) bool {
+		return cluster != "" && strings.HasPrefix(owner.Name, cluster+"-")
+	})
 }
 
 // wanting returns the fields requesting an address.
 func wanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
 	var out []string
 
-	for _, virtual := range addressing.VirtualAddresses(machine.olvmCluster.Spec) {
+	for _, virtual := range addressing.VirtualAddresses(machine.clusterSpec()) {
 		if virtual.Address == address {
-			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmCluster.Name))
+			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmClusterName()))
 		}
 	}
 
-	for _, virtual := range addressing.SupportAddresses(machine.olvmCluster.Spec, machine.services) {
+	for _, virtual := range addressing.SupportAddresses(machine.clusterSpec(), machine.services) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of %s %s", virtual.What, support.Kind, machine.services.Name))
 		}
