@@ -131,178 +131,169 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// ovirt_cluster_hosts
+// listData is a data source with a list of the engine: the objects of an owner.
+type listData struct {
+	dataBase
+	about string
+	// owner is the attribute with the owner's UUID or name. It is also the ID of the data source.
+	owner          string
+	ownerAttribute schema.StringAttribute
+	idAbout        string
+	// result is the attribute with the list, and fields are the attributes of each object.
+	result, resultAbout string
+	fields              []string
+	// empty is the error of an empty list. Unless it is "", the attribute fail_on_empty asks for it.
+	empty string
+	// failure is the summary of errors.
+	failure string
+	// list returns the values of the fields, for each object.
+	list func(ctx context.Context, client *engine.Client, owner string) ([][]string, error)
+}
+
+const failOnEmpty = "fail_on_empty"
 
 func newClusterHostsData() datasource.DataSource {
-	return &clusterHostsData{dataBase{typeName: "ovirt_cluster_hosts"}}
-}
+	return &listData{
+		dataBase: dataBase{typeName: "ovirt_cluster_hosts"}, about: "The hosts of a cluster.",
+		owner: "cluster_id", ownerAttribute: requiredID("UUID of the cluster."), idAbout: "UUID of the cluster.",
+		result: "hosts", resultAbout: "UUIDs and statuses of the hosts.", fields: []string{"id", "status"},
+		failure: "The hosts cannot be read",
+		list: func(ctx context.Context, client *engine.Client, cluster string) ([][]string, error) {
+			hosts, err := client.Hosts(ctx)
+			hosts = slices.DeleteFunc(slices.Clone(hosts), func(h engine.Host) bool {
+				return engine.RefID(h.Cluster) != engine.ID(cluster)
+			})
 
-type clusterHostsData struct{ dataBase }
-
-type clusterHostsModel struct {
-	ID        types.String `tfsdk:"id"`
-	ClusterID types.String `tfsdk:"cluster_id"`
-	Hosts     []hostModel  `tfsdk:"hosts"`
-}
-
-type hostModel struct {
-	ID     string `tfsdk:"id"`
-	Status string `tfsdk:"status"`
-}
-
-func (d *clusterHostsData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
-		MarkdownDescription: "The hosts of a cluster.",
-		Attributes: map[string]schema.Attribute{
-			"id":         dataID("UUID of the cluster."),
-			"cluster_id": requiredID("UUID of the cluster."),
-			"hosts":      setOf("UUIDs and statuses of the hosts.", "id", "status"),
+			return fieldsOf(hosts, func(h engine.Host) []string { return []string{h.ID.String(), h.Status} }), err
 		},
 	}
 }
-
-func (d *clusterHostsData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	model, ok := load[clusterHostsModel](ctx, req.Config, &resp.Diagnostics)
-	if !ok {
-		return
-	}
-
-	hosts, err := d.client.Hosts(ctx)
-	if err != nil {
-		resp.Diagnostics.AddError("The hosts cannot be read", err.Error())
-		return
-	}
-
-	model.ID, model.Hosts = model.ClusterID, []hostModel{}
-	for _, host := range hosts {
-		if engine.RefID(host.Cluster) == idOf(model.ClusterID) {
-			model.Hosts = append(model.Hosts, hostModel{ID: host.ID.String(), Status: host.Status})
-		}
-	}
-
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-}
-
-// ovirt_templates
 
 func newTemplatesData() datasource.DataSource {
-	return &templatesData{dataBase{typeName: "ovirt_templates"}}
-}
+	return &listData{
+		dataBase: dataBase{typeName: "ovirt_templates"},
+		about:    "The templates of a name: one for each data center and version.",
+		owner:    "name", idAbout: "The name.",
+		ownerAttribute: schema.StringAttribute{Required: true, MarkdownDescription: "Name of the templates."},
+		result:         "templates", resultAbout: "UUIDs and descriptions of the templates.",
+		fields: []string{"id", "description"},
+		empty:  "the engine has no template named %q", failure: "The templates were not found",
+		list: func(ctx context.Context, client *engine.Client, name string) ([][]string, error) {
+			found, err := client.FindTemplates(ctx, nil, name)
 
-type templatesData struct{ dataBase }
-
-type templatesModel struct {
-	ID          types.String         `tfsdk:"id"`
-	Name        types.String         `tfsdk:"name"`
-	FailOnEmpty types.Bool           `tfsdk:"fail_on_empty"`
-	Templates   []foundTemplateModel `tfsdk:"templates"`
-}
-
-type foundTemplateModel struct {
-	ID          string `tfsdk:"id"`
-	Description string `tfsdk:"description"`
-}
-
-func (d *templatesData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
-		MarkdownDescription: "The templates of a name: one for each data center and version.",
-		Attributes: map[string]schema.Attribute{
-			"id":            dataID("The name."),
-			"name":          schema.StringAttribute{Required: true, MarkdownDescription: "Name of the templates."},
-			"fail_on_empty": schema.BoolAttribute{Optional: true, MarkdownDescription: "Fail where there is none."},
-			"templates":     setOf("UUIDs and descriptions of the templates.", "id", "description"),
+			return fieldsOf(found, func(t engine.Template) []string {
+				return []string{t.ID.String(), t.Description}
+			}), err
 		},
 	}
-}
-
-func (d *templatesData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	model, ok := load[templatesModel](ctx, req.Config, &resp.Diagnostics)
-	if !ok {
-		return
-	}
-
-	found, err := d.client.FindTemplates(ctx, nil, model.Name.ValueString())
-	if err == nil && len(found) == 0 && model.FailOnEmpty.ValueBool() {
-		err = fmt.Errorf("the engine has no template named %q", model.Name.ValueString())
-	}
-
-	if err != nil {
-		resp.Diagnostics.AddError("The templates were not found", err.Error())
-		return
-	}
-
-	model.ID, model.Templates = model.Name, []foundTemplateModel{}
-	for _, t := range found {
-		model.Templates = append(model.Templates, foundTemplateModel{ID: t.ID.String(), Description: t.Description})
-	}
-
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-}
-
-// ovirt_disk_attachments and ovirt_template_disk_attachments
-
-type attachmentsData struct {
-	dataBase
-	// owner is the attribute naming the owner of the attachments. result is the attribute listing them.
-	owner, result, about string
-	list                 func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment,
-		error)
 }
 
 func newDiskAttachmentsData() datasource.DataSource {
-	return &attachmentsData{dataBase{typeName: "ovirt_disk_attachments"}, "vm_id", "attachments", "VM",
-		func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error) {
-			return client.DiskAttachments(ctx, owner)
-		}}
+	return attachmentsData("ovirt_disk_attachments", "VM", "vm_id", "attachments",
+		func(ctx context.Context, client *engine.Client, vm string) ([]engine.DiskAttachment, error) {
+			return client.DiskAttachments(ctx, engine.ID(vm))
+		})
 }
 
 func newTemplateDiskAttachmentsData() datasource.DataSource {
-	return &attachmentsData{dataBase{
-		typeName: "ovirt_template_disk_attachments",
-	}, "template_id", "disk_attachments", "template",
-		func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error) {
-			return client.TemplateDiskAttachments(ctx, owner)
-		}}
+	return attachmentsData("ovirt_template_disk_attachments", "template", "template_id", "disk_attachments",
+		func(ctx context.Context, client *engine.Client, template string) ([]engine.DiskAttachment, error) {
+			return client.TemplateDiskAttachments(ctx, engine.ID(template))
+		})
 }
 
-func (d *attachmentsData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	resp.Schema = schema.Schema{
-		MarkdownDescription: "The disks of a " + d.about + ".",
-		Attributes: map[string]schema.Attribute{
-			"id":    dataID("UUID of the " + d.about + "."),
-			d.owner: requiredID("UUID of the " + d.about + "."),
-			d.result: setOf("UUIDs of the attachments and of their disks, and the interfaces.", "id", "disk_id",
-				"disk_interface"),
+// attachmentsData returns a data source with the disks of a VM or template.
+func attachmentsData(
+	typeName, of, owner, result string,
+	list func(ctx context.Context, client *engine.Client, owner string) ([]engine.DiskAttachment, error),
+) datasource.DataSource {
+	return &listData{
+		dataBase: dataBase{typeName: typeName}, about: "The disks of a " + of + ".",
+		owner: owner, ownerAttribute: requiredID("UUID of the " + of + "."), idAbout: "UUID of the " + of + ".",
+		result: result, resultAbout: "UUIDs of the attachments and of their disks, and the interfaces.",
+		fields:  []string{"id", "disk_id", "disk_interface"},
+		failure: "The disks cannot be read",
+		list: func(ctx context.Context, client *engine.Client, owner string) ([][]string, error) {
+			found, err := list(ctx, client, owner)
+
+			return fieldsOf(found, func(a engine.DiskAttachment) []string {
+				return []string{a.ID.String(), a.DiskID().String(), a.Interface}
+			}), err
 		},
 	}
 }
 
-func (d *attachmentsData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+// fieldsOf returns the fields of each object.
+func fieldsOf[T any](objects []T, fields func(T) []string) [][]string {
+	out := make([][]string, 0, len(objects))
+	for i := range objects {
+		out = append(out, fields(objects[i]))
+	}
+
+	return out
+}
+
+func (d *listData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: d.about,
+		Attributes: map[string]schema.Attribute{
+			"id":     dataID(d.idAbout),
+			d.owner:  d.ownerAttribute,
+			d.result: setOf(d.resultAbout, d.fields...),
+		},
+	}
+	if d.empty != "" {
+		resp.Schema.Attributes[failOnEmpty] = schema.BoolAttribute{
+			Optional: true, MarkdownDescription: "Fail where there is none.",
+		}
+	}
+}
+
+func (d *listData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var owner types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(d.owner), &owner)...)
+
+	var refuseEmpty types.Bool
+	if d.empty != "" {
+		resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(failOnEmpty), &refuseEmpty)...)
+	}
+
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	attachments, err := d.list(ctx, d.client, idOf(owner))
+	found, err := d.list(ctx, d.client, owner.ValueString())
+	if err == nil && len(found) == 0 && refuseEmpty.ValueBool() {
+		err = fmt.Errorf(d.empty, owner.ValueString())
+	}
+
 	if err != nil {
-		resp.Diagnostics.AddError("The disks cannot be read", err.Error())
+		resp.Diagnostics.AddError(d.failure, err.Error())
 		return
 	}
 
-	type item struct {
-		ID        string `tfsdk:"id"`
-		DiskID    string `tfsdk:"disk_id"`
-		Interface string `tfsdk:"disk_interface"`
-	}
-	items := []item{}
-
-	for i := range attachments {
-		a := &attachments[i]
-		items = append(items, item{ID: a.ID.String(), DiskID: a.DiskID().String(), Interface: a.Interface})
-	}
-
+	resp.State.Raw = req.Config.Raw
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.owner), owner)...)
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.result), items)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.result), d.objectSet(found))...)
+}
+
+// objectSet returns the set of objects with these values of the fields.
+func (d *listData) objectSet(found [][]string) types.Set {
+	kind := map[string]attr.Type{}
+	for _, field := range d.fields {
+		kind[field] = types.StringType
+	}
+
+	out := make([]attr.Value, 0, len(found))
+
+	for _, row := range found {
+		values := map[string]attr.Value{}
+		for i, field := range d.fields {
+			values[field] = types.StringValue(row[i])
+		}
+
+		out = append(out, types.ObjectValueMust(kind, values))
+	}
+
+	return types.SetValueMust(types.ObjectType{AttrTypes: kind}, out)
 }
