@@ -216,7 +216,8 @@ func (c *creation) findSteps() []Step {
 // prepareSteps check the infrastructure, and set up a management cluster with all providers. An existing cluster has
 // its images already.
 func (c *creation) prepareSteps() []Step {
-	out := only(func() bool { return !c.exists }, c.Provider.EnsureImages(c)...)
+	images := append(c.Provider.FindImages(c), c.Provider.EnsureImages(c)...)
+	out := only(func() bool { return !c.exists }, images...)
 	out = append(out, c.Provider.Validate(c)...)
 
 	out = append(out, only(func() bool { return !c.managesItself },

@@ -105,12 +105,16 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 	return errors.Join(problems...)
 }
 
-// EnsureImages implements Provider. It finds everything missing before it writes anything.
+// FindImages implements Provider.
+func (o *OCI) FindImages(c *creation) []Step { return o.Validate(c) }
+
+// EnsureImages implements Provider.
 func (o *OCI) EnsureImages(c *creation) []Step {
-	out := o.Validate(c)
 	if c.File.Objects != nil {
-		return out // they name their images
+		return nil // they name their images
 	}
+
+	var out []Step
 
 	for _, architecture := range architecturesOf(c) {
 		out = append(out, Step{

@@ -61,20 +61,22 @@ func newOLVM(o ProviderOptions) (Provider, error) {
 // Components implements Provider.
 func (*OLVM) Components() clusterctl.Infrastructure { return clusterctl.OLVM }
 
+// FindImages implements Provider. The user says what is missing, so it only checks what a long upload would delay.
+func (o *OLVM) FindImages(c *creation) []Step {
+	return []Step{{
+		name:  "Checking the storage driver",
+		quiet: true,
+		run:   func(context.Context) error { return o.checkStorageDriver(c) },
+	}}
+}
+
 // EnsureImages implements Provider.
 func (o *OLVM) EnsureImages(c *creation) []Step {
-	return []Step{
-		{
-			name:  "Checking the storage driver", // before a long upload
-			quiet: true,
-			run:   func(context.Context) error { return o.checkStorageDriver(c) },
-		},
-		{
-			name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
-			needed: func() bool { return o.Image != "" },
-			run:    func(ctx context.Context) error { return o.makeTemplate(ctx, c) },
-		},
-	}
+	return []Step{{
+		name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
+		needed: func() bool { return o.Image != "" },
+		run:    func(ctx context.Context) error { return o.makeTemplate(ctx, c) },
+	}}
 }
 
 // Validate implements Provider. It does not ask the engine about an existing cluster, because the cluster itself uses

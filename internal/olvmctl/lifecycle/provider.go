@@ -22,7 +22,9 @@ import (
 type Provider interface {
 	// Components returns the infrastructure's provider for Cluster API.
 	Components() clusterctl.Infrastructure
-	// EnsureImages returns the steps to provide the images for the machines of a new cluster.
+	// FindImages returns the steps to find the missing images for the machines of a cluster. EnsureImages returns the
+	// steps to provide them.
+	FindImages(c *creation) []Step
 	EnsureImages(c *creation) []Step
 	// Validate returns the steps to check the infrastructure before changing the management cluster.
 	Validate(c *creation) []Step

@@ -127,14 +127,15 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 
 // ensureImages creates the missing images of the cluster file after the user has agreed.
 func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err error) {
-	steps := u.Provider.EnsureImages(c)
-	if err := runSteps(ctx, u.Display, steps[:1]); err != nil { // finds the missing images
+	if err := runSteps(ctx, u.Display, u.Provider.FindImages(c)); err != nil {
 		return false, err
 	}
 
+	steps := u.Provider.EnsureImages(c)
+
 	var missing []string
 
-	for _, one := range steps[1:] {
+	for _, one := range steps {
 		if !one.quiet && one.needed() {
 			missing = append(missing, one.name+"; then what a rollout replaces is shown")
 		}
@@ -146,7 +147,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 		}
 	}
 
-	return true, runSteps(ctx, u.Display, steps[1:])
+	return true, runSteps(ctx, u.Display, steps)
 }
 
 // plan returns the replacements, and the steps for them.
