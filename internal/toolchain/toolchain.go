@@ -4,7 +4,7 @@
 // downloaded and compared with its checksum where the network allows that; all
 // else is found on PATH or built from Go modules. It is cached outside the checkout.
 //
-// The shipped binaries do not use it.
+// Of the shipped binaries, only olvmctl uses it, for local management clusters: see Embedded.
 package toolchain
 
 import (
