@@ -217,7 +217,8 @@ func TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes(t *testing.T) {
 
 	kept := keptAttributes(t)
 	sentences := map[tfchange.Effect]*regexp.Regexp{
-		tfchange.AtOnce: atOnce, tfchange.NextStart: nextStart, tfchange.WhileDown: whileDown, tfchange.Replacement: onNew,
+		tfchange.AtOnce: atOnce, tfchange.NextStart: nextStart, tfchange.WhileDown: whileDown,
+		tfchange.Replacement: onNew,
 	}
 
 	for path, address := range attributes {

@@ -158,7 +158,8 @@ func outlives(t *testing.T, server client.Client, object *unstructured.Unstructu
 	}
 
 	check.Error(t, unstructured.SetNestedSlice(object.Object, []any{map[string]any{
-		"type": "Ready", "status": "False", "reason": "Invalid", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z",
+		"type": "Ready", "status": "False", "reason": "Invalid", "message": "",
+		"lastTransitionTime": "2026-01-02T03:04:05Z",
 	}}, "status", "conditions"), "")
 
 	switch err := server.Status().Update(t.Context(), object); {

@@ -142,7 +142,9 @@ func (c *costs) addRules(context *crdvalidation.CELSchemaContext, path string) {
 	info, err := context.TypeInfo()
 	check.Error(c.T, err, "")
 
-	results, err := cel.Compile(info.Schema, info.DeclType, celconfig.PerCallLimit, c.env, cel.NewExpressionsEnvLoader())
+	results, err := cel.Compile(
+		info.Schema, info.DeclType, celconfig.PerCallLimit, c.env, cel.NewExpressionsEnvLoader(),
+	)
 	check.Error(c.T, err, "")
 
 	for i, result := range results {
@@ -225,7 +227,9 @@ func TestARuleAboutAWholeObjectAsksForTheStoredOne(t *testing.T) {
 			found++
 
 			if !strings.Contains(rule.Rule, "oldSelf") {
-				t.Errorf("%s: the rule is for what is stored, too; begin it with oldSelf.hasValue() ||: %s", name, rule.Rule)
+				t.Errorf(
+					"%s: the rule is for what is stored, too; begin it with oldSelf.hasValue() ||: %s", name, rule.Rule,
+				)
 			}
 		}
 	}

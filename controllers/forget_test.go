@@ -96,7 +96,9 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 		check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m), "")
 
 		if m.Status.Terraform.StateSerial != serial+1 || m.Status.Terraform.Runs != 1 {
-			return fmt.Errorf("serial %d after %d, runs %d", m.Status.Terraform.StateSerial, serial, m.Status.Terraform.Runs)
+			return fmt.Errorf(
+				"serial %d after %d, runs %d", m.Status.Terraform.StateSerial, serial, m.Status.Terraform.Runs,
+			)
 		}
 
 		return nil
@@ -146,7 +148,9 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 		Method: "PUT", Path: "/api/vms/[^/]+$", Status: 409, Count: 1, Reason: "Operation Failed", Detail: "not now",
 	}), "")
 	// Data removed with it must be written again, even if the engine fails at first.
-	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 3, Count: 2}), "")
+	check.Error(
+		t, s.Sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 3, Count: 2}), "",
+	)
 	s.joins(m)
 
 	message := s.Expect(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.UserDataNotRemovedReason)

@@ -25,7 +25,9 @@ func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 	s.ExpectProvisioned(m)
 	s.expectVerdict(m, "True/"+infrav1.UpToDateReason)
 	good := m.Spec.DeepCopy()
-	failing := ovirtsim.Fault{Method: "PUT", Path: "/vms/[^/]*$", Status: 400, Reason: "Operation Failed", Detail: "[no]"}
+	failing := ovirtsim.Fault{
+		Method: "PUT", Path: "/vms/[^/]*$", Status: 400, Reason: "Operation Failed", Detail: "[no]",
+	}
 
 	for _, step := range []struct {
 		name, want string

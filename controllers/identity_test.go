@@ -130,7 +130,9 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 			check.Contains(t, "the message", message, text)
 		}
 	}
-	denied := []string{"spec.olvmOvirtAPIServer.identityRef", "does not exist, or does not allow namespace", s.Namespace}
+	denied := []string{
+		"spec.olvmOvirtAPIServer.identityRef", "does not exist, or does not allow namespace", s.Namespace,
+	}
 	refused(infrav1.CredentialsNotAllowedReason, denied...)
 
 	identity := identityOf(s, managerNamespace)

@@ -64,7 +64,10 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	check.Length(t, "states", states, 1)
 	check.Equal(t, `states[0].Labels["tfstateSecretSuffix"]`, states[0].Labels["tfstateSecretSuffix"], "one")
 	check.Length(t, "states[0].OwnerReferences", states[0].OwnerReferences, 1)
-	check.Equal(t, "slices.Contains(states[0].Finalizers, tfstate.Finalizer)", slices.Contains(states[0].Finalizers, tfstate.Finalizer), true)
+	check.Equal(
+		t, "slices.Contains(states[0].Finalizers, tfstate.Finalizer)",
+		slices.Contains(states[0].Finalizers, tfstate.Finalizer), true,
+	)
 
 	if m.Status.Terraform == nil {
 		t.Fatal("m.Status.Terraform is nil")
@@ -73,7 +76,10 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	check.Equal(t, "m.Status.Terraform.Runs", m.Status.Terraform.Runs, 1)
 	check.Equal(t, "m.Status.Terraform.LastRun.Added", m.Status.Terraform.LastRun.Added, 4)
 	check.Length(t, "m.Status.Terraform.LastRun.Changes", m.Status.Terraform.LastRun.Changes, 4)
-	check.Equal(t, "the VM is among the changes", slices.Contains(m.Status.Terraform.LastRun.Changes, "create ovirt_vm.this"), true)
+	check.Equal(
+		t, "the VM is among the changes", slices.Contains(m.Status.Terraform.LastRun.Changes, "create ovirt_vm.this"),
+		true,
+	)
 
 	s.Delete(m)
 	s.ExpectGone(m)
@@ -225,7 +231,10 @@ func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
 
 	for number, fault := range []ovirtsim.Fault{
 		{Path: "^/sso/", Status: http.StatusUnauthorized},
-		{Path: "^/sso/", Status: http.StatusForbidden, MediaType: "application/json", Body: `{"error":"access_denied"}`},
+		{
+			Path: "^/sso/", Status: http.StatusForbidden, MediaType: "application/json",
+			Body: `{"error":"access_denied"}`,
+		},
 		{Path: "^/api", Status: http.StatusUnauthorized, MediaType: "text/html", Body: "<html>Sign in</html>"},
 	} {
 		check.Error(t, s.Sim.Inject(fault), "")

@@ -506,7 +506,9 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	check.Error(t, err, "")
 
 	for _, letter := range []string{"a", "b"} {
-		vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter}}
+		vm := &infrav1alpha1.OLVMInventoryVM{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter},
+		}
 		testsite.Change(p.Site, vm, func(vm *infrav1alpha1.OLVMInventoryVM) {
 			vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{
 				ID: letter, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/gone",
@@ -531,7 +533,9 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
-	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Recycle = infrav1alpha1.RecycleRetain })
+	testsite.Change(
+		p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Recycle = infrav1alpha1.RecycleRetain },
+	)
 	disk := p.disk("vm-a")
 	m := p.machine("m-0", nil)
 	p.ExpectProvisioned(m)

@@ -127,7 +127,10 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 
 	// It must not reboot machines outside its cluster.
 	code, said = s.host(jump, "POST", "/"+jump+"/reboot")
-	check.Equal(t, "itself", fmt.Sprint(code, " ", said), `409 the cluster has no machine "demo-jump-host-0"; see: host list`+"\n")
+	check.Equal(
+		t, "itself", fmt.Sprint(code, " ", said),
+		`409 the cluster has no machine "demo-jump-host-0"; see: host list`+"\n",
+	)
 	_, err = s.Session().UpdateVM(t.Context(), s.vmOf("one"), &engine.VM{Comment: new("somebody else's")})
 	check.Error(t, err, "")
 	code, said = s.host(jump, "POST", "/one/reboot")

@@ -53,7 +53,9 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	s.Create(s.authoritySecret("tenant-ca"))
 	status := s.service("oidc")
 	check.Equal(t, "address", status.Address, "10.0.0.30")
-	s.expectConfigured("demo-oidc-0", "dex.yaml", "issuer: https://10.0.0.30:5556/dex\n", "id: ldap\n", "id: kubernetes\n")
+	s.expectConfigured(
+		"demo-oidc-0", "dex.yaml", "issuer: https://10.0.0.30:5556/dex\n", "id: ldap\n", "id: kubernetes\n",
+	)
 
 	first, err := s.configured("demo-oidc-0", "tls.crt")
 	check.Error(t, err, "")
@@ -77,7 +79,9 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	s.service("oidc")
 
 	foreign := &corev1.Secret{}
-	err = s.Client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-oidc-serving"}, foreign)
+	err = s.Client.Get(
+		context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: "demo-oidc-serving"}, foreign,
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "the Secret goes with the cluster", foreign.OwnerReferences[0].Name, "demo")
 }

@@ -83,7 +83,9 @@ func (q *countedQueue) Done(request reconcile.Request) {
 func touch(t *testing.T, o client.Object) {
 	t.Helper()
 	change := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, suite.touches.Add(1))
-	check.Error(t, suite.client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(change))), "")
+	check.Error(
+		t, suite.client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(change))), "",
+	)
 }
 
 // letPass waits for a whole pass over an object, begun after all earlier writes are visible to its controller. A test

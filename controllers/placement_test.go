@@ -289,7 +289,9 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
 
-	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].OLVMOvirtClusterID), engine.ID(status[0].ID))
+	err := s.Session().DeleteAffinityGroup(
+		t.Context(), engine.ID(status[0].OLVMOvirtClusterID), engine.ID(status[0].ID),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,9 @@ func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 	p.expectSpread(names)
 
 	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) {
-		spec.FromInventory.Selector.MatchLabels = map[string]string{infrav1alpha1.InventoryLabelPrefix + "host": "host-2"}
+		spec.FromInventory.Selector.MatchLabels = map[string]string{
+			infrav1alpha1.InventoryLabelPrefix + "host": "host-2",
+		}
 	})
 	p.ExpectProvisioned(m)
 	check.Equal(t, "its VM", m.Spec.ProviderID, "olvm://"+p.byName()["lab-large-host-2-0"].ID)
@@ -144,7 +146,9 @@ func (p *pool) expectSpread(names []string) {
 		check.Error(p.T, err, "")
 		check.Equal(p.T, "power of "+name, full.Status, engine.VMDown)
 		check.Equal(p.T, "user data of "+name, full.Initialization.CustomScript+full.Initialization.HostName, "")
-		check.Contains(p.T, "comment of "+name, full.CommentText(), "capolvm inventory-vm="+p.Namespace+"/"+name+" uid=")
+		check.Contains(
+			p.T, "comment of "+name, full.CommentText(), "capolvm inventory-vm="+p.Namespace+"/"+name+" uid=",
+		)
 
 		var object infrav1alpha1.OLVMInventoryVM
 		check.Error(p.T, p.Client.Get(p.T.Context(), client.ObjectKey{Namespace: p.Namespace, Name: name}, &object), "")

@@ -107,7 +107,9 @@ func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 
 	owned := &clusterv1.Machine{ObjectMeta: s.Meta("hung")}
 	check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(owned), owned), "")
-	check.Equal(t, "its owner is not asked yet", conditions.Has(owned, clusterv1.MachineOwnerRemediatedCondition), false)
+	check.Equal(
+		t, "its owner is not asked yet", conditions.Has(owned, clusterv1.MachineOwnerRemediatedCondition), false,
+	)
 
 	// The node does not become healthy in time.
 	r.Status.StepTime = metav1.NewTime(time.Now().Add(-time.Hour))

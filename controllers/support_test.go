@@ -183,7 +183,9 @@ func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	s.expectGroup("lb-api", true, "demo-lb-api-0", "demo-lb-api-1")
 
 	first, second := s.addressOf("demo-lb-api-0"), s.addressOf("demo-lb-api-1")
-	check.Equal(t, "addresses", slices.Sorted(slices.Values([]string{first, second})), []string{"10.0.0.30", "10.0.0.31"})
+	check.Equal(
+		t, "addresses", slices.Sorted(slices.Values([]string{first, second})), []string{"10.0.0.30", "10.0.0.31"},
+	)
 	s.expectConfigured("demo-lb-api-0", "keepalived.conf", "unicast_src_ip "+first+"\n", "        "+second+"\n",
 		"10.0.0.5/32 dev enp1s0")
 	s.expectConfigured("demo-lb-api-1", "keepalived.conf", "unicast_src_ip "+second+"\n", "        "+first+"\n")
@@ -195,7 +197,9 @@ func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 
 	server := fmt.Sprintf("server cp-1 %s:6443\n", m.Status.Addresses[0].Address)
 	for _, name := range status.Machines {
-		s.expectConfigured(name, "haproxy.cfg", server, "!server worker", "bind 0.0.0.0:6443\n", "!bind ::", "check-ssl")
+		s.expectConfigured(
+			name, "haproxy.cfg", server, "!server worker", "bind 0.0.0.0:6443\n", "!bind ::", "check-ssl",
+		)
 	}
 
 	s.Delete(m)
@@ -445,9 +449,16 @@ func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
 		SupportVM: infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
 	}}})
 	message := s.Expect(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
-	check.Contains(t, "whose", message, "spec.loadBalancers[0].virtualIP: "+m.Status.Addresses[0].Address+" belongs to OLVMMachine ")
+	check.Contains(
+		t, "whose", message,
+		"spec.loadBalancers[0].virtualIP: "+m.Status.Addresses[0].Address+" belongs to OLVMMachine ",
+	)
 	check.Equal(t, "the VM is not made", s.vmOf("demo-lb-apps-0"), "")
-	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Spec.LoadBalancers[0].VirtualIP = "10.0.0.7" })
+	change(
+		s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
+			of.Spec.LoadBalancers[0].VirtualIP = "10.0.0.7"
+		},
+	)
 	check.Equal(t, "address", s.service("lb-apps").Address, "10.0.0.7")
 }
 

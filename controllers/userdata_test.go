@@ -242,7 +242,8 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 
 	config := s.written("cp-2", "/etc/capolvm/keepalived.conf")
 	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids[desired.APIRouter]),
-		fmt.Sprintf("virtual_router_id %d\n", ids[desired.IngressRouter]), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0",
+		fmt.Sprintf("virtual_router_id %d\n", ids[desired.IngressRouter]), "10.0.0.5/32 dev enp1s0",
+		"10.0.0.6/32 dev enp1s0",
 		"unicast_src_ip " + second.Status.Addresses[0].Address} {
 		if !strings.Contains(config, want) {
 			t.Errorf("keepalived's configuration has no %q:\n%s", want, config)

@@ -26,20 +26,28 @@ func TestANodeIsFencedWhileItsVMHasFailed(t *testing.T) {
 		now  situation
 		want bool
 	}{
-		"a VM that runs":                         {situation{enabled: true}, false},
-		"a VM that runs again":                   {situation{enabled: true, fenced: true}, false},
-		"a VM that runs with volumes":            {situation{enabled: true, fenced: true, attached: true}, false},
-		"a VM that has failed":                   {situation{enabled: true, failed: true}, true},
-		"a VM that stays down":                   {situation{enabled: true, failed: true, fenced: true}, true},
-		"a VM that is about to start":            {situation{enabled: true, failed: true, starting: true}, false},
-		"a VM that waits for its volumes":        {situation{failed: true, starting: true, fenced: true, attached: true}, true},
-		"a VM whose volumes are detached":        {situation{failed: true, starting: true, fenced: true}, false},
-		"a VM that starts before it was fenced":  {situation{enabled: true, failed: true, starting: true, attached: true}, false},
+		"a VM that runs":              {situation{enabled: true}, false},
+		"a VM that runs again":        {situation{enabled: true, fenced: true}, false},
+		"a VM that runs with volumes": {situation{enabled: true, fenced: true, attached: true}, false},
+		"a VM that has failed":        {situation{enabled: true, failed: true}, true},
+		"a VM that stays down":        {situation{enabled: true, failed: true, fenced: true}, true},
+		"a VM that is about to start": {situation{enabled: true, failed: true, starting: true}, false},
+		"a VM that waits for its volumes": {
+			situation{failed: true, starting: true, fenced: true, attached: true}, true,
+		},
+		"a VM whose volumes are detached": {situation{failed: true, starting: true, fenced: true}, false},
+		"a VM that starts before it was fenced": {
+			situation{enabled: true, failed: true, starting: true, attached: true}, false,
+		},
 		"a remediation of a VM that runs begins": {situation{enabled: true, starting: true}, false},
 
-		"a Node that is alive":                   {situation{enabled: true, failed: true, alive: true}, false},
-		"a Node that is alive again":             {situation{enabled: true, failed: true, fenced: true, alive: true}, false},
-		"a Node that is alive with volumes":      {situation{failed: true, starting: true, fenced: true, attached: true, alive: true}, false},
+		"a Node that is alive": {situation{enabled: true, failed: true, alive: true}, false},
+		"a Node that is alive again": {
+			situation{enabled: true, failed: true, fenced: true, alive: true}, false,
+		},
+		"a Node that is alive with volumes": {
+			situation{failed: true, starting: true, fenced: true, attached: true, alive: true}, false,
+		},
 		"a Node that is alive and deleted":       {situation{fenced: true, going: true, alive: true}, false},
 		"a fenced machine that is deleted":       {situation{enabled: true, fenced: true, going: true}, true},
 		"a machine that is deleted":              {situation{enabled: true, going: true}, false},
@@ -134,18 +142,22 @@ func TestANodeThatIsAliveIsNeverFenced(t *testing.T) {
 		disabled, ours   bool
 		fencedAfterwards bool
 	}{
-		"a Node that is silent":                   {ready: "Unknown", renewed: -time.Minute, fencedAfterwards: true},
-		"a Node that has no Lease":                {ready: "Unknown", fencedAfterwards: true},
-		"a Node that stays silent":                {ready: "Unknown", renewed: -time.Minute, ours: true, fencedAfterwards: true},
-		"a Node that is ready":                    {ready: "True", renewed: -time.Minute},
-		"a fenced Node that is ready":             {ready: "True", ours: true},
-		"a Node whose Lease is renewed":           {ready: "Unknown", renewed: 10 * time.Second},
-		"a fenced Node whose Lease is renewed":    {ready: "False", renewed: 10 * time.Second, ours: true},
-		"a paused Node that is silent":            {ready: "Unknown", paused: true},
-		"a fenced Node that is paused":            {ready: "Unknown", paused: true, ours: true, fencedAfterwards: true},
-		"a fenced Node that is paused and ready":  {ready: "True", paused: true, ours: true},
-		"a Node without fencing":                  {ready: "Unknown", disabled: true},
-		"a fenced Node without fencing":           {ready: "Unknown", disabled: true, ours: true, fencedAfterwards: true},
+		"a Node that is silent":    {ready: "Unknown", renewed: -time.Minute, fencedAfterwards: true},
+		"a Node that has no Lease": {ready: "Unknown", fencedAfterwards: true},
+		"a Node that stays silent": {
+			ready: "Unknown", renewed: -time.Minute, ours: true, fencedAfterwards: true,
+		},
+		"a Node that is ready":                   {ready: "True", renewed: -time.Minute},
+		"a fenced Node that is ready":            {ready: "True", ours: true},
+		"a Node whose Lease is renewed":          {ready: "Unknown", renewed: 10 * time.Second},
+		"a fenced Node whose Lease is renewed":   {ready: "False", renewed: 10 * time.Second, ours: true},
+		"a paused Node that is silent":           {ready: "Unknown", paused: true},
+		"a fenced Node that is paused":           {ready: "Unknown", paused: true, ours: true, fencedAfterwards: true},
+		"a fenced Node that is paused and ready": {ready: "True", paused: true, ours: true},
+		"a Node without fencing":                 {ready: "Unknown", disabled: true},
+		"a fenced Node without fencing": {
+			ready: "Unknown", disabled: true, ours: true, fencedAfterwards: true,
+		},
 		"a fenced Node without fencing and ready": {ready: "True", disabled: true, ours: true},
 		"a fenced Node without a machine":         {ready: "Unknown", gone: true, ours: true, fencedAfterwards: true},
 		"a ready Node without a machine":          {ready: "True", gone: true, ours: true},

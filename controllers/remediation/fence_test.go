@@ -37,9 +37,13 @@ func TestARemediationStaysWhileTheMachineOfAStartedVMSaysThatItHasFailed(t *test
 	}{
 		"a VM that runs": {engine.VMUp, infrav1.VirtualMachineRunningReason, false, true},
 		"a VM that runs, and is said to be failed": {engine.VMUp, infrav1.VirtualMachineFailedReason, false, false},
-		"a VM that starts, and is said to be so":   {engine.VMPoweringUp, infrav1.VirtualMachineStartingReason, false, true},
-		"a VM that may go down":                    {engine.VMUp, infrav1.VirtualMachineRunningReason, true, false},
-		"a VM that is down":                        {engine.VMDown, infrav1.VirtualMachineNotRunningReason, false, false},
+		"a VM that starts, and is said to be so": {
+			engine.VMPoweringUp, infrav1.VirtualMachineStartingReason, false, true,
+		},
+		"a VM that may go down": {engine.VMUp, infrav1.VirtualMachineRunningReason, true, false},
+		"a VM that is down": {
+			engine.VMDown, infrav1.VirtualMachineNotRunningReason, false, false,
+		},
 	} {
 		s := &scope{vm: &engine.VM{Status: c.status}, olvmMachine: machineWith(c.reason)}
 		check.Equal(t, name, mayRelease(s, c.mayGoDown), c.want)

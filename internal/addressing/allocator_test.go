@@ -116,7 +116,9 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 		return nil, err
 	}
 
-	given, err := b.allocator.Allocate(context.Background(), m, connection.EngineOf(b.clusterOf(m)), nics, b.writer(m), b.learn)
+	given, err := b.allocator.Allocate(
+		context.Background(), m, connection.EngineOf(b.clusterOf(m)), nics, b.writer(m), b.learn,
+	)
 	out := map[string][]string{}
 
 	for name, list := range given {
@@ -882,7 +884,10 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			check.Length(t, "claim.OwnerReferences", claim.OwnerReferences, 1)
 			check.Length(t, "claim.Finalizers", claim.Finalizers, 1)
 			if claim.OwnerReferences[0].BlockOwnerDeletion != nil {
-				t.Errorf("claim.OwnerReferences[0].BlockOwnerDeletion is there: %v", claim.OwnerReferences[0].BlockOwnerDeletion)
+				t.Errorf(
+					"claim.OwnerReferences[0].BlockOwnerDeletion is there: %v",
+					claim.OwnerReferences[0].BlockOwnerDeletion,
+				)
 			}
 		}
 	})

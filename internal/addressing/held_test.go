@@ -89,7 +89,9 @@ func TestWhatOthersHold(t *testing.T) {
 	running.Annotations = nil
 	running.Spec.ProviderID = "olvm://x"
 	running.Status.Addresses = []clusterv1.MachineAddress{
-		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.50"}, {Type: clusterv1.MachineInternalIP, Address: "fd00::50"},
+		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.50"}, {
+			Type: clusterv1.MachineInternalIP, Address: "fd00::50",
+		},
 	}
 	waiting := running.DeepCopy()
 	waiting.Spec.ProviderID = ""
@@ -457,7 +459,8 @@ func failingGet[T client.Object](err error) func(
 	context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
 ) error {
 	return func(
-		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+		options ...client.GetOption,
 	) error {
 		if _, ok := object.(T); ok {
 			return err

@@ -402,9 +402,12 @@ func TestRecordedAddresses(t *testing.T) {
 		text, problem string
 		want          Addresses
 	}{
-		"none":         {"", "", nil},
-		"given back":   {"{}", "", Addresses{}},
-		"two":          {`{"nic1":["10.0.0.7","fd00::7"]}`, "", Addresses{"nic1": {netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}}},
+		"none":       {"", "", nil},
+		"given back": {"{}", "", Addresses{}},
+		"two": {
+			`{"nic1":["10.0.0.7","fd00::7"]}`, "",
+			Addresses{"nic1": {netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}},
+		},
 		"no JSON":      {"10.0.0.7", "write back what it was", nil},
 		"no address":   {`{"nic1":["ten"]}`, "write back what it was", nil},
 		"with a zone":  {`{"nic1":["fe80::7%eth0"]}`, `"fe80::7%eth0" has a zone; write it without`, nil},

@@ -78,7 +78,9 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	}
 	machine := func(cluster *infrav1.OLVMCluster, change func(*infrav1.OLVMMachine)) *infrav1.OLVMMachine {
 		out := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: cluster.Namespace, Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+			Namespace: cluster.Namespace, Name: "m", Labels: map[string]string{
+				clusterv1.ClusterNameLabel: cluster.Name,
+			},
 		}}
 		out.Spec.OLVMNetwork.NetworkName = "vlan"
 		change(out)
@@ -120,10 +122,13 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 			objects: []client.Object{newCluster("far", "other", provisioned)}, want: theirs,
 		},
 		"the endpoint of a cluster of another namespace that the engine did not let in": {
-			objects: []client.Object{newCluster("far", "other", func(c *infrav1.OLVMCluster) { c.Status.OLVMDatacenter = nil })},
+			objects: []client.Object{
+				newCluster("far", "other", func(c *infrav1.OLVMCluster) { c.Status.OLVMDatacenter = nil }),
+			},
 		},
 		"the endpoint of a cluster that names the engine otherwise": {
-			objects: []client.Object{newCluster("far", "other", provisioned, at("https://alias", installationOne))}, want: theirs,
+			objects: []client.Object{newCluster("far", "other", provisioned, at("https://alias", installationOne))},
+			want:    theirs,
 		},
 		"the endpoint of a cluster of another engine": {
 			objects: []client.Object{newCluster("far", "other", provisioned, at("https://alias", "another"))},
@@ -184,7 +189,9 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 			objects: []client.Object{elsewhere, machine(elsewhere, dynamic)}, want: "OLVMMachine default/m",
 		},
 		"a machine on another network": {
-			objects: []client.Object{elsewhere, machine(elsewhere, both), templateOf(newCluster("default", "new"), "red")},
+			objects: []client.Object{
+				elsewhere, machine(elsewhere, both), templateOf(newCluster("default", "new"), "red"),
+			},
 		},
 		"a machine of the cluster itself": {
 			objects: []client.Object{machine(newCluster("default", "new"), both)},
@@ -265,18 +272,32 @@ func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"nobody":                         {},
-		"an older load balancer":         {[]client.Object{other, balanced("other", 0, false)}, "OLVMSupportServices default/other"},
-		"a younger load balancer":        {[]client.Object{other, balanced("other", 9, false)}, ""},
-		"a younger one that serves":      {[]client.Object{other, balanced("other", 9, true)}, "OLVMSupportServices default/other"},
-		"the endpoint of a cluster":      {[]client.Object{newCluster("default", "other", provisioned)}, "OLVMCluster default/other"},
-		"a node of another cluster":      {[]client.Object{other, machine("other", "")}, "OLVMMachine default/m"},
-		"a node of the cluster itself":   {[]client.Object{machine("new", "")}, "OLVMMachine default/m"},
-		"the load balancer's own VM":     {[]client.Object{machine("new", "lb-apps")}, ""},
-		"the VM of another's service":    {[]client.Object{other, machine("other", "lb-apps")}, "OLVMMachine default/m"},
-		"a load balancer without a VIP":  {[]client.Object{other, &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}}, ""},
-		"a load balancer of no cluster":  {[]client.Object{balanced("gone", 0, true)}, ""},
-		"another namespace of that name": {[]client.Object{newCluster("far", "other", elsewhere, provisioned), balanced("other", 0, true)}, ""},
+		"nobody": {},
+		"an older load balancer": {
+			[]client.Object{other, balanced("other", 0, false)}, "OLVMSupportServices default/other",
+		},
+		"a younger load balancer": {[]client.Object{other, balanced("other", 9, false)}, ""},
+		"a younger one that serves": {
+			[]client.Object{other, balanced("other", 9, true)}, "OLVMSupportServices default/other",
+		},
+		"the endpoint of a cluster": {
+			[]client.Object{newCluster("default", "other", provisioned)}, "OLVMCluster default/other",
+		},
+		"a node of another cluster":    {[]client.Object{other, machine("other", "")}, "OLVMMachine default/m"},
+		"a node of the cluster itself": {[]client.Object{machine("new", "")}, "OLVMMachine default/m"},
+		"the load balancer's own VM":   {[]client.Object{machine("new", "lb-apps")}, ""},
+		"the VM of another's service":  {[]client.Object{other, machine("other", "lb-apps")}, "OLVMMachine default/m"},
+		"a load balancer without a VIP": {
+			[]client.Object{
+				other,
+				&infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}},
+			},
+			"",
+		},
+		"a load balancer of no cluster": {[]client.Object{balanced("gone", 0, true)}, ""},
+		"another namespace of that name": {
+			[]client.Object{newCluster("far", "other", elsewhere, provisioned), balanced("other", 0, true)}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newAddressBook(t)

@@ -80,7 +80,10 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 
 	check.Length(t, "after.RunCmd", after.RunCmd, 3)
 	check.Equal(t, `strings.HasPrefix(after.RunCmd[0], "sed -i ")`, strings.HasPrefix(after.RunCmd[0], "sed -i "), true)
-	check.Equal(t, `strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml")`, strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml"), true)
+	check.Equal(
+		t, `strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml")`,
+		strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml"), true,
+	)
 	check.Equal(t, "after.RunCmd[1]", after.RunCmd[1], before.RunCmd[0])
 	check.Equal(t, "after.RunCmd[2]", after.RunCmd[2], before.RunCmd[1])
 

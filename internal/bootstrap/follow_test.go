@@ -76,7 +76,9 @@ func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
 	_, instances, _ := strings.Cut(config, "vrrp_instance api")
 	api, ingress, _ := strings.Cut(instances, "vrrp_instance ingress")
 	check.Contains(t, "peers of the endpoint", api, "unicast_peer {\n        10.20.30.8\n    }")
-	check.Contains(t, "peers of the ingress address", ingress, "unicast_peer {\n        10.20.30.8\n        10.20.30.9\n    }")
+	check.Contains(
+		t, "peers of the ingress address", ingress, "unicast_peer {\n        10.20.30.8\n        10.20.30.9\n    }",
+	)
 	check.Contains(t, "what kubelets are told", applied,
 		`data: {addresses: "10.20.30.7 10.20.30.8 10.20.30.9 fd00::7 fd00::8"}`)
 	check.Lacks(t, "configuration", config+applied, "a.conf")
@@ -92,8 +94,12 @@ func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 	config, _ := following(t, services,
 		"demo-1 "+controlPlane+" 10.20.30.7 fd00::7\ndemo-2 "+controlPlane+" 10.20.30.8 fd00::8\n")
 
-	check.Contains(t, "the endpoint", config, "unicast_src_ip 10.20.30.7\n    unicast_peer {\n        10.20.30.8\n    }")
-	check.Contains(t, "the ingress address", config, "unicast_src_ip fd00::7\n    unicast_peer {\n        fd00::8\n    }")
+	check.Contains(
+		t, "the endpoint", config, "unicast_src_ip 10.20.30.7\n    unicast_peer {\n        10.20.30.8\n    }",
+	)
+	check.Contains(
+		t, "the ingress address", config, "unicast_src_ip fd00::7\n    unicast_peer {\n        fd00::8\n    }",
+	)
 }
 
 // TestANodeFindsItsPeersWithAKubectlBelowOpt covers services of Flatcar: they have no /opt/bin in their PATH.

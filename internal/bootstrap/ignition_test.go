@@ -378,7 +378,9 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 		"a unit": {`{"ignition":{"version":"3.0.0"},"systemd":{"units":[{"name":"ours.service","enabled":false}]}}`,
 			guest(func(*Guest) {}),
 			"systemd.units[ours.service].enabled of the Ignition configuration is set differently"},
-		"a link where a file is": {`{"ignition":{"version":"3.0.0"},"storage":{"links":[{"path":"/etc/ours","target":"/x"}]}}`, guest(func(*Guest) {}), "the merged Ignition configuration is not valid"},
+		"a link where a file is": {
+			`{"ignition":{"version":"3.0.0"},"storage":{"links":[{"path":"/etc/ours","target":"/x"}]}}`, guest(func(*Guest) {}), "the merged Ignition configuration is not valid",
+		},
 		"Butane that is none": {file("/etc/x", "x"), guest(func(g *Guest) {
 			g.Extra = []Extra{
 				{Source: "ConfigMap a", Data: []byte("variant: fcos\n")},

@@ -156,7 +156,9 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 			for _, unit := range services.units() {
 				dropIn := files["/etc/systemd/system/"+unit.Name+".d/10-capolvm-proxy.conf"]
 				pulls := strings.Contains(unit.Contents, "podman run")
-				check.Equal(t, "a proxy of "+unit.Name, strings.Contains(dropIn, `"HTTPS_PROXY=http://proxy:3128"`), pulls)
+				check.Equal(
+					t, "a proxy of "+unit.Name, strings.Contains(dropIn, `"HTTPS_PROXY=http://proxy:3128"`), pulls,
+				)
 			}
 
 			check.Set(t, "a proxy of crio", files["/etc/systemd/system/crio.service.d/10-capolvm-proxy.conf"])
@@ -167,7 +169,9 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 		HostName: "demo-1", Proxy: proxy, Services: served(Nginx, func(s *Services) { s.API.NginxImage = "nginx" }),
 	})
 	check.Error(t, err, "")
-	check.Contains(t, "user data", string(merged), "path: /etc/systemd/system/capolvm-nginx.service.d/10-capolvm-proxy.conf")
+	check.Contains(
+		t, "user data", string(merged), "path: /etc/systemd/system/capolvm-nginx.service.d/10-capolvm-proxy.conf",
+	)
 
 	// Images of OCK pull their updates themselves.
 	merged, err = Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), Ignition, Guest{HostName: "demo-1", Proxy: proxy})
@@ -229,10 +233,12 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 		// told reports that cloud-init's own profile is not sufficient.
 		told bool
 	}{
-		"no gateway":           {nic(nil), "[ipv6]\n" + follows, true},
-		"a gateway":            {gateway, "[ipv6]\nmethod=manual\naddress1=fd00::7/64,fe80::1\n", false},
-		"a second interface":   {second, "[ipv6]\nmethod=manual\naddress1=fd00::7/64\n", false},
-		"IPv4 without a route": {nic(func(n *render.GuestNIC) { n.IPv4, n.IPv6 = n.IPv6, render.IP{} }), "[ipv4]\nmethod=manual\n", false},
+		"no gateway":         {nic(nil), "[ipv6]\n" + follows, true},
+		"a gateway":          {gateway, "[ipv6]\nmethod=manual\naddress1=fd00::7/64,fe80::1\n", false},
+		"a second interface": {second, "[ipv6]\nmethod=manual\naddress1=fd00::7/64\n", false},
+		"IPv4 without a route": {
+			nic(func(n *render.GuestNIC) { n.IPv4, n.IPv6 = n.IPv6, render.IP{} }), "[ipv4]\nmethod=manual\n", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var profile string
@@ -267,7 +273,9 @@ func TestAServiceThatEndsStartsAgain(t *testing.T) {
 		"kube-vip": {
 			served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPImage = "kube-vip" }), nil,
 		},
-		"a worker with ingress": {&Services{Self: netip.MustParseAddr("10.20.30.7"), Ingress: &vip}, []string{"keepalived"}},
+		"a worker with ingress": {
+			&Services{Self: netip.MustParseAddr("10.20.30.7"), Ingress: &vip}, []string{"keepalived"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guest := Guest{HostName: "demo-1", Services: test.services}
@@ -315,7 +323,9 @@ func restartsForever(t *testing.T, unit, content string) {
 	}
 
 	check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
-	command := exec.CommandContext(t.Context(), "systemd-analyze", "verify", strings.TrimSuffix(path, ".d/10-capolvm.conf"))
+	command := exec.CommandContext(
+		t.Context(), "systemd-analyze", "verify", strings.TrimSuffix(path, ".d/10-capolvm.conf"),
+	)
 	out, _ := command.CombinedOutput() // it fails if a program is not installed
 	check.Lacks(t, "what systemd says of "+unit, string(out), "Unknown")
 }

@@ -16,8 +16,10 @@ var oldWords = map[string][]string{
 	"haproxy.cfg": {
 		"global", "defaults", "frontend", "backend", "listen", "log /dev/log", "log global", "user", "group", "maxconn",
 		"hard-stop-after", "mode tcp", "mode http", "option dontlognull", "option clitcpka", "option srvtcpka",
-		"option redispatch", "option httpchk", "option tcp-check", "timeout connect", "timeout client", "timeout server",
-		"timeout check", "bind", "default_backend", "balance leastconn", "http-check expect", "default-server", "server",
+		"option redispatch", "option httpchk", "option tcp-check", "timeout connect", "timeout client",
+		"timeout server",
+		"timeout check", "bind", "default_backend", "balance leastconn", "http-check expect", "default-server",
+		"server",
 		"stats enable", "stats uri", "stats show-node",
 	},
 	"keepalived.conf": {

@@ -453,7 +453,9 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 				test.change(w)
 			}
 
-			got, err := connection.Read(t.Context(), w.reader(t, test.fails, failing), connection.ClusterEngine(w.cluster))
+			got, err := connection.Read(
+				t.Context(), w.reader(t, test.fails, failing), connection.ClusterEngine(w.cluster),
+			)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "the Secret is read", got.Secret != nil, test.secret)
 			check.Equal(t, "the ConfigMap is read", got.CA != nil, test.ca)
@@ -505,10 +507,14 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			check.Equal(t, "it is a client", ok, true)
 			check.Error(t, reader.Create(t.Context(), jump), "")
 
-			_, err := connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{})
+			_, err := connection.ConfigAs(
+				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{},
+			)
 			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
 
-			got, err := connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{Unbound: true})
+			got, err := connection.ConfigAs(
+				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{Unbound: true},
+			)
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got,
 				engine.Config{URL: server, Username: "jump", Password: "j", CA: []byte(ca)})
@@ -655,10 +661,22 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 		where := connection.EngineOf(w.cluster)
 		where.Host, where.Installation = "engine.example.com", id
 
-		check.Equal(t, "cluster, own namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), w.cluster.Namespace), test.inside)
-		check.Equal(t, "cluster, another namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), "another"), test.beyond)
-		check.Equal(t, "inventory, own namespace: "+name, where.Has(connection.InventoryEngine(inventory), w.cluster.Namespace), test.inside)
-		check.Equal(t, "inventory, another namespace: "+name, where.Has(connection.InventoryEngine(inventory), "another"), test.beyond)
+		check.Equal(
+			t, "cluster, own namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), w.cluster.Namespace),
+			test.inside,
+		)
+		check.Equal(
+			t, "cluster, another namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), "another"),
+			test.beyond,
+		)
+		check.Equal(
+			t, "inventory, own namespace: "+name, where.Has(connection.InventoryEngine(inventory), w.cluster.Namespace),
+			test.inside,
+		)
+		check.Equal(
+			t, "inventory, another namespace: "+name, where.Has(connection.InventoryEngine(inventory), "another"),
+			test.beyond,
+		)
 	}
 
 	check.Equal(t, "engines of which nothing is known", connection.EngineID{}.Is(connection.EngineID{}), false)
@@ -667,7 +685,9 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {
 	inventory := &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "pool", UID: "7", Generation: 3},
-		Spec:       infrav1alpha1.OLVMInventorySpec{OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server()},
+		Spec: infrav1alpha1.OLVMInventorySpec{
+			OLVMDatacenterName: "dc", OLVMOvirtAPIServer: *worldOfOwn("").server(),
+		},
 	}
 
 	got := connection.InventoryEngine(inventory)
@@ -702,15 +722,23 @@ func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 		seen              engine.Identity
 		want              string
 	}{
-		"nothing is recorded":                     {seen: engine.Identity{Installation: one}},
-		"the same engine":                         {recorded: one, seen: engine.Identity{Installation: one}},
-		"another engine":                          {recorded: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason},
-		"an engine that does not say":             {recorded: one, want: infrav1.EngineChangedReason},
-		"another engine than the machine's":       {machine: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason},
-		"an engine that was accepted":             {recorded: one, accepted: two, seen: engine.Identity{Installation: two}},
-		"the cluster accepted it, a machine lags": {recorded: two, machine: one, seen: engine.Identity{Installation: two}},
-		"a later event":                           {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 8}},
-		"a user who sees no events":               {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one}},
+		"nothing is recorded": {seen: engine.Identity{Installation: one}},
+		"the same engine":     {recorded: one, seen: engine.Identity{Installation: one}},
+		"another engine": {
+			recorded: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason,
+		},
+		"an engine that does not say": {recorded: one, want: infrav1.EngineChangedReason},
+		"another engine than the machine's": {
+			machine: one, seen: engine.Identity{Installation: two}, want: infrav1.EngineChangedReason,
+		},
+		"an engine that was accepted": {recorded: one, accepted: two, seen: engine.Identity{Installation: two}},
+		"the cluster accepted it, a machine lags": {
+			recorded: two, machine: one, seen: engine.Identity{Installation: two},
+		},
+		"a later event": {
+			recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, NewestEvent: 8},
+		},
+		"a user who sees no events": {recorded: one, last: event(7, false), seen: engine.Identity{Installation: one}},
 		"an earlier event": {
 			recorded: one, last: event(7, false), seen: engine.Identity{Installation: one, Forgot: true},
 			want: infrav1.EngineRestoredReason,
@@ -720,14 +748,20 @@ func TestAnEngineMustBeTheRecordedOneAndNotEarlier(t *testing.T) {
 			want: infrav1.EngineRestoredReason,
 		},
 		"the earlier time is accepted": {
-			recorded: one, last: event(7, true), accepted: one + "/7", seen: engine.Identity{Installation: one, Forgot: true},
+			recorded: one, last: event(7, true), accepted: one + "/7", seen: engine.Identity{
+				Installation: one, Forgot: true,
+			},
 		},
 		"another time was accepted once": {
-			recorded: one, last: event(9, false), accepted: one + "/7", seen: engine.Identity{Installation: one, Forgot: true},
+			recorded: one, last: event(9, false), accepted: one + "/7", seen: engine.Identity{
+				Installation: one, Forgot: true,
+			},
 			want: infrav1.EngineRestoredReason,
 		},
 		"the events of another engine that was accepted": {
-			recorded: one, last: event(7, false), accepted: two, seen: engine.Identity{Installation: two, NewestEvent: 2},
+			recorded: one, last: event(7, false), accepted: two, seen: engine.Identity{
+				Installation: two, NewestEvent: 2,
+			},
 		},
 	} {
 		c := &infrav1.OLVMCluster{Status: infrav1.OLVMClusterStatus{

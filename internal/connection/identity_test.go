@@ -51,12 +51,16 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 		"emptied expressions": {&infrav1alpha1.AllowedNamespaces{
 			Selector: &infrav1.LabelSelector{MatchExpressions: []infrav1.LabelRule{}},
 		}, labelled, false},
-		"by name":                       {&infrav1alpha1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
-		"another by name":               {&infrav1alpha1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
-		"by label":                      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, labelled, true},
-		"by a label that it lacks":      {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false},
-		"labels that are not known":     {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, nil, false},
-		"an empty selector":             {&infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{}}, labelled, true},
+		"by name":         {&infrav1alpha1.AllowedNamespaces{List: []string{"b", "team-a"}}, nil, true},
+		"another by name": {&infrav1alpha1.AllowedNamespaces{List: []string{"team-b"}}, labelled, false},
+		"by label":        {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, labelled, true},
+		"by a label that it lacks": {
+			&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, &corev1.Namespace{}, false,
+		},
+		"labels that are not known": {&infrav1alpha1.AllowedNamespaces{Selector: byLabel}, nil, false},
+		"an empty selector": {
+			&infrav1alpha1.AllowedNamespaces{Selector: &infrav1.LabelSelector{}}, labelled, true,
+		},
 		"a selector that means nothing": {&infrav1alpha1.AllowedNamespaces{Selector: none}, labelled, false},
 	} {
 		check.Equal(t, name, connection.MayUse(identity(test.allowed), "team-a", test.object), test.want)
@@ -100,7 +104,9 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
 
-	config, err = connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(cluster), "jump", connection.Policy{})
+	config, err = connection.ConfigAs(
+		t.Context(), reader, connection.ClusterEngine(cluster), "jump", connection.Policy{},
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 

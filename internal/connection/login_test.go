@@ -31,16 +31,30 @@ func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 	}
 
 	for name, secret := range map[string]*corev1.Secret{
-		"as it is":                      data("odd@internal", oddPassword),
-		"of echo":                       data("odd@internal\n", oddPassword+"\n"),
-		"of a file of Windows":          data("odd@internal\r\n", oddPassword+"\r\n"),
-		"with the mark of Windows":      data("\ufeffodd@internal\r\n", "\ufeff"+oddPassword+"\r\n"),
-		"with several line breaks":      data("odd@internal\n\n", oddPassword+"\n\n"),
-		"with blanks around the user":   data(" odd@internal\t", oddPassword),
-		"in the format of OpenShift":    {Data: map[string][]byte{"ovirt_username": []byte("odd@internal\n"), "ovirt_password": []byte(oddPassword + "\n")}},
-		"with an empty key before":      {Data: map[string][]byte{"username": []byte("\n"), "ovirt_username": []byte("odd@internal"), "password": []byte(oddPassword)}},
-		"in stringData":                 {StringData: map[string]string{"username": "odd@internal", "password": oddPassword + "\n"}},
-		"in stringData beside old data": {Data: data("old@internal", "old").Data, StringData: map[string]string{"username": "odd@internal", "password": oddPassword}},
+		"as it is":                    data("odd@internal", oddPassword),
+		"of echo":                     data("odd@internal\n", oddPassword+"\n"),
+		"of a file of Windows":        data("odd@internal\r\n", oddPassword+"\r\n"),
+		"with the mark of Windows":    data("\ufeffodd@internal\r\n", "\ufeff"+oddPassword+"\r\n"),
+		"with several line breaks":    data("odd@internal\n\n", oddPassword+"\n\n"),
+		"with blanks around the user": data(" odd@internal\t", oddPassword),
+		"in the format of OpenShift": {
+			Data: map[string][]byte{
+				"ovirt_username": []byte("odd@internal\n"), "ovirt_password": []byte(oddPassword + "\n"),
+			},
+		},
+		"with an empty key before": {
+			Data: map[string][]byte{
+				"username": []byte("\n"), "ovirt_username": []byte("odd@internal"), "password": []byte(oddPassword),
+			},
+		},
+		"in stringData": {
+			StringData: map[string]string{"username": "odd@internal", "password": oddPassword + "\n"},
+		},
+		"in stringData beside old data": {
+			Data: data("old@internal", "old").Data, StringData: map[string]string{
+				"username": "odd@internal", "password": oddPassword,
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOfOwn(string(sim.CA()))

@@ -38,7 +38,9 @@ func TestUserDataReachesTheEngineToTheByte(t *testing.T) {
 			number++
 
 			vm, err := c.CreateVM(t.Context(), &engine.VM{
-				Name: fmt.Sprintf("carried-%d", number), Cluster: &engine.Ref{ID: cluster.ID}, Template: &engine.Ref{Name: "Blank"},
+				Name: fmt.Sprintf("carried-%d", number), Cluster: &engine.Ref{ID: cluster.ID}, Template: &engine.Ref{
+					Name: "Blank",
+				},
 				Initialization: &engine.Initialization{CustomScript: text},
 			}, nil)
 			check.Error(t, err, "")
@@ -66,16 +68,29 @@ func TestATextThatXMLCannotCarryIsNotSent(t *testing.T) {
 			func(vm *engine.VM) { vm.Initialization = &engine.Initialization{CustomScript: "a\nb\x1b[0m"} },
 			"initialization.custom_script: character 2 of line 2 is U+001B (escape), which XML cannot carry",
 		},
-		"a NUL":                 {func(vm *engine.VM) { vm.Comment = ptr.To("a\x00") }, "comment: character 2 of line 1 is U+0000 (NUL)"},
-		"a form feed":           {func(vm *engine.VM) { vm.Description = ptr.To("\f") }, "is U+000C (form feed)"},
-		"U+FFFE":                {func(vm *engine.VM) { vm.Description = ptr.To("\ufffe") }, "is U+FFFE"},
-		"U+FFFF":                {func(vm *engine.VM) { vm.Description = ptr.To("\uffff") }, "is U+FFFF"},
-		"a byte of Latin-1":     {func(vm *engine.VM) { vm.Comment = ptr.To("zo\xeb") }, "character 3 of line 1 is not UTF-8 (byte 0xEB)"},
-		"half a pair":           {func(vm *engine.VM) { vm.Comment = ptr.To("\xed\xa0\x80") }, "is not UTF-8 (byte 0xED)"},
-		"a tab in a name":       {func(vm *engine.VM) { vm.Name = "a\tb" }, "name: character 2 of line 1 is U+0009 (tab), which cannot be printed"},
-		"a direction mark":      {func(vm *engine.VM) { vm.Description = ptr.To("a\u202e") }, "is U+202E, which cannot be printed"},
-		"a name without end":    {func(vm *engine.VM) { vm.Name = strings.Repeat("a", 256) }, "name: it has more than 255 characters"},
-		"a C1 control, comment": {func(vm *engine.VM) { vm.Comment = ptr.To("\u0090") }, "is U+0090, which cannot be printed"},
+		"a NUL": {
+			func(vm *engine.VM) { vm.Comment = ptr.To("a\x00") }, "comment: character 2 of line 1 is U+0000 (NUL)",
+		},
+		"a form feed": {func(vm *engine.VM) { vm.Description = ptr.To("\f") }, "is U+000C (form feed)"},
+		"U+FFFE":      {func(vm *engine.VM) { vm.Description = ptr.To("\ufffe") }, "is U+FFFE"},
+		"U+FFFF":      {func(vm *engine.VM) { vm.Description = ptr.To("\uffff") }, "is U+FFFF"},
+		"a byte of Latin-1": {
+			func(vm *engine.VM) { vm.Comment = ptr.To("zo\xeb") }, "character 3 of line 1 is not UTF-8 (byte 0xEB)",
+		},
+		"half a pair": {func(vm *engine.VM) { vm.Comment = ptr.To("\xed\xa0\x80") }, "is not UTF-8 (byte 0xED)"},
+		"a tab in a name": {
+			func(vm *engine.VM) { vm.Name = "a\tb" },
+			"name: character 2 of line 1 is U+0009 (tab), which cannot be printed",
+		},
+		"a direction mark": {
+			func(vm *engine.VM) { vm.Description = ptr.To("a\u202e") }, "is U+202E, which cannot be printed",
+		},
+		"a name without end": {
+			func(vm *engine.VM) { vm.Name = strings.Repeat("a", 256) }, "name: it has more than 255 characters",
+		},
+		"a C1 control, comment": {
+			func(vm *engine.VM) { vm.Comment = ptr.To("\u0090") }, "is U+0090, which cannot be printed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := &engine.VM{Name: "a", Cluster: &engine.Ref{ID: cluster.ID}, Template: &engine.Ref{Name: "Blank"}}

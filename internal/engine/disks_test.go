@@ -21,11 +21,13 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 		disks   int
 		err     string
 	}{
-		"may act":                               {may: 2, asked: 2, disks: 1},
-		"may not act before the request":        {refusal: engine.ErrSuperseded, asked: 1, err: "another manager leads"},
-		"was halted while the disk was created": {may: 1, refusal: engine.ErrSuperseded, asked: 2, err: "another manager"},
-		"nobody answers before the request":     {refusal: errors.New("no answer"), asked: 1, err: "no answer"},
-		"nobody answers after it":               {may: 1, refusal: errors.New("no answer"), asked: 2, disks: 1},
+		"may act":                        {may: 2, asked: 2, disks: 1},
+		"may not act before the request": {refusal: engine.ErrSuperseded, asked: 1, err: "another manager leads"},
+		"was halted while the disk was created": {
+			may: 1, refusal: engine.ErrSuperseded, asked: 2, err: "another manager",
+		},
+		"nobody answers before the request": {refusal: errors.New("no answer"), asked: 1, err: "no answer"},
+		"nobody answers after it":           {may: 1, refusal: errors.New("no answer"), asked: 2, disks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, config := start(t, ovirtsim.Options{})

@@ -16,19 +16,21 @@ import (
 // foreignRefusals are what proxies, portals and gateways say who want a login of their own, by the name of the sample.
 // None is a recording.
 var foreignRefusals = map[string]struct{ media, body string }{
-	"a page":                       {"text/html", "<html><body>Sign in to continue</body></html>"},
-	"text":                         {"text/plain; charset=utf-8", "Unauthorized"},
-	"an API gateway's JSON":        {"application/json", `{"message":"Unauthorized"}`},
-	"JSON of OAuth without a code": {"application/json; charset=utf-8", `{"error":"access_denied","error_description":"x"}`},
-	"JSON with an object":          {"application/json", `{"error":{"code":401,"status":"UNAUTHENTICATED"}}`},
-	"a code without words":         {"application/json", `{"error_code":"access_denied"}`},
-	"another code":                 {"application/json", `{"error_code":"login_required","error":"Sign in"}`},
-	"a list":                       {"application/json", `[]`},
-	"JSON that breaks off":         {"application/json", `{"error_code":"access_denied","error":"Cann`},
-	"a refusal in a page":          {"text/html", `{"error_code":"access_denied","error":"Sign in"}`},
-	"a problem document":           {"application/problem+json", `{"title":"Forbidden","status":403}`},
-	"XML":                          {"application/xml", "<fault><detail>access_denied</detail></fault>"},
-	"nothing":                      {"application/json", ""},
+	"a page":                {"text/html", "<html><body>Sign in to continue</body></html>"},
+	"text":                  {"text/plain; charset=utf-8", "Unauthorized"},
+	"an API gateway's JSON": {"application/json", `{"message":"Unauthorized"}`},
+	"JSON of OAuth without a code": {
+		"application/json; charset=utf-8", `{"error":"access_denied","error_description":"x"}`,
+	},
+	"JSON with an object":  {"application/json", `{"error":{"code":401,"status":"UNAUTHENTICATED"}}`},
+	"a code without words": {"application/json", `{"error_code":"access_denied"}`},
+	"another code":         {"application/json", `{"error_code":"login_required","error":"Sign in"}`},
+	"a list":               {"application/json", `[]`},
+	"JSON that breaks off": {"application/json", `{"error_code":"access_denied","error":"Cann`},
+	"a refusal in a page":  {"text/html", `{"error_code":"access_denied","error":"Sign in"}`},
+	"a problem document":   {"application/problem+json", `{"title":"Forbidden","status":403}`},
+	"XML":                  {"application/xml", "<fault><detail>access_denied</detail></fault>"},
+	"nothing":              {"application/json", ""},
 }
 
 // sampleOfForeign are those of the fast tier.

@@ -23,7 +23,8 @@ func FuzzAnswer(f *testing.F) {
 		"",
 		`<reported_devices><reported_device><ips><ip><address>fe80::1%eth0</address></ip><ip><address>300.1.1.1</address></ip></ips></reported_device></reported_devices>`,
 		`<disks><disk id="11111111-1111-4111-8111-111111111111"><provisioned_size>-1</provisioned_size><storage_domains><storage_domain/></storage_domains></disk></disks>`,
-		`<data_centers><data_center id="11111111-1111-4111-8111-111111111111"><name>Default</name></data_center></data_centers>`, `<api><product_info><version><major>four</major></version></product_info></api>`,
+		`<data_centers><data_center id="11111111-1111-4111-8111-111111111111"><name>Default</name></data_center></data_centers>`,
+		`<api><product_info><version><major>four</major></version></product_info></api>`,
 	} {
 		for _, status := range []int{200, 404, 409, 500} {
 			f.Add(status, "application/xml", seed)

@@ -67,7 +67,9 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 
 		var refused *engine.AuthError
 		check.Equal(t, "it is refused", errors.As(err, &refused), true)
-		check.Equal(t, fmt.Sprintf("attempt %d is not sent", attempt), strings.Contains(err.Error(), waits), attempt >= 4)
+		check.Equal(
+			t, fmt.Sprintf("attempt %d is not sent", attempt), strings.Contains(err.Error(), waits), attempt >= 4,
+		)
 	}
 
 	check.Lacks(t, "what is kept", string(memory.content), "wrong")
@@ -83,7 +85,9 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	for attempt := range 5 {
 		restarted := &engine.Sessions{Refusals: memory}
 		err := login(t, sim, restarted, sim.Username(), fmt.Sprintf("wrong-again-%d", attempt))
-		check.Equal(t, fmt.Sprintf("attempt %d is not sent", attempt), strings.Contains(err.Error(), waits), attempt >= 4)
+		check.Equal(
+			t, fmt.Sprintf("attempt %d is not sent", attempt), strings.Contains(err.Error(), waits), attempt >= 4,
+		)
 	}
 
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
@@ -183,7 +187,9 @@ func TestRetriesLeaveARefusalForCorrectedCredentials(t *testing.T) {
 	for attempt, pause := range []time.Duration{0, 30 * time.Second, 2 * time.Minute, time.Hour, time.Hour} {
 		present = present.Add(pause)
 		err := login(t, sim, sessions, sim.Username(), "wrong")
-		check.Equal(t, fmt.Sprintf("retry %d waits: %v", attempt, err), strings.Contains(err.Error(), waits), attempt >= 3)
+		check.Equal(
+			t, fmt.Sprintf("retry %d waits: %v", attempt, err), strings.Contains(err.Error(), waits), attempt >= 3,
+		)
 	}
 
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")

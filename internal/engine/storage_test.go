@@ -30,7 +30,9 @@ func TestAStorageDomainOfAnotherKindTakesNoDisks(t *testing.T) {
 			maps.Copy(w.Header(), answer.Header())
 			w.Header().Del("Content-Length")
 			w.WriteHeader(answer.Code)
-			_, _ = w.Write(bytes.ReplaceAll(answer.Body.Bytes(), []byte("<type>data</type>"), []byte("<type>iso</type>")))
+			_, _ = w.Write(
+				bytes.ReplaceAll(answer.Body.Bytes(), []byte("<type>data</type>"), []byte("<type>iso</type>")),
+			)
 		})
 	}})
 	before := client(t, config)

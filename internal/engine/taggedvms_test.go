@@ -63,7 +63,9 @@ func taggedVMs(t *testing.T, client *engine.Client, dc *engine.DataCenter, count
 
 	for i := range count {
 		vm, err := client.CreateVM(t.Context(), &engine.VM{
-			Name: string(rune('a' + i)), Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
+			Name: string(rune('a' + i)), Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(
+				engine.BlankTemplateID,
+			),
 		}, nil)
 		check.Error(t, err, "")
 		check.Error(t, client.TagVM(t.Context(), vm.ID, tag.ID), "")

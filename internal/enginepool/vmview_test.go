@@ -261,13 +261,19 @@ func TestEventsThatNameNoVM(t *testing.T) {
 		event engine.Event
 		want  bool
 	}{
-		"of its host":                  {engine.Event{Code: 12, Host: engine.NewRef("h1")}, true},
-		"of another host":              {engine.Event{Code: 12, Host: engine.NewRef("h2")}, false},
-		"of its removal":               {engine.Event{Code: vmRemoved, Description: "VM m1 was successfully removed."}, true},
-		"of another removal":           {engine.Event{Code: vmRemoved, Description: "VM x was successfully removed."}, false},
-		"of another VM of its host":    {engine.Event{VM: engine.NewRef("v"), Host: engine.NewRef("h1")}, false},
-		"of a login":                   {engine.Event{Code: 30, Description: "User m1 logged in."}, false},
-		"of a removal that names a VM": {engine.Event{Code: vmRemoved, VM: engine.NewRef("v"), Description: "VM m1"}, false},
+		"of its host":     {engine.Event{Code: 12, Host: engine.NewRef("h1")}, true},
+		"of another host": {engine.Event{Code: 12, Host: engine.NewRef("h2")}, false},
+		"of its removal": {
+			engine.Event{Code: vmRemoved, Description: "VM m1 was successfully removed."}, true,
+		},
+		"of another removal": {
+			engine.Event{Code: vmRemoved, Description: "VM x was successfully removed."}, false,
+		},
+		"of another VM of its host": {engine.Event{VM: engine.NewRef("v"), Host: engine.NewRef("h1")}, false},
+		"of a login":                {engine.Event{Code: 30, Description: "User m1 logged in."}, false},
+		"of a removal that names a VM": {
+			engine.Event{Code: vmRemoved, VM: engine.NewRef("v"), Description: "VM m1"}, false,
+		},
 	} {
 		check.Equal(t, name, concerns(&test.event, vm), test.want)
 	}
@@ -278,7 +284,9 @@ func TestEventsThatNameNoVM(t *testing.T) {
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
 	var woken []string
-	w := &VMWatcher[types.NamespacedName]{Pool: pool, Wake: func(key types.NamespacedName) { woken = append(woken, key.Name) }}
+	w := &VMWatcher[types.NamespacedName]{
+		Pool: pool, Wake: func(key types.NamespacedName) { woken = append(woken, key.Name) },
+	}
 	watch := func(at int) {
 		t.Helper()
 		vm, err := pool.VM(t.Context(), s.session, s.ids[at], steadyPeriod)

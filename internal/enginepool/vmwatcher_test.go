@@ -151,7 +151,9 @@ func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, session := &VMWatcher[types.NamespacedName]{}, &engine.Client{}
 			for i := range test.booting + test.others {
-				w.Watch(types.NamespacedName{Name: strconv.Itoa(i)}, WatchedVM{Session: session, Booting: i < test.booting})
+				w.Watch(
+					types.NamespacedName{Name: strconv.Itoa(i)}, WatchedVM{Session: session, Booting: i < test.booting},
+				)
 			}
 
 			last := w.engines[session].at

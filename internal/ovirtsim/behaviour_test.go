@@ -219,7 +219,11 @@ func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
 	tag := r.ok("POST", "/api/tags", `{"name":"blue","description":"b"}`).at("id")
 	child := r.ok("POST", "/api/tags", fmt.Sprintf(`{"name":"navy","parent":{"id":%q}}`, tag)).at("id")
 	r.refused(409, "already exists", "POST", "/api/tags", `{"name":"blue"}`)
-	r.refused(409, "recursive Tag hierarchy cannot be defined", "PUT", "/api/tags/"+tag, fmt.Sprintf(`{"parent":{"id":%q}}`, child))
+	r.refused(
+		409, "recursive Tag hierarchy cannot be defined", "PUT", "/api/tags/"+tag, fmt.Sprintf(
+			`{"parent":{"id":%q}}`, child,
+		),
+	)
 	r.ok("POST", "/api/vms/"+id+"/tags", fmt.Sprintf(`{"id":%q}`, child))
 	if got := r.ok("GET", "/api/vms?search=tag%3Dblue", "").each("vm", "name"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("a tag stands for those below it: %v", got)
@@ -384,16 +388,27 @@ func TestTheDriveOfAStart(t *testing.T) {
 		os, start, want string
 		wasUp           bool
 	}{
-		"the first start":                          {start: `{}`, want: "stored data"},
-		"a later start":                            {start: `{}`, want: none, wasUp: true},
-		"a later start that asks for it":           {start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true},
-		"a later start that asks for cloud-init":   {start: `{"use_cloud_init":"true"}`, want: "stored data", wasUp: true},
-		"a later start that does not want it":      {start: `{"use_cloud_init":"false"}`, want: none, wasUp: true},
-		"Ignition, and a start that asks for it":   {os: "rhcos_x64", start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true},
-		"Ignition, and a start with the other's":   {os: "rhcos_x64", start: `{"use_cloud_init":"true"}`, want: none, wasUp: true},
-		"a start with its own, and without a flag": {start: `{"vm":{"initialization":{"host_name":"own"}}}`, want: none, wasUp: true},
+		"the first start": {start: `{}`, want: "stored data"},
+		"a later start":   {start: `{}`, want: none, wasUp: true},
+		"a later start that asks for it": {
+			start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true,
+		},
+		"a later start that asks for cloud-init": {
+			start: `{"use_cloud_init":"true"}`, want: "stored data", wasUp: true,
+		},
+		"a later start that does not want it": {start: `{"use_cloud_init":"false"}`, want: none, wasUp: true},
+		"Ignition, and a start that asks for it": {
+			os: "rhcos_x64", start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true,
+		},
+		"Ignition, and a start with the other's": {
+			os: "rhcos_x64", start: `{"use_cloud_init":"true"}`, want: none, wasUp: true,
+		},
+		"a start with its own, and without a flag": {
+			start: `{"vm":{"initialization":{"host_name":"own"}}}`, want: none, wasUp: true,
+		},
 		"a start with a host name of its own": {
-			start: `{"use_initialization":"true","vm":{"initialization":{"host_name":"own"}}}`, want: "own data", wasUp: true,
+			start: `{"use_initialization":"true","vm":{"initialization":{"host_name":"own"}}}`, want: "own data",
+			wasUp: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -485,7 +500,10 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	d := reported(a)
 	check.Equal(t, `d.at("reported_device", 0, "type")`, d.at("reported_device", 0, "type"), "network")
 	check.Equal(t, `d.at("reported_device", 0, "name")`, d.at("reported_device", 0, "name"), "enp1s0")
-	check.Equal(t, `d.at("reported_device", 0, "ips", "ip", 0, "version")`, d.at("reported_device", 0, "ips", "ip", 0, "version"), "v4")
+	check.Equal(
+		t, `d.at("reported_device", 0, "ips", "ip", 0, "version")`,
+		d.at("reported_device", 0, "ips", "ip", 0, "version"), "v4",
+	)
 
 	r.ok("POST", "/api/vms/"+a+"/stop", "{}")
 	r.until("/api/vms/"+a, "status", "down")
@@ -739,9 +757,16 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	attach := fmt.Sprintf(`{"active":"true","bootable":"false","interface":"virtio_scsi","disk":{"id":%q}}`, id)
 	r.ok("POST", attachments, attach)
 	r.refused(409, "already attached", "POST", attachments, attach)
-	r.refused(409, "The disk is not shareable and is already attached to a VM", "POST", "/api/vms/"+other+"/diskattachments", attach)
+	r.refused(
+		409, "The disk is not shareable and is already attached to a VM", "POST", "/api/vms/"+other+"/diskattachments",
+		attach,
+	)
 	r.refused(409, "already marked as boot", "PUT", attachments+"/"+id, `{"bootable":true}`)
-	r.refused(400, "Interface is required, Attribute: diskVmElement.diskInterface", "POST", attachments, fmt.Sprintf(`{"disk":{"id":%q}}`, id))
+	r.refused(
+		400, "Interface is required, Attribute: diskVmElement.diskInterface", "POST", attachments, fmt.Sprintf(
+			`{"disk":{"id":%q}}`, id,
+		),
+	)
 	r.start(vm)
 	r.refused(409, "At least one of the VMs is not down", "DELETE", path, "")
 	r.ok("DELETE", attachments+"/"+id, "") // like CSI with a running VM
@@ -825,7 +850,10 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 	d := disk(raw.at("id"))
 	check.Equal(t, `d.at("format")`, d.at("format"), "raw")
 	check.Equal(t, `d.at("sparse")`, d.at("sparse"), "false")
-	check.Equal(t, `d.at("storage_domains", "storage_domain", 0, "id")`, d.at("storage_domains", "storage_domain", 0, "id"), second)
+	check.Equal(
+		t, `d.at("storage_domains", "storage_domain", 0, "id")`, d.at("storage_domains", "storage_domain", 0, "id"),
+		second,
+	)
 	check.Equal(t, `d.at("total_size")`, d.at("total_size"), fmt.Sprint(20<<30))
 
 	for name, test := range map[string]struct{ query, extra, detail string }{

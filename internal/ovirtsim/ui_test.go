@@ -544,7 +544,9 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.Until(
 		`document.querySelector('#trouble').innerText.includes('demo-control-plane-7wdhp, demo-md-0-6hbv6-rchvr are each a node that is not Ready')`,
 	)
-	v.Until(`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`)
+	v.Until(
+		`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`,
+	)
 
 	if browser.Eval[bool](v, `document.body.classList.contains('compact')`) {
 		t.Error("ten VMs are shown as lines")

@@ -24,7 +24,8 @@ func statuses() map[string]any {
 		"olvmmachinetemplates": &infrav1.OLVMMachineTemplate{},
 		"olvmclusters":         &infrav1.OLVMCluster{}, "olvmmachines": &infrav1.OLVMMachine{},
 		"olvminventories": &infrav1alpha1.OLVMInventory{}, "olvminventoryvms": &infrav1alpha1.OLVMInventoryVM{},
-		"olvmclusteridentities": &infrav1alpha1.OLVMClusterIdentity{}, "olvmsupportservices": &infrav1alpha1.OLVMSupportServices{},
+		"olvmclusteridentities": &infrav1alpha1.OLVMClusterIdentity{},
+		"olvmsupportservices":   &infrav1alpha1.OLVMSupportServices{},
 	}
 }
 

@@ -15,30 +15,54 @@ import (
 func TestWhatDiffersFromTryToTryIsTakenOut(t *testing.T) {
 	first := time.Date(2026, 11, 9, 3, 4, 5, 123456789, time.UTC)
 	texts := map[string]func(time.Time, int) string{
-		"a time of Go":           func(at time.Time, _ int) string { return "current time " + at.String() + " is after" },
-		"a time of RFC 3339":     func(at time.Time, _ int) string { return "expired at " + at.Format(time.RFC3339) },
-		"with parts of a second": func(at time.Time, _ int) string { return "at " + at.Format(time.RFC3339Nano) + ": no" },
+		"a time of Go": func(at time.Time, _ int) string {
+			return "current time " + at.String() + " is after"
+		},
+		"a time of RFC 3339": func(at time.Time, _ int) string { return "expired at " + at.Format(time.RFC3339) },
+		"with parts of a second": func(at time.Time, _ int) string {
+			return "at " + at.Format(time.RFC3339Nano) + ": no"
+		},
 		"with an offset": func(at time.Time, _ int) string {
 			return at.In(time.FixedZone("CET", 3600)).Format(time.RFC3339) + " no"
 		},
-		"a time of a log":         func(at time.Time, _ int) string { return at.Format("2006-01-02 15:04:05,000-07") + " ERROR" },
-		"a time of HTTP":          func(at time.Time, _ int) string { return "since " + at.Format(http.TimeFormat) },
-		"a time of Unix":          func(at time.Time, _ int) string { return "at " + at.Format(time.UnixDate) + "." },
-		"a time of Java":          func(at time.Time, _ int) string { return at.Format("Jan 2, 2006, 3:04:05 PM") + " failed" },
-		"a time of day":           func(at time.Time, _ int) string { return "[" + at.Format(time.TimeOnly) + "] failed" },
-		"seconds since 1970":      func(at time.Time, _ int) string { return fmt.Sprintf(`{"timestamp": %d}`, at.UnixMilli()) },
-		"a local port":            func(_ time.Time, n int) string { return fmt.Sprintf("read tcp 127.0.0.1:%d->10.0.0.1:443: no", n) },
-		"a local port of IPv6":    func(_ time.Time, n int) string { return fmt.Sprintf("read tcp [::1]:%d->[::1]:443: no", n) },
-		"a pointer":               func(_ time.Time, n int) string { return fmt.Sprintf("bad value 0xc000%06x", n) },
-		"an attempt":              func(_ time.Time, n int) string { return fmt.Sprintf("attempt %d of 50000 failed", n) },
-		"a number of times":       func(_ time.Time, n int) string { return fmt.Sprintf("failed %d times", n) },
-		"retries":                 func(_ time.Time, n int) string { return fmt.Sprintf("gave up (retries: %d)", n) },
-		"a request ID":            func(_ time.Time, n int) string { return fmt.Sprintf("no (request id: 7f%d-a1)", n) },
-		"a correlation ID":        func(_ time.Time, n int) string { return fmt.Sprintf("Correlation-Id=%d failed", n) },
-		"a request in quotes":     func(_ time.Time, n int) string { return fmt.Sprintf(`{"requestID":"r%d"}`, n) },
-		"how long it took":        func(_ time.Time, n int) string { return fmt.Sprintf("gave up after %dm3.25s", n) },
-		"how long ago":            func(_ time.Time, n int) string { return fmt.Sprintf("is that of %dm2s ago", n) },
-		"how long it took, words": func(_ time.Time, n int) string { return fmt.Sprintf("timed out after %d seconds", n) },
+		"a time of a log": func(at time.Time, _ int) string {
+			return at.Format("2006-01-02 15:04:05,000-07") + " ERROR"
+		},
+		"a time of HTTP": func(at time.Time, _ int) string { return "since " + at.Format(http.TimeFormat) },
+		"a time of Unix": func(at time.Time, _ int) string { return "at " + at.Format(time.UnixDate) + "." },
+		"a time of Java": func(at time.Time, _ int) string {
+			return at.Format("Jan 2, 2006, 3:04:05 PM") + " failed"
+		},
+		"a time of day": func(at time.Time, _ int) string {
+			return "[" + at.Format(time.TimeOnly) + "] failed"
+		},
+		"seconds since 1970": func(at time.Time, _ int) string {
+			return fmt.Sprintf(`{"timestamp": %d}`, at.UnixMilli())
+		},
+		"a local port": func(_ time.Time, n int) string {
+			return fmt.Sprintf("read tcp 127.0.0.1:%d->10.0.0.1:443: no", n)
+		},
+		"a local port of IPv6": func(_ time.Time, n int) string {
+			return fmt.Sprintf("read tcp [::1]:%d->[::1]:443: no", n)
+		},
+		"a pointer": func(_ time.Time, n int) string { return fmt.Sprintf("bad value 0xc000%06x", n) },
+		"an attempt": func(_ time.Time, n int) string {
+			return fmt.Sprintf("attempt %d of 50000 failed", n)
+		},
+		"a number of times": func(_ time.Time, n int) string { return fmt.Sprintf("failed %d times", n) },
+		"retries":           func(_ time.Time, n int) string { return fmt.Sprintf("gave up (retries: %d)", n) },
+		"a request ID": func(_ time.Time, n int) string {
+			return fmt.Sprintf("no (request id: 7f%d-a1)", n)
+		},
+		"a correlation ID": func(_ time.Time, n int) string {
+			return fmt.Sprintf("Correlation-Id=%d failed", n)
+		},
+		"a request in quotes": func(_ time.Time, n int) string { return fmt.Sprintf(`{"requestID":"r%d"}`, n) },
+		"how long it took":    func(_ time.Time, n int) string { return fmt.Sprintf("gave up after %dm3.25s", n) },
+		"how long ago":        func(_ time.Time, n int) string { return fmt.Sprintf("is that of %dm2s ago", n) },
+		"how long it took, words": func(_ time.Time, n int) string {
+			return fmt.Sprintf("timed out after %d seconds", n)
+		},
 	}
 
 	for name, text := range texts {

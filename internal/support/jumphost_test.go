@@ -81,9 +81,11 @@ func TestSettingsOfAJumpHostGoBeforeThoseOfTheImage(t *testing.T) {
 
 	const include = "Include /etc/ssh/sshd_config.d/*.conf\n"
 	for name, tt := range map[string]struct{ image, want string }{
-		"as it comes":          {"# a\n\n" + include + "PermitRootLogin no\n", "# a\n\n" + include + "PermitRootLogin no\n"},
-		"without Include":      {"PasswordAuthentication yes\n", include + "PasswordAuthentication yes\n"},
-		"with Include at last": {"PasswordAuthentication yes\n" + include, include + "PasswordAuthentication yes\n" + include},
+		"as it comes":     {"# a\n\n" + include + "PermitRootLogin no\n", "# a\n\n" + include + "PermitRootLogin no\n"},
+		"without Include": {"PasswordAuthentication yes\n", include + "PasswordAuthentication yes\n"},
+		"with Include at last": {
+			"PasswordAuthentication yes\n" + include, include + "PasswordAuthentication yes\n" + include,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,8 +125,10 @@ func TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda(t *testing.T) {
 	t.Parallel()
 
 	for name, tt := range map[string]struct{ refused, problem, want string }{
-		"sshd takes it":   {refused: "^NothingOfTheKind\n", want: "00-capolvm.conf 01-permitrootlogin.conf"},
-		"sshd refuses it": {refused: "^Include\n", problem: "exit status 1", want: "01-permitrootlogin.conf 10-capolvm.conf"},
+		"sshd takes it": {refused: "^NothingOfTheKind\n", want: "00-capolvm.conf 01-permitrootlogin.conf"},
+		"sshd refuses it": {
+			refused: "^Include\n", problem: "exit status 1", want: "01-permitrootlogin.conf 10-capolvm.conf",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,8 +15,10 @@ import (
 func issuing(issuer string) *infrav1alpha1.OLVMSupportServices {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.OIDC = &infrav1alpha1.SupportOIDC{
-		Issuer:               issuer,
-		Clients:              []infrav1alpha1.SupportOIDCClient{{ID: "kubernetes", RedirectURIs: []string{"http://localhost:1/"}}},
+		Issuer: issuer,
+		Clients: []infrav1alpha1.SupportOIDCClient{
+			{ID: "kubernetes", RedirectURIs: []string{"http://localhost:1/"}},
+		},
 		ConnectorsSecretName: "connectors",
 	}
 

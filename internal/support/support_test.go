@@ -67,20 +67,26 @@ func TestValidate(t *testing.T) {
 		cluster asked
 		want    string
 	}{
-		"none":                        {asked{}, ""},
-		"all is well":                 {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
-		"no port":                     {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
-		"half a range":                {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
-		"port 0":                      {with(worker("0")), `"0" is outside of 1 to 65535`},
-		"a range backwards":           {with(worker("12-11")), `"12-11" ends before it begins`},
-		"a port twice":                {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
-		"too many":                    {with(worker("1000-1300")), "a load balancer can have 256 ports"},
-		"the VM's own":                {with(worker("1900-2000")), "the VM uses port 1936 itself"},
-		"no address":                  {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
-		"an address twice":            {with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too"},
-		"the endpoint":                {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
-		"the endpoint's port":         {with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing"},
-		"an unknown domain":           {apart, `loadBalancers[0].failureDomains[1]: the cluster has no failure domain "b"`},
+		"none":              {asked{}, ""},
+		"all is well":       {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
+		"no port":           {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
+		"half a range":      {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
+		"port 0":            {with(worker("0")), `"0" is outside of 1 to 65535`},
+		"a range backwards": {with(worker("12-11")), `"12-11" ends before it begins`},
+		"a port twice":      {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
+		"too many":          {with(worker("1000-1300")), "a load balancer can have 256 ports"},
+		"the VM's own":      {with(worker("1900-2000")), "the VM uses port 1936 itself"},
+		"no address":        {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
+		"an address twice": {
+			with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too",
+		},
+		"the endpoint": {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
+		"the endpoint's port": {
+			with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing",
+		},
+		"an unknown domain": {
+			apart, `loadBalancers[0].failureDomains[1]: the cluster has no failure domain "b"`,
+		},
 		"a zone":                      {with(virtual(worker("1"), "fd00::1%eth0")), "is not an IP address"},
 		"that of ingress":             {ingress, "is that of controlPlaneServices.ingressVirtualIP, too"},
 		"the same, spelled otherwise": {capital, "set the role to ControlPlane"},
@@ -221,7 +227,11 @@ func TestJumpHostOfACluster(t *testing.T) {
 	}
 	jump := Services(of)[0].NewJumpHost(cluster, nil)
 	check.Equal(t, "users", jump.User+" "+jump.NodeUser, "jump opc")
-	check.Equal(t, "Secrets", SecretsOf(of), []client.ObjectKey{{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"}})
+	check.Equal(
+		t, "Secrets", SecretsOf(of), []client.ObjectKey{
+			{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"},
+		},
+	)
 	check.Equal(t, "Secrets of others", SecretsOf(with(worker("1")).services), nil)
 
 	for _, file := range jump.Files() {

@@ -24,11 +24,15 @@ func TestWhatAPlanWouldDoToAResource(t *testing.T) {
 		change *tfjson.ResourceChange
 		want   string
 	}{
-		"create":                         {changeOf("a", nil, nil, tfjson.ActionCreate), "create"},
-		"update":                         {changeOf("a", nil, nil, tfjson.ActionUpdate), "update"},
-		"delete":                         {changeOf("a", nil, nil, tfjson.ActionDelete), "delete"},
-		"delete, then create":            {changeOf("a", nil, nil, tfjson.ActionDelete, tfjson.ActionCreate), "replace"},
-		"create, then delete":            {changeOf("a", nil, nil, tfjson.ActionCreate, tfjson.ActionDelete), "replace"},
+		"create": {changeOf("a", nil, nil, tfjson.ActionCreate), "create"},
+		"update": {changeOf("a", nil, nil, tfjson.ActionUpdate), "update"},
+		"delete": {changeOf("a", nil, nil, tfjson.ActionDelete), "delete"},
+		"delete, then create": {
+			changeOf("a", nil, nil, tfjson.ActionDelete, tfjson.ActionCreate), "replace",
+		},
+		"create, then delete": {
+			changeOf("a", nil, nil, tfjson.ActionCreate, tfjson.ActionDelete), "replace",
+		},
 		"nothing":                        {changeOf("a", nil, nil, tfjson.ActionNoop), ""},
 		"a read":                         {changeOf("a", nil, nil, tfjson.ActionRead), ""},
 		"something that is read only":    {data, ""},
@@ -78,7 +82,8 @@ func TestDriftOfAPlan(t *testing.T) {
 			true, []Drift{{Address: "a", Action: "update", Attributes: []string{"x", "y"}}},
 		},
 		"a status alone changes by itself": {
-			of(nil, list(changeOf("a", fields{"status": "up"}, fields{"status": "down"}, tfjson.ActionUpdate))), true, nil,
+			of(nil, list(changeOf("a", fields{"status": "up"}, fields{"status": "down"}, tfjson.ActionUpdate))), true,
+			nil,
 		},
 		"a resource that went outside, and is not wanted any more": {
 			of(nil, list(changeOf("a", fields{"x": 1}, nil, tfjson.ActionDelete))), true, nil,

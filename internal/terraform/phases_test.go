@@ -282,7 +282,9 @@ func TestAPlanIsRead(t *testing.T) {
 		}, ""},
 		"a plan that fails":       {map[string]string{"plan": say(refuses) + "exit 1"}, "no such template"},
 		"a plan without its JSON": {map[string]string{"show": "exit 1"}, "failed to read the plan"},
-		"a plan without its text": {map[string]string{"show": say(planOf), "show-text": "exit 1"}, "failed to read the plan"},
+		"a plan without its text": {
+			map[string]string{"show": say(planOf), "show-text": "exit 1"}, "failed to read the plan",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +296,9 @@ func TestAPlanIsRead(t *testing.T) {
 			check.Equal(t, "there is a plan", got != nil, test.problem == "")
 
 			if got != nil {
-				check.Equal(t, "changes", got.Changes, []terraform.Change{{Address: "a.b", Type: "a", Action: "update"}})
+				check.Equal(
+					t, "changes", got.Changes, []terraform.Change{{Address: "a.b", Type: "a", Action: "update"}},
+				)
 				check.Equal(t, "outside", got.Outside, []terraform.Drift{{Address: "a.c", Attributes: []string{"z"}}})
 				check.Equal(t, "text", strings.TrimSpace(got.Text), "text with (redacted)")
 			}
@@ -306,7 +310,9 @@ func TestAPlanIsRead(t *testing.T) {
 func TestARefusalNamesTheAttributes(t *testing.T) {
 	for address, want := range map[string][]string{"a.b": {"x", "y.0"}, "a.c": nil} {
 		r := newRecorder(t, map[string]string{
-			"plan": say(strings.NewReplacer("a.d", address, `"d"`, fmt.Sprintf("%q", address[2:])).Replace(plansReplace)),
+			"plan": say(
+				strings.NewReplacer("a.d", address, `"d"`, fmt.Sprintf("%q", address[2:])).Replace(plansReplace),
+			),
 			"show": say(planOf),
 		})
 		_, err := r.Apply(t.Context(), terraform.Request{
@@ -349,7 +355,9 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 
 		for i := range 2 {
 			dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
-			_, err := r.Apply(t.Context(), terraform.Request{Dir: dir, Configuration: render.Configuration{Files: files}})
+			_, err := r.Apply(
+				t.Context(), terraform.Request{Dir: dir, Configuration: render.Configuration{Files: files}},
+			)
 			check.Error(t, err, "")
 
 			content, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "modules.json"))
@@ -367,7 +375,9 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 		r := newRecorder(t, map[string]string{"init": script})
 
 		for range 2 { // a failure is not remembered
-			_, err := r.Apply(t.Context(), terraform.Request{Dir: r.dir, Configuration: render.Configuration{Files: files}})
+			_, err := r.Apply(
+				t.Context(), terraform.Request{Dir: r.dir, Configuration: render.Configuration{Files: files}},
+			)
 			check.Error(t, err, problem)
 		}
 
@@ -418,7 +428,9 @@ func TestAnUndeclaredChangeIsRefused(t *testing.T) {
 			terraform.Request{Fresh: true}, "apply, provider ends",
 		},
 		"as a data source": {
-			map[string]string{"apply": say(strings.Replace(plansUpdate, `"resource":"a.b"`, `"resource":"data.a.b"`, 1), planned)},
+			map[string]string{
+				"apply": say(strings.Replace(plansUpdate, `"resource":"a.b"`, `"resource":"data.a.b"`, 1), planned),
+			},
 			terraform.Request{Fresh: true}, "apply, provider ends",
 		},
 	}
@@ -447,8 +459,10 @@ func TestAChangeWaitsForItsApproval(t *testing.T) {
 		request terraform.Request
 		problem string
 	}{
-		"an accepted plan":             {map[string]string{"plan": say(plansUpdate, planned)}, terraform.Request{}, ""},
-		"an accepted plan of its own":  {map[string]string{"apply": say(plansUpdate, planned)}, terraform.Request{Fresh: true}, ""},
+		"an accepted plan": {map[string]string{"plan": say(plansUpdate, planned)}, terraform.Request{}, ""},
+		"an accepted plan of its own": {
+			map[string]string{"apply": say(plansUpdate, planned)}, terraform.Request{Fresh: true}, "",
+		},
 		"a process that plans nothing": {nil, terraform.Request{Fresh: true}, "the run has ended"},
 	}
 	for name, test := range tests {

@@ -260,7 +260,9 @@ func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
 	}{
 		"a check whose plan cannot be read": {
 			operation: Check, want: ErrCancelled,
-			broken: func(ctx context.Context) error { return fmt.Errorf("failed to read the plan: %s", ctx.Err().Error()) },
+			broken: func(ctx context.Context) error {
+				return fmt.Errorf("failed to read the plan: %s", ctx.Err().Error())
+			},
 		},
 		"a run whose object cannot be read": {
 			operation: Apply, want: ErrCancelled,
@@ -275,7 +277,9 @@ func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
 		},
 		"a check that takes too long": {
 			operation: Check, limit: time.Nanosecond, want: &TimeoutError{Limit: time.Nanosecond},
-			broken: func(ctx context.Context) error { return fmt.Errorf("failed to read the plan: %s", ctx.Err().Error()) },
+			broken: func(ctx context.Context) error {
+				return fmt.Errorf("failed to read the plan: %s", ctx.Err().Error())
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

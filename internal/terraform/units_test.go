@@ -190,7 +190,9 @@ func TestTypesOfAConfigurationAndItsState(t *testing.T) {
 		"a VM in the state of a cluster":          {render.ClusterGroups, "ovirt_vm"},
 		"a configuration without a kind":          {0, "ovirt_vm"},
 	} {
-		_, _, err = contentsOf(render.Configuration{Kind: foreign.kind}, []byte(`{"resources":[{"type":"`+foreign.typeOfItem+`"}]}`))
+		_, _, err = contentsOf(
+			render.Configuration{Kind: foreign.kind}, []byte(`{"resources":[{"type":"`+foreign.typeOfItem+`"}]}`),
+		)
 
 		var unknown *UnknownTypeError
 		if !errors.As(err, &unknown) || unknown.Type != foreign.typeOfItem {
@@ -205,7 +207,9 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 		"modules/imports.tf": []byte("e"), "modules/x/main.tf": []byte("f"), "modules/x/README.md": []byte("g"),
 	}
 	subset, key := modulesOf(files)
-	check.Equal(t, "files", slices.Sorted(maps.Keys(subset)), []string{"main.tf", "modules/imports.tf", "modules/x/main.tf"})
+	check.Equal(
+		t, "files", slices.Sorted(maps.Keys(subset)), []string{"main.tf", "modules/imports.tf", "modules/x/main.tf"},
+	)
 	check.Set(t, "key", key)
 
 	keyWith := func(name, content string) string {
@@ -339,7 +343,8 @@ func TestFilesOfAWorkingDirectoryAreForThisUserAlone(t *testing.T) {
 
 func TestAWorkingDirectoryIsCleaned(t *testing.T) {
 	all := map[string][]byte{
-		"main.tf": nil, render.SecretsFile: nil, planFile: nil, stateFile: nil, stateFile + ".backup": nil, erroredFile: nil,
+		"main.tf": nil, render.SecretsFile: nil, planFile: nil, stateFile: nil, stateFile + ".backup": nil,
+		erroredFile: nil,
 		unsavedFile: nil,
 	}
 
@@ -422,7 +427,8 @@ func TestTheEnvironmentOfAnExecutor(t *testing.T) {
 
 	list := environmentList("/work")
 	for _, want := range []string{
-		"HOME=/work", "TMPDIR=/work", "TF_CLI_CONFIG_FILE=/dev/null", "CHECKPOINT_DISABLE=1", "HTTPS_PROXY=https://proxy",
+		"HOME=/work", "TMPDIR=/work", "TF_CLI_CONFIG_FILE=/dev/null", "CHECKPOINT_DISABLE=1",
+		"HTTPS_PROXY=https://proxy",
 	} {
 		check.Equal(t, want, slices.Contains(list, want), true)
 	}
@@ -455,12 +461,17 @@ func TestWhatAFailureOfARunWas(t *testing.T) {
 		"nothing":                      {silent, nil, nil, ""},
 		"nothing, though it said much": {said, nil, errors.New("late"), ""},
 		"what the executor said":       {said, exited, nil, "terraform apply failed: no such template"},
-		"what it did not say":          {silent, errors.New("hush oops"), nil, "terraform apply failed: (redacted) oops"},
-		"its exit status":              {silent, exited, nil, "terraform apply failed: exit status 3"},
-		"a kill":                       {silent, signaled(t), nil, "terraform apply was killed (killed)"},
-		"an interrupt":                 {said, exited, ErrCancelled, "terraform apply was interrupted: the run was cancelled"},
+		"what it did not say": {
+			silent, errors.New("hush oops"), nil, "terraform apply failed: (redacted) oops",
+		},
+		"its exit status": {silent, exited, nil, "terraform apply failed: exit status 3"},
+		"a kill":          {silent, signaled(t), nil, "terraform apply was killed (killed)"},
+		"an interrupt": {
+			said, exited, ErrCancelled, "terraform apply was interrupted: the run was cancelled",
+		},
 		"a timeout of which nothing was said": {
-			silent, exited, &TimeoutError{Limit: time.Second}, "terraform apply was interrupted: it took longer than 1s",
+			silent, exited, &TimeoutError{Limit: time.Second},
+			"terraform apply was interrupted: it took longer than 1s",
 		},
 		"a timeout, and what was waited for": {
 			said, exited, &TimeoutError{Limit: time.Second},
@@ -526,10 +537,14 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 		want       []string
 		wantCalled []string
 	}{
-		"the one that it names":              {"id-1", nil, false, []string{state + " false"}, []string{"a.b id-1"}},
-		"one that has no ID":                 {"", nil, false, []string{state + " false"}, nil},
-		"one that is kept at once":           {"id-1", func(a string) bool { return a == "a.b" }, false, []string{state + " false"}, []string{"a.b id-1"}},
-		"one that is kept at the end":        {"id-1", func(a string) bool { return a != "a.b" }, false, nil, []string{"a.b id-1"}},
+		"the one that it names": {"id-1", nil, false, []string{state + " false"}, []string{"a.b id-1"}},
+		"one that has no ID":    {"", nil, false, []string{state + " false"}, nil},
+		"one that is kept at once": {
+			"id-1", func(a string) bool { return a == "a.b" }, false, []string{state + " false"}, []string{"a.b id-1"},
+		},
+		"one that is kept at the end": {
+			"id-1", func(a string) bool { return a != "a.b" }, false, nil, []string{"a.b id-1"},
+		},
 		"an executor that writes at its end": {"id-1", nil, true, nil, []string{"a.b id-1"}},
 	}
 	for name, test := range tests {

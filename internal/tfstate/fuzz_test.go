@@ -15,7 +15,9 @@ func FuzzState(f *testing.F) {
 	for _, seed := range [][]byte{
 		state("a", 1, "b"), state("a", 1, ""), []byte("{}"), []byte(`{"version":4,"lineage":"a","serial":-1}`),
 		[]byte(`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[]}]}`),
-		[]byte(`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[{"index_key":3,"attributes":{"id":7}},{"attributes":null}]}]}`),
+		[]byte(
+			`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[{"index_key":3,"attributes":{"id":7}},{"attributes":null}]}]}`,
+		),
 		[]byte(`{"version":4,"lineage":"a","resources":null}`), []byte("\x1f\x8b\x08garbage"), nil,
 	} {
 		f.Add(seed)

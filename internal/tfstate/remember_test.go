@@ -337,7 +337,9 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 		"a look found no state":  {func(r *remembering) { r.hold() }, false, 0},
 		"a state is of another owner": {
 			func(r *remembering) {
-				other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-2", UID: "2"}}
+				other := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-2", UID: "2"},
+				}
 				check.Error(r.t, r.Save(r.t.Context(), other, "demo", state("l", 1, "vm-2")), "")
 			}, true, 0,
 		},
@@ -372,7 +374,9 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 			func(r *remembering) {
 				secret := r.secret()
 				secret.Finalizers = nil
-				check.Error(r.t, errors.Join(r.api.Update(r.t.Context(), secret), r.api.Delete(r.t.Context(), secret)), "")
+				check.Error(
+					r.t, errors.Join(r.api.Update(r.t.Context(), secret), r.api.Delete(r.t.Context(), secret)), "",
+				)
 				check.Error(r.t, (&Store{Client: r.api, Reader: r.api}).Save(r.t.Context(), r.owner, "demo",
 					state("l", 2, "vm-1")), "")
 			}, 1,

@@ -238,8 +238,14 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 				return
 			}
 
-			check.Equal(t, "slices.Equal(held.Finalizers, saved.Finalizers)", slices.Equal(held.Finalizers, saved.Finalizers), true)
-			check.Equal(t, "reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences)", reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences), true)
+			check.Equal(
+				t, "slices.Equal(held.Finalizers, saved.Finalizers)", slices.Equal(held.Finalizers, saved.Finalizers),
+				true,
+			)
+			check.Equal(
+				t, "reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences)",
+				reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences), true,
+			)
 			check.Equal(t, `held.Annotations["encoding"]`, held.Annotations["encoding"], "gzip")
 
 			for label, value := range saved.Labels {
@@ -595,7 +601,9 @@ func TestWhatAStateHas(t *testing.T) {
 			`{"mode":"managed","type":"ovirt_adopted_vm","instances":[{"attributes":{"id":"b"}}]}`, "b", false,
 		},
 		"a resource without instances": {`{"mode":"managed","type":"ovirt_vm","instances":[]}`, "", true},
-		"what was only read":           {`{"mode":"data","type":"ovirt_vm","instances":[{"attributes":{"id":"a"}}]}`, "", true},
+		"what was only read": {
+			`{"mode":"data","type":"ovirt_vm","instances":[{"attributes":{"id":"a"}}]}`, "", true,
+		},
 		"something else": {
 			`{"mode":"managed","type":"ovirt_nic","instances":[{"attributes":{"id":"a"}}]}`, "", false,
 		},
@@ -732,7 +740,9 @@ func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 		"deleting a Secret that was made anew":          {"delete", conflict, remove, ""},
 		"marking a state":                               {"patch", forbidden, mark, "failed to mark the state Secret"},
 		"marking a state that is gone: nothing is made": {"patch", gone, mark, ""},
-		"saving a state":                                {"update", forbidden, save, "failed to write the state Secret"},
+		"saving a state": {
+			"update", forbidden, save, "failed to write the state Secret",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -55,7 +55,9 @@ func endpointOn(s *site, change func(*bootstrap.APIEndpoint)) *bootstrap.Service
 	}
 	change(api)
 
-	return &bootstrap.Services{HostName: "cp-1", Interface: "enp1s0", Self: netip.MustParseAddr("127.40.0.10"), API: api}
+	return &bootstrap.Services{
+		HostName: "cp-1", Interface: "enp1s0", Self: netip.MustParseAddr("127.40.0.10"), API: api,
+	}
 }
 
 // try runs a VM, and removes it again.
@@ -75,7 +77,9 @@ func TestEachKubeadmReadsWhatIsWrittenForItsVersion(t *testing.T) {
 	for i, version := range []string{"v1.27.16", "v1.28.15", "v1.29.0", "v1.30.14", "v1.31.0", "v1.36.1"} {
 		t.Run(version, func(t *testing.T) {
 			s := newSite(t, fmt.Sprintf("127.40.8.%d:6443", i+5))
-			services := endpointOn(s, func(e *bootstrap.APIEndpoint) { e.KubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1" })
+			services := endpointOn(
+				s, func(e *bootstrap.APIEndpoint) { e.KubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1" },
+			)
 			s.mustStart(ofVersion("cp-1", version, s.initFor(version, bootstrap.Guest{Services: services})))
 		})
 	}
@@ -338,7 +342,9 @@ func TestFilesOfOthersAreNotRead(t *testing.T) {
 
 	_, err = readCloudInit("users: [{name: ops}]\nwrite_files: [{path: /a, owner: 'ops:ops', content: a}]\n")
 	check.Error(t, err, "Unknown user or group: ops")
-	_, err = readCloudInit("users: [{name: ops}]\nwrite_files: [{path: /a, owner: 'ops:ops', content: a, defer: true}]\n")
+	_, err = readCloudInit(
+		"users: [{name: ops}]\nwrite_files: [{path: /a, owner: 'ops:ops', content: a, defer: true}]\n",
+	)
 	check.Error(t, err, "")
 
 	for user, want := range map[string]string{`{"name":"core"}`: "core", `{"id":0}`: root, `{"id":1000}`: "1000"} {
