@@ -149,6 +149,7 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 	t.Helper()
 	options.Timings = ovirtsim.Timings{
 		Clone: time.Millisecond, Launch: time.Millisecond, PowerUp: time.Millisecond, PowerDown: time.Millisecond,
+		Fence: time.Hour, // a test fences a host by its recovery
 	}
 	sim, err := ovirtsim.New(options)
 	check.Error(t, err, "")

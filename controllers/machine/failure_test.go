@@ -160,3 +160,95 @@ func TestTheEngineIsAskedOnceWhyAVMIsDown(t *testing.T) {
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/events", Status: 503, Count: 1}), "")
 	b.expectRunning("without being asked", saidFailed)
 }
+
+// expectDown waits until the engine says that the VM is down.
+func (b *bench) expectDown() {
+	b.t.Helper()
+	b.eventually("the VM is down", func() bool { return b.vm(vmID).Status == engine.VMDown })
+}
+
+// restart starts the VM behind the manager's back, and ends it again.
+func (b *bench) restart(end func() error) error {
+	b.t.Helper()
+	check.Error(b.t, b.session.StartVM(b.t.Context(), vmID, false), "")
+	b.eventually("the VM runs", func() bool { return b.vm(vmID).Status == engine.VMUp })
+
+	if err := end(); err != nil {
+		return err
+	}
+
+	b.expectDown()
+
+	return nil
+}
+
+// TestAFailureIsToldOnlyIfALiveLookRepeatsIt has a list of VMs with an end that is not the VM's last one any more.
+func TestAFailureIsToldOnlyIfALiveLookRepeatsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*bench) error
+		later   string
+	}{
+		"a user stops the VM": {func(b *bench) error {
+			return b.restart(func() error { return b.session.StopVM(b.t.Context(), vmID, true) })
+		}, saidNotRunning},
+		"the VM fails again": {func(b *bench) error {
+			return b.restart(func() error { return b.sim.Crash("m") })
+		}, saidFailed},
+		"the VM is deleted": {func(b *bench) error {
+			b.destroyVMs(b.t.Context())
+			return nil
+		}, "False/" + infrav1.VirtualMachineNotFoundReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := failing(t, time.Minute)
+			b.expectRunning("at first", saidNotRunning)
+			check.Error(t, c.happens(b), "")
+
+			b.r.FailureHolds = time.Nanosecond
+			b.expectRunning("by the old list", saidNotRunning)
+
+			b.r.Engines.Sessions = &engine.Sessions{}
+			b.expectRunning("by a new one", c.later)
+		})
+	}
+}
+
+// TestAFailureWaitsForAnEngineThatDoesNotShowTheVM has a list, and no answer about the VM itself.
+func TestAFailureWaitsForAnEngineThatDoesNotShowTheVM(t *testing.T) {
+	b := failing(t, time.Minute)
+	b.expectRunning("at first", saidNotRunning)
+
+	b.r.FailureHolds = time.Nanosecond
+	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID + "$", Status: 503, Count: 1}), "")
+	result := b.expectRunning("without an answer", saidNotRunning)
+	check.Equal(t, "it asks again", result.RequeueAfter > 0 && result.RequeueAfter <= engineRetry, true)
+	b.expectRunning("with one", saidFailed)
+}
+
+// TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced has a host that the engine does not reach. The VM may run until
+// the engine says that it is down.
+func TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced(t *testing.T) {
+	for name, seen := range map[string]bool{"the manager sees the loss": true, "the manager was away": false} {
+		t.Run(name, func(t *testing.T) {
+			b := running(t, ownVM(true), nil)
+			b.r.FailureHolds = time.Nanosecond
+			host := b.sim.VMs()[0].Host
+			check.Error(t, b.sim.FailHost(host), "")
+
+			want := saidNotRunning
+			if seen {
+				b.r.Engines.Sessions = &engine.Sessions{}
+				for range 2 {
+					b.expectRunning("while nobody sees the host", "Unknown/"+infrav1.VirtualMachineOutOfSightReason)
+				}
+
+				want = saidFailed
+			}
+
+			check.Error(t, b.sim.RecoverHost(host), "")
+			b.expectDown()
+			b.r.Engines.Sessions = &engine.Sessions{}
+			b.expectRunning("when the host is back without the VM", want)
+		})
+	}
+}
