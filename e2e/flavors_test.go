@@ -40,8 +40,8 @@ type flavor struct {
 	expect, gone func(*workload)
 }
 
-// flavors are all cluster templates without a ClusterClass, except for the default one: TestClustersAtOnce creates its
-// cluster from the default and moves it. S in variables stands for the subnet.
+// flavors are the templates of kubeadm without a ClusterClass, except for the default one: TestClustersAtOnce creates
+// its cluster from the default and moves it. S in variables stands for the subnet.
 var flavors = []flavor{
 	{
 		name:          "ock",

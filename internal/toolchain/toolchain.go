@@ -104,6 +104,18 @@ var modules = map[string][]tool{
 			module: "github.com/oracle/cluster-api-provider-oci",
 		},
 	},
+	"rke2": {
+		{
+			name:   "capi-bootstrap-rke2",
+			pkg:    "github.com/rancher/cluster-api-provider-rke2/bootstrap",
+			module: "github.com/rancher/cluster-api-provider-rke2",
+		},
+		{
+			name:   "capi-controlplane-rke2",
+			pkg:    "github.com/rancher/cluster-api-provider-rke2/controlplane",
+			module: "github.com/rancher/cluster-api-provider-rke2",
+		},
+	},
 	"node":       nodeTools(),
 	"nodebefore": nodeTools(),
 	"containerd": {
@@ -253,6 +265,7 @@ var manifestFolders = map[string]map[string]string{
 	},
 	"ipam": {"capi-ipam-in-cluster": "config"},
 	"oci":  {"capoci": "config"},
+	"rke2": {"capi-bootstrap-rke2": "bootstrap/config", "capi-controlplane-rke2": "controlplane/config"},
 }
 
 // Toolchain knows where the tools of a checkout are.

@@ -43,6 +43,7 @@ func Flavors() []string {
 		case "":
 			out = append(out, "default")
 		case "topology": // its machines are variables of a class
+		case "rke2", "kamaji": // a cluster file describes a control plane of kubeadm
 		default:
 			out = append(out, name)
 		}
