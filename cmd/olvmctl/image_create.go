@@ -72,9 +72,6 @@ or is interrupted, nothing is left behind.`,
 	return command
 }
 
-// ociPlatform is Ignition's name of Oracle Cloud.
-const ociPlatform = "oraclecloud"
-
 // chooseProvider sets provider-specific options: for the flag's provider, or else the cluster file's.
 func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o *image.Options) error {
 	if provider != "" && !slices.Contains(clusterfile.ProviderNames(), provider) {
@@ -97,7 +94,7 @@ func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o 
 
 	o.Arguments.KeepConsole = true
 	if !command.Flags().Changed("ignition-platform") {
-		o.Arguments.Platform = ociPlatform
+		o.Arguments.Platform = image.OracleCloud
 	}
 
 	return nil

@@ -91,8 +91,8 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	set.StringVar(&f.addOns.List, "add-ons", "",
 		"file with a list of add-ons: manifests and Helm charts with their values")
 	set.StringArrayVar(&f.images, "image", nil,
-		"image file to make the template of, where the engine does not have it yet; on OCI ARCHITECTURE=FILE, which "+
-			"can be repeated")
+		"image file to make the template of, where the engine does not have it yet; on OCI ARCHITECTURE=FILE or "+
+			"ARCHITECTURE=REFERENCE of a container image with the disk, which can be repeated")
 	set.BoolVar(&f.selfManaged, "self-managed", false,
 		"let the cluster manage itself; it must be the only one of its namespace")
 	set.StringVar(&f.bootstrap, "bootstrap", "",

@@ -61,7 +61,8 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	set.StringVar(&f.vmTemplate, "vm-template", "",
 		"VM template of the new machines, on OCI the OCID of their image; empty leaves it")
 	set.StringArrayVar(&f.images, "image", nil,
-		"on OCI ARCHITECTURE=FILE: image to import for the version of the cluster file; can be repeated")
+		"on OCI ARCHITECTURE=FILE or ARCHITECTURE=REFERENCE: image to import for the version of the cluster file; "+
+			"can be repeated")
 	set.BoolVar(&f.dryRun, "dry-run", false, "show what would be replaced, and change nothing")
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 

@@ -60,7 +60,7 @@ func controlPlanes(t *testing.T) map[string]controlPlane {
 		}
 	}
 
-	// The topology uses the ClusterClass's. RKE2 and Kamaji have their own kinds, and renew their certificates themselves.
+	// The topology uses the ClusterClass's. RKE2 and Kamaji have kinds of their own.
 	if len(out) != len(names)-3 {
 		t.Fatalf("%d of %d templates have a control plane", len(out), len(names))
 	}

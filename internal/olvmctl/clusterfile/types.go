@@ -132,6 +132,9 @@ type OCI struct {
 	Profile string `yaml:"profile"`
 	// Principal is User, with a key in the profile, or Instance, the calling machine. Empty means User.
 	Principal string `yaml:"principal"`
+	// BootImage is a container image with the boot disk of machines, for each architecture without an image in the
+	// compartment. Empty means none.
+	BootImage string `yaml:"bootImage"`
 	// ImageBucket receives uploaded images. Empty means ocne-images.
 	ImageBucket string `yaml:"imageBucket"`
 	// Images are OCIDs replacing the newest images of the compartment.

@@ -33,7 +33,7 @@ type Options struct {
 }
 
 // Create creates the image. If it fails, or the context ends, it leaves nothing behind.
-func Create(ctx context.Context, o Options) (err error) {
+func Create(ctx context.Context, o Options) error {
 	if err := o.Arguments.Validate(); err != nil {
 		return err
 	}
@@ -44,9 +44,16 @@ func Create(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
-	guestfish, err := findGuestfish()
-	if err != nil {
-		return err
+	return o.create(ctx)
+}
+
+// create fetches the disk, edits it if there is a platform, and puts it in place.
+func (o Options) create(ctx context.Context) (err error) {
+	guestfish := ""
+	if o.Arguments.Platform != "" {
+		if guestfish, err = findGuestfish(); err != nil {
+			return err
+		}
 	}
 
 	// In the output's folder, so a rename can put the image in place.
@@ -64,6 +71,10 @@ func Create(ctx context.Context, o Options) (err error) {
 	format, err := diskFormat(disk)
 	if err != nil {
 		return fmt.Errorf("the disk of %s: %w", o.From, err)
+	}
+
+	if guestfish == "" {
+		return os.Rename(disk, o.Output)
 	}
 
 	o.Say("editing the boot loader entries with guestfish")

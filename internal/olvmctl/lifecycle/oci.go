@@ -30,7 +30,8 @@ import (
 
 // OCI is the infrastructure of Oracle Cloud.
 type OCI struct {
-	// Files are disks by architecture. They are imported if the compartment has no image for the architecture.
+	// Files are disks by architecture: files, or references of container images. They are imported if the compartment
+	// has no image for the architecture.
 	Files map[string]string
 
 	account *oci.Account
@@ -50,7 +51,7 @@ func newOCI(o ProviderOptions) (Provider, error) {
 	for _, text := range o.Images {
 		architecture, file, ok := strings.Cut(text, "=")
 		if !ok || architecture != oci.AMD64 && architecture != oci.ARM {
-			return nil, fmt.Errorf("--image: %q says no architecture; write %s=FILE or %s=FILE", text, oci.AMD64,
+			return nil, fmt.Errorf("--image: %q says no architecture; write %s=FILE or %s=REFERENCE", text, oci.AMD64,
 				oci.ARM)
 		}
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/oracle/oci-go-sdk/v65/core"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/oci"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
@@ -52,21 +55,79 @@ func (o *OCI) findImages(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// checkImages returns an error about missing images without a file to import.
-func (o *OCI) checkImages(c *creation) error {
+// diskFor returns the disk to import for an architecture: that of --image, or else the boot image of the cluster file.
+// It is a file, the reference of a container image, or "".
+func (o *OCI) diskFor(c *creation, architecture string) string {
+	return cmp.Or(o.Files[architecture], settingsOfOCI(c).BootImage)
+}
+
+// bootImage returns how to pull a container image for an architecture. Images of OCK get the platform of Oracle Cloud.
+func bootImage(c *creation, reference, architecture string) image.Options {
+	out := image.Options{
+		From: reference, Arch: architecture, Say: c.Display.Say,
+		Progress: func(what string) func(done, total int64) { return progress.Transfer(c.Display, what) },
+	}
+	if image.IsOCK(reference) {
+		out.Arguments = image.Arguments{Platform: image.OracleCloud, KeepConsole: true}
+	}
+
+	return out
+}
+
+// imagesDir returns the folder of pulled disks.
+func imagesDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no folder for pulled images: %w", err)
+	}
+
+	return filepath.Join(base, "capolvm", "images"), nil
+}
+
+// pullDisk pulls the disk for an architecture if it is in a registry, and returns its file.
+func (o *OCI) pullDisk(ctx context.Context, c *creation, architecture string) (string, error) {
+	disk := o.diskFor(c, architecture)
+	if !image.IsReference(disk) {
+		return disk, nil
+	}
+
+	if image.IsOCK(disk) {
+		c.Display.Say("%s needs a bootstrap provider with Ignition 3: the one of kubeadm writes Ignition 2, and its "+
+			"machines of OCK do not become nodes", disk)
+	}
+
+	folder, err := imagesDir()
+	if err != nil {
+		return "", err
+	}
+
+	file, err := bootImage(c, disk, architecture).Pull(ctx, folder)
+	if err != nil {
+		return "", fmt.Errorf("the image for %s: %w", architecture, err)
+	}
+
+	return file, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile()
+}
+
+// checkImages returns an error about missing images without a disk to import. It asks registries, and pulls nothing.
+func (o *OCI) checkImages(ctx context.Context, c *creation) error {
 	var problems []error
 
 	for _, architecture := range architecturesOf(c) {
-		file := o.Files[architecture]
+		file := o.diskFor(c, architecture)
 
 		switch {
 		case o.images[architecture] != "":
+		case image.IsReference(file):
+			if _, err := bootImage(c, file, architecture).Digest(ctx); err != nil {
+				problems = append(problems, fmt.Errorf("the image for %s: %w", architecture, err))
+			}
 		case file != "":
 			problems = append(problems, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile())
 		default:
 			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
-				"%s=FILE, or write providers.oci.images.%[3]s", settingsOfOCI(c).Compartment, o.wanted(c, architecture),
-				architecture))
+				"%s=FILE, or write providers.oci.images.%[3]s or providers.oci.bootImage",
+				settingsOfOCI(c).Compartment, o.wanted(c, architecture), architecture))
 		}
 	}
 
@@ -83,7 +144,7 @@ func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
 		return err
 	}
 
-	return o.checkImages(c)
+	return o.checkImages(ctx, c)
 }
 
 // checkImageIDs returns an error about machine templates without an image.
@@ -137,7 +198,11 @@ func (o *OCI) importImage(ctx context.Context, c *creation, architecture string)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 
-	file := o.Files[architecture]
+	file, err := o.pullDisk(ctx, c, architecture)
+	if err != nil {
+		return err
+	}
+
 	o.images[architecture], err = o.cloud.ImportImage(ctx, oci.Import{
 		Wanted:   o.wanted(c, architecture),
 		File:     file,
@@ -150,11 +215,11 @@ func (o *OCI) importImage(ctx context.Context, c *creation, architecture string)
 }
 
 // finishImage waits for the image import of an earlier Create.
-func (o *OCI) finishImage(ctx context.Context, c *creation, image *core.Image) error {
+func (o *OCI) finishImage(ctx context.Context, c *creation, found *core.Image) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 
-	return o.cloud.FinishImage(ctx, image, sayPercents(c.Display, "image "+*image.Id+" is being imported"))
+	return o.cloud.FinishImage(ctx, found, sayPercents(c.Display, "image "+*found.Id+" is being imported"))
 }
 
 // sayPercents returns a function to show each percentage once.
