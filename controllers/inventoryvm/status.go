@@ -58,7 +58,6 @@ func setDeleting(s *scope) {
 
 // whyDeleting returns the reason for a pending deletion.
 func whyDeleting(s *scope) (reason, message string) {
-
 	switch {
 	case s.blocked != nil:
 		return s.blocked.Reason, s.blocked.Message

@@ -3,8 +3,8 @@
 //	go run ./hack/layout
 //
 // It checks functions of five lines or more, and names and prose, except in tests and generated files. CONTRIBUTING.md
-// has the limits of functions. The linters (lll, gocognit) check wide lines and entangled functions. lll omits tests, so
-// this command counts their wide lines.
+// has the limits of functions. The linters (lll, gocognit) check wide lines and entangled functions. lll omits tests,
+// so this command counts their wide lines.
 package main
 
 import (
@@ -31,8 +31,8 @@ const (
 	maxSolids = 20
 	// minBlanks is the minimum number of blank lines per line of code.
 	minBlanks = 0.10
-	// widest is the maximum width of a line, in columns; a tab counts tabWidth. maxWide lines of tests may exceed it. That
-	// is today's figure: lower it when the figure falls.
+	// widest is the maximum width of a line, in columns; a tab counts tabWidth. maxWide lines of tests may exceed it.
+	// That is today's figure: lower it when the figure falls.
 	widest   = 120
 	tabWidth = 4
 	maxWide  = 825

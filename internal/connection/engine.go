@@ -59,8 +59,8 @@ func (e Engine) ID() EngineID {
 	return EngineID{hostOf(e.Server.ServerURL), e.recordedID().Installation}
 }
 
-// CredentialsKeys returns the Secret with the credentials, if the object names one. The Secret of an OLVMClusterIdentity
-// is its administrator's responsibility.
+// CredentialsKeys returns the Secret with the credentials, if the object names one. The Secret of an
+// OLVMClusterIdentity is its administrator's responsibility.
 func (e Engine) CredentialsKeys() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
 
 // CAKeys returns the ConfigMap with the CA, if the object names one. It omits the one of an OLVMClusterIdentity.
