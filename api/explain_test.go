@@ -229,7 +229,7 @@ func TestWhatAFieldSaysOfItsChangeIsWhatTheProviderDoes(t *testing.T) {
 		}
 
 		resource, attribute, _ := strings.Cut(address, ".")
-		change, ok := tfchange.Of(resource, attribute)
+		change, ok := tfchange.FindChange(resource, attribute)
 		if !ok {
 			t.Errorf("the provider has no attribute %s", address)
 			continue

@@ -104,7 +104,7 @@ func storeRefused(t *testing.T, server *testsite.APIServer) map[string]*unstruct
 		}
 
 		unique := fmt.Sprintf("earlier-%d", i)
-		object, err := value.Object("default")
+		object, err := value.BuildObject("default")
 		check.Error(t, err, "")
 
 		switch {

@@ -15,7 +15,7 @@ func TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone(t *testing.T) {
 	server := startedServer(t)
 
 	for _, value := range refused.Values {
-		object, err := value.Object("default")
+		object, err := value.BuildObject("default")
 		check.Error(t, err, "")
 
 		if object.GetKind() == "OLVMClusterIdentity" {
@@ -28,8 +28,8 @@ func TestTheAPIServerRefusesWhatIsWrongInAnObjectAlone(t *testing.T) {
 		case value.Message == "" && err != nil:
 			t.Errorf("%s: %v", value.Name(), err)
 		case value.Message == "":
-		case err == nil || !strings.Contains(err.Error(), value.Message) || !strings.Contains(err.Error(), value.At()):
-			t.Errorf("%s: %v; want %q of %s", value.Name(), err, value.Message, value.At())
+		case err == nil || !strings.Contains(err.Error(), value.Message) || !strings.Contains(err.Error(), value.ErrorField()):
+			t.Errorf("%s: %v; want %q of %s", value.Name(), err, value.Message, value.ErrorField())
 		}
 	}
 }

@@ -22,8 +22,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return builder.AddToScheme(scheme)
 }
 
-// GroupVersionOf returns the group and version serving a kind, and false if the kind is not one of this provider.
-func GroupVersionOf(kind string) (schema.GroupVersion, bool) {
+// FindGroupVersion returns the group and version serving a kind, and false if the kind is not one of this provider.
+func FindGroupVersion(kind string) (schema.GroupVersion, bool) {
 	for _, version := range []schema.GroupVersion{infrav1.GroupVersion, infrav1alpha1.GroupVersion} {
 		if known().Recognizes(version.WithKind(kind)) {
 			return version, true

@@ -44,7 +44,7 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 
 	var machines []*infrav1.OLVMMachine
 	for i := range count {
-		machines = append(machines, s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
+		machines = append(machines, s.CreateMachine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
 			spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10-10.0.0.99"}
 			spec.VirtualMachine.Memory = "1GB"
 		}))
@@ -58,7 +58,7 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 		t.Errorf("sessions were ended %d times only", ended)
 	}
 
-	if vms := s.Sim.Summary().VMs; vms != count {
+	if vms := s.Sim.Summarize().VMs; vms != count {
 		t.Errorf("the engine has %d VMs", vms)
 	}
 
@@ -78,7 +78,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 		vm      string
 	}
 	disk := func(ctx context.Context, p parts) (string, error) {
-		attached, err := p.session.DiskAttachments(ctx, engine.ID(p.vm))
+		attached, err := p.session.ListDiskAttachments(ctx, engine.ID(p.vm))
 		at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return !*a.Bootable })
 		if err != nil || at < 0 {
 			return "", fmt.Errorf("no data disk: %w", err)
@@ -93,7 +93,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 		told []string
 	}{
 		"tag of the VM": {remove: func(ctx context.Context, p parts) error {
-			tag, err := p.session.TagByName(ctx, "blue")
+			tag, err := p.session.FindTag(ctx, "blue")
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 		"tag": {
 			told: []string{"the engine has no tag of that ID any more", `no tag named "blue"`},
 			remove: func(ctx context.Context, p parts) error {
-				tag, err := p.session.TagByName(ctx, "blue")
+				tag, err := p.session.FindTag(ctx, "blue")
 				if err != nil {
 					return err
 				}
@@ -112,7 +112,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			},
 		},
 		"network interface": {remove: func(ctx context.Context, p parts) error {
-			nics, err := p.session.NICs(ctx, engine.ID(p.vm))
+			nics, err := p.session.ListNICs(ctx, engine.ID(p.vm))
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			}
 
 			return engine.Wait(ctx, "the snapshot", func(ctx context.Context) (bool, string, error) {
-				made, err := p.session.Snapshots(ctx, engine.ID(p.vm))
+				made, err := p.session.ListSnapshots(ctx, engine.ID(p.vm))
 				return len(made) == 1 && made[0].Status == "ok", "", err
 			}, nil)
 		}},
@@ -178,13 +178,17 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 
 			s := newSiteIn(t, richInventory(), nil)
 			make := func(name string) (*infrav1.OLVMMachine, parts) {
-				m := s.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
+				m := s.CreateMachine(name, func(spec *infrav1.OLVMMachineSpec) {
 					spec.VirtualMachine.Tags = []string{"blue"}
 					spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 				})
 				s.ExpectProvisioned(m)
 
-				return m, parts{s.Sim, s.Session(), strings.TrimPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix)}
+				return m, parts{
+					s.Sim,
+					s.NewSession(),
+					strings.TrimPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix),
+				}
 			}
 
 			m, p := make("one")

@@ -29,7 +29,7 @@ func TestAnEndpointIsAnAddressOrAName(t *testing.T) {
 		"api.example.com/path": false, "[fd00::5]": false, "fd00::5%eth0": false, "a b": false, "-api": false,
 	} {
 		c := s.OLVM.DeepCopy()
-		c.ObjectMeta = s.Meta("endpoint")
+		c.ObjectMeta = s.NewMeta("endpoint")
 		c.Spec.ControlPlaneEndpoint.Host = host
 		err := suite.client.Create(t.Context(), c, client.DryRunAll)
 
@@ -56,7 +56,7 @@ func TestTheNameOfAMachineIsAHostName(t *testing.T) {
 		"not-localhost":            "",
 		"localhost.localdomain.eu": "",
 	} {
-		m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
+		m := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta(name)}
 		m.Spec.FromInventory = &infrav1.FromInventory{InventoryName: "lab"}
 
 		err := suite.client.Create(t.Context(), m, client.DryRunAll)
@@ -102,8 +102,8 @@ func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 
 func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
-	m := s.Machine("one", nil)
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.OLVM.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
 
@@ -236,11 +236,11 @@ func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T)
 	s := newSite(t, nil)
 	spec := s.MachineSpec()
 	s.Create(&infrav1.OLVMMachineTemplate{
-		ObjectMeta: s.Meta("machine"),
+		ObjectMeta: s.NewMeta("machine"),
 		Spec:       infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}},
 	})
 	s.Create(&infrav1.OLVMClusterTemplate{
-		ObjectMeta: s.Meta("cluster"),
+		ObjectMeta: s.NewMeta("cluster"),
 		Spec:       infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.OLVM.Spec}},
 	})
 	const annotation = `"metadata":{"annotations":{"topology.cluster.x-k8s.io/dry-run":""}},`
@@ -250,10 +250,10 @@ func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T)
 		change string
 	}{
 		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{
-			ObjectMeta: s.Meta("machine"),
+			ObjectMeta: s.NewMeta("machine"),
 		}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
 		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{
-			ObjectMeta: s.Meta("cluster"),
+			ObjectMeta: s.NewMeta("cluster"),
 		}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
 	}
 	for kind, k := range kinds {

@@ -130,7 +130,7 @@ func (s *site) applyAgain(
 			continue
 		}
 
-		c := &infrav1.OLVMCluster{ObjectMeta: s.Meta(object.GetName())}
+		c := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta(object.GetName())}
 		s.takeUp(c)
 		s.Eventually(what+" has its endpoint", func() error {
 			if err := s.Client.Get(s.T.Context(), client.ObjectKeyFromObject(c), c); err != nil {
@@ -143,7 +143,7 @@ func (s *site) applyAgain(
 
 			return nil
 		})
-		s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+		s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 		check.Equal(s.T, what+": finalizers", c.Finalizers, []string{infrav1.ClusterFinalizer})
 		check.Length(s.T, what+": owners", c.OwnerReferences, 1)
 	}
@@ -170,7 +170,7 @@ func (s *site) takeUp(c *infrav1.OLVMCluster) {
 // TestAnEmptyProviderIDIsRestored applies a manifest with an empty providerID to a running machine.
 func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	id := m.Spec.ProviderID
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"providerID": ""}}}
@@ -199,7 +199,7 @@ func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 		}
 	}
 
-	check.Length(t, "VMs", s.Sim.VMs(), 1)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 1)
 }
 
 // TestAToolThatOwnsTheSpecDoesNotFightWithTheManager re-applies the specs of a cluster and of a machine, like GitOps
@@ -208,10 +208,10 @@ func TestAToolThatOwnsTheSpecDoesNotFightWithTheManager(t *testing.T) {
 	for _, force := range []bool{true, false} {
 		t.Run(fmt.Sprintf("force %t", force), func(t *testing.T) {
 			s := newSite(t, nil)
-			m := s.Machine("one", nil)
+			m := s.CreateMachine("one", nil)
 			s.ExpectProvisioned(m)
-			s.Expect(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
-			s.Expect(s.OLVM, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition)
+			s.ExpectCondition(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
+			s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition)
 
 			var options []client.PatchOption
 			if force {
@@ -243,7 +243,7 @@ func TestAToolThatOwnsTheSpecDoesNotFightWithTheManager(t *testing.T) {
 			check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m), "")
 			check.Equal(t, "the provider ID", m.Spec.ProviderID, before.Spec.ProviderID)
 			check.Equal(t, "annotations", m.Annotations, before.Annotations)
-			s.Expect(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
+			s.ExpectCondition(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
 		})
 	}
 }

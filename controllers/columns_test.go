@@ -48,15 +48,15 @@ func (s *site) columns(name string) (map[string]string, error) {
 // TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady reads the table printed by kubectl get.
 func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 	s := newSite(t, nil)
-	runs := s.Machine("runs", func(spec *infrav1.OLVMMachineSpec) {
+	runs := s.CreateMachine("runs", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-3"}
 	})
 	s.ExpectProvisioned(runs)
 
 	// Create it after the other one has its address. If created together, either may get the first address of the
 	// range.
-	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
-	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.VMTemplateNotFoundReason)
+	wrong := s.CreateMachine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
+	s.ExpectCondition(wrong, infrav1.ReadyCondition, "False/"+infrav1.VMTemplateNotFoundReason)
 
 	for name, want := range map[string]map[string]string{
 		"runs": {

@@ -20,7 +20,7 @@ func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s := newSite(t, nil)
 	s.addFieldsOfALaterVersion("olvmmachines.infrastructure.cluster.x-k8s.io")
 
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	id := m.Spec.ProviderID
 
@@ -45,7 +45,7 @@ func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 
 		return nil
 	})
-	s.Expect(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
+	s.ExpectCondition(m, infrav1.UpToDateCondition, "True/"+infrav1.UpToDateReason)
 	check.Error(t, s.hasFieldsOfALaterVersion(m), "")
 }
 

@@ -25,7 +25,7 @@ func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 
 	s.Create(owner)
 
-	out := &infrav1.OLVMCluster{ObjectMeta: s.Meta(name), Spec: *s.OLVM.Spec.DeepCopy()}
+	out := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta(name), Spec: *s.OLVM.Spec.DeepCopy()}
 	out.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
 	out.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: host, Port: 6443}
 	out.OwnerReferences = ownedBy(owner)
@@ -37,7 +37,7 @@ func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 // newOwner creates another Cluster with an OLVMCluster of the same name.
 func (s *site) newOwner(name string) *clusterv1.Cluster {
 	s.T.Helper()
-	owner := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
+	owner := &clusterv1.Cluster{ObjectMeta: s.NewMeta(name), Spec: *s.Cluster.Spec.DeepCopy()}
 	owner.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
 	owner.Spec.InfrastructureRef.Name, owner.Spec.ControlPlaneRef.Name = name, name
 
@@ -62,7 +62,7 @@ func (s *site) isProvisioned(c *infrav1.OLVMCluster) bool {
 // TestAnEndpointThatAnotherHasIsRefused requests the endpoint of another cluster, and the address of a machine.
 func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 			Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60"},
 		}
@@ -74,19 +74,19 @@ func TestAnEndpointThatAnotherHasIsRefused(t *testing.T) {
 		"usurper": {"10.0.0.60", "OLVMMachine " + s.Namespace + "/one"},
 	} {
 		c := s.anotherCluster(name, test.host, "")
-		message := s.Expect(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointInUseReason)
+		message := s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointInUseReason)
 		check.Contains(t, name, message, "spec.controlPlaneEndpoint.host: "+test.host+" belongs to "+test.holder)
 		check.Equal(t, name+" is provisioned", s.isProvisioned(c), false)
 
 		if name == "usurper" { // the message says to delete the other object
 			s.Delete(m)
 			s.ExpectGone(m)
-			s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+			s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 			check.Equal(t, name+" is provisioned", s.isProvisioned(c), true)
 		}
 	}
 
-	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 }
 
 // TestTwoEndpointsOfOneClusterAreNamed covers a Cluster and an OLVMCluster with different endpoints.
@@ -94,13 +94,13 @@ func TestTwoEndpointsOfOneClusterAreNamed(t *testing.T) {
 	s := newSite(t, nil)
 	c := s.anotherCluster("twin", "10.0.0.7", "10.0.0.8")
 
-	message := s.Expect(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
+	message := s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 	check.Contains(t, "message", message, "spec.controlPlaneEndpoint: it is 10.0.0.7:6443")
 	check.Contains(t, "message", message, "spec.controlPlaneEndpoint of Cluster twin is 10.0.0.8:6443")
 	check.Equal(t, "it is provisioned", s.isProvisioned(c), false)
 
 	owner := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	change(s, owner, func(owner *clusterv1.Cluster) { owner.Spec.ControlPlaneEndpoint.Host = "10.0.0.7" })
-	s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	check.Equal(t, "it is provisioned", s.isProvisioned(c), true)
 }

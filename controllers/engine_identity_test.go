@@ -21,10 +21,10 @@ import (
 // useEngine points the OLVMCluster and its credentials at an engine, as a wrong overlay may do.
 func useEngine(s *site, sim *ovirtsim.Server) {
 	s.T.Helper()
-	change(s, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}, func(ca *corev1.ConfigMap) {
+	change(s, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")}, func(ca *corev1.ConfigMap) {
 		ca.Data = map[string]string{"ca.crt": string(sim.CA())}
 	})
-	change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) {
+	change(s, &corev1.Secret{ObjectMeta: s.NewMeta("creds")}, func(secret *corev1.Secret) {
 		secret.Data["password"] = []byte(sim.Password())
 		secret.Data[infrav1.AllowedServerURLsKey] = []byte(sim.URL())
 	})
@@ -38,7 +38,7 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	check.Error(t, err, "")
 	t.Cleanup(other.Close)
 
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.Eventually("the engine is recorded", func() error {
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
@@ -55,25 +55,25 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	recorded := s.OLVM.Status.OLVMDatacenter.EngineID
 	useEngine(s, other)
 
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	check.Contains(t, "message", message, recorded)
 	check.Contains(t, "message", message, infrav1.AcceptEngineAnnotation+"=")
 	check.Contains(t, "message", message, "spec.olvmOvirtAPIServer.serverURL")
 
 	// The deletion of a machine now waits, and a new machine is not created.
-	second := s.Machine("two", nil)
-	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	second := s.CreateMachine("two", nil)
+	s.ExpectCondition(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	s.Delete(m)
-	s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
-	check.Length(t, "VMs of the first engine", s.Sim.VMs(), 1)
-	check.Length(t, "VMs of the other engine", other.VMs(), 0)
+	s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
+	check.Length(t, "VMs of the first engine", s.Sim.ListVMs(), 1)
+	check.Length(t, "VMs of the other engine", other.ListVMs(), 0)
 
 	useEngine(s, s.Sim)
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	s.ExpectProvisioned(second)
 	s.ExpectGone(m)
-	check.Length(t, "VMs of the first engine", s.Sim.VMs(), 1)
-	check.Length(t, "VMs of the other engine", other.VMs(), 0)
+	check.Length(t, "VMs of the first engine", s.Sim.ListVMs(), 1)
+	check.Length(t, "VMs of the other engine", other.ListVMs(), 0)
 }
 
 // TestARebuiltEngineIsAccepted has an administrator confirm the other engine.
@@ -83,25 +83,25 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	check.Error(t, err, "")
 	t.Cleanup(other.Close)
 
-	s.ExpectProvisioned(s.Machine("zero", nil)) // its data center gets another ID than the other engine's
+	s.ExpectProvisioned(s.CreateMachine("zero", nil)) // its data center gets another ID than the other engine's
 	useEngine(s, other)
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	_, id, found := strings.Cut(message, infrav1.AcceptEngineAnnotation+"=")
 	check.Equal(t, "the message has the annotation", found, true)
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Annotations = map[string]string{infrav1.AcceptEngineAnnotation: id}
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	check.Equal(t, "the engine that is recorded", s.OLVM.Status.OLVMDatacenter.EngineID, id)
-	s.ExpectProvisioned(s.Machine("one", nil))
-	check.Length(t, "VMs of the other engine", other.VMs(), 1)
+	s.ExpectProvisioned(s.CreateMachine("one", nil))
+	check.Length(t, "VMs of the other engine", other.ListVMs(), 1)
 
 	// Later deletions refer to the other engine.
 	useEngine(s, s.Sim)
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	useEngine(s, other)
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 }
 
 // TestAnEngineThatWasRestoredLosesNothing covers an engine without the machine and the newest recorded event. An
@@ -126,26 +126,26 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 		ca.Data["ca.crt"] = string(first.CA())
 		c.Spec.OLVMOvirtAPIServer.ServerURL = first.URL()
 	})
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.Eventually("the VM is made", func() error {
-		if len(first.VMs()) == 0 {
+		if len(first.ListVMs()) == 0 {
 			return errors.New("the engine has none")
 		}
 
 		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	s.makeRecordDue()
 
 	first.Close()
 	restored := start(backup)
 	useEngine(s, restored)
 
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineRestoredReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineRestoredReason)
 	check.Contains(t, "message", message, "its database was restored to an earlier time")
-	second := s.Machine("two", nil)
-	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
-	check.Length(t, "VMs of the restored engine", restored.VMs(), 0)
+	second := s.CreateMachine("two", nil)
+	s.ExpectCondition(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	check.Length(t, "VMs of the restored engine", restored.ListVMs(), 0)
 	check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m), "")
 	check.Equal(t, "the machine counts as lost",
 		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason, false)
@@ -155,7 +155,7 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Annotations = map[string]string{infrav1.AcceptEngineAnnotation: id}
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	check.Equal(t, "the event is forgotten", s.OLVM.Status.OLVMDatacenter.LastEvent.Gone, false)
 }
 

@@ -17,13 +17,13 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	skipProved(t, "TestAVMThatIsProtectedAgainstDeletionKeepsRunning of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.Sim.VMs()[0].ID+") is up at 10.0.0.10")
+	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.Sim.ListVMs()[0].ID+") is up at 10.0.0.10")
 	s.expectEvent("demo", infrav1.EngineAvailableReason, s.Sim.URL())
 	protect := func(yes bool) {
 		t.Helper()
-		_, err := s.Session().UpdateVM(context.Background(), engine.ID(s.Sim.VMs()[0].ID), &engine.VM{
+		_, err := s.NewSession().UpdateVM(context.Background(), engine.ID(s.Sim.ListVMs()[0].ID), &engine.VM{
 			DeleteProtected: &yes,
 		})
 		if err != nil {
@@ -32,19 +32,19 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	}
 	protect(true)
 	s.Delete(m)
-	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+	message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
 	if !strings.Contains(message, "turn Delete Protection off") {
 		t.Error(message)
 	}
 
 	s.expectEvent("one", infrav1.DeletionBlockedReason, "protected against deletion")
-	if vm := s.Sim.VMs()[0]; vm.Status != "up" {
+	if vm := s.Sim.ListVMs()[0]; vm.Status != "up" {
 		t.Errorf("the VM is %s", vm.Status)
 	}
 
 	protect(false)
 	s.ExpectGone(m)
-	if s.Sim.Summary().VMs != 0 {
+	if s.Sim.Summarize().VMs != 0 {
 		t.Error("the VM was left")
 	}
 }
@@ -54,7 +54,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	skipProved(t, "TestAHealthyDeletionWarnsNobody of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.Delete(m)
 	s.ExpectGone(m)

@@ -75,14 +75,14 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			m := s.Machine("one", nil)
+			m := s.CreateMachine("one", nil)
 			s.ExpectProvisioned(m)
-			id, before := s.Sim.VMs()[0].ID, s.Changes()
-			secret := &corev1.Secret{ObjectMeta: s.Meta(s.States()[0].Name)}
+			id, before := s.Sim.ListVMs()[0].ID, s.CountChanges()
+			secret := &corev1.Secret{ObjectMeta: s.NewMeta(s.ListStates()[0].Name)}
 			change(s, secret, func(secret *corev1.Secret) { test.spoil(t, secret) })
 			spoiled := bytes.Clone(secret.Data["tfstate"])
 			touch(t, m)
-			message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
+			message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
 			if !strings.Contains(message, test.message) || !strings.Contains(message, "delete it") {
 				t.Errorf("message: %s", message)
 			}
@@ -102,9 +102,9 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 
 				return nil
 			})
-			s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
-			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || s.Changes() != before {
-				t.Errorf("the engine has %+v after %d changes", vms, s.Changes()-before)
+			s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
+			if vms := s.Sim.ListVMs(); len(vms) != 1 || vms[0].ID != id || s.CountChanges() != before {
+				t.Errorf("the engine has %+v after %d changes", vms, s.CountChanges()-before)
 			}
 
 			err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret)
@@ -117,7 +117,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			s.Delete(secret)
 			touch(t, m)
 			s.ExpectProvisioned(m)
-			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id {
+			if vms := s.Sim.ListVMs(); len(vms) != 1 || vms[0].ID != id {
 				t.Errorf("the engine has %+v", vms)
 			}
 
@@ -130,9 +130,9 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 
 func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	s := newSite(t, nil)
-	first := s.Machine("first", nil)
+	first := s.CreateMachine("first", nil)
 	s.ExpectProvisioned(first)
-	logins := func() int { return s.Sim.Summary().Logins }
+	logins := func() int { return s.Sim.Summarize().Logins }
 	before := logins()
 
 	// Change the engine first: every session ends, and the old password is rejected.
@@ -145,14 +145,14 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	}
 
 	s.look()
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
-	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
-	second := s.Machine("second", nil)
-	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	s.ExpectCondition(first, infrav1.ReadyCondition, "True/Ready")
+	second := s.CreateMachine("second", nil)
+	s.ExpectCondition(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	change(s, &corev1.Secret{
-		ObjectMeta: s.Meta("creds"),
+		ObjectMeta: s.NewMeta("creds"),
 	}, func(secret *corev1.Secret) { secret.Data["password"] = []byte("rotated-password") })
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	s.ExpectProvisioned(second)
 
 	for _, m := range []*infrav1.OLVMMachine{first, second} {
@@ -168,10 +168,10 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 // TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, like the deletion of a namespace.
 func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
-	secret, ca := &corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}
+	secret, ca := &corev1.Secret{ObjectMeta: s.NewMeta("creds")}, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")}
 	for _, o := range []client.Object{secret, ca} {
 		s.Eventually(fmt.Sprintf("%T is held", o), func() error {
 			if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -198,10 +198,10 @@ func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 
 func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
-	old := &corev1.Secret{ObjectMeta: s.Meta("creds")}
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	old := &corev1.Secret{ObjectMeta: s.NewMeta("creds")}
 	s.Create(&corev1.Secret{
-		ObjectMeta: s.Meta("newer"),
+		ObjectMeta: s.NewMeta("newer"),
 		StringData: map[string]string{
 			"username":          s.Sim.Username(),
 			"password":          s.Sim.Password(),
@@ -211,7 +211,7 @@ func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "newer" })
 	s.Delete(old)
 	s.ExpectGone(old)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 // TestDeletionWithoutTheCluster deletes a machine after someone removed its Cluster and Machine by force.
@@ -219,7 +219,7 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 	skipProved(t, "TestDeletionWithoutTheCluster of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.Delete(s.Cluster)
 	s.ExpectGone(s.Cluster)
@@ -240,26 +240,28 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 			IPAddresses: []string{"10.77.0.10-10.77.0.19"},
 		}
 	}
-	m := s.Machine("one", apart)
+	m := s.CreateMachine("one", apart)
 	s.ExpectProvisioned(m)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.Delete(s.OLVM)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer) })
 	s.ExpectGone(s.OLVM)
 	s.Delete(m)
-	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+	message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
 	check.Contains(t, "message", message, "OLVMCluster")
 	check.Contains(t, "message", message, infrav1.MachineFinalizer)
-	check.Contains(t, "message", message, s.Sim.VMs()[0].ID)
+	check.Contains(t, "message", message, s.Sim.ListVMs()[0].ID)
 
 	// A machine without a VM does not wait.
-	fresh := s.Machine("fresh", apart)
-	s.Expect(fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
+	fresh := s.CreateMachine("fresh", apart)
+	s.ExpectCondition(
+		fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason,
+	)
 	s.Delete(fresh)
 	s.ExpectGone(fresh)
 
 	// Once recreated, it provides the connection to the engine.
-	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: s.OLVM.Spec}
+	again := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta("demo"), Spec: s.OLVM.Spec}
 	again.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID},
 	}
@@ -272,7 +274,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 // TestForegroundDeletion deletes the owner with foreground propagation, like kubectl delete --cascade=foreground.
 func TestForegroundDeletion(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	policy := metav1.DeletePropagationForeground
 	err := suite.client.Delete(context.Background(), m, &client.DeleteOptions{PropagationPolicy: &policy})
@@ -282,7 +284,7 @@ func TestForegroundDeletion(t *testing.T) {
 
 	// No garbage collector runs here. It would delete the machine's dependent, its state, and then remove its own
 	// finalizer.
-	for _, secret := range s.States() {
+	for _, secret := range s.ListStates() {
 		s.Delete(&secret)
 	}
 
@@ -298,7 +300,7 @@ func TestForegroundDeletion(t *testing.T) {
 		return nil
 	})
 	s.ExpectEmptyEngine()
-	if n := len(s.States()); n != 0 {
+	if n := len(s.ListStates()); n != 0 {
 		t.Errorf("%d states are left", n)
 	}
 
@@ -311,7 +313,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	skipProved(t, "TestADestroyThatFailsSaysWhy of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	err := s.Sim.Inject(ovirtsim.Fault{
 		Method: "DELETE",
@@ -325,8 +327,9 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	}
 
 	s.Delete(m)
-	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason)
-	if !strings.Contains(message, "It is being exported") || !strings.Contains(message, "it is tried again after a pause") {
+	message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason)
+	if !strings.Contains(message, "It is being exported") ||
+		!strings.Contains(message, "it is tried again after a pause") {
 		t.Errorf("message: %s", message)
 	}
 
@@ -339,29 +342,29 @@ func TestAUserWithoutAnAdministratorRole(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "capolvm@internal", Password: "capolvm-password"})
 	s := newSiteIn(t, inventory, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	credentials := func(username, password string) {
-		change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) {
+		change(s, &corev1.Secret{ObjectMeta: s.NewMeta("creds")}, func(secret *corev1.Secret) {
 			secret.Data["username"], secret.Data["password"] = []byte(username), []byte(password)
 		})
 	}
 
 	credentials("capolvm@internal", "capolvm-password")
 	s.look()
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.NotAnAdministratorReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.NotAnAdministratorReason)
 	if !strings.Contains(message, "administrator role") {
 		t.Errorf("the cluster says %s", message)
 	}
 
 	s.Delete(m)
-	message = s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
+	message = s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
 	if !strings.Contains(message, "administrator role") {
 		t.Errorf("the machine says %s", message)
 	}
 
-	if s.Sim.Summary().VMs != 1 {
-		t.Errorf("the engine has %+v", s.Sim.Summary())
+	if s.Sim.Summarize().VMs != 1 {
+		t.Errorf("the engine has %+v", s.Sim.Summarize())
 	}
 
 	credentials(s.Sim.Username(), s.Sim.Password())

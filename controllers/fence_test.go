@@ -82,8 +82,8 @@ func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	w := s.workload()
 	ctx := t.Context()
 
-	crashed, stopped := s.Machine("fence-crashed", nil), s.Machine("fence-stopped", nil)
-	available := s.Machine("fence-available", func(spec *infrav1.OLVMMachineSpec) {
+	crashed, stopped := s.CreateMachine("fence-crashed", nil), s.CreateMachine("fence-stopped", nil)
+	available := s.CreateMachine("fence-available", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.HighAvailability = &infrav1.HighAvailability{}
 	})
 
@@ -92,21 +92,21 @@ func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 		nodes[m] = w.join(s, m)
 	}
 
-	check.Error(t, s.Session().StopVM(ctx, engine.ID(stopped.Status.OLVM.VirtualMachine.VMID), false), "")
-	check.Error(t, s.Sim.Crash(available.Name), "")
-	s.Expect(stopped, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotRunningReason)
+	check.Error(t, s.NewSession().StopVM(ctx, engine.ID(stopped.Status.OLVM.VirtualMachine.VMID), false), "")
+	check.Error(t, s.Sim.CrashVM(available.Name), "")
+	s.ExpectCondition(stopped, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotRunningReason)
 
-	check.Error(t, s.Sim.Crash(crashed.Name), "")
-	s.Expect(crashed, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineFailedReason)
+	check.Error(t, s.Sim.CrashVM(crashed.Name), "")
+	s.ExpectCondition(crashed, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineFailedReason)
 	w.expectFence(s, nodes[crashed], true)
 	s.expectEvent(crashed.Name, infrav1.NodeFencedReason, crashed.Name)
 
-	check.Error(t, s.Session().StartVM(ctx, engine.ID(crashed.Status.OLVM.VirtualMachine.VMID), false), "")
+	check.Error(t, s.NewSession().StartVM(ctx, engine.ID(crashed.Status.OLVM.VirtualMachine.VMID), false), "")
 	w.expectFence(s, nodes[crashed], false)
 	s.expectEvent(crashed.Name, infrav1.NodeReleasedReason, crashed.Name)
 	check.Equal(t, "marks", nodes[crashed].Annotations[infrav1.NodeFencedAnnotation], "")
 
-	s.Expect(available, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	s.ExpectCondition(available, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "the VM of a user is fenced", w.isFenced(s, nodes[stopped]), false)
 	check.Equal(t, "the VM that the engine restarts is fenced", w.isFenced(s, nodes[available]), false)
 }
@@ -117,7 +117,7 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	w := s.workload()
 	ctx := t.Context()
 
-	m := s.Machine("fence-attached", nil)
+	m := s.CreateMachine("fence-attached", nil)
 	node := w.join(s, m)
 	volume := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "fence-attached"},
@@ -128,7 +128,7 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	}
 	check.Error(t, w.client.Create(ctx, volume), "")
 
-	check.Error(t, s.Sim.Crash(m.Name), "")
+	check.Error(t, s.Sim.CrashVM(m.Name), "")
 	w.expectFence(s, node, true)
 
 	starts := s.actions("start")
@@ -144,7 +144,7 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 
 	r := s.remediate(machine)
 	s.expectStep(r, infrav1alpha1.StartingStep)
-	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.NodeFencedReason)
+	s.ExpectCondition(r, infrav1.RemediatedCondition, "False/"+infrav1.NodeFencedReason)
 	check.Equal(t, "starts", s.actions("start"), starts)
 	check.Equal(t, "it is fenced", w.isFenced(s, node), true)
 
@@ -152,7 +152,7 @@ func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	w.expectFence(s, node, false)
 	s.expectStep(r, infrav1alpha1.WaitingStep)
 	check.Equal(t, "starts", s.actions("start"), starts+1)
-	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	s.ExpectCondition(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	check.Equal(t, "it is fenced again", w.isFenced(s, node), false)
 	s.expectEvent(m.Name, infrav1.NodeReleasedReason, m.Name)
 	check.Equal(t, "times that it was fenced", s.countEvents(m.Name, infrav1.NodeFencedReason), 1)

@@ -38,8 +38,8 @@ func (s *site) keeps(m *infrav1.OLVMMachine, text string) []string {
 		out = append(out, "the engine")
 	}
 
-	for _, secret := range s.States() {
-		state, err := tfstate.Decode(&secret)
+	for _, secret := range s.ListStates() {
+		state, err := tfstate.DecodeSecret(&secret)
 		check.Error(s.T, err, "")
 
 		if strings.Contains(string(state.Bytes()), text) {
@@ -71,9 +71,9 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 
 	s := newSite(t, nil)
 	s.UserData = "#cloud-config\nwrite_files: [{path: /etc/key, content: " + secret + "}]\n"
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	s.Expect(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.WaitingForNodeReason)
+	s.ExpectCondition(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.WaitingForNodeReason)
 
 	check.Equal(t, "before it is a node", s.keeps(m, secret), []string{"the engine", "the state"})
 
@@ -82,7 +82,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	serial := m.Status.Terraform.StateSerial
 
 	s.joins(m)
-	s.Expect(m, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
+	s.ExpectCondition(m, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
 	check.Length(t, "what keeps it", s.keeps(m, secret), 0)
 
 	after := s.inspect("one")
@@ -113,7 +113,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 // rerun has a machine applied again, with another configuration.
 func (s *site) rerun(m *infrav1.OLVMMachine) {
 	s.T.Helper()
-	_, err := s.Session().CreateTag(s.T.Context(), &engine.Tag{Name: "later"})
+	_, err := s.NewSession().CreateTag(s.T.Context(), &engine.Tag{Name: "later"})
 	check.Error(s.T, err, "")
 
 	patched := m.DeepCopy()
@@ -141,7 +141,7 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	skipProved(t, "TestUserDataThatTheEngineKeeps of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	before := s.inspect("one").vm.Initialization
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{
@@ -153,12 +153,12 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	)
 	s.joins(m)
 
-	message := s.Expect(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.UserDataNotRemovedReason)
+	message := s.ExpectCondition(m, infrav1.UserDataRemovedCondition, "False/"+infrav1.UserDataNotRemovedReason)
 	if !strings.Contains(message, "not now") {
 		t.Error(errors.New(message))
 	}
 
-	s.Expect(m, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
+	s.ExpectCondition(m, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
 
 	after := s.inspect("one").vm.Initialization
 	check.Equal(t, "host name", after.HostName, before.HostName)

@@ -21,7 +21,7 @@ import (
 func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 	s := newSite(t, nil)
 	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.DataDisks = disks })
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.DataDisks = disks })
 	s.ExpectProvisioned(m)
 	s.expectVerdict(m, "True/"+infrav1.UpToDateReason)
 	good := m.Spec.DeepCopy()
@@ -65,7 +65,7 @@ func TestEachConditionHasTheGenerationOfItsVerdict(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "")
 		m.Spec.VirtualMachine.Description = "while it is paused"
 	})
-	s.Expect(m, clusterv1.PausedCondition, "True/"+clusterv1.PausedReason)
+	s.ExpectCondition(m, clusterv1.PausedCondition, "True/"+clusterv1.PausedReason)
 
 	for _, c := range m.Status.Conditions {
 		check.Equal(t, c.Type+" is of the paused spec", c.ObservedGeneration == m.Generation,
@@ -103,7 +103,7 @@ func (s *site) expectVerdict(m *infrav1.OLVMMachine, want string) {
 func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	t.Run("OLVMCluster", func(t *testing.T) {
 		s := newSite(t, nil)
-		s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+		s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 		expectGenerations(s, s.OLVM, func(c *infrav1.OLVMCluster, count int) {
 			c.Spec.IPProfiles = []infrav1.IPProfile{
 				{Name: fmt.Sprint("a", count), Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}},
@@ -112,7 +112,7 @@ func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	})
 	t.Run("OLVMInventory", func(t *testing.T) {
 		p := newPool(t, "vm-a")
-		p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+		p.ExpectCondition(p.inventory, infrav1.ReadyCondition, "True/Ready")
 		expectGenerations(&site{Site: p.Site}, p.inventory, func(i *infrav1alpha1.OLVMInventory, count int) {
 			i.Spec.LabelRules = []infrav1alpha1.InventoryLabel{
 				{Key: fmt.Sprint("example.com/a", count), From: infrav1alpha1.LabelFromHost},

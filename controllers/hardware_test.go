@@ -61,7 +61,7 @@ type seen struct {
 
 func (s *site) inspect(name string) seen {
 	s.T.Helper()
-	ctx, session := s.T.Context(), s.Session()
+	ctx, session := s.T.Context(), s.NewSession()
 	must := func(err error) {
 		s.T.Helper()
 		if err != nil {
@@ -75,15 +75,15 @@ func (s *site) inspect(name string) seen {
 	}
 
 	out := seen{disks: map[string]*engine.Disk{}}
-	out.vm, err = session.VMInFull(ctx, vms[0].ID)
+	out.vm, err = session.FetchFullVM(ctx, vms[0].ID)
 	must(err)
-	out.nics, err = session.NICs(ctx, vms[0].ID)
+	out.nics, err = session.ListNICs(ctx, vms[0].ID)
 	must(err)
-	attached, err := session.DiskAttachments(ctx, vms[0].ID)
+	attached, err := session.ListDiskAttachments(ctx, vms[0].ID)
 	must(err)
 
 	for i := range attached {
-		disk, err := session.Disk(ctx, attached[i].DiskID())
+		disk, err := session.FetchDisk(ctx, attached[i].DiskID())
 		must(err)
 		name := disk.AliasText() // the root disk has the alias of the template's disk
 		if *attached[i].Bootable {
@@ -93,10 +93,10 @@ func (s *site) inspect(name string) seen {
 		out.disks[name] = disk
 	}
 
-	consoles, err := session.GraphicsConsoles(ctx, vms[0].ID)
+	consoles, err := session.ListGraphicsConsoles(ctx, vms[0].ID)
 	must(err)
 	out.consoles = len(consoles)
-	tags, err := session.VMTags(ctx, vms[0].ID)
+	tags, err := session.ListVMTags(ctx, vms[0].ID)
 	must(err)
 
 	for _, tag := range tags {
@@ -176,12 +176,12 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			vm.MediatedDevices = []infrav1.MediatedDevice{{Type: "nvidia-63"}}
 			vm.CustomProperties = []infrav1.CustomProperty{{Name: "viodiskcache", Value: "writeback"}}
 		}), func(s *site, got seen) bool {
-			ctx, session := s.T.Context(), s.Session()
-			watchdogs, err := session.Watchdogs(ctx, got.vm.ID)
+			ctx, session := s.T.Context(), s.NewSession()
+			watchdogs, err := session.ListWatchdogs(ctx, got.vm.ID)
 			check.Error(s.T, err, "")
-			devices, err := session.VMHostDevices(ctx, got.vm.ID)
+			devices, err := session.ListVMHostDevices(ctx, got.vm.ID)
 			check.Error(s.T, err, "")
-			mediated, err := session.MediatedDevices(ctx, got.vm.ID)
+			mediated, err := session.ListMediatedDevices(ctx, got.vm.ID)
 			check.Error(s.T, err, "")
 
 			return *got.vm.HighAvailability.Enabled && *got.vm.HighAvailability.Priority == 50 &&
@@ -229,8 +229,8 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		"a root disk that is a raw copy elsewhere": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.RootDisk = &infrav1.RootDisk{Format: "raw", Sparse: ptr.To(false), StorageDomainName: "olvm-data-2"}
 		}), func(s *site, got seen) bool {
-			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
-			domain, err := s.Session().StorageDomain(s.T.Context(), dc, "olvm-data-2")
+			dc, _ := s.NewSession().FindDataCenter(s.T.Context(), "Default")
+			domain, err := s.NewSession().FindStorageDomain(s.T.Context(), dc, "olvm-data-2")
 			root := got.disks["root"]
 
 			return err == nil && root.Format == "raw" && !*root.Sparse && root.StorageDomainIDs()[0] == domain.ID &&
@@ -280,9 +280,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		}, func(s *site, got seen) bool {
 			s.T.Helper()
 
-			dc, err := s.Session().DataCenter(s.T.Context(), "Default")
+			dc, err := s.NewSession().FindDataCenter(s.T.Context(), "Default")
 			for i, want := range []string{"kvm-vlan", "ovirtmgmt", "slow"} {
-				profiles, _, e := s.Session().VNICProfiles(s.T.Context(), dc, want)
+				profiles, _, e := s.NewSession().ListVNICProfiles(s.T.Context(), dc, want)
 				if err != nil || e != nil || len(got.nics) != 3 || len(profiles) != 1 ||
 					engine.RefID(got.nics[i].VNICProfile) != profiles[0].ID {
 					return false
@@ -297,9 +297,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}},
 			}
 		}, func(s *site, got seen) bool {
-			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
-			network, _ := s.Session().Network(s.T.Context(), dc, "kvm-vlan")
-			profile, err := s.Session().VNICProfile(s.T.Context(), network, "kvm-vlan")
+			dc, _ := s.NewSession().FindDataCenter(s.T.Context(), "Default")
+			network, _ := s.NewSession().FindNetwork(s.T.Context(), dc, "kvm-vlan")
+			profile, err := s.NewSession().FindVNICProfile(s.T.Context(), network, "kvm-vlan")
 
 			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID &&
 				engine.RefID(got.nics[1].VNICProfile) != profile.ID
@@ -324,7 +324,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			}
 
 			s := newSiteIn(t, richInventory(), nil)
-			m := s.Machine("one", test.ask)
+			m := s.CreateMachine("one", test.ask)
 			s.ExpectProvisioned(m)
 			got := s.inspect("one")
 			if !test.want(s, got) {
@@ -334,7 +334,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 
 			starts := 0
 
-			for _, r := range s.Sim.Requests() {
+			for _, r := range s.Sim.ListRequests() {
 				if strings.HasSuffix(r.Path, "/start") {
 					starts++
 				}
@@ -358,11 +358,11 @@ func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	skipProved(t, "TestWhatWaitsForARestartIsTold of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	id := s.Sim.VMs()[0].ID
+	id := s.Sim.ListVMs()[0].ID
 
-	_, err := s.Session().UpdateVM(t.Context(), engine.ID(id), &engine.VM{
+	_, err := s.NewSession().UpdateVM(t.Context(), engine.ID(id), &engine.VM{
 		Console:      &engine.Console{Enabled: true},
 		MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)},
 	})
@@ -388,12 +388,12 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	skipProved(t, "TestANameThatIsTooLongForAVMIsNamed of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine(strings.Repeat("a", engine.MaxVMName+1), nil)
+	m := s.CreateMachine(strings.Repeat("a", engine.MaxVMName+1), nil)
 	s.ExpectNamed(
 		m, infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason,
 		[]string{"metadata.name", "65 characters", "takes 64", "shorter name"},
 	)
-	if s.Sim.Summary().VMs != 0 {
+	if s.Sim.Summarize().VMs != 0 {
 		t.Error("a VM was made")
 	}
 }
@@ -471,7 +471,9 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
-			s.ExpectNamed(s.Machine("one", test.ask), infrav1.InfrastructureAppliedCondition, test.reason, test.message)
+			s.ExpectNamed(
+				s.CreateMachine("one", test.ask), infrav1.InfrastructureAppliedCondition, test.reason, test.message,
+			)
 		})
 	}
 }
@@ -482,17 +484,17 @@ func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.4"
 	s := newSiteIn(t, inventory, nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
 		spec.VirtualMachine.Placement.HostNames = []string{"host-1"}
 	})
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason)
+	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason)
 	if !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
 		t.Error(message)
 	}
 
-	if s.Sim.Summary().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
-		t.Errorf("the engine has %+v, %+v", s.Sim.Summary(), m.Status.Terraform)
+	if s.Sim.Summarize().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
+		t.Errorf("the engine has %+v, %+v", s.Sim.Summarize(), m.Status.Terraform)
 	}
 
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.AutoPinningPolicy = "none" })
@@ -501,17 +503,17 @@ func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 
 func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	s := newSiteIn(t, richInventory(), nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}}
 	})
 	s.ExpectProvisioned(m)
-	ctx, session := t.Context(), s.Session()
-	dc, err := session.DataCenter(ctx, "Default")
+	ctx, session := t.Context(), s.NewSession()
+	dc, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	domain, err := session.StorageDomain(ctx, dc, "olvm-data")
+	domain, err := session.FindStorageDomain(ctx, dc, "olvm-data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,7 +532,7 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = session.AttachDisk(ctx, engine.ID(s.Sim.VMs()[0].ID), &engine.DiskAttachment{
+	_, err = session.AttachDisk(ctx, engine.ID(s.Sim.ListVMs()[0].ID), &engine.DiskAttachment{
 		Interface: "virtio_scsi",
 		Bootable:  ptr.To(false),
 		Active:    ptr.To(true),
@@ -542,7 +544,7 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 
 	s.Delete(m)
 	s.ExpectGone(m)
-	left := s.Sim.Disks()
+	left := s.Sim.ListDisks()
 	check.Length(t, "left", left, 1)
 	check.Equal(t, "left[0].Name", left[0].Name, "pvc-1")
 	check.Equal(t, "left[0].Status", left[0].Status, "ok")
@@ -558,20 +560,20 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 				}
 			}
 
-			m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+			m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 3600}
 			})
 			s.ExpectProvisioned(m)
 			s.Delete(m)
 			if deaf {
-				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
+				s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
 				change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Shutdown.TimeoutSeconds = 1 })
 			}
 
 			s.ExpectGone(m)
 			var shutdowns, stops int
 
-			for _, r := range s.Sim.Requests() {
+			for _, r := range s.Sim.ListRequests() {
 				if strings.HasSuffix(r.Path, "/shutdown") {
 					shutdowns++
 				}
@@ -601,11 +603,11 @@ func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}, {Name: "images", Size: "10GB"}}
 	})
 	s.Eventually("the disks are made", func() error {
-		if n := s.Sim.Summary().Disks; n != 3 {
+		if n := s.Sim.Summarize().Disks; n != 3 {
 			return fmt.Errorf("%d disks", n)
 		}
 
@@ -613,7 +615,7 @@ func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 	})
 	s.Sim.ClearFaults()
 	s.ExpectProvisioned(m)
-	if got := s.inspect("one"); len(got.disks) != 3 || s.Sim.Summary().Disks != 3 {
-		t.Errorf("the engine has %+v", s.Sim.Disks())
+	if got := s.inspect("one"); len(got.disks) != 3 || s.Sim.Summarize().Disks != 3 {
+		t.Errorf("the engine has %+v", s.Sim.ListDisks())
 	}
 }

@@ -63,7 +63,9 @@ func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
 
 	s.Eventually("the reason is the namespace", func() error {
-		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason)
+		message := s.ExpectCondition(
+			s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason,
+		)
 		if !strings.Contains(message, "must be in namespace "+managerNamespace) {
 			return errors.New(message)
 		}
@@ -84,7 +86,7 @@ func TestAnIdentityOutlivesTheMachines(t *testing.T) {
 	identity.Spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{s.Namespace}}
 	check.Error(t, s.Client.Patch(t.Context(), identity, client.MergeFrom(before)), "")
 
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	meta := metav1.ObjectMeta{Namespace: managerNamespace, Name: s.Namespace}
@@ -124,7 +126,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	s := newSite(t, withIdentity)
 	refused := func(reason string, texts ...string) {
 		t.Helper()
-		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+reason)
+		message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+reason)
 
 		for _, text := range texts {
 			check.Contains(t, "the message", message, text)
@@ -144,7 +146,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	}
 	connected := func() {
 		t.Helper()
-		s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+		s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	}
 	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same: tenants must not learn whether it exists
 
@@ -153,7 +155,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	})
 	connected()
 
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
@@ -196,7 +198,8 @@ func TestAnIdentitySaysWhetherItCanBeUsed(t *testing.T) {
 			}
 
 			got := conditions.Get(identity, infrav1.ReadyCondition)
-			if got == nil || string(got.Status)+"/"+got.Reason != want || got.ObservedGeneration != identity.Generation ||
+			if got == nil || string(got.Status)+"/"+got.Reason != want ||
+				got.ObservedGeneration != identity.Generation ||
 				!strings.Contains(got.Message, text) {
 				return fmt.Errorf("it is %+v, and the object of generation %d", got, identity.Generation)
 			}

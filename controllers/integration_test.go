@@ -27,7 +27,7 @@ import (
 
 func TestAMachineFromCreationToDeletion(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the whole status is written", func() error { // conditions are written first
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
@@ -41,9 +41,9 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 
 		return nil
 	})
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	vms := s.Sim.VMs()
+	vms := s.Sim.ListVMs()
 	check.Length(t, "vms", vms, 1)
 	check.Equal(t, "m.Spec.ProviderID", m.Spec.ProviderID, "olvm://"+vms[0].ID)
 	check.Equal(t, "vms[0].Name", vms[0].Name, "one")
@@ -60,7 +60,7 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	check.Equal(t, "o.VirtualMachine.Status", o.VirtualMachine.Status, "up")
 	check.Equal(t, "o.VirtualMachine.CreationStatus", o.VirtualMachine.CreationStatus, "Created")
 
-	states := s.States()
+	states := s.ListStates()
 	check.Length(t, "states", states, 1)
 	check.Equal(t, `states[0].Labels["tfstateSecretSuffix"]`, states[0].Labels["tfstateSecretSuffix"], "one")
 	check.Length(t, "states[0].OwnerReferences", states[0].OwnerReferences, 1)
@@ -84,7 +84,7 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectEmptyEngine()
-	if states := s.States(); len(states) != 0 {
+	if states := s.ListStates(); len(states) != 0 {
 		t.Errorf("left of the state: %+v", states)
 	}
 
@@ -97,10 +97,10 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 
 func TestTheClusterWaitsForItsMachines(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.Delete(s.OLVM)
-	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
 	if !strings.Contains(message, "one") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
@@ -114,10 +114,10 @@ func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 	skipProved(t, "TestASteadyMachineCostsNothing of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
-	before, runs := s.Changes(), m.Status.Terraform.Runs
+	before, runs := s.CountChanges(), m.Status.Terraform.Runs
 	for i := range 3 {
 		change(s, m, func(m *infrav1.OLVMMachine) {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", strings.Repeat("x", i+1))
@@ -125,9 +125,11 @@ func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 		s.ExpectProvisioned(m)
 	}
 
-	if s.Changes() != before || m.Status.Terraform.Runs != runs {
-		t.Errorf("%d changing requests and %d runs, before %d and %d", s.Changes(), m.Status.Terraform.Runs, before,
-			runs)
+	if s.CountChanges() != before || m.Status.Terraform.Runs != runs {
+		t.Errorf(
+			"%d changing requests and %d runs, before %d and %d", s.CountChanges(), m.Status.Terraform.Runs, before,
+			runs,
+		)
 	}
 }
 
@@ -135,13 +137,13 @@ func TestWrongPassword(t *testing.T) {
 	s := newSite(t, func(secret *corev1.Secret, _ *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
 		secret.StringData["password"] = "wrong"
 	})
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	check.Contains(t, "message", message, "credentialsSecret")
 	check.Contains(t, "message", message, "admin@internal")
 	check.Lacks(t, "message", message, "wrong")
 
-	m := s.Machine("one", nil)
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	m := s.CreateMachine("one", nil)
+	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 
 	// Every change of the object starts a pass. None may try the password again, or the account would be locked.
 	for i := range 5 {
@@ -150,10 +152,10 @@ func TestWrongPassword(t *testing.T) {
 		})
 	}
 
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	logins := 0
 
-	for _, r := range s.Sim.Requests() {
+	for _, r := range s.Sim.ListRequests() {
 		if strings.HasPrefix(r.Path, "/sso") {
 			logins++
 		}
@@ -163,9 +165,9 @@ func TestWrongPassword(t *testing.T) {
 		t.Errorf("%d logins with a wrong password", logins)
 	}
 
-	secret := &corev1.Secret{ObjectMeta: s.Meta("creds")}
+	secret := &corev1.Secret{ObjectMeta: s.NewMeta("creds")}
 	change(s, secret, func(secret *corev1.Secret) { secret.Data["password"] = []byte(s.Sim.Password()) })
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.ExpectProvisioned(m)
 }
 
@@ -173,20 +175,20 @@ func TestMissingCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
 	})
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
 	if !strings.Contains(message, `"later"`) {
 		t.Errorf("message: %s", message)
 	}
 
 	s.Create(&corev1.Secret{
-		ObjectMeta: s.Meta("later"),
+		ObjectMeta: s.NewMeta("later"),
 		StringData: map[string]string{
 			"ovirt_username": s.Sim.Username(),
 			"ovirt_password": s.Sim.Password(),
 			"ovirt_url":      s.Sim.URL() + "/api",
 		},
 	})
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 func TestUnknownCA(t *testing.T) {
@@ -199,35 +201,35 @@ func TestUnknownCA(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, ca *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
 		ca.Data["ca.crt"] = string(other.CA())
 	})
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason)
 	if !strings.Contains(message, "caConfigMap") {
 		t.Errorf("message: %s", message)
 	}
 
 	change(s, &corev1.ConfigMap{
-		ObjectMeta: s.Meta("ca"),
+		ObjectMeta: s.NewMeta("ca"),
 	}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.Sim.CA()) })
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 func TestUnknownDataCenter(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMDatacenterName = "Defult"
 	})
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
 	if !strings.Contains(message, "it has Default") {
 		t.Errorf("the message does not name what there is: %s", message)
 	}
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 // TestAPortalBeforeTheEngineIsNoWrongPassword has a proxy or a portal answer in place of the engine, to a login and to
 // the API. Nobody has to correct a Secret.
 func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 
 	for number, fault := range []ovirtsim.Fault{
 		{Path: "^/sso/", Status: http.StatusUnauthorized},
@@ -243,36 +245,36 @@ func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", number+1))
 		})
 
-		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+		message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
 		check.Contains(t, "message", message, "something before the engine")
 		check.Lacks(t, "message", message, "password")
 		s.expectEvent("demo", infrav1.EngineUnreachableReason, "something before the engine")
 
 		s.Sim.ClearFaults()
-		s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+		s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	}
 }
 
 func TestEngineDown(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
-	running := s.Machine("one", nil)
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	running := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(running)
 	if err := s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}); err != nil {
 		t.Fatal(err)
 	}
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
 	if !strings.Contains(message, "serverURL") {
 		t.Errorf("message: %s", message)
 	}
 
-	m := s.Machine("two", nil)
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	m := s.CreateMachine("two", nil)
+	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 
 	// An unreachable engine says nothing about a running machine.
-	s.Expect(running, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(running, infrav1.ReadyCondition, "True/Ready")
 
 	// Machines do not send requests to it. The tests of the cluster controller cover the frequency of its requests.
 	for _, machine := range []*infrav1.OLVMMachine{running, m} {
@@ -282,7 +284,7 @@ func TestEngineDown(t *testing.T) {
 	}
 
 	s.Sim.ClearFaults()
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.ExpectProvisioned(m)
 }
 
@@ -290,7 +292,7 @@ func TestEngineDown(t *testing.T) {
 func (s *site) requestsBelow(path string) int {
 	n := 0
 
-	for _, r := range s.Sim.Requests() {
+	for _, r := range s.Sim.ListRequests() {
 		if strings.HasPrefix(r.Path, path) {
 			n++
 		}
@@ -356,16 +358,16 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			m := s.Machine("one", test.spoil)
+			m := s.CreateMachine("one", test.spoil)
 
-			message := s.Expect(m, test.condition, "False/"+test.reason)
+			message := s.ExpectCondition(m, test.condition, "False/"+test.reason)
 			for _, want := range test.message {
 				if !strings.Contains(message, want) {
 					t.Errorf("the message lacks %q: %s", want, message)
 				}
 			}
 
-			if s.Sim.Summary().VMs != 0 {
+			if s.Sim.Summarize().VMs != 0 {
 				t.Error("a VM was made from bad input")
 			}
 
@@ -382,10 +384,12 @@ func TestAddressPoolExhausted(t *testing.T) {
 	one := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
 	}
-	first := s.Machine("first", one)
+	first := s.CreateMachine("first", one)
 	s.ExpectProvisioned(first)
-	second := s.Machine("second", one)
-	message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
+	second := s.CreateMachine("second", one)
+	message := s.ExpectCondition(
+		second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason,
+	)
 	if !strings.Contains(message, "add addresses, delete machines") {
 		t.Errorf("message: %s", message)
 	}
@@ -404,17 +408,17 @@ func TestAddressPoolExhausted(t *testing.T) {
 func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.DataDisks = disks })
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.DataDisks = disks })
 	s.ExpectProvisioned(m)
-	before := s.Sim.VMs()[0]
+	before := s.Sim.ListVMs()[0]
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.DataDisks = nil })
-	message := s.Expect(m, infrav1.UpToDateCondition, "False/"+infrav1.ReplaceRefusedReason)
-	s.Expect(m, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition) // the node stays healthy
+	message := s.ExpectCondition(m, infrav1.UpToDateCondition, "False/"+infrav1.ReplaceRefusedReason)
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/"+infrav1.ReadyCondition) // the node stays healthy
 	if !strings.Contains(message, "ovirt_disk") {
 		t.Errorf("the message does not name the disk: %s", message)
 	}
 
-	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
+	if vms := s.Sim.ListVMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
 
@@ -426,22 +430,24 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	skipProved(t, "TestAVMThatVanishedIsReportedAndNeverMadeAgain of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	session, id := s.Session(), s.Sim.VMs()[0].ID
+	session, id := s.NewSession(), s.Sim.ListVMs()[0].ID
 	if err := session.StopVM(t.Context(), engine.ID(id), true); err != nil {
 		t.Fatal(err)
 	}
 
 	s.Eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), engine.ID(id)) })
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
-	message := s.Expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
-	if !strings.Contains(message, id) || s.Sim.Summary().VMs != 0 {
-		t.Errorf("message %q, the engine has %+v", message, s.Sim.VMs())
+	message := s.ExpectCondition(
+		m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason,
+	)
+	if !strings.Contains(message, id) || s.Sim.Summarize().VMs != 0 {
+		t.Errorf("message %q, the engine has %+v", message, s.Sim.ListVMs())
 	}
 
 	// Cluster API copies this to the Machine, and a MachineHealthCheck can act on it.
-	if message := s.Expect(
+	if message := s.ExpectCondition(
 		m, infrav1.ReadyCondition, "False/"+infrav1.VirtualMachineNotFoundReason,
 	); !strings.Contains(
 		message,
@@ -456,25 +462,25 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 
 	s.Delete(m)
 	s.ExpectGone(m)
-	if states := s.States(); len(states) != 0 {
+	if states := s.ListStates(); len(states) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(states))
 	}
 }
 
 func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	s := newSite(t, nil)
-	session := s.Session()
-	dc, err := session.DataCenter(t.Context(), "Default")
+	session := s.NewSession()
+	dc, err := session.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	group, err := session.Cluster(t.Context(), dc, "Default")
+	group, err := session.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	template, err := session.Template(t.Context(), dc, "ol9-k8s")
+	template, err := session.FindTemplate(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,15 +496,15 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", nil)
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason)
+	m := s.CreateMachine("one", nil)
+	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason)
 	if !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID.String()) {
 		t.Errorf("message: %s", message)
 	}
 
 	s.Delete(m)
 	s.ExpectGone(m)
-	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID.String() {
+	if vms := s.Sim.ListVMs(); len(vms) != 1 || vms[0].ID != foreign.ID.String() {
 		t.Errorf("the engine has %+v", vms)
 	}
 }
@@ -536,7 +542,7 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
-			m := s.Machine("one", ask)
+			m := s.CreateMachine("one", ask)
 			s.ExpectProvisioned(m)
 			s.loseState(m)
 		})
@@ -548,8 +554,8 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 func (s *site) loseState(m *infrav1.OLVMMachine) {
 	t := s.T
 	t.Helper()
-	id, before := s.Sim.VMs()[0].ID, s.Changes()
-	secret := s.States()[0]
+	id, before := s.Sim.ListVMs()[0].ID, s.CountChanges()
+	secret := s.ListStates()[0]
 	controllerutil.RemoveFinalizer(&secret, tfstate.Finalizer)
 	if err := suite.client.Update(context.Background(), &secret); err != nil {
 		t.Fatal(err)
@@ -558,7 +564,7 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 	s.Delete(&secret)
 	s.Eventually("the old state is gone", func() error {
 		return client.IgnoreNotFound(func() error {
-			if states := s.States(); len(states) > 0 && states[0].UID == secret.UID {
+			if states := s.ListStates(); len(states) > 0 && states[0].UID == secret.UID {
 				return os.ErrExist
 			}
 
@@ -567,17 +573,17 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 	})
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
 	s.Eventually("the state is rebuilt", func() error {
-		if states := s.States(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
+		if states := s.ListStates(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
 			return nil
 		}
 
 		return os.ErrNotExist
 	})
-	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
+	if vms := s.Sim.ListVMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
 
-	for _, r := range s.Sim.Requests() {
+	for _, r := range s.Sim.ListRequests() {
 		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
 			if before--; before < 0 {
 				t.Errorf("the engine got %s %s", r.Method, r.Path)
@@ -592,13 +598,15 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 
 func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", nil)
-	wait.Until(t, "the VM is there, and its network interface is being made", func() bool { return s.Sim.Hits() > 0 })
+	m := s.CreateMachine("one", nil)
+	wait.Until(
+		t, "the VM is there, and its network interface is being made", func() bool { return s.Sim.CountHits() > 0 },
+	)
 	s.Delete(m)
 	letPass(t, m)
 	s.Sim.ClearFaults()
@@ -608,13 +616,13 @@ func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 
 func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	s := newSite(t, nil)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", nil)
-	wait.Until(t, "the engine works on the VM", func() bool { return s.Sim.Hits() > 0 })
+	m := s.CreateMachine("one", nil)
+	wait.Until(t, "the engine works on the VM", func() bool { return s.Sim.CountHits() > 0 })
 	s.Delete(m)
 
 	for range 2 { // it stays: there is no pass over a deleted machine
@@ -624,7 +632,7 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	s.Sim.ClearFaults()
 	s.ExpectGone(m)
 
-	for _, r := range s.Sim.Requests() {
+	for _, r := range s.Sim.ListRequests() {
 		if r.Method == "POST" && strings.HasSuffix(r.Path, "/vms") && r.Status == 0 {
 			t.Error("the machine went before the engine had answered")
 		}
@@ -637,18 +645,18 @@ func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	skipProved(t, "TestAPausedMachine of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	change(s, m, func(m *infrav1.OLVMMachine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, "cluster.x-k8s.io/paused", "")
 	})
-	s.Expect(m, "Paused", "True/Paused")
-	before := s.Changes()
+	s.ExpectCondition(m, "Paused", "True/Paused")
+	before := s.CountChanges()
 	s.Delete(m)
 	letPass(t, m)
-	s.Expect(m, "Paused", "True/Paused")
+	s.ExpectCondition(m, "Paused", "True/Paused")
 	check.Equal(t, "it is being deleted", conditions.IsTrue(m, infrav1.DeletingCondition), false)
-	check.Equal(t, "changes in the engine", s.Changes(), before)
+	check.Equal(t, "changes in the engine", s.CountChanges(), before)
 
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, "cluster.x-k8s.io/paused") })
 	s.ExpectGone(m)

@@ -44,7 +44,7 @@ func newPool(t *testing.T, names ...string) *pool {
 		p.addVM(name)
 	}
 
-	p.inventory = poolvm.Inventory(p.OLVM, "lab")
+	p.inventory = poolvm.NewInventory(p.OLVM, "lab")
 	p.Create(p.inventory)
 	t.Cleanup(func() { forget(p.inventory) })
 
@@ -61,14 +61,14 @@ func forget(lab *infrav1alpha1.OLVMInventory) {
 // addVM creates a VM of the inventory, with its own network configuration.
 func (p *pool) addVM(name string) {
 	p.T.Helper()
-	p.ids[name] = poolvm.Make(p.T, p.Session(), poolvm.Tag, name, fmt.Sprintf("10.0.0.%d", 100+len(p.ids)))
+	p.ids[name] = poolvm.CreateVM(p.T, p.NewSession(), poolvm.Tag, name, fmt.Sprintf("10.0.0.%d", 100+len(p.ids)))
 }
 
 // machine creates a machine with a VM from the inventory. change may edit its spec.
 func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	p.T.Helper()
 
-	return p.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
+	return p.CreateMachine(name, func(spec *infrav1.OLVMMachineSpec) {
 		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 		if change != nil {
 			change(spec)
@@ -115,7 +115,7 @@ func (p *pool) expectPhases(want map[string]string) {
 // disk returns the root disk of a VM of the inventory.
 func (p *pool) disk(name string) engine.ID {
 	p.T.Helper()
-	attached, err := p.Session().DiskAttachments(context.Background(), p.ids[name])
+	attached, err := p.NewSession().ListDiskAttachments(context.Background(), p.ids[name])
 	check.Error(p.T, err, "")
 	check.Length(p.T, "disks of "+name, attached, 1)
 
@@ -129,20 +129,20 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	p := newPool(t, "vm-a", "vm-b")
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 	before := p.disk("vm-a")
-	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{
+	_, err := p.NewSession().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{
 		Initialization: &engine.Initialization{HostName: "lab-a", CustomScript: "#cloud-config\nof: the lab\n"},
 	})
 	check.Error(t, err, "")
 	m := p.machine("m-0", nil)
 
-	p.Expect(m, infrav1.VirtualMachineClaimedCondition, "True/VirtualMachineClaimed")
-	p.Expect(m, infrav1.VirtualMachineRunningCondition, "True/VirtualMachineRunning")
+	p.ExpectCondition(m, infrav1.VirtualMachineClaimedCondition, "True/VirtualMachineClaimed")
+	p.ExpectCondition(m, infrav1.VirtualMachineRunningCondition, "True/VirtualMachineRunning")
 	p.ExpectProvisioned(m)
 	check.Equal(t, "provider ID", m.Spec.ProviderID, "olvm://"+p.ids["vm-a"].String())
 	check.Equal(t, "address", m.Status.OLVM.IPAddress, "10.0.0.100")
 	p.expectPhases(map[string]string{"vm-a": "Claimed m-0", "vm-b": "Available"})
 
-	vm, err := p.Session().VMInFull(t.Context(), p.ids["vm-a"])
+	vm, err := p.NewSession().FetchFullVM(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Equal(t, "host name", vm.Initialization.HostName, "m-0")
 	check.Contains(t, "user data", vm.Initialization.CustomScript, "#cloud-config")
@@ -152,7 +152,7 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	p.Delete(m)
 	p.ExpectGone(m)
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
-	vm, err = p.Session().VMInFull(t.Context(), p.ids["vm-a"])
+	vm, err = p.NewSession().FetchFullVM(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Equal(t, "power", vm.Status, engine.VMDown)
 	check.Equal(t, "comment", vm.CommentText(), "")
@@ -160,7 +160,7 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	check.Equal(t, "user data", vm.Initialization.CustomScript, "#cloud-config\nof: the lab\n")
 	check.Equal(t, "network configuration", vm.Initialization.NICs.Items[0].IP.Address, "10.0.0.100")
 	check.Equal(t, "it has another disk", p.disk("vm-a") != before, true)
-	tags, err := p.Session().VMTags(t.Context(), p.ids["vm-a"])
+	tags, err := p.NewSession().ListVMTags(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Length(t, "tags", tags, 1)
 
@@ -175,7 +175,7 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
-	set := &clusterv1.MachineSet{ObjectMeta: p.Meta("workers"), Spec: clusterv1.MachineSetSpec{
+	set := &clusterv1.MachineSet{ObjectMeta: p.NewMeta("workers"), Spec: clusterv1.MachineSetSpec{
 		ClusterName: "demo", Replicas: new(int32(3)),
 		Selector: metav1.LabelSelector{MatchLabels: map[string]string{"set": "workers"}},
 		Template: clusterv1.MachineTemplateSpec{
@@ -197,13 +197,13 @@ func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	}
 
 	for _, m := range machines {
-		message := p.Expect(m, infrav1.VirtualMachineClaimedCondition, "False/Unschedulable")
+		message := p.ExpectCondition(m, infrav1.VirtualMachineClaimedCondition, "False/Unschedulable")
 		check.Contains(t, "message", message,
 			"Worker MachineSet/workers of cluster demo wants 3 VMs more, and 2 can be claimed")
 	}
 
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
-	p.Expect(p.inventory, infrav1.ScheduledCondition, "False/Unschedulable")
+	p.ExpectCondition(p.inventory, infrav1.ScheduledCondition, "False/Unschedulable")
 	p.addVM("vm-c")
 	wake(p)
 
@@ -212,14 +212,14 @@ func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	}
 
 	p.expectPhases(map[string]string{"vm-a": "Claimed w-0", "vm-b": "Claimed w-1", "vm-c": "Claimed w-2"})
-	p.Expect(p.inventory, infrav1.ScheduledCondition, "True/Scheduled")
+	p.ExpectCondition(p.inventory, infrav1.ScheduledCondition, "True/Scheduled")
 	check.Equal(t, "counts", p.inventory.Status.Claimed, int32(3))
 }
 
 // wake starts a pass over the inventory now, instead of in half a minute.
 func wake(p *pool) {
 	p.T.Helper()
-	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) {
+	testsite.UpdateObject(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) {
 		i.Annotations = map[string]string{"look": "again"}
 	})
 }
@@ -229,7 +229,7 @@ func wake(p *pool) {
 func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b", "vm-c")
-	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{Initialization: &engine.Initialization{}})
+	_, err := p.NewSession().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{Initialization: &engine.Initialization{}})
 	check.Error(t, err, "")
 	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.NetworkName = "kvm-vlan" })
 	p.ExpectProvisioned(m)
@@ -292,19 +292,19 @@ func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 			VirtualMachine: infrav1.VirtualMachine{Network: made.VirtualMachine.Network},
 		}, ""},
 	} {
-		m := &infrav1.OLVMMachine{ObjectMeta: s.Meta("m"), Spec: c.spec}
+		m := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta("m"), Spec: c.spec}
 		err := suite.client.Create(t.Context(), m, client.DryRunAll)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 
-	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta("m"), Spec: pooled}
+	m := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta("m"), Spec: pooled}
 	s.Create(m)
 	m.Spec.FromInventory = &infrav1.FromInventory{InventoryName: "other"}
 	check.Error(t, suite.client.Update(t.Context(), m, client.DryRunAll), "fromInventory is immutable")
 
-	lab := poolvm.Inventory(s.OLVM, "lab")
+	lab := poolvm.NewInventory(s.OLVM, "lab")
 	s.Create(lab)
 	t.Cleanup(func() { forget(lab) })
 	other := lab.DeepCopy()
@@ -323,17 +323,17 @@ func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
-	testsite.Change(p.Site, p.OLVM, func(c *infrav1.OLVMCluster) {
+	testsite.UpdateObject(p.Site, p.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.Standby = []infrav1.Standby{{
 			Name: "spare", Role: infrav1.RoleWorker, Count: new(int32(1)),
 			FromInventory: infrav1.FromInventory{InventoryName: "lab"},
 		}}
 	})
 	p.expectPhases(map[string]string{"vm-a": "Claimed ", "vm-b": "Available"})
-	vm, err := p.Session().VM(t.Context(), p.ids["vm-a"])
+	vm, err := p.NewSession().FetchVM(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Equal(t, "power of the VM that is kept", vm.Status, engine.VMDown)
-	tags, err := p.Session().VMTags(t.Context(), p.ids["vm-a"])
+	tags, err := p.NewSession().ListVMTags(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Length(t, "tags of the VM that is kept", tags, 2)
 
@@ -357,7 +357,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 	m := p.machine("m-0", nil)
 	p.ExpectProvisioned(m)
 	p.expectPhases(map[string]string{"vm-a": "Claimed m-0", "vm-b": "Available"})
-	p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+	p.ExpectCondition(p.inventory, infrav1.ReadyCondition, "True/Ready")
 
 	versions := func() map[string]string {
 		var list infrav1alpha1.OLVMInventoryVMList
@@ -397,14 +397,14 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 		return nil
 	})
 
-	before, changes := versions(), p.Changes()
+	before, changes := versions(), p.CountChanges()
 
 	for range 50 {
 		check.Error(t, look(), "")
 	}
 
 	check.Equal(t, "versions of the OLVMInventoryVMs", versions(), before)
-	check.Equal(t, "changes in the engine", p.Changes(), changes)
+	check.Equal(t, "changes in the engine", p.CountChanges(), changes)
 	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
 }
 
@@ -412,8 +412,8 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 func TestAPausedInventorySaysSo(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
-	p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
-	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
+	p.ExpectCondition(p.inventory, infrav1.ReadyCondition, "True/Ready")
+	p.ExpectCondition(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
 
 	vm := &infrav1alpha1.OLVMInventoryVM{}
 	p.Eventually("the pool lists its VM", func() error {
@@ -430,19 +430,19 @@ func TestAPausedInventorySaysSo(t *testing.T) {
 
 		return nil
 	})
-	p.Expect(vm, infrav1.ReadyCondition, "True/"+infrav1alpha1.InventoryVMAvailable)
+	p.ExpectCondition(vm, infrav1.ReadyCondition, "True/"+infrav1alpha1.InventoryVMAvailable)
 
 	paused := p.inventory.DeepCopy()
-	testsite.Change(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
+	testsite.UpdateObject(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
 		metav1.SetMetaDataAnnotation(&i.ObjectMeta, clusterv1.PausedAnnotation, "")
 	})
-	message := p.Expect(p.inventory, clusterv1.PausedCondition, "True/Paused")
+	message := p.ExpectCondition(p.inventory, clusterv1.PausedCondition, "True/Paused")
 	check.Contains(t, "the message", message, clusterv1.PausedAnnotation)
 
-	testsite.Change(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
+	testsite.UpdateObject(p.Site, paused, func(i *infrav1alpha1.OLVMInventory) {
 		delete(i.Annotations, clusterv1.PausedAnnotation)
 	})
-	p.Expect(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
+	p.ExpectCondition(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
 }
 
 // TestAnInventoryReportsEachReason (row 55) covers each reason of inventories and their machines reachable in this
@@ -452,7 +452,7 @@ func TestAnInventoryReportsEachReason(t *testing.T) {
 	p := newPool(t, "vm-a")
 	expect := func(o testsite.Object, condition, want string) {
 		t.Helper()
-		p.Expect(o, condition, want)
+		p.ExpectCondition(o, condition, want)
 		p.Eventually(condition+" is of this generation", func() error {
 			check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o), "")
 
@@ -487,7 +487,7 @@ func TestAnInventoryReportsEachReason(t *testing.T) {
 	p.ExpectGone(served)
 	p.ExpectGone(p.inventory)
 
-	wrong := poolvm.Inventory(p.OLVM, "wrong")
+	wrong := poolvm.NewInventory(p.OLVM, "wrong")
 	wrong.Spec.OLVMDatacenterName = "None"
 	p.Create(wrong)
 	t.Cleanup(func() { forget(wrong) })
@@ -502,14 +502,14 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	p := newPool(t, "vm-a", "vm-b")
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 	comment := "capolvm owner=" + p.Namespace + "/ghost-b uid=gone"
-	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-b"], &engine.VM{Comment: &comment})
+	_, err := p.NewSession().UpdateVM(t.Context(), p.ids["vm-b"], &engine.VM{Comment: &comment})
 	check.Error(t, err, "")
 
 	for _, letter := range []string{"a", "b"} {
 		vm := &infrav1alpha1.OLVMInventoryVM{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter},
 		}
-		testsite.Change(p.Site, vm, func(vm *infrav1alpha1.OLVMInventoryVM) {
+		testsite.UpdateObject(p.Site, vm, func(vm *infrav1alpha1.OLVMInventoryVM) {
 			vm.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{
 				ID: letter, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/gone",
 				MachineName: "ghost-" + letter,
@@ -533,7 +533,7 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
-	testsite.Change(
+	testsite.UpdateObject(
 		p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Recycle = infrav1alpha1.RecycleRetain },
 	)
 	disk := p.disk("vm-a")
@@ -544,9 +544,9 @@ func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Ineligible/Retained"})
 	check.Equal(t, "disk", p.disk("vm-a"), disk)
 
-	tags, err := p.Session().TagsNamed(t.Context(), "capolvm-retained")
+	tags, err := p.NewSession().ListTagsNamed(t.Context(), "capolvm-retained")
 	check.Error(t, err, "")
-	check.Error(t, p.Session().UntagVM(t.Context(), p.ids["vm-a"], tags[0].ID), "")
+	check.Error(t, p.NewSession().UntagVM(t.Context(), p.ids["vm-a"], tags[0].ID), "")
 	wake(p)
 	p.expectPhases(map[string]string{"vm-a": "Available"})
 }
@@ -581,7 +581,7 @@ func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
 	})
 	p.expectPhases(map[string]string{"vm-a": "Claimed m-0"})
 
-	now, err := p.Session().VM(t.Context(), p.ids["vm-a"])
+	now, err := p.NewSession().FetchVM(t.Context(), p.ids["vm-a"])
 	check.Error(t, err, "")
 	check.Equal(t, "power of the VM", now.Status, engine.VMUp)
 	p.Delete(m)

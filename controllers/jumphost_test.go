@@ -35,7 +35,7 @@ func withJumpHost(t *testing.T, keys ...string) *site {
 		EngineCredentialsSecretName: "jump-creds",
 		SupportVM:                   infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
 	}})
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("jump-creds"), StringData: map[string]string{
+	s.Create(&corev1.Secret{ObjectMeta: s.NewMeta("jump-creds"), StringData: map[string]string{
 		"username": "jump@internal", "password": "jump-password", infrav1.AllowedServerURLsKey: s.Sim.URL(),
 	}})
 
@@ -76,8 +76,8 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	s := withJumpHost(t, public)
 	s.expectServiceFailure(`spec.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
 
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("node-keys"), Data: map[string][]byte{"id": private}})
-	m := s.Machine("one", nil)
+	s.Create(&corev1.Secret{ObjectMeta: s.NewMeta("node-keys"), Data: map[string][]byte{"id": private}})
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	status := s.service("jump-host")
 	check.Equal(t, "address", status.Address, "10.0.0.30")
@@ -87,13 +87,13 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	s.expectConfigured(jump, "authorized_keys", public)
 	s.expectConfigured(jump, "key-id", string(private))
 
-	vm, err := s.Session().VMInFull(t.Context(), s.vmOf(jump))
+	vm, err := s.NewSession().FetchFullVM(t.Context(), s.vmOf(jump))
 	check.Error(t, err, "")
 	check.Lacks(t, "user data of the jump host", vm.Initialization.CustomScript, "jump-password")
 
 	for _, name := range []string{"node-keys", "jump-creds"} { // clusterctl moves them, and they outlive the cluster
 		s.Eventually("Secret "+name+" is held", func() error {
-			secret := &corev1.Secret{ObjectMeta: s.Meta(name)}
+			secret := &corev1.Secret{ObjectMeta: s.NewMeta(name)}
 			err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret)
 			if _, moves := secret.Labels["clusterctl.cluster.x-k8s.io/move"]; err == nil && !moves {
 				err = errors.New("clusterctl would leave it behind")
@@ -131,14 +131,14 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 		t, "itself", fmt.Sprint(code, " ", said),
 		`409 the cluster has no machine "demo-jump-host-0"; see: host list`+"\n",
 	)
-	_, err = s.Session().UpdateVM(t.Context(), s.vmOf("one"), &engine.VM{Comment: new("somebody else's")})
+	_, err = s.NewSession().UpdateVM(t.Context(), s.vmOf("one"), &engine.VM{Comment: new("somebody else's")})
 	check.Error(t, err, "")
 	code, said = s.host(jump, "POST", "/one/reboot")
 	check.Equal(t, "a VM that is not marked", fmt.Sprint(code, " ", said),
 		"409 the VM of one is not marked as this machine's in the engine\n")
 
 	// It must never act as the manager.
-	change(s, &corev1.Secret{ObjectMeta: s.Meta("jump-creds")}, func(secret *corev1.Secret) {
+	change(s, &corev1.Secret{ObjectMeta: s.NewMeta("jump-creds")}, func(secret *corev1.Secret) {
 		secret.Data["password"] = []byte("another")
 	})
 	code, said = s.host(jump, "POST", "/one/reboot")

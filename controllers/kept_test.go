@@ -68,11 +68,11 @@ func TestALiveClusterStaysInItsDataCenter(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMDatacenterName = "Defult"
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), "")
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), refused)
 
 	// The engine may get another URL, because its UUID identifies it. The status is written as before.
@@ -97,7 +97,7 @@ func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
 			FromProvision: &infrav1alpha1.ProvisionedVM{ProvisionName: "p", MachineTemplateName: "t"},
 		}, `{"spec":{"fromProvision":null}}`},
 	} {
-		vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(name), Spec: object.spec}
+		vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.NewMeta(name), Spec: object.spec}
 		vm.Spec.InventoryName = "none"
 		s.Create(vm)
 
@@ -115,7 +115,7 @@ func TestATemplateHasNoProviderID(t *testing.T) {
 		"olvm://0e4d7f4e-0000-4000-8000-000000000001": "providerID names the VM of one machine",
 		"": "",
 	} {
-		template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("template")}
+		template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta("template")}
 		template.Spec.Template.Spec = infrav1.OLVMMachineSpec{
 			ProviderID: id, FromInventory: &infrav1.FromInventory{InventoryName: "lab"},
 		}
@@ -135,7 +135,7 @@ func TestOnlyTheManagerWritesClaims(t *testing.T) {
 		ID: "c-1", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/md", MachineName: "m",
 	}
 	object := func(name string, claim *infrav1alpha1.InventoryClaim) *infrav1alpha1.OLVMInventoryVM {
-		out := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(name)}
+		out := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.NewMeta(name)}
 		out.Spec.InventoryName, out.Spec.VMID = "none", "0e4d7f4e-0000-4000-8000-000000000003"
 		out.Spec.ClaimRef = claim
 
@@ -203,11 +203,11 @@ func as(t *testing.T, user string) client.Client {
 // grant gives a user rights on all objects of the namespace.
 func grant(s *site, name string, verbs []string, user string) {
 	s.Create(&rbacv1.Role{
-		ObjectMeta: s.Meta(name),
+		ObjectMeta: s.NewMeta(name),
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: verbs}},
 	})
 	s.Create(&rbacv1.RoleBinding{
-		ObjectMeta: s.Meta(name),
+		ObjectMeta: s.NewMeta(name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: s.Namespace + "-" + user}},
 	})

@@ -40,7 +40,7 @@ func withRange(spec *infrav1.OLVMMachineSpec) {
 func TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone(t *testing.T) {
 	s := newSite(t, managedByOthers)
 	provideManaged(s)
-	first := s.Machine("one", withRange)
+	first := s.CreateMachine("one", withRange)
 	s.ExpectProvisioned(first)
 
 	second := &site{Site: testsite.New(t, suite.client, testsite.Options{
@@ -53,7 +53,7 @@ func TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone(t *testing.T)
 			c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"
 		},
 	})}
-	m := second.Machine("two", withRange)
+	m := second.CreateMachine("two", withRange)
 	second.ExpectProvisioned(m)
 
 	if slices.Equal(addressesOf(first), addressesOf(m)) {
@@ -80,11 +80,11 @@ func addressesOf(m *infrav1.OLVMMachine) []string {
 func TestANamespaceWithAClusterThatOthersManageCanBeDeleted(t *testing.T) {
 	s := newSite(t, managedByOthers)
 	provideManaged(s)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	access := []client.Object{
-		s.OLVM, &corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")},
+		s.OLVM, &corev1.Secret{ObjectMeta: s.NewMeta("creds")}, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")},
 	}
 	for _, object := range access {
 		s.Eventually(fmt.Sprintf("%T is held", object), func() error {
@@ -111,5 +111,5 @@ func TestANamespaceWithAClusterThatOthersManageCanBeDeleted(t *testing.T) {
 		s.ExpectGone(object)
 	}
 
-	check.Length(t, "VMs", s.Sim.VMs(), 0)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 0)
 }

@@ -175,7 +175,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 					SearchDomains: []string{"example.com"},
 				}}}
 			})
-			m := s.Machine("one", test.ask)
+			m := s.CreateMachine("one", test.ask)
 			s.ExpectProvisioned(m)
 			got := s.inspect("one")
 			if !slices.Equal(nics(got.vm), test.nics) {
@@ -211,7 +211,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 
 				if ips(m) != want || !strings.HasPrefix(want, m.Status.OLVM.IPAddress) {
 					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress,
-						want, s.Sim.VMs()[0].GuestError)
+						want, s.Sim.ListVMs()[0].GuestError)
 				}
 
 				return nil
@@ -225,18 +225,18 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 // TestAddressesOfAnIPAMProvider stands in for the provider of an InClusterIPPool.
 func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{AddressesFromPools: []ipamv1.IPPoolReference{
 			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "four"},
 			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "six"},
 		}}
 	})
-	message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason)
+	message := s.ExpectCondition(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason)
 	if !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
 		t.Error(message)
 	}
 
-	vms := func() int { return s.Sim.Summary().VMs }
+	vms := func() int { return s.Sim.Summarize().VMs }
 
 	for name, address := range map[string]string{"one-0-0": "10.7.0.9", "one-0-1": "fd07::9"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
@@ -301,7 +301,7 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 		s.ExpectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}})
 	}
 
-	if left := s.Sim.Summary(); left.VMs != 0 {
+	if left := s.Sim.Summarize(); left.VMs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
@@ -310,14 +310,16 @@ func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	skipProved(t, "TestAGuestThatReportsNoAddressIsNotProvisioned of controllers/machine")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{
 			Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
 		}
 	})
-	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	s.ExpectCondition(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	s.Eventually("the condition says what is missing", func() error {
-		message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason)
+		message := s.ExpectCondition(
+			m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason,
+		)
 		if !strings.Contains(message, "qemu-guest-agent") {
 			return fmt.Errorf("it says %s", message)
 		}
@@ -360,7 +362,9 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 					},
 				}
 			})
-			s.ExpectNamed(s.Machine("one", test.ask), infrav1.AddressesAllocatedCondition, test.reason, test.message)
+			s.ExpectNamed(
+				s.CreateMachine("one", test.ask), infrav1.AddressesAllocatedCondition, test.reason, test.message,
+			)
 		})
 	}
 }
@@ -378,7 +382,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 			},
 		}
 	})
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab"}
 	})
 	s.ExpectProvisioned(m)
@@ -404,16 +408,18 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 			return nil
 		})
 		runs = m.Status.Terraform.Runs
-		s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+		s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 	}
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
-	second := s.Machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
+	second := s.CreateMachine(
+		"two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" },
+	)
 
 	// the controller has seen the change
-	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason)
+	s.ExpectCondition(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason)
 	touch(t, m)
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 	if ips(m) != "10.0.0.77" {
 		t.Errorf("the machine has %s", ips(m))
 	}
@@ -429,7 +435,7 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 			},
 		}
 	})
-	s.Expect(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
+	s.ExpectCondition(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, infrav1.AddressesAnnotation) })
 	s.Eventually("the record is written again", func() error {
 		err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m)

@@ -81,7 +81,7 @@ func (s *site) workload() *workloadServer {
 
 	s.UseEndpoint(w.config.Host)
 	s.Create(&corev1.Secret{
-		ObjectMeta: s.Meta("demo-kubeconfig"),
+		ObjectMeta: s.NewMeta("demo-kubeconfig"),
 		Type:       clusterv1.ClusterSecretType,
 		Data:       map[string][]byte{"value": w.kubeconfig},
 	})
@@ -132,7 +132,7 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 	w := s.workload()
 	ctx := t.Context()
 
-	one, two, three := s.Machine("id-one", nil), s.Machine("id-two", nil), s.Machine("id-three", nil)
+	one, two, three := s.CreateMachine("id-one", nil), s.CreateMachine("id-two", nil), s.CreateMachine("id-three", nil)
 	for _, m := range []*infrav1.OLVMMachine{one, two, three} {
 		s.ExpectProvisioned(m)
 	}
@@ -182,7 +182,7 @@ func TestNodesSayWhereTheirMachinesAre(t *testing.T) {
 	w := s.workload()
 	ctx := t.Context()
 
-	m := s.Machine("where", nil)
+	m := s.CreateMachine("where", nil)
 	s.ExpectProvisioned(m)
 
 	node := &corev1.Node{
@@ -243,11 +243,11 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	s := newSite(t, nil)
 	w := s.workload()
 	ctx := t.Context()
-	m := s.Machine("csr-one", nil)
+	m := s.CreateMachine("csr-one", nil)
 	kubelet := w.as(t, m.Name)
 
 	// A request before the machine has an address waits, and is not denied.
-	early := testcsr.CSR(t, m.Name, testcsr.Request(m.Name, "10.0.0.10"))
+	early := testcsr.CSR(t, m.Name, testcsr.NewRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)
 	}
@@ -257,11 +257,11 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		t.Fatalf("the machine has %s", m.Status.OLVM.IPAddress)
 	}
 
-	greedy := testcsr.Request(m.Name, "10.0.0.10")
+	greedy := testcsr.NewRequest(m.Name, "10.0.0.10")
 	greedy.DNSNames = append(greedy.DNSNames, "payroll")
 	wrong := testcsr.CSR(t, m.Name, greedy)
 
-	stranger := testcsr.CSR(t, "csr-stranger", testcsr.Request("csr-stranger", "10.0.0.10"))
+	stranger := testcsr.CSR(t, "csr-stranger", testcsr.NewRequest("csr-stranger", "10.0.0.10"))
 	for c, csr := range map[client.Client]*certificatesv1.CertificateSigningRequest{
 		kubelet:                 wrong,
 		w.as(t, "csr-stranger"): stranger,
@@ -271,7 +271,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		}
 	}
 
-	later := testcsr.CSR(t, m.Name, testcsr.Request(m.Name, "10.0.0.10"))
+	later := testcsr.CSR(t, m.Name, testcsr.NewRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, later); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (s *site) authoritySecret(name string) *corev1.Secret {
 	certPEM, keyPEM, err := servingcert.NewAuthority(name)
 	check.Error(s.T, err, "")
 
-	return &corev1.Secret{ObjectMeta: s.Meta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
+	return &corev1.Secret{ObjectMeta: s.NewMeta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
 }
 
 // TestAnIssuerGetsItsConnectorsAndCertificate (row 54) provides a VM running Dex with its connectors and a certificate
@@ -35,7 +35,7 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	}})
 	s.expectServiceFailure(`oidc.connectorsSecretName: there is no Secret "connectors"`)
 
-	connectors := &corev1.Secret{ObjectMeta: s.Meta("connectors"), StringData: map[string]string{
+	connectors := &corev1.Secret{ObjectMeta: s.NewMeta("connectors"), StringData: map[string]string{
 		"connectors.yaml": "- {type: ldap, id: ldap}",
 	}}
 	s.Create(connectors)

@@ -18,7 +18,7 @@ import (
 // template creates an OLVMMachineTemplate. spoil may change it.
 func (s *site) template(name string, spoil func(*infrav1.OLVMMachineTemplate)) *infrav1.OLVMMachineTemplate {
 	s.T.Helper()
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name)}
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta(name)}
 	template.Spec.Template.Spec = s.MachineSpec()
 	if spoil != nil {
 		spoil(template)

@@ -32,12 +32,12 @@ func (s *site) controlPlane(name, domain string, spoil func(*infrav1.OLVMMachine
 	s.Domain = domain
 	defer func() { s.Label, s.Domain = nil, "" }()
 
-	return s.Machine(name, spoil)
+	return s.CreateMachine(name, spoil)
 }
 
 // group returns the simulator's affinity group with this name, or nil.
 func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
-	for _, dc := range s.Sim.State().DataCenters {
+	for _, dc := range s.Sim.DescribeSite().DataCenters {
 		for _, cluster := range dc.Clusters {
 			for _, g := range cluster.AffinityGroups {
 				// the suffix comes from the cluster's UUID
@@ -106,7 +106,7 @@ func (s *site) expectLooking(conditionType, want string) {
 func (s *site) hostsOf(machines ...string) map[string]string {
 	out := map[string]string{}
 
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		if slices.Contains(machines, vm.Name) {
 			out[vm.Name] = vm.Host
 		}
@@ -138,7 +138,7 @@ func (s *site) three() []*infrav1.OLVMMachine {
 // boots returns the number of boots by VM ID.
 func (s *site) boots() map[string]int {
 	out := map[string]int{}
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		out[vm.ID] = vm.Boots
 	}
 
@@ -158,18 +158,18 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 		t.Errorf("the hosts are %v", hosts)
 	}
 
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	before, boots := s.OLVM.Status.AffinityGroups, s.boots()
 
 	// A fourth machine, as during a rollout, makes the group soft. Deleting an old machine makes it hard again.
 	fourth := s.controlPlane("cp-4", "", nil)
 	s.ExpectProvisioned(fourth)
-	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
 	if !strings.Contains(message, "4 machines") || !strings.Contains(message, "3 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
 
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Delete(fourth)
 	s.ExpectGone(fourth)
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
@@ -180,7 +180,7 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 		}
 	}
 
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	if before[0].ID != s.OLVM.Status.AffinityGroups[0].ID {
 		t.Errorf("the group was made anew: it was %+v and is %+v", before, s.OLVM.Status.AffinityGroups)
 	}
@@ -192,7 +192,7 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	s.ExpectEmptyEngine()
-	if states := s.AllStates(); len(states) != 0 {
+	if states := s.ListAllStates(); len(states) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(states))
 	}
 }
@@ -208,12 +208,12 @@ func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
 		s.ExpectProvisioned(m)
 	}
 
-	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
 	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
 
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.expectGroup("control-plane", false, "cp-1", "cp-2", "cp-3")
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 2 {
 		t.Errorf("the hosts are %v", hosts)
@@ -253,17 +253,19 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 	s.ExpectProvisioned(first)
 	s.ExpectProvisioned(second)
 	third := s.controlPlane("cp-3", "", nil)
-	message := s.Expect(third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason)
+	message := s.ExpectCondition(
+		third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason,
+	)
 	check.Contains(t, "message", message, "3 machines")
 	check.Contains(t, "message", message, "2 hosts")
 	check.Contains(t, "message", message, "add hosts")
 
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition,
+	if message := s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition,
 		"False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
 
-	if vms := s.Sim.VMs(); len(vms) != 2 {
+	if vms := s.Sim.ListVMs(); len(vms) != 2 {
 		t.Errorf("the engine has %d VMs", len(vms))
 	}
 
@@ -279,17 +281,17 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 
 func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.expectGroup("workers", true, "one")
 	boots := s.boots()
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status := s.OLVM.Status.AffinityGroups
 	if len(status) != 1 || status[0].Name != "workers" {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
 
-	err := s.Session().DeleteAffinityGroup(
+	err := s.NewSession().DeleteAffinityGroup(
 		t.Context(), engine.ID(status[0].OLVMOvirtClusterID), engine.ID(status[0].ID),
 	)
 	if err != nil {
@@ -301,10 +303,10 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s.ExpectProvisioned(m)
 
 	// A VM removed from its group is put back.
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
 	group := status[0]
-	err = s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID),
+	err = s.NewSession().RemoveFromAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID),
 		engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
 	if err != nil {
 		t.Fatal(err)
@@ -323,23 +325,23 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
 	if s.OLVM.Spec.AffinityGroups == nil {
 		t.Fatal("the empty list became an absent one")
 	}
 
 	s.Create(&corev1.Secret{
-		ObjectMeta: s.Meta("later"),
+		ObjectMeta: s.NewMeta("later"),
 		StringData: map[string]string{
 			"username":          s.Sim.Username(),
 			"password":          s.Sim.Password(),
 			"allowedServerURLs": s.Sim.URL(),
 		},
 	})
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
-	m := s.Machine("one", nil)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	if n := s.Sim.Summary().AffinityGroups; n != 0 || s.OLVM.Status.Terraform != nil {
+	if n := s.Sim.Summarize().AffinityGroups; n != 0 || s.OLVM.Status.Terraform != nil {
 		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.OLVM.Status.Terraform)
 	}
 
@@ -369,7 +371,7 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 	s.ExpectGone(m)
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
-	if n := s.Sim.Summary().AffinityGroups; n != 0 {
+	if n := s.Sim.Summarize().AffinityGroups; n != 0 {
 		t.Errorf("%d affinity groups are left", n)
 	}
 }
@@ -383,7 +385,7 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
 	s.UpdateStatus(s.OLVM)
 	before := s.OLVM.DeepCopy()
-	m := s.Machine("one", nil) // wakes the OLVMCluster too, like the Secret
+	m := s.CreateMachine("one", nil) // wakes the OLVMCluster too, like the Secret
 	s.ExpectProvisioned(m)
 	change(s, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"},
@@ -406,7 +408,7 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	check.Equal(t, "labels", s.OLVM.Labels, before.Labels)
 	check.Equal(t, "annotations", s.OLVM.Annotations, before.Annotations)
 
-	if left := s.Sim.Summary(); left.AffinityGroups != 0 || left.VMs != 0 {
+	if left := s.Sim.Summarize(); left.AffinityGroups != 0 || left.VMs != 0 {
 		t.Errorf("the engine has %+v", left)
 	}
 }
@@ -415,7 +417,7 @@ func TestAClusterWithoutMachinesIsDeletedWithoutCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "never"
 	})
-	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 }
@@ -445,7 +447,9 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 			{Name: "tape", StorageDomainName: "tape"},
 		}
 	})
-	message := s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
+	message := s.ExpectCondition(
+		s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason,
+	)
 	check.Contains(t, "message", message, "spec.failureDomains[gone].olvmOvirtClusterName")
 	check.Contains(t, "message", message, `"Nowhere"`)
 	check.Contains(t, "message", message, "spec.failureDomains[tape].storageDomainName")
@@ -474,19 +478,19 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 		t.Errorf("the hosts are %v", hosts)
 	}
 
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		want := map[string]string{"cp-a": "olvm-data-2", "cp-b": "olvm-data"}[vm.Name]
 		if len(vm.Disks) != 1 || vm.Disks[0].StorageDomain != want {
 			t.Errorf("the disks of %s are %+v, want one on %s", vm.Name, vm.Disks, want)
 		}
 	}
 
-	if n := s.Sim.Summary().AffinityGroups; n != 2 {
+	if n := s.Sim.Summarize().AffinityGroups; n != 2 {
 		t.Errorf("%d affinity groups, want one of control planes in each cluster", n)
 	}
 
 	lost := s.controlPlane("cp-x", "x", nil)
-	if message := s.Expect(lost, infrav1.InfrastructureAppliedCondition,
+	if message := s.ExpectCondition(lost, infrav1.InfrastructureAppliedCondition,
 		"False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
@@ -499,15 +503,15 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	}
 
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.FailureDomains = c.Spec.FailureDomains[:3] })
-	s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "True/"+infrav1.FailureDomainsAvailableReason)
+	s.ExpectCondition(s.OLVM, infrav1.FailureDomainsAvailableCondition, "True/"+infrav1.FailureDomainsAvailableReason)
 }
 
 func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-3", "host-9"}
 	})
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason)
+	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason)
 	if !strings.Contains(message, "has no host host-9; it has host-1, host-2, host-3") {
 		t.Errorf("message: %s", message)
 	}
@@ -523,12 +527,12 @@ func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 
 func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	id := s.OLVM.Status.AffinityGroups[0].ID
 	lose := func() types.UID {
-		for _, secret := range s.AllStates() {
+		for _, secret := range s.ListAllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], "olvmcluster.") {
 				s.Delete(&secret)
 				err := suite.client.Patch(t.Context(), &secret,
@@ -548,7 +552,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	lost := lose()
 	s.look()
 	s.Eventually("the state is rebuilt", func() error {
-		for _, secret := range s.AllStates() {
+		for _, secret := range s.ListAllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"],
 				"olvmcluster.") && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
 				return nil
@@ -564,7 +568,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		}
 
 		now := s.OLVM.Status.AffinityGroups
-		if len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
+		if len(now) != 1 || now[0].ID != id || s.Sim.Summarize().AffinityGroups != 1 {
 			return fmt.Errorf("the group was %s, now there are %+v", id, now)
 		}
 
@@ -577,31 +581,31 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
 	})
-	s.Expect(s.OLVM, "Paused", "True/Paused")
+	s.ExpectCondition(s.OLVM, "Paused", "True/Paused")
 	lose()
 	s.Delete(s.OLVM)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
 	s.ExpectGone(s.OLVM)
-	if n := s.Sim.Summary().AffinityGroups; n != 0 {
+	if n := s.Sim.Summarize().AffinityGroups; n != 0 {
 		t.Errorf("%d affinity groups are left", n)
 	}
 }
 
 func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	s := newSite(t, nil)
-	session := s.Session()
-	dc, err := session.DataCenter(t.Context(), "Default")
+	session := s.NewSession()
+	dc, err := session.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	cluster, err := session.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{
-		Name: placement.GroupName(ownermark.Owner{
+		Name: placement.FormatGroupName(ownermark.Owner{
 			Namespace: s.Namespace,
 			Name:      "demo",
 		}, placement.GroupKey{Name: "workers", ClusterID: cluster.ID}),
@@ -610,32 +614,34 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", nil)
-	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason)
+	m := s.CreateMachine("one", nil)
+	message := s.ExpectCondition(
+		s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason,
+	)
 	if !strings.Contains(message, foreign.ID.String()) || !strings.Contains(message, "rename or delete it") {
 		t.Errorf("message: %s", message)
 	}
 
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "False/"+infrav1.AffinityGroupConflictReason)
+	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "False/"+infrav1.AffinityGroupConflictReason)
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
-	if n := s.Sim.Summary().AffinityGroups; n != 1 {
+	if n := s.Sim.Summarize().AffinityGroups; n != 1 {
 		t.Errorf("%d affinity groups, want the foreign one", n)
 	}
 }
 
 func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	group := s.OLVM.Status.AffinityGroups[0]
 	s.Delete(s.OLVM)
-	s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
-	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID))
+	s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	err := s.NewSession().DeleteAffinityGroup(t.Context(), engine.ID(group.OLVMOvirtClusterID), engine.ID(group.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -643,7 +649,7 @@ func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectGone(s.OLVM)
-	if left := s.AllStates(); len(left) != 0 {
+	if left := s.ListAllStates(); len(left) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(left))
 	}
 }

@@ -25,7 +25,7 @@ import (
 // template creates an OLVMMachineTemplate of the site's machines; change may edit its spec.
 func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 	p.T.Helper()
-	out := &infrav1.OLVMMachineTemplate{ObjectMeta: p.Meta(name)}
+	out := &infrav1.OLVMMachineTemplate{ObjectMeta: p.NewMeta(name)}
 	out.Spec.Template.Spec = p.MachineSpec()
 	if change != nil {
 		change(&out.Spec.Template.Spec)
@@ -37,7 +37,7 @@ func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 // provision makes the inventory create these VMs.
 func (p *pool) provision(provisions ...infrav1alpha1.InventoryProvision) {
 	p.T.Helper()
-	testsite.Change(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Provision = provisions })
+	testsite.UpdateObject(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Provision = provisions })
 }
 
 // newProvision returns an inventory creating count VMs from a template of small VMs.
@@ -63,7 +63,7 @@ func available(names ...string) map[string]string {
 // byName returns the engine's VMs by name.
 func (p *pool) byName() map[string]ovirtsim.VMInfo {
 	out := map[string]ovirtsim.VMInfo{}
-	for _, vm := range p.Sim.VMs() {
+	for _, vm := range p.Sim.ListVMs() {
 		out[vm.Name] = vm
 	}
 
@@ -74,11 +74,11 @@ func (p *pool) byName() map[string]ovirtsim.VMInfo {
 func (p *pool) expectNoVMs() {
 	p.T.Helper()
 	p.Eventually("the engine is empty", func() error {
-		if left := p.Sim.VMs(); len(left) > 0 {
+		if left := p.Sim.ListVMs(); len(left) > 0 {
 			return fmt.Errorf("left are %+v", left)
 		}
 
-		if left := p.States(); len(left) > 0 {
+		if left := p.ListStates(); len(left) > 0 {
 			return fmt.Errorf("left are %d states", len(left))
 		}
 
@@ -109,7 +109,7 @@ func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 		"lab-small-host-1-0", "lab-small-host-2-0", "lab-small-host-3-0",
 	}
 	p.expectPhases(available(names...))
-	p.Expect(p.inventory, infrav1.ProvisionedCondition, "True/Provisioned")
+	p.ExpectCondition(p.inventory, infrav1.ProvisionedCondition, "True/Provisioned")
 	check.Equal(t, "VMs", slices.Sorted(maps.Keys(p.byName())), names)
 	p.expectSpread(names)
 
@@ -125,7 +125,7 @@ func TestAnInventoryProvisionsItsVMs(t *testing.T) {
 	p.expectPhases(map[string]string{"lab-large-host-2-0": "Claimed m-0"})
 	check.Equal(t, "VMs", slices.Collect(maps.Keys(p.byName())), []string{"lab-large-host-2-0"})
 	check.Contains(t, "what the inventory waits for",
-		p.Expect(p.inventory, infrav1.DeletingCondition, "True/WaitingForClaims"), "lab-large-host-2-0")
+		p.ExpectCondition(p.inventory, infrav1.DeletingCondition, "True/WaitingForClaims"), "lab-large-host-2-0")
 	p.ExpectProvisioned(m)
 
 	p.Delete(m)
@@ -142,7 +142,7 @@ func (p *pool) expectSpread(names []string) {
 
 	for _, name := range names {
 		vm := p.byName()[name]
-		full, err := p.Session().VMInFull(p.T.Context(), engine.ID(vm.ID))
+		full, err := p.NewSession().FetchFullVM(p.T.Context(), engine.ID(vm.ID))
 		check.Error(p.T, err, "")
 		check.Equal(p.T, "power of "+name, full.Status, engine.VMDown)
 		check.Equal(p.T, "user data of "+name, full.Initialization.CustomScript+full.Initialization.HostName, "")
@@ -155,7 +155,7 @@ func (p *pool) expectSpread(names []string) {
 		flavor, host := name[len("lab-"):len("lab-small")], strings.TrimSuffix(name[len("lab-small-"):], "-0")
 		check.Equal(p.T, "host label of "+name, object.Labels[infrav1alpha1.InventoryLabelPrefix+"host"], host)
 
-		nics, err := p.Session().NICs(p.T.Context(), engine.ID(vm.ID))
+		nics, err := p.NewSession().ListNICs(p.T.Context(), engine.ID(vm.ID))
 		check.Error(p.T, err, "")
 		prefix := map[string]string{"small": "56:6f:00:00:01:0", "large": "56:6f:00:00:02:0"}[flavor]
 		check.Contains(p.T, "MAC address of "+name, nics[0].MAC.Address, prefix)
@@ -173,7 +173,7 @@ func (p *pool) expectSpread(names []string) {
 func (p *pool) expectNoMarks() {
 	p.T.Helper()
 	p.Eventually("the marks of deleted VMs are gone", func() error {
-		tags, err := p.Session().Tags(p.T.Context())
+		tags, err := p.NewSession().ListTags(p.T.Context())
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	p := newProvision(t, 2)
 	p.expectPhases(available("lab-small-0", "lab-small-1"))
 	lost := p.byName()["lab-small-0"].ID
-	check.Error(t, p.Session().DeleteVM(t.Context(), engine.ID(lost)), "")
+	check.Error(t, p.NewSession().DeleteVM(t.Context(), engine.ID(lost)), "")
 	wake(p)
 	p.Eventually("another VM", func() error {
 		if now := p.byName()["lab-small-0"].ID; now == "" || now == lost {
@@ -259,12 +259,12 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
 	p.expectPhases(available("lab-small-0"))
-	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta(p.OLVM.Name)}
-	testsite.Change(p.Site, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
-	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/WaitingForMove")
+	cluster := &clusterv1.Cluster{ObjectMeta: p.NewMeta(p.OLVM.Name)}
+	testsite.UpdateObject(p.Site, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
+	p.ExpectCondition(p.inventory, infrav1.ProvisionedCondition, "False/WaitingForMove")
 
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.NewMeta("lab-small-0")}
 
 	for _, moved := range []struct{ object, seenBy client.Object }{{vm, vm}, {cluster, p.OLVM}} {
 		check.Error(t, p.Client.Patch(t.Context(), moved.object, release), "")
@@ -276,7 +276,7 @@ func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 
 	letPass(t, p.inventory)
 	check.Equal(t, "VMs that are listed", p.phases(), map[string]string{})
-	check.Length(t, "VMs of the engine", p.Sim.VMs(), 1)
+	check.Length(t, "VMs of the engine", p.Sim.ListVMs(), 1)
 }
 
 // TestProvisionedVMsOfAnotherTemplate verifies that unclaimed VMs are replaced after a change of the template.
@@ -303,7 +303,7 @@ func TestProvisionedVMsOfAnotherTemplate(t *testing.T) {
 func (p *pool) expectMemory(name string, want int64) {
 	p.T.Helper()
 	p.Eventually("memory of "+name, func() error {
-		vm, err := p.Session().VM(context.Background(), engine.ID(p.byName()[name].ID))
+		vm, err := p.NewSession().FetchVM(context.Background(), engine.ID(p.byName()[name].ID))
 		if err == nil && *vm.Memory>>30 != want {
 			err = fmt.Errorf("it is %d", *vm.Memory)
 		}
@@ -343,7 +343,7 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 		c.provision.Name, c.provision.Count = "small", new(int32(2))
 		p.provision(c.provision)
 		p.Eventually("the condition says "+c.message, func() error {
-			got := p.Expect(p.inventory, infrav1.ProvisionedCondition, c.want)
+			got := p.ExpectCondition(p.inventory, infrav1.ProvisionedCondition, c.want)
 			if !strings.Contains(got, c.message) {
 				return fmt.Errorf("it says %q", got)
 			}
@@ -362,23 +362,23 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	p := newProvision(t, 1)
 	p.expectPhases(available("lab-small-0"))
 	id := engine.ID(p.byName()["lab-small-0"].ID)
-	tag, err := p.Session().CreateTag(t.Context(), &engine.Tag{
+	tag, err := p.NewSession().CreateTag(t.Context(), &engine.Tag{
 		Name:        inventory.TagName(id),
 		Description: `{"id":"theirs","namespace":"other","cluster":"c","role":"Worker","group":"MachineSet/g"}`,
 	})
 	check.Error(t, err, "")
-	check.Error(t, p.Session().TagVM(t.Context(), id, tag.ID), "")
+	check.Error(t, p.NewSession().TagVM(t.Context(), id, tag.ID), "")
 	p.inventory.Spec.Provision[0].Count = new(int32(0))
 	p.provision(p.inventory.Spec.Provision...)
 	p.expectPhases(map[string]string{"lab-small-0": "Ineligible/ClaimedByAnother"})
 
-	object := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+	object := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.NewMeta("lab-small-0")}
 	p.Delete(object)
-	check.Contains(t, "why it stays", p.Expect(object, infrav1.DeletingCondition, "True/DeletionBlocked"),
+	check.Contains(t, "why it stays", p.ExpectCondition(object, infrav1.DeletingCondition, "True/DeletionBlocked"),
 		"claimed by cluster other/c")
 	check.Equal(t, "the VM", p.byName()["lab-small-0"].ID, id.String())
 
-	check.Error(t, p.Session().DeleteTag(t.Context(), tag.ID), "")
+	check.Error(t, p.NewSession().DeleteTag(t.Context(), tag.ID), "")
 	p.ExpectGone(object)
 	p.expectNoVMs()
 }
@@ -387,7 +387,7 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
-	foreign := poolvm.Make(t, p.Session(), "foreign", "lab-small-0", "")
+	foreign := poolvm.CreateVM(t, p.NewSession(), "foreign", "lab-small-0", "")
 	p.template("small", nil)
 	p.provision(infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(2))})
 	p.expectPhases(available("lab-small-1", "lab-small-2"))
@@ -405,13 +405,13 @@ func TestAHalfMadeVMThatIsDeletedIsMadeAgain(t *testing.T) {
 	p.template("small", nil)
 	check.Error(t, p.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Status: 409, Count: 1000}), "")
 	p.provision(infrav1alpha1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(1))})
-	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/ProvisionFailed")
+	p.ExpectCondition(p.inventory, infrav1.ProvisionedCondition, "False/ProvisionFailed")
 	first := p.byName()["lab-small-0"].ID
-	check.Error(t, p.Session().DeleteVM(t.Context(), engine.ID(first)), "")
+	check.Error(t, p.NewSession().DeleteVM(t.Context(), engine.ID(first)), "")
 	p.Sim.ClearFaults()
 	p.expectPhases(available("lab-small-0"))
 	check.Equal(t, "it is another one", p.byName()["lab-small-0"].ID != first, true)
-	check.Length(t, "VMs", p.Sim.VMs(), 1)
+	check.Length(t, "VMs", p.Sim.ListVMs(), 1)
 	p.provision()
 	p.expectNoVMs()
 }

@@ -53,7 +53,7 @@ func (s *site) setHealth(name string, healthy bool) *clusterv1.Machine {
 func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediation {
 	s.T.Helper()
 
-	r := &infrav1alpha1.OLVMRemediation{ObjectMeta: s.Meta(machine.Name)}
+	r := &infrav1alpha1.OLVMRemediation{ObjectMeta: s.NewMeta(machine.Name)}
 	r.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
 	}}
@@ -67,7 +67,7 @@ func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediat
 func (s *site) actions(verb string) int {
 	n := 0
 
-	for _, request := range s.Sim.Requests() {
+	for _, request := range s.Sim.ListRequests() {
 		if request.Method == http.MethodPost && request.Status == http.StatusOK &&
 			len(request.Path) > len(verb) && request.Path[len(request.Path)-len(verb)-1:] == "/"+verb {
 			n++
@@ -94,7 +94,7 @@ func (s *site) expectStep(r *infrav1alpha1.OLVMRemediation, want infrav1alpha1.R
 
 func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("hung", nil)
+	m := s.CreateMachine("hung", nil)
 	s.ExpectProvisioned(m)
 
 	starts := s.actions("start")
@@ -103,9 +103,9 @@ func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 	check.Equal(t, "stops", s.actions("stop"), 1)
 	check.Equal(t, "starts", s.actions("start"), starts+1)
 	check.Equal(t, "r.Status.Attempts", r.Status.Attempts, 1)
-	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthyNodeReason)
+	s.ExpectCondition(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthyNodeReason)
 
-	owned := &clusterv1.Machine{ObjectMeta: s.Meta("hung")}
+	owned := &clusterv1.Machine{ObjectMeta: s.NewMeta("hung")}
 	check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(owned), owned), "")
 	check.Equal(
 		t, "its owner is not asked yet", conditions.Has(owned, clusterv1.MachineOwnerRemediatedCondition), false,
@@ -116,7 +116,7 @@ func TestAnUnhealthyMachineIsRebootedBeforeItIsReplaced(t *testing.T) {
 	s.UpdateStatus(r)
 	s.touch(r)
 	s.expectStep(r, infrav1alpha1.GivenUpStep)
-	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.RetriesExhaustedReason)
+	s.ExpectCondition(r, infrav1.RemediatedCondition, "False/"+infrav1.RetriesExhaustedReason)
 	s.Eventually("the owner of the Machine is asked to replace it", func() error {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(owned), owned); err != nil {
 			return err
@@ -147,11 +147,11 @@ func (s *site) touch(r *infrav1alpha1.OLVMRemediation) {
 
 func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	healthy := s.remediate(s.setHealth("one", true))
-	s.Expect(healthy, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
+	s.ExpectCondition(healthy, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
 	s.Delete(healthy)
 	s.ExpectGone(healthy)
 
@@ -159,18 +159,18 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	stranger := machine.DeepCopy()
 	stranger.UID = "another"
 	forged := s.remediate(stranger)
-	s.Expect(forged, infrav1.RemediatedCondition, "False/"+infrav1.MachineNotFoundReason)
+	s.ExpectCondition(forged, infrav1.RemediatedCondition, "False/"+infrav1.MachineNotFoundReason)
 	s.Delete(forged)
 	s.ExpectGone(forged)
 
 	// A tenant writes the ID of another VM, or an administrator removes our mark: both look the same.
-	vm, err := s.Session().VM(context.Background(), engine.ID(s.Sim.VMs()[0].ID))
+	vm, err := s.NewSession().FetchVM(context.Background(), engine.ID(s.Sim.ListVMs()[0].ID))
 	check.Error(t, err, "")
-	_, err = s.Session().UpdateVM(context.Background(), vm.ID, &engine.VM{Comment: ptr.To("somebody's")})
+	_, err = s.NewSession().UpdateVM(context.Background(), vm.ID, &engine.VM{Comment: ptr.To("somebody's")})
 	check.Error(t, err, "")
 
 	foreign := s.remediate(machine)
-	s.Expect(foreign, infrav1.RemediatedCondition, "False/"+infrav1.VMNotOwnedReason)
+	s.ExpectCondition(foreign, infrav1.RemediatedCondition, "False/"+infrav1.VMNotOwnedReason)
 	check.Equal(t, "stops", s.actions("stop"), 0)
 	s.Delete(foreign)
 	s.ExpectGone(foreign)
@@ -178,11 +178,11 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 
 func TestARemediationThatNobodyAsksForGoes(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	r := s.remediate(s.setHealth("one", true))
-	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
+	s.ExpectCondition(r, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForHealthCheckReason)
 	check.Equal(t, "it stays for a while", r.DeletionTimestamp.IsZero(), true)
 
 	conditionsOf := r.Status.Conditions
@@ -198,7 +198,7 @@ func TestARemediationThatNobodyAsksForGoes(t *testing.T) {
 
 func TestAMachineThatIsPausedIsNotRebooted(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	machine := s.setHealth("one", false)
 	change(s, machine, func(machine *clusterv1.Machine) {
@@ -206,7 +206,7 @@ func TestAMachineThatIsPausedIsNotRebooted(t *testing.T) {
 	})
 
 	r := s.remediate(machine)
-	s.Expect(r, infrav1.RemediatedCondition, "False/"+infrav1.RemediationSkippedReason)
+	s.ExpectCondition(r, infrav1.RemediatedCondition, "False/"+infrav1.RemediationSkippedReason)
 	check.Equal(t, "stops", s.actions("stop"), 0)
 	s.Delete(r)
 	s.ExpectGone(r)
@@ -217,7 +217,7 @@ func TestOneMachineOfAControlPlaneIsRebootedAtATime(t *testing.T) {
 	machines := map[string]*clusterv1.Machine{}
 
 	for _, name := range []string{"one", "two"} {
-		s.ExpectProvisioned(s.Machine(name, nil))
+		s.ExpectProvisioned(s.CreateMachine(name, nil))
 		machines[name] = s.setHealth(name, false)
 		change(s, machines[name], func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" })
 	}
@@ -228,7 +228,7 @@ func TestOneMachineOfAControlPlaneIsRebootedAtATime(t *testing.T) {
 	s.expectStep(first, infrav1alpha1.StartingStep)
 
 	second := s.remediate(machines["two"])
-	s.Expect(second, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForOtherMachineReason)
+	s.ExpectCondition(second, infrav1.RemediatedCondition, "False/"+infrav1.WaitingForOtherMachineReason)
 	check.Equal(t, "stops", s.actions("stop"), 1)
 
 	s.Sim.ClearFaults()
@@ -239,18 +239,18 @@ func TestOneMachineOfAControlPlaneIsRebootedAtATime(t *testing.T) {
 
 func TestAVMThatARemediationPoweredOffIsStartedWhenTheRemediationGoes(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 409}), "")
 
 	r := s.remediate(s.setHealth("one", false))
 	s.expectStep(r, infrav1alpha1.StartingStep)
 	s.Delete(r)
-	tried := s.Sim.Hits()
-	wait.Until(t, "a pass sees the deletion", func() bool { return s.Sim.Hits() > tried })
+	tried := s.Sim.CountHits()
+	wait.Until(t, "a pass sees the deletion", func() bool { return s.Sim.CountHits() > tried })
 	check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(r), r), "")
 
 	s.Sim.ClearFaults()
 	s.ExpectGone(r)
-	check.Equal(t, "status of the VM", s.Sim.VMs()[0].Status != "down", true)
+	check.Equal(t, "status of the VM", s.Sim.ListVMs()[0].Status != "down", true)
 }

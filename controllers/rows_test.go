@@ -42,7 +42,7 @@ func TestEightMachinesFillThreeRangesAndTheNinthWaits(t *testing.T) {
 
 	var machines []*infrav1.OLVMMachine
 	for i := range 8 {
-		machines = append(machines, s.Machine(fmt.Sprintf("m%d", i), ranges))
+		machines = append(machines, s.CreateMachine(fmt.Sprintf("m%d", i), ranges))
 	}
 
 	var got []string
@@ -57,8 +57,8 @@ func TestEightMachinesFillThreeRangesAndTheNinthWaits(t *testing.T) {
 		"10.0.0.160", "10.0.0.161", "10.0.0.162", "10.0.0.163", "10.0.0.196", "10.0.0.200", "10.0.0.201", "10.0.0.202",
 	})
 
-	ninth := s.Machine("m8", ranges)
-	s.Expect(ninth, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
+	ninth := s.CreateMachine("m8", ranges)
+	s.ExpectCondition(ninth, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
 	s.Delete(machines[3])
 	s.ExpectGone(machines[3])
 	s.ExpectProvisioned(ninth)
@@ -71,18 +71,18 @@ func TestAVMThatHangsInItsShutdownIsRemovedAndNamesakesStay(t *testing.T) {
 	testenv.SkipInShort(t, "repeats TestAForeignVMOfOurNameIsNotTouched with a guest that hangs")
 
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
 	foreign := []string{"on", "one-0", "one1"}
 	for _, name := range foreign {
-		poolvm.Make(t, s.Session(), "foreign", name, "")
+		poolvm.CreateVM(t, s.NewSession(), "foreign", name, "")
 	}
 
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Guest: "ignores-shutdown", VM: "^one$"}), "")
-	check.Error(t, s.Session().ShutdownVM(t.Context(), s.vmOf("one"), false), "")
+	check.Error(t, s.NewSession().ShutdownVM(t.Context(), s.vmOf("one"), false), "")
 
-	hung, err := s.Session().VM(t.Context(), s.vmOf("one"))
+	hung, err := s.NewSession().FetchVM(t.Context(), s.vmOf("one"))
 	check.Error(t, err, "")
 	check.Equal(t, "the status of the VM", hung.Status, engine.VMPoweringDown)
 
@@ -90,7 +90,7 @@ func TestAVMThatHangsInItsShutdownIsRemovedAndNamesakesStay(t *testing.T) {
 	s.ExpectGone(m)
 
 	var left []string
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		left = append(left, vm.Name)
 	}
 
@@ -113,8 +113,8 @@ func TestTheHostLabelOfAClaimedVMFollowsItsMigration(t *testing.T) {
 	p.ExpectProvisioned(p.machine("m-0", nil))
 
 	host := func() string {
-		at := slices.IndexFunc(p.Sim.VMs(), func(vm ovirtsim.VMInfo) bool { return vm.Name == "vm-a" })
-		return p.Sim.VMs()[at].Host
+		at := slices.IndexFunc(p.Sim.ListVMs(), func(vm ovirtsim.VMInfo) bool { return vm.Name == "vm-a" })
+		return p.Sim.ListVMs()[at].Host
 	}
 	labeled := func() error {
 		vm := &infrav1alpha1.OLVMInventoryVM{}
@@ -178,7 +178,7 @@ func countRuns(t *testing.T) *atomic.Int32 {
 func (s *site) addCluster(name, endpoint string) []*infrav1.OLVMMachine {
 	s.T.Helper()
 	meta := func(object string) metav1.ObjectMeta {
-		m := s.Meta(object)
+		m := s.NewMeta(object)
 		m.Labels[clusterv1.ClusterNameLabel] = name
 
 		return m
@@ -285,11 +285,11 @@ func TestTenClustersAtASlowEngineShareItsRunsAndAddresses(t *testing.T) {
 		addresses[ip] = m.Name
 	}
 
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		names[vm.Name] = true
 	}
 
-	check.Equal(t, "VMs", len(s.Sim.VMs()), len(machines))
+	check.Equal(t, "VMs", len(s.Sim.ListVMs()), len(machines))
 	check.Equal(t, "names of VMs", len(names), len(machines))
 
 	if n := most.Load(); n < 2 || n > 4 {
@@ -309,7 +309,7 @@ func TestAHostedControlPlaneGivesTheEndpoint(t *testing.T) {
 	change(s, s.Cluster, func(c *clusterv1.Cluster) {
 		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.7", Port: 6443}
 	})
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	check.Equal(t, "the endpoint", s.OLVM.Spec.ControlPlaneEndpoint, infrav1.APIEndpoint{Host: "192.0.2.7", Port: 6443})
-	s.ExpectProvisioned(s.Machine("worker", nil))
+	s.ExpectProvisioned(s.CreateMachine("worker", nil))
 }

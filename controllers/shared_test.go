@@ -25,7 +25,7 @@ import (
 // Clusters then have Cluster API's finalizer.
 func (s *site) shareWith(name string) *clusterv1.Cluster {
 	s.T.Helper()
-	second := &clusterv1.Cluster{ObjectMeta: s.Meta(name), Spec: *s.Cluster.Spec.DeepCopy()}
+	second := &clusterv1.Cluster{ObjectMeta: s.NewMeta(name), Spec: *s.Cluster.Spec.DeepCopy()}
 	second.Labels, second.Finalizers = nil, []string{clusterv1.ClusterFinalizer}
 	second.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443} // copied by Cluster API
 	s.Create(second)
@@ -78,7 +78,7 @@ func (s *site) machineOf(cluster, name, addresses string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Label = map[string]string{clusterv1.ClusterNameLabel: cluster}
 
-	return s.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
+	return s.CreateMachine(name, func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{addresses}
 	})
 }
@@ -86,7 +86,7 @@ func (s *site) machineOf(cluster, name, addresses string) *infrav1.OLVMMachine {
 // giveOwnOLVMCluster follows the remedy: the Cluster names an OLVMCluster of its own.
 func (s *site) giveOwnOLVMCluster(second *clusterv1.Cluster, host string) *infrav1.OLVMCluster {
 	s.T.Helper()
-	own := &infrav1.OLVMCluster{ObjectMeta: s.Meta(second.Name), Spec: *s.OLVM.Spec.DeepCopy()}
+	own := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta(second.Name), Spec: *s.OLVM.Spec.DeepCopy()}
 	own.Labels = nil
 	own.Spec.ControlPlaneEndpoint.Host = host
 	s.Create(own)
@@ -116,7 +116,7 @@ func (s *site) expectDeletable(c *infrav1.OLVMCluster) {
 // expectHealed waits until an OLVMCluster no longer reports that Clusters share it.
 func (s *site) expectHealed(c *infrav1.OLVMCluster) {
 	s.T.Helper()
-	s.Expect(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	s.ExpectCondition(c, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 }
 
 const sharedBy = "False/" + infrav1.SharedByClustersReason
@@ -129,18 +129,20 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s.ExpectProvisioned(first)
 
 	second := s.shareWith("two")
-	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+	message := s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
 	check.Contains(t, "message", message, "Cluster two names OLVMCluster demo in spec.infrastructureRef, but Cluster "+
 		"demo has it")
 	check.Contains(t, "message", message, "Make an OLVMCluster for it, and name it in its spec.infrastructureRef. "+
 		"Only then delete Cluster two")
-	s.Expect(s.OLVM, infrav1.ReadyCondition, sharedBy)
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, sharedBy)
 	check.Equal(t, "the first is provisioned", s.isProvisioned(s.OLVM), true)
 
 	m := s.machineOf("two", "second", "10.0.0.13-10.0.0.15")
-	check.Equal(t, "why there is no VM", s.Expect(m, infrav1.InfrastructureAppliedCondition, sharedBy), message)
-	s.Expect(m, infrav1.ReadyCondition, sharedBy)
-	check.Equal(t, "VMs", s.Sim.Summary().VMs, 1)
+	check.Equal(
+		t, "why there is no VM", s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, sharedBy), message,
+	)
+	s.ExpectCondition(m, infrav1.ReadyCondition, sharedBy)
+	check.Equal(t, "VMs", s.Sim.Summarize().VMs, 1)
 	check.Equal(t, "recorded addresses", m.Annotations[infrav1.AddressesAnnotation], "")
 
 	another := s.machineOf("demo", "another", "10.0.0.16")
@@ -153,9 +155,9 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s.expectHealed(s.OLVM)
 
 	// Cluster API has given it the first cluster's endpoint. Its nodes would take over that address.
-	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
-	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
+	s.ExpectCondition(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
+	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
+	check.Equal(t, "VMs", s.Sim.Summarize().VMs, 2)
 	change(s, second, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6" })
 	s.expectHealed(own)
 	s.ExpectProvisioned(m)
@@ -166,9 +168,9 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s.letGo(second)
 	s.ExpectGone(second)
 	s.expectHealed(s.OLVM)
-	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(first, infrav1.ReadyCondition, "True/Ready")
 	check.Equal(t, "the first is being deleted", s.OLVM.DeletionTimestamp.IsZero(), true)
-	check.Equal(t, "VMs", s.Sim.Summary().VMs, 2)
+	check.Equal(t, "VMs", s.Sim.Summarize().VMs, 2)
 }
 
 // TestTheVMOfASecondClusterIsLeftAlone covers a second Cluster's VM created by an earlier version. The OLVMCluster
@@ -183,13 +185,13 @@ func TestTheVMOfASecondClusterIsLeftAlone(t *testing.T) {
 	s.ExpectProvisioned(m)
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Labels[clusterv1.ClusterNameLabel] = "two" })
 	change(s, second, func(c *clusterv1.Cluster) { c.Spec.InfrastructureRef.Name = s.OLVM.Name })
-	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 
 	s.Delete(second)
 	s.Delete(s.Cluster)
 	s.Eventually("the deletion is not refused", func() error { return s.Client.Delete(t.Context(), s.OLVM) })
-	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
 	check.Contains(t, "what it waits for", message, "second")
 
 	s.Delete(m)
@@ -203,10 +205,10 @@ func TestASharedOLVMClusterIsProtectedWhileItIsPaused(t *testing.T) {
 	s := newSite(t, nil)
 	s.expectHealed(s.OLVM)
 	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
-	s.Expect(s.OLVM, clusterv1.PausedCondition, "True/"+clusterv1.PausedReason)
+	s.ExpectCondition(s.OLVM, clusterv1.PausedCondition, "True/"+clusterv1.PausedReason)
 
 	second := s.shareWith("two")
-	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+	message := s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
 	s.Delete(second)
 	s.expectRefused(s.OLVM, message)
 }
@@ -215,14 +217,14 @@ func TestASharedOLVMClusterIsProtectedWhileItIsPaused(t *testing.T) {
 func TestTheFirstClusterOfASharedOLVMClusterIsDeleted(t *testing.T) {
 	s := newSite(t, nil)
 	second := s.shareWith("two")
-	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+	message := s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
 
 	s.Delete(s.Cluster)
 	s.expectRefused(s.OLVM, message)
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectDeletable(s.OLVM)
 	s.letGo(s.Cluster)
-	s.Expect(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
+	s.ExpectCondition(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 }
 
 // TestASharedOLVMClusterPassesToTheOneThatStillNamesIt gives the first Cluster another OLVMCluster.
@@ -230,7 +232,7 @@ func TestASharedOLVMClusterPassesToTheOneThatStillNamesIt(t *testing.T) {
 	s := newSite(t, nil)
 	s.shareWith("two")
 	m := s.machineOf("two", "second", "10.0.0.13-10.0.0.15")
-	s.Expect(m, infrav1.InfrastructureAppliedCondition, sharedBy)
+	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, sharedBy)
 
 	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.InfrastructureRef.Name = "none" })
 	s.expectHealed(s.OLVM)
@@ -261,7 +263,7 @@ func TestASharedOLVMClusterGoesWithAllThatNameIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
 			second := s.shareWith("two")
-			s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+			s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
 			end(s, second)
 
 			s.Eventually("the deletion is not refused", func() error {
@@ -281,7 +283,7 @@ func TestAllClustersThatNameAnOLVMClusterAreNamed(t *testing.T) {
 	s.shareWith("zwei")
 	s.shareWith("drei")
 
-	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
+	message := s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, sharedBy)
 	check.Contains(t, "message", message, "but Cluster zwei has it")
 	s.Eventually("all are named", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM)

@@ -97,7 +97,7 @@ func TestTheAPIServerTakesTheManifestsOfSamplesAndDocs(t *testing.T) {
 		}
 	}
 
-	for name, text := range testenv.Documents(t) {
+	for name, text := range testenv.ReadDocuments(t) {
 		for _, block := range blocks.FindAllStringSubmatch(text, -1) {
 			taken += s.expectTaken(name, []byte(block[1]))
 		}
@@ -124,7 +124,7 @@ func (s *site) expectTaken(from string, content []byte) int {
 		object := shown
 
 		if shown.GetAPIVersion() == "" {
-			base, err := refused.Base(shown.GetKind())
+			base, err := refused.NewObject(shown.GetKind())
 			check.Error(s.T, err, "")
 
 			if _, ok, _ := unstructured.NestedMap(shown.Object, "spec", "template", "spec", "fromInventory"); ok {

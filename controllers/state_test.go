@@ -22,10 +22,10 @@ func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 	s := newSite(t, nil)
 
 	for name, stateFirst := range map[string]bool{"one": false, "two": true} {
-		m := s.Machine(name, nil)
+		m := s.CreateMachine(name, nil)
 		s.ExpectProvisioned(m)
 
-		states := s.States()
+		states := s.ListStates()
 		check.Equal(t, "states", len(states), 1)
 		secret := &states[0]
 
@@ -33,12 +33,12 @@ func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 			s.Delete(secret)
 		}
 
-		_, err := s.Session().UpdateVM(t.Context(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")),
+		_, err := s.NewSession().UpdateVM(t.Context(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")),
 			&engine.VM{Comment: new("kept by an administrator")})
 		check.Error(t, err, "")
 		s.Delete(m)
 
-		message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+		message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
 		check.Contains(t, "remedy", message, "to keep it, remove the finalizer "+infrav1.MachineFinalizer)
 		change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
 		s.ExpectGone(m)
@@ -57,30 +57,30 @@ func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 		})
 	}
 
-	check.Length(t, "VMs that are kept", s.Sim.VMs(), 2)
+	check.Length(t, "VMs that are kept", s.Sim.ListVMs(), 2)
 }
 
 // TestTheStateOfAMachineThatIsThereStays deletes the state of a running machine.
 func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
-	s.Delete(&s.States()[0])
+	s.Delete(&s.ListStates()[0])
 
-	check.Equal(t, "states while the machine is there", len(s.States()), 1)
+	check.Equal(t, "states while the machine is there", len(s.ListStates()), 1)
 	s.Delete(m)
 	s.ExpectGone(m)
-	check.Length(t, "VMs", s.Sim.VMs(), 0)
-	check.Equal(t, "states", len(s.States()), 0)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 0)
+	check.Equal(t, "states", len(s.ListStates()), 0)
 }
 
 // TestAStateThatIsRestoredBeforeItsObjectStays covers a Secret with an owner unknown to the garbage collector.
 func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 
-	restored := s.States()[0].DeepCopy()
+	restored := s.ListStates()[0].DeepCopy()
 	restored.ObjectMeta = metav1.ObjectMeta{
 		Namespace: restored.Namespace, Name: "tfstate-default-two", Labels: restored.Labels,
 		Annotations: restored.Annotations, Finalizers: restored.Finalizers, OwnerReferences: restored.OwnerReferences,
@@ -90,7 +90,7 @@ func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
 	s.Delete(restored)
 
 	// Once the controller has handled a later state, it has handled this one.
-	s.Delete(&s.States()[0])
+	s.Delete(&s.ListStates()[0])
 	s.Delete(m)
 	s.ExpectGone(m)
 	check.Error(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(restored), restored), "")

@@ -164,12 +164,12 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	suite.userDataURL = "https://" + listener.Addr().String()
-	userData.Serve(&jumphost.Hosts{
+	userData.EnableHosts(&jumphost.Hosts{
 		Client:   mgr.GetClient(),
 		Engines:  engines,
 		Recorder: mgr.GetEventRecorder("test"),
 	})
-	if err := mgr.Add(userData.Runnable(listener)); err != nil {
+	if err := mgr.Add(userData.NewRunnable(listener)); err != nil {
 		return 0, err
 	}
 
@@ -316,5 +316,5 @@ func newSiteIn(
 // change reads, changes and writes an object. It repeats this on conflicts.
 func change[T client.Object](s *site, object T, apply func(T)) {
 	s.T.Helper()
-	testsite.Change(s.Site, object, apply)
+	testsite.UpdateObject(s.Site, object, apply)
 }

@@ -43,13 +43,13 @@ func supported(t *testing.T, balancers ...infrav1alpha1.SupportLoadBalancer) *si
 func (s *site) support(spec infrav1alpha1.OLVMSupportServicesSpec) {
 	s.T.Helper()
 	spec.ClusterName = "demo"
-	s.Create(&infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo"), Spec: spec})
+	s.Create(&infrav1alpha1.OLVMSupportServices{ObjectMeta: s.NewMeta("demo"), Spec: spec})
 	s.balancerTemplate("lb")
 }
 
 // services returns the cluster's OLVMSupportServices by name.
 func (s *site) services() *infrav1alpha1.OLVMSupportServices {
-	return &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")}
+	return &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.NewMeta("demo")}
 }
 
 // balancerTemplate creates a template for VMs of load balancers.
@@ -62,7 +62,7 @@ func (s *site) balancerTemplate(name string) {
 
 // supportMachine returns the OLVMMachine of a service's VM by name.
 func (s *site) supportMachine(name string) *infrav1.OLVMMachine {
-	return &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
+	return &infrav1.OLVMMachine{ObjectMeta: s.NewMeta(name)}
 }
 
 // addressOf returns the address of a service's VM. The VMs of a service are created at once, so each may get any
@@ -113,7 +113,7 @@ func (s *site) service(name string) infrav1alpha1.SupportServiceStatus {
 func (s *site) expectServiceFailure(want string) {
 	s.T.Helper()
 	s.Eventually(want, func() error {
-		message := s.Expect(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
+		message := s.ExpectCondition(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
 		if !strings.Contains(message, want) {
 			return errors.New(message)
 		}
@@ -176,9 +176,9 @@ func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	check.Equal(t, "address", status.Address, "10.0.0.5")
 	check.Equal(t, "machines", status.Machines, []string{"demo-lb-api-0", "demo-lb-api-1"})
 	check.Equal(t, "machines that serve", status.ReadyMachines, 2)
-	s.Expect(s.services(), infrav1.ReadyCondition, "True/Ready")
-	s.Expect(s.services(), infrav1.DeletingCondition, "False/NotDeleting")
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.services(), infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.services(), infrav1.DeletingCondition, "False/NotDeleting")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	check.Equal(t, "provisioned", ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false), true)
 	s.expectGroup("lb-api", true, "demo-lb-api-0", "demo-lb-api-1")
 
@@ -191,7 +191,7 @@ func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	s.expectConfigured("demo-lb-api-1", "keepalived.conf", "unicast_src_ip "+second+"\n", "        "+first+"\n")
 
 	m := s.controlPlane("cp-1", "", nil)
-	worker := s.Machine("worker", nil)
+	worker := s.CreateMachine("worker", nil)
 	s.ExpectProvisioned(m)
 	s.ExpectProvisioned(worker)
 
@@ -220,7 +220,7 @@ func TestALoadBalancerSpreadsPortsOverWorkers(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "443"},
 	})
-	m := s.Machine("worker", nil)
+	m := s.CreateMachine("worker", nil)
 	s.ExpectProvisioned(m)
 	status := s.service("lb-apps")
 	check.Equal(t, "address", status.Address, "10.0.0.30")
@@ -229,7 +229,7 @@ func TestALoadBalancerSpreadsPortsOverWorkers(t *testing.T) {
 		"listen port-30002\n", "server worker "+address+":30002\n", "server worker "+address+":30011\n",
 		"server worker "+address+":443\n", "!30012", "!check-ssl")
 
-	vm, err := s.Session().VMInFull(t.Context(), s.vmOf("demo-lb-apps-0"))
+	vm, err := s.NewSession().FetchFullVM(t.Context(), s.vmOf("demo-lb-apps-0"))
 	check.Error(t, err, "")
 	check.Contains(t, "user data", vm.Initialization.CustomScript, "/etc/capolvm/service/fetch.sh")
 	check.Contains(t, "comment", vm.CommentText(), "capolvm owner="+s.Namespace+"/demo-lb-apps-0 ")
@@ -269,8 +269,8 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	})
 	s.service("lb-apps")
 	lost := s.vmOf("demo-lb-apps-0")
-	check.Error(t, s.Session().StopVM(t.Context(), lost, false), "")
-	s.Eventually("the VM is deleted", func() error { return s.Session().DeleteVM(context.Background(), lost) })
+	check.Error(t, s.NewSession().StopVM(t.Context(), lost, false), "")
+	s.Eventually("the VM is deleted", func() error { return s.NewSession().DeleteVM(context.Background(), lost) })
 	s.Eventually("another VM", func() error {
 		s.look()
 		if now := s.vmOf("demo-lb-apps-0"); now == "" || now == lost {
@@ -286,7 +286,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 		of.Spec.LoadBalancers[0].MachineTemplateName = "othre"
 	})
 	s.expectServiceFailure(`there is no OLVMMachineTemplate "othre"`)
-	check.Length(t, "VMs", s.Sim.VMs(), 2)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 2)
 
 	s.balancerTemplate("other")
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
@@ -307,7 +307,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 		return nil
 	})
 	s.service("lb-apps")
-	check.Length(t, "VMs", s.Sim.VMs(), 2)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 2)
 }
 
 // TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service. It reports the
@@ -317,7 +317,7 @@ func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	s.service("lb-apps")
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}), "")
 	s.Delete(s.OLVM)
-	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/UnableToDecommission")
+	message := s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/UnableToDecommission")
 	check.Contains(t, "what it waits for", message, "demo-lb-apps-0")
 	s.Sim.ClearFaults()
 	s.look()
@@ -328,18 +328,18 @@ func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 // TestSupportServicesOfNoClusterSayWhy covers an object without a Cluster, and one with a Cluster of another provider.
 func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
 	s := newSite(t, nil)
-	lone := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("lone")}
+	lone := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.NewMeta("lone")}
 	lone.Spec.ClusterName = "lone"
 	s.Create(lone)
-	message := s.Expect(lone, infrav1.ReadyCondition, "False/NoCluster")
+	message := s.ExpectCondition(lone, infrav1.ReadyCondition, "False/NoCluster")
 	check.Contains(t, "the remedy", message, `spec.clusterName: there is no Cluster "lone" in namespace `+s.Namespace)
 
-	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("lone")}
+	cluster := &clusterv1.Cluster{ObjectMeta: s.NewMeta("lone")}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: infrav1.GroupVersion.Group, Kind: "OCICluster", Name: "lone",
 	}
 	s.Create(cluster)
-	s.Expect(lone, infrav1.ReadyCondition, "False/ClusterOfOtherProvider")
+	s.ExpectCondition(lone, infrav1.ReadyCondition, "False/ClusterOfOtherProvider")
 	s.Delete(lone)
 	s.ExpectGone(lone)
 }
@@ -348,7 +348,7 @@ func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
 func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
 	s := newSite(t, nil)
 	const rule = "metadata.name must be that of the Cluster"
-	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("second")}
+	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.NewMeta("second")}
 	of.Spec.ClusterName = "demo"
 	check.Error(t, s.Client.Create(t.Context(), of), rule)
 	of = s.services()
@@ -397,11 +397,11 @@ func TestPausedSupportServicesChangeNothing(t *testing.T) {
 		of.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		of.Spec.LoadBalancers = nil
 	})
-	s.Expect(s.services(), clusterv1.PausedCondition, "True/Paused")
+	s.ExpectCondition(s.services(), clusterv1.PausedCondition, "True/Paused")
 	check.Equal(t, "the VM is there", s.vmOf("demo-lb-apps-0") != "", true)
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Annotations = nil })
 	s.ExpectGone(s.supportMachine("demo-lb-apps-0"))
-	s.Expect(s.services(), clusterv1.PausedCondition, "False/NotPaused")
+	s.ExpectCondition(s.services(), clusterv1.PausedCondition, "False/NotPaused")
 }
 
 // TestSupportServicesAreDeletedAlone deletes the services and their VMs, but keeps the cluster.
@@ -414,21 +414,21 @@ func TestSupportServicesAreDeletedAlone(t *testing.T) {
 	s.Delete(of)
 	s.ExpectGone(of)
 	s.ExpectEmptyEngine()
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 // TestSupportServicesOfADeletedClusterOutliveItsNodes deletes the services with a Cluster in deletion, like the garbage
 // collector in a foreground deletion. The VMs stay until the nodes are deleted.
 func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
-	m := s.Machine("worker", nil)
+	m := s.CreateMachine("worker", nil)
 	s.ExpectProvisioned(m)
 	s.service("lb-apps")
-	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("demo")}
+	cluster := &clusterv1.Cluster{ObjectMeta: s.NewMeta("demo")}
 	change(s, cluster, func(c *clusterv1.Cluster) { c.Finalizers = append(c.Finalizers, "test/held") })
 	s.Delete(cluster)
 	s.Delete(s.services())
-	message := s.Expect(s.services(), infrav1.DeletingCondition, "True/WaitingForMachinesDeletion")
+	message := s.ExpectCondition(s.services(), infrav1.DeletingCondition, "True/WaitingForMachinesDeletion")
 	check.Contains(t, "what it waits for", message, "its nodes go first: worker")
 	check.Equal(t, "the VM is there", s.vmOf("demo-lb-apps-0") != "", true)
 	s.Delete(m)
@@ -442,13 +442,13 @@ func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 // another address resolves it.
 func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("worker", nil)
+	m := s.CreateMachine("worker", nil)
 	s.ExpectProvisioned(m)
 	s.support(infrav1alpha1.OLVMSupportServicesSpec{LoadBalancers: []infrav1alpha1.SupportLoadBalancer{{
 		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, VirtualIP: m.Status.Addresses[0].Address,
 		SupportVM: infrav1alpha1.SupportVM{MachineTemplateName: "lb"},
 	}}})
-	message := s.Expect(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
+	message := s.ExpectCondition(s.services(), infrav1.ReadyCondition, "False/InfraServiceFailure")
 	check.Contains(
 		t, "whose", message,
 		"spec.loadBalancers[0].virtualIP: "+m.Status.Addresses[0].Address+" belongs to OLVMMachine ",
@@ -464,7 +464,7 @@ func TestALoadBalancerDoesNotTakeTheAddressOfANode(t *testing.T) {
 
 // vmOf returns the ID of the engine's VM with this name, or "".
 func (s *site) vmOf(name string) engine.ID {
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		if vm.Name == name {
 			return engine.ID(vm.ID)
 		}

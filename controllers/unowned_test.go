@@ -12,7 +12,7 @@ import (
 // stray creates an OLVMMachine without an owning Machine.
 func (s *site) stray(name string) *infrav1.OLVMMachine {
 	s.T.Helper()
-	out := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
+	out := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta(name), Spec: s.MachineSpec()}
 	s.Create(out)
 
 	return out
@@ -22,9 +22,9 @@ func (s *site) stray(name string) *infrav1.OLVMMachine {
 func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.stray("stray")
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.NoMachineReason)
+	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.NoMachineReason)
 	check.Contains(t, "message", message, "No Machine owns this OLVMMachine")
-	check.Length(t, "VMs", s.Sim.VMs(), 0)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 0)
 
 	// It does not block the deletion of its cluster.
 	s.Delete(s.OLVM)
@@ -37,12 +37,12 @@ func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
 // It follows the remedy in the message.
 func TestAClusterNamesTheMachinesThatNobodyDeletes(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("lost", nil)
+	m := s.CreateMachine("lost", nil)
 	s.ExpectProvisioned(m)
 	change(s, m, func(m *infrav1.OLVMMachine) { m.OwnerReferences = nil })
 	s.Delete(s.OLVM)
 
-	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
 	check.Contains(t, "message", message,
 		"No Machine owns lost, so nobody deletes it: kubectl -n "+s.Namespace+" delete olvmmachine lost")
 

@@ -40,7 +40,7 @@ func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
 			Proxy: &infrav1.ProxySettings{HTTPSProxy: "http://proxy:3128"},
 		}
 	})
-	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("m", func(spec *infrav1.OLVMMachineSpec) {
 		ofIgnition(spec)
 		spec.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
 		spec.UserData = &infrav1.UserData{
@@ -52,7 +52,7 @@ func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
 			},
 		}
 	})
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is only up with an address
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is only up with an address
 	s.Eventually("the run is in the status", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
 		if err != nil || m.Status.Terraform == nil || m.Status.Terraform.Runs == 0 {
@@ -86,29 +86,35 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	waiting := func(m *infrav1.OLVMMachine, want ...string) {
 		t.Helper()
 
-		message := s.Expect(m, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
+		message := s.ExpectCondition(
+			m, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason,
+		)
 		for _, text := range want {
 			if !strings.Contains(message, text) {
 				t.Errorf("%s: %q does not say %q", m.Name, message, text)
 			}
 		}
 	}
-	waiting(s.Machine("cloud-init", ofIgnition), "spec.virtualMachine.osType", `it is "rhcos_x64"`,
+	waiting(s.CreateMachine("cloud-init", ofIgnition), "spec.virtualMachine.osType", `it is "rhcos_x64"`,
 		"bootstrap Secret cloud-init-bootstrap is a cloud-config", "set the format of the KubeadmConfig to ignition")
 	s.UserData, s.Format = stockIgnition, "ignition"
-	waiting(s.Machine("ignition", nil), "spec.virtualMachine.osType", `it is "ol_9x64"`,
+	waiting(s.CreateMachine("ignition", nil), "spec.virtualMachine.osType", `it is "ol_9x64"`,
 		"bootstrap Secret ignition-bootstrap is for Ignition", "set it to rhcos_x64")
 	s.UserData = "{}"
-	waiting(s.Machine("none", ofIgnition), "bootstrap Secret none-bootstrap", "it is not an Ignition configuration")
+	waiting(
+		s.CreateMachine("none", ofIgnition), "bootstrap Secret none-bootstrap", "it is not an Ignition configuration",
+	)
 	s.UserData, s.Format = "#cloud-config\nwrite_files: [{path: /a, content: b}]\n", ""
-	waiting(s.Machine("conflict", func(spec *infrav1.OLVMMachineSpec) {
+	waiting(s.CreateMachine("conflict", func(spec *infrav1.OLVMMachineSpec) {
 		spec.UserData = &infrav1.UserData{
 			Extra: []infrav1.ExtraUserData{{Inline: "write_files: [{path: /a, content: c}]\n"}},
 		}
 	}), "the file /a is set differently by the bootstrap data and by userData.extra[0].inline")
 	s.UserData = "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
-	waiting(s.Machine("large", nil), "bootstrap Secret large-bootstrap", "and at most 524288 can be given to a VM")
-	if vms := s.Sim.Summary().VMs; vms != 0 {
+	waiting(
+		s.CreateMachine("large", nil), "bootstrap Secret large-bootstrap", "and at most 524288 can be given to a VM",
+	)
+	if vms := s.Sim.Summarize().VMs; vms != 0 {
 		t.Errorf("%d VMs were made", vms)
 	}
 }
@@ -122,7 +128,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 			Extra: []infrav1.ExtraUserData{{ConfigMapKeyRef: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
 		}
 	})
-	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("m", func(spec *infrav1.OLVMMachineSpec) {
 		spec.UserData = &infrav1.UserData{
 			Extra: []infrav1.ExtraUserData{{SecretKeyRef: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
 		}
@@ -130,7 +136,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	waits := func(want string) {
 		t.Helper()
 		s.Eventually(want, func() error {
-			message := s.Expect(m, infrav1.BootstrapDataAvailableCondition,
+			message := s.ExpectCondition(m, infrav1.BootstrapDataAvailableCondition,
 				"False/"+infrav1.WaitingForBootstrapDataReason)
 			if !strings.Contains(message, want) {
 				return errors.New(message)
@@ -141,15 +147,15 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	}
 	waits("ConfigMap extra (userData.extra) does not exist; create it, or correct the name")
 	s.Create(&corev1.ConfigMap{
-		ObjectMeta: s.Meta("extra"),
+		ObjectMeta: s.NewMeta("extra"),
 		Data:       map[string]string{"user-data": "ntp: {enabled: true}\n"},
 	})
 	waits("Secret extra (userData.extra) does not exist")
-	secret := &corev1.Secret{ObjectMeta: s.Meta("extra"), Data: map[string][]byte{"other": []byte("a: 1\n")}}
+	secret := &corev1.Secret{ObjectMeta: s.NewMeta("extra"), Data: map[string][]byte{"other": []byte("a: 1\n")}}
 	s.Create(secret)
 	waits(`Secret extra (userData.extra) has no key "user-data"`)
 	change(s, secret, func(secret *corev1.Secret) { secret.Data["user-data"] = []byte("timezone: CET\n") })
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 	script := s.inspect("m").vm.Initialization.CustomScript
 	if !strings.Contains(script, "timezone: CET") || !strings.Contains(script, "enabled: true") {
 		t.Errorf("the user data:\n%s", script)
@@ -176,10 +182,10 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 			})
 			s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: " +
 				"|\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
-			m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
+			m := s.CreateMachine("m", func(spec *infrav1.OLVMMachineSpec) {
 				spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::19"}}
 			})
-			s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+			s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 			script := s.inspect("m").vm.Initialization.CustomScript
 			if !strings.Contains(script, "name: node-ip\n") || !strings.Contains(script, test.want) {
 				t.Errorf("the user data:\n%s", script)
@@ -216,8 +222,8 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 			IngressVirtualIP:     "10.0.0.6",
 		}
 	})
-	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
-	ids, err := desired.RecordedRouterIDs(s.OLVM)
+	s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	ids, err := desired.ParseRouterIDs(s.OLVM)
 	check.Error(t, err, "")
 	check.Set(t, "the ID of the endpoint", ids[desired.APIRouter])
 	check.Set(t, "the ID of ingress", ids[desired.IngressRouter])
@@ -229,11 +235,11 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
 		"apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n    controlPlane: {}\n"
 	first := s.controlPlane("cp-1", "", nil)
-	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(first, infrav1.ReadyCondition, "True/Ready")
 	second := s.controlPlane("cp-2", "", nil)
-	s.Expect(second, infrav1.ReadyCondition, "True/Ready")
-	worker := s.Machine("worker", nil)
-	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(second, infrav1.ReadyCondition, "True/Ready")
+	worker := s.CreateMachine("worker", nil)
+	s.ExpectCondition(worker, infrav1.ReadyCondition, "True/Ready")
 
 	nodes := s.written("cp-2", "/etc/capolvm/control-plane")
 	if nodes != second.Status.Addresses[0].Address+"\n"+first.Status.Addresses[0].Address+"\n" {
@@ -264,10 +270,12 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 		t.Error("a worker has the load balancer of the control plane")
 	}
 
-	inRange := s.Machine("in-range", func(spec *infrav1.OLVMMachineSpec) {
+	inRange := s.CreateMachine("in-range", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
 	})
-	message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressRangeReason)
+	message := s.ExpectCondition(
+		inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressRangeReason,
+	)
 	if !strings.Contains(message, "the ingress address 10.0.0.6 is inside") {
 		t.Error(message)
 	}
@@ -287,7 +295,7 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 	} {
 		s.UserData = "#cloud-config\nwrite_files:\n- path: " + test.path + "\n  content: |\n    apiVersion: " +
 			"kubeadm.k8s.io/v1beta4\n    kind: " + test.kind + "\n"
-		s.Expect(s.controlPlane(name, "", nil), infrav1.ReadyCondition, "True/Ready")
+		s.ExpectCondition(s.controlPlane(name, "", nil), infrav1.ReadyCondition, "True/Ready")
 		var pod corev1.Pod
 		err := yaml.UnmarshalStrict([]byte(s.written(name, "/etc/kubernetes/manifests/kube-vip.yaml")), &pod)
 		if err != nil {
@@ -319,7 +327,7 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 			DNS:                        &infrav1.ClusterDNS{Domain: "one.example.com"},
 		}
 	})
-	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	s.ExpectCondition(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	dual := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
 		spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::40"}}
@@ -329,7 +337,9 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 		"kind: InitConfiguration\n"
 	s.UserData = fmt.Sprintf(init, `api-int.one.example.com, "fd00:0::5"`)
 	lacks := s.controlPlane("lacks", "", dual)
-	message := s.Expect(lacks, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
+	message := s.ExpectCondition(
+		lacks, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason,
+	)
 	if !strings.Contains(message, "would lack api.one.example.com") ||
 		!strings.Contains(message, "apiServer.certSANs of the KubeadmControlPlane") {
 		t.Error(message)
@@ -337,7 +347,7 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 
 	s.UserData = fmt.Sprintf(init, `api.one.example.com, api-int.one.example.com, "fd00:0::5"`)
 	first := s.controlPlane("cp", "", dual)
-	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(first, infrav1.ReadyCondition, "True/Ready")
 	self4, self6 := first.Status.Addresses[0].Address, first.Status.Addresses[1].Address
 	told := s.inspect("cp").vm.Initialization
 	if told.DNSServers != self4+" 10.0.0.53" || told.DNSSearch != "one.example.com" {
@@ -362,8 +372,8 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 
 	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
 		"apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
-	worker := s.Machine("worker", dual)
-	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
+	worker := s.CreateMachine("worker", dual)
+	s.ExpectCondition(worker, infrav1.ReadyCondition, "True/Ready")
 	got := s.written("worker", "/etc/capolvm/dns/Corefile")
 	check.Contains(t, "got", got, "forward . 10.0.0.5 fd00::5 10.0.0.1")
 	check.Contains(t, "got", got, " "+self4+" ")
@@ -371,11 +381,11 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	check.Lacks(t, "got", got, "nodes.zone")
 	check.Lacks(t, "got", got, "bind 10.0.0.5")
 
-	leased := s.Machine("leased", func(spec *infrav1.OLVMMachineSpec) {
+	leased := s.CreateMachine("leased", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{DHCP: true}
 		spec.VirtualMachine.Network.Gateway = ""
 	})
-	message = s.Expect(leased, infrav1.InfrastructureAppliedCondition,
+	message = s.ExpectCondition(leased, infrav1.InfrastructureAppliedCondition,
 		"False/"+infrav1.ControlPlaneServicesInvalidReason)
 	if !strings.Contains(message, "no static address, at which the node could answer") {
 		t.Error(message)
@@ -396,7 +406,7 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 		"IP needs ingressVirtualIP":                    {AdditionalIngressVirtualIP: "fd00::6"},
 		"dns.domain":                                   {DNS: &infrav1.ClusterDNS{Domain: "Example.com"}},
 	} {
-		c := &infrav1.OLVMCluster{ObjectMeta: s.Meta("refused"), Spec: s.OLVM.Spec}
+		c := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta("refused"), Spec: s.OLVM.Spec}
 		c.Spec.ControlPlaneServices = &services
 		if err := s.Client.Create(t.Context(), c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -412,7 +422,7 @@ func TestLargeUserDataIsDelivered(t *testing.T) {
 	_, _ = rand.Read(content) // never fails
 	text := base64.StdEncoding.EncodeToString(content)
 	s.UserData = "#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: " + text + "}]\n"
-	s.Expect(s.Machine("m", nil), infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.CreateMachine("m", nil), infrav1.ReadyCondition, "True/Ready")
 	if script := s.inspect("m").vm.Initialization.CustomScript; !strings.Contains(script, text) {
 		t.Errorf("%d bytes of user data arrived", len(script))
 	}
@@ -431,8 +441,8 @@ func TestUserDataByPointer(t *testing.T) {
 		}
 		spec.UserData = &infrav1.UserData{BootstrapDelivery: "Pointer"}
 	}
-	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) { ofIgnition(spec); leased(spec) })
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is up only after fetching its data
+	m := s.CreateMachine("m", func(spec *infrav1.OLVMMachineSpec) { ofIgnition(spec); leased(spec) })
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is up only after fetching its data
 	s.expectEvent("m", "UserDataDelivered", "127.0.0.1")
 	told := s.inspect("m").vm.Initialization.CustomScript
 	stub, messages, err := v3_1.Parse([]byte(told))
@@ -481,8 +491,10 @@ func TestUserDataByPointer(t *testing.T) {
 	}
 
 	s.UserData, s.Format = "#cloud-config\n{}\n", ""
-	cloud := s.Machine("cloud", leased)
-	message := s.Expect(cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
+	cloud := s.CreateMachine("cloud", leased)
+	message := s.ExpectCondition(
+		cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason,
+	)
 	if !strings.Contains(message, "userData.bootstrapDelivery: Pointer is for images with Ignition") {
 		t.Error(message)
 	}

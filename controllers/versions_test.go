@@ -103,7 +103,7 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) { return g(r
 // without a version; here, it shows that finalizers of each kind are patched, and that the guard sees it.
 func TestPatchesOfFinalizersNameTheirVersion(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(m)
 	s.Delete(m)
 	s.ExpectGone(m)

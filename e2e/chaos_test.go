@@ -61,7 +61,7 @@ func inventory() *ovirtsim.Inventory {
 // control calls the simulator's control API, which must succeed.
 func control(t *testing.T, method, path string, in, out any) {
 	t.Helper()
-	if err := suite.plane.Control(context.Background(), method, path, in, out); err != nil {
+	if err := suite.plane.CallControl(context.Background(), method, path, in, out); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -394,7 +394,7 @@ func eventuallyQuiet(t *testing.T) {
 	t.Helper()
 
 	wait.For(t, "no Terraform runs", func() error {
-		if children := suite.plane.Manager.Children(); len(children) > 0 {
+		if children := suite.plane.Manager.ListChildren(); len(children) > 0 {
 			return fmt.Errorf("processes %v run", children)
 		}
 

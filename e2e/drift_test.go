@@ -41,7 +41,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	j.expectDrift(worker.Name, infrav1.NoDriftReason)
 
 	// The configuration sets the memory, and does not mention the sound card.
-	full, err := j.engine.VMInFull(t.Context(), worker.ID)
+	full, err := j.engine.FetchFullVM(t.Context(), worker.ID)
 	check.Error(t, err, "")
 
 	memory, guaranteed, sound := *full.Memory+(1<<30), *full.MemoryPolicy.Guaranteed, !*full.Soundcard
@@ -61,7 +61,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	check.Contains(t, "olvmctl plan", out,
 		"Changed in the engine since it was applied: ovirt_vm.this (memory, soundcard_enabled)")
 
-	now, err := j.engine.VMInFull(t.Context(), worker.ID)
+	now, err := j.engine.FetchFullVM(t.Context(), worker.ID)
 	check.Error(t, err, "")
 	check.Equal(t, "the memory after the check", *now.Memory, memory)
 

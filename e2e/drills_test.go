@@ -92,10 +92,10 @@ func TestDrillOfARestore(t *testing.T) {
 	w.expectMachines(1, 2)
 	before, uids, dir := w.vms(), w.machineUIDs(), t.TempDir()
 
-	w.drill(dir, strings.Join(testenv.Section(t, "docs/operate/emergencies.md", "Back up with kubectl"), ""))
+	w.drill(dir, strings.Join(testenv.ReadSection(t, "docs/operate/emergencies.md", "Back up with kubectl"), ""))
 	lost.Stop()
 
-	restore := testenv.Section(t, "docs/operate/emergencies.md", "Restore with kubectl")
+	restore := testenv.ReadSection(t, "docs/operate/emergencies.md", "Restore with kubectl")
 	check.Length(t, "blocks of commands of the restore", restore, 2)
 	check.Equal(t, "the dump names owners", staleOwners(t, filepath.Join(dir, "backup.json")) > 5, true)
 

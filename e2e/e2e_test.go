@@ -305,7 +305,7 @@ func runs(m *clusterv1.Machine) error {
 // vms returns the engine's VMs of this cluster, by ID.
 func (w *workload) vms() map[string]engine.VM {
 	w.t.Helper()
-	all, err := suite.engine.VMs(context.Background())
+	all, err := suite.engine.ListVMs(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -580,7 +580,7 @@ func (w *workload) planOfDrift(t *testing.T) {
 		break
 	}
 
-	nics, err := suite.engine.NICs(t.Context(), vm.ID)
+	nics, err := suite.engine.ListNICs(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

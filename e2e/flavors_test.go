@@ -213,7 +213,7 @@ func driveOf(ctx context.Context, vm string) (string, error) {
 		UserData string `json:"userData"`
 	}
 
-	err := suite.plane.Control(ctx, "GET", "/vms/"+vm+"/drive", nil, &drive)
+	err := suite.plane.CallControl(ctx, "GET", "/vms/"+vm+"/drive", nil, &drive)
 
 	return drive.UserData, err
 }
@@ -305,7 +305,7 @@ func (w *workload) expectSupported(name, address string, machines int) {
 // expectSpread checks that each worker can run only on the hosts of its own failure domain.
 func (w *workload) expectSpread() {
 	w.t.Helper()
-	hosts, err := suite.engine.Hosts(context.Background())
+	hosts, err := suite.engine.ListHosts(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 		"XDG_STATE_HOME="+j.dir,
 		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()),
 		"KUBECONFIG=",
-		testenv.Defaults(t, j.dir),
+		testenv.WriteDefaults(t, j.dir),
 		"CAPOLVM_TERRAFORM="+executable.Path,
 		"GOPROXY=off",
 		"OLVM_USERNAME="+j.connection.Username,
@@ -232,7 +232,7 @@ func (j *journey) does(args ...string) (out, problems string) {
 // vms returns the engine's VMs by ID, without the initial ones.
 func (j *journey) vms() map[string]engine.VM {
 	j.t.Helper()
-	list, err := j.engine.VMs(j.t.Context())
+	list, err := j.engine.ListVMs(j.t.Context())
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -912,7 +912,7 @@ func TestProgramsPrintTheirVersions(t *testing.T) {
 	for _, program := range []string{"manager", "ovirtsim", "terraform-provider-ovirt"} {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, program), "--version").CombinedOutput()
 		check.Error(t, err, "")
-		check.Equal(t, "what "+program+" prints", string(out), version.Line(program)+"\n")
+		check.Equal(t, "what "+program+" prints", string(out), version.FormatLine(program)+"\n")
 	}
 }
 

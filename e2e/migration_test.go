@@ -177,7 +177,7 @@ func (o *takeover) readSteps() {
 		"HOME="+o.dir,
 		"KUBECONFIG="+o.plane.Kubeconfig,
 		"PATH="+filepath.Dir(kubectl)+":"+suite.binDir+":"+os.Getenv("PATH"),
-		testenv.Defaults(o.t, o.dir),
+		testenv.WriteDefaults(o.t, o.dir),
 		"CAPOLVM_TERRAFORM="+executable.Path,
 	)
 }
@@ -367,22 +367,22 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 		return "", err
 	}
 
-	dc, err := suite.engine.DataCenter(ctx, "Default")
+	dc, err := suite.engine.FindDataCenter(ctx, "Default")
 	if err != nil {
 		return "", err
 	}
 
-	cluster, err := suite.engine.Cluster(ctx, dc, "Default")
+	cluster, err := suite.engine.FindCluster(ctx, dc, "Default")
 	if err != nil {
 		return "", err
 	}
 
-	template, err := suite.engine.Template(ctx, dc, "ol9-k8s")
+	template, err := suite.engine.FindTemplate(ctx, dc, "ol9-k8s")
 	if err != nil {
 		return "", err
 	}
 
-	profiles, _, err := suite.engine.VNICProfiles(ctx, dc, "kvm-vlan")
+	profiles, _, err := suite.engine.ListVNICProfiles(ctx, dc, "kvm-vlan")
 	if err != nil {
 		return "", err
 	}
@@ -421,7 +421,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 	}
 
 	if err := engine.Wait(ctx, "VM "+vm.Name, func(ctx context.Context) (bool, string, error) {
-		now, err := suite.engine.VM(ctx, vm.ID)
+		now, err := suite.engine.FetchVM(ctx, vm.ID)
 		if err != nil {
 			return false, "", err
 		}
@@ -448,7 +448,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 // oldVMs returns the VMs of the machines by ID, regardless of their comments.
 func (o *takeover) oldVMs() map[string]engine.VM {
 	o.t.Helper()
-	all, err := suite.engine.VMs(o.t.Context())
+	all, err := suite.engine.ListVMs(o.t.Context())
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func secondPlane(t *testing.T, name string, change ...func(*simplane.Options)) *
 func (w *workload) move(to *simplane.Plane) {
 	w.t.Helper()
 	from := w.plane
-	command, err := localplane.Move(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace,
+	command, err := localplane.MoveCommand(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace,
 		w.t.TempDir())
 	if err != nil {
 		w.t.Fatal(err)

@@ -87,7 +87,7 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 func (w *workload) expectPlaced() {
 	w.t.Helper()
 	ctx := context.Background()
-	hosts, err := suite.engine.Hosts(ctx)
+	hosts, err := suite.engine.ListHosts(ctx)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -110,13 +110,13 @@ func (w *workload) expectPlaced() {
 
 		slices.Sort(placed)
 		disks := map[string]int64{}
-		attached, err := suite.engine.DiskAttachments(ctx, engine.ID(id))
+		attached, err := suite.engine.ListDiskAttachments(ctx, engine.ID(id))
 		if err != nil {
 			w.t.Fatal(err)
 		}
 
 		for i := range attached {
-			disk, err := suite.engine.Disk(ctx, attached[i].DiskID())
+			disk, err := suite.engine.FetchDisk(ctx, attached[i].DiskID())
 			if err != nil {
 				w.t.Fatal(err)
 			}

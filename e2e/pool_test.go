@@ -29,7 +29,7 @@ func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
 	out := map[string]bool{}
 
 	for _, name := range names {
-		out[poolvm.Make(t, suite.engine, tag, name, "").String()] = true
+		out[poolvm.CreateVM(t, suite.engine, tag, name, "").String()] = true
 	}
 
 	return out
@@ -244,7 +244,7 @@ func (w *workload) workerNames() map[string]bool {
 // expectAllDown checks that all VMs of pools exist, are powered off, and have no owner.
 func (w *workload) expectAllDown(ids map[string]bool) {
 	w.t.Helper()
-	vms, err := suite.engine.VMs(context.Background())
+	vms, err := suite.engine.ListVMs(context.Background())
 	check.Error(w.t, err, "")
 	found := 0
 

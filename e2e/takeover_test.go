@@ -84,7 +84,7 @@ func (p terraformUser) stateOf(machine *infrav1.OLVMMachine) *tfstate.State {
 	check.Equal(p.t, "type of the Secret", secret.Type, tfstate.SecretType)
 	check.Length(p.t, "finalizers of the Secret", secret.Finalizers, 1)
 
-	state, err := tfstate.Decode(&secret)
+	state, err := tfstate.DecodeSecret(&secret)
 	check.Error(p.t, err, "")
 
 	return state
@@ -106,7 +106,7 @@ func (p terraformUser) expectStateOfTerraform(machine *infrav1.OLVMMachine) {
 	p.t.Helper()
 	state := p.stateOf(machine)
 	check.Equal(p.t, "VM of the state", "olvm://"+state.VMID(), machine.Spec.ProviderID)
-	check.Equal(p.t, "the state is complete", state.Complete(), true)
+	check.Equal(p.t, "the state is complete", state.IsComplete(), true)
 	check.Contains(p.t, "the state", string(state.Raw), "taken over")
 }
 
@@ -129,7 +129,7 @@ func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 // documented runs the document's block with a text, for this cluster.
 func (p terraformUser) documented(text string) string {
 	p.t.Helper()
-	blocks := testenv.CommandBlocks(testenv.Documents(p.t)[takeoverDocument])
+	blocks := testenv.CommandBlocks(testenv.ReadDocuments(p.t)[takeoverDocument])
 	at := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, text) })
 	if at < 0 {
 		p.t.Fatalf("%s has no %s", takeoverDocument, text)

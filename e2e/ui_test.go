@@ -53,20 +53,26 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	j := newJourney(t, suite.plane)
 	j.clusterFile("page", 86, 1, "\n    serviceLoadBalancers: {ipAddresses: 127.20.86.200-127.20.86.209}")
 
-	v := browser.Open(t, j.ui("--engine", "--kubeconfig", suite.plane.Kubeconfig), 1400, 900)
-	v.Until(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)
+	v := browser.OpenPage(t, j.ui("--engine", "--kubeconfig", suite.plane.Kubeconfig), 1400, 900)
+	v.WaitUntil(`document.querySelector('#clusters').innerText.includes('There are no clusters')`)
 
 	t.Cleanup(func() {
-		j.does("delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience, "--yes")
+		j.does(
+			"delete", j.name, "-n", j.namespace, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience, "--yes",
+		)
 	})
 	_, said := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--timeout", patience)
 	check.Contains(t, "start", said, "Installing load balancers for Services: ok")
 
 	// It appeared without a reload: the running machines, the engine's view of their VMs, and the events.
-	v.Until(`document.querySelectorAll('a.machine').length === 2 && document.querySelector('.cluster').innerText.includes('Available')`)
-	v.Until(`[...document.querySelectorAll('a.machine')].every(m => m.innerText.includes('VM up') && m.innerText.includes('engine: up'))`)
-	v.Until(`document.querySelector('#engine-list').innerText.includes('2 VMs of ours')`)
-	v.Until(`document.querySelector('#event-list').innerText.includes('SuccessfulApply')`)
+	v.WaitUntil(
+		`document.querySelectorAll('a.machine').length === 2 && document.querySelector('.cluster').innerText.includes('Available')`,
+	)
+	v.WaitUntil(
+		`[...document.querySelectorAll('a.machine')].every(m => m.innerText.includes('VM up') && m.innerText.includes('engine: up'))`,
+	)
+	v.WaitUntil(`document.querySelector('#engine-list').innerText.includes('2 VMs of ours')`)
+	v.WaitUntil(`document.querySelector('#event-list').innerText.includes('SuccessfulApply')`)
 
 	var worker engine.VM
 
@@ -76,18 +82,22 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 		}
 	}
 
-	v.Script(fmt.Sprintf(`location.hash = '#Machine/%s/%s'`, j.namespace, worker.Name))
-	v.Until(`document.querySelector('#details-steps').innerText.includes('Terraform apply')`)
-	v.Until(`[...document.querySelectorAll('.change')].some(c => c.innerText.includes('ovirt_vm.this') && c.dataset.action === 'create')`)
-	v.Until(`document.querySelector('#details-steps').innerText.includes('WaitingForBootstrapData')`) // transient
+	v.RunScript(fmt.Sprintf(`location.hash = '#Machine/%s/%s'`, j.namespace, worker.Name))
+	v.WaitUntil(`document.querySelector('#details-steps').innerText.includes('Terraform apply')`)
+	v.WaitUntil(
+		`[...document.querySelectorAll('.change')].some(c => c.innerText.includes('ovirt_vm.this') && c.dataset.action === 'create')`,
+	)
+	v.WaitUntil(`document.querySelector('#details-steps').innerText.includes('WaitingForBootstrapData')`) // transient
 
 	check.Error(t, j.engine.StopVM(t.Context(), worker.ID, false), "")
-	v.Until(`document.querySelector('#trouble').innerText.includes('` + worker.Name + `')`)
-	v.Until(`document.querySelector('#details-conditions').innerText.includes('VirtualMachineNotRunning')`)
-	v.Until(`document.querySelector('#details-commands').innerText.includes('kubectl delete machine.cluster.x-k8s.io ` +
-		worker.Name + `')`)
+	v.WaitUntil(`document.querySelector('#trouble').innerText.includes('` + worker.Name + `')`)
+	v.WaitUntil(`document.querySelector('#details-conditions').innerText.includes('VirtualMachineNotRunning')`)
+	v.WaitUntil(
+		`document.querySelector('#details-commands').innerText.includes('kubectl delete machine.cluster.x-k8s.io ` +
+			worker.Name + `')`,
+	)
 
-	check.Length(t, "what the console has", v.Complaints(), 0)
+	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }
 
 // TestThePageHasTheRightsOfTheKubeconfig opens the page for users with limited rights, and with none.

@@ -30,14 +30,14 @@ func (a Address) InModule(name string) Address {
 	return a
 }
 
-// Data returns the address of the data source of the same type and name.
-func (a Address) Data() Address {
+// AsData returns the address of the data source of the same type and name.
+func (a Address) AsData() Address {
 	a.data = true
 	return a
 }
 
-// Instance returns the address of the instance with this key.
-func (a Address) Instance(key string) Address {
+// WithKey returns the address of the instance with this key.
+func (a Address) WithKey(key string) Address {
 	a.key, a.indexed = cty.NormalizeString(key), true
 	return a
 }
@@ -47,11 +47,11 @@ func (a Address) Type() string { return a.kind }
 
 // String returns the address in Terraform's syntax, such as `ovirt_disk.data["etcd"]`.
 func (a Address) String() string {
-	return string(hclwrite.TokensForTraversal(a.traversal()).Bytes())
+	return string(hclwrite.TokensForTraversal(a.toTraversal()).Bytes())
 }
 
-// traversal returns the address as an expression without anything to evaluate.
-func (a Address) traversal() hcl.Traversal {
+// toTraversal returns the address as an expression without anything to evaluate.
+func (a Address) toTraversal() hcl.Traversal {
 	var steps []string
 	if a.module != "" {
 		steps = append(steps, "module", a.module)
@@ -61,7 +61,7 @@ func (a Address) traversal() hcl.Traversal {
 		steps = append(steps, "data")
 	}
 
-	out := traversal(append(steps, a.kind, a.name)...)
+	out := newTraversal(append(steps, a.kind, a.name)...)
 	if a.indexed {
 		out = append(out, hcl.TraverseIndex{Key: cty.StringVal(a.key)})
 	}
@@ -167,24 +167,24 @@ var (
 func NICAddress(index int) Address { return NewAddress(nicType, nicName(index)) }
 
 // HostDeviceAddress returns the address of the host device with this name.
-func HostDeviceAddress(name string) Address { return hostDeviceAddress.Instance(name) }
+func HostDeviceAddress(name string) Address { return hostDeviceAddress.WithKey(name) }
 
 // MediatedDeviceAddress returns the address of the mediated device at this index.
 func MediatedDeviceAddress(index int) Address {
-	return mediatedDeviceAddress.Instance(MediatedDeviceKey(index))
+	return mediatedDeviceAddress.WithKey(MediatedDeviceKey(index))
 }
 
 // TagAddress returns the address of a VM's tag, by the tag's UUID.
-func TagAddress(tagID string) Address { return tagAddress.Instance(tagID) }
+func TagAddress(tagID string) Address { return tagAddress.WithKey(tagID) }
 
 // DataDiskAddress returns the address of the data disk with this name.
-func DataDiskAddress(name string) Address { return dataDiskAddress.Instance(name) }
+func DataDiskAddress(name string) Address { return dataDiskAddress.WithKey(name) }
 
 // DataDiskAttachmentAddress returns the address of the attachment of the data disk with this name.
-func DataDiskAttachmentAddress(name string) Address { return dataDiskAttachmentAddress.Instance(name) }
+func DataDiskAttachmentAddress(name string) Address { return dataDiskAttachmentAddress.WithKey(name) }
 
 // MembershipAddress returns the address of a VM's membership in the affinity group with this name.
-func MembershipAddress(group string) Address { return membershipAddress.Instance(group) }
+func MembershipAddress(group string) Address { return membershipAddress.WithKey(group) }
 
 // GroupAddress returns the address of the affinity group with this key in the state of a cluster.
-func GroupAddress(key string) Address { return groupAddress.Instance(key) }
+func GroupAddress(key string) Address { return groupAddress.WithKey(key) }

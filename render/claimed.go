@@ -14,11 +14,11 @@ func (in *Machine) vmAddress() Address {
 	return VMAddress
 }
 
-// claimedFile writes the resources of a machine with a VM from a pool. No resource represents the VM itself, so nothing
-// can destroy it.
-func claimedFile(in Machine) *writer {
+// buildClaimedFile writes the resources of a machine with a VM from a pool. No resource represents the VM itself, so
+// nothing can destroy it.
+func buildClaimedFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
-	body := w.resource(
+	body := w.beginResource(
 		"The VM is one of a pool. It is taken over as it is, and given back when the machine is gone.",
 		AdoptedVMAddress,
 	)
@@ -27,18 +27,18 @@ func claimedFile(in Machine) *writer {
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
 
 	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic"}
-	if in.guestDNS() {
+	if in.hasGuestDNS() {
 		ignored = append(ignored, "initialization_dns_servers", "initialization_search_domains")
 	}
 
-	ignoreChanges(body, "What a guest reads at its first boot matters once.", ignored...)
+	setIgnoreChanges(body, "What a guest reads at its first boot matters once.", ignored...)
 
-	start := w.start("The VM may have been up before: its guest is given the initialization all the same.",
+	start := w.writeStart("The VM may have been up before: its guest is given the initialization all the same.",
 		AdoptedVMAddress)
 	start.SetAttributeValue("use_initialization", cty.True)
-	ignoreChanges(start, powerIsWatched, "status", "use_initialization")
+	setIgnoreChanges(start, powerIsWatched, "status", "use_initialization")
 
-	setTraversal(w.output("vm_id", "UUID of the VM."), "value", AdoptedVMAddress.kind, AdoptedVMAddress.name, "id")
+	setTraversal(w.beginOutput("vm_id", "UUID of the VM."), "value", AdoptedVMAddress.kind, AdoptedVMAddress.name, "id")
 
 	return w
 }

@@ -44,11 +44,11 @@ const (
 	AutoConf
 )
 
-// told reports whether the engine passes the family to the guest.
-func (ip IP) told() bool { return ip.Method == Static || ip.Method == DHCP }
+// isPassedToGuest reports whether the engine passes the family to the guest.
+func (ip IP) isPassedToGuest() bool { return ip.Method == Static || ip.Method == DHCP }
 
-// netmask returns a dotted mask for IPv4, and the prefix length for IPv6.
-func (ip IP) netmask() string {
+// formatNetmask returns a dotted mask for IPv4, and the prefix length for IPv6.
+func (ip IP) formatNetmask() string {
 	if ip.Address.Addr().Is4() {
 		return net.IP(net.CIDRMask(ip.Address.Bits(), 32)).String()
 	}
@@ -56,12 +56,12 @@ func (ip IP) netmask() string {
 	return strconv.Itoa(ip.Address.Bits())
 }
 
-// guests returns the interfaces passed to the guest by the engine.
-func (in *Machine) guests() []GuestNIC {
+// passedGuests returns the interfaces passed to the guest by the engine.
+func (in *Machine) passedGuests() []GuestNIC {
 	var out []GuestNIC
 
 	for _, guest := range in.Guests {
-		if guest.IPv4.told() || guest.IPv6.told() {
+		if guest.IPv4.isPassedToGuest() || guest.IPv6.isPassedToGuest() {
 			out = append(out, guest)
 		}
 	}
@@ -69,38 +69,38 @@ func (in *Machine) guests() []GuestNIC {
 	return out
 }
 
-// guestFile writes an override: Terraform adds it to the VM. It is a separate file, because its settings never change
-// later and are no reason to plan.
-func guestFile(in Machine) []byte {
+// renderGuestFile writes an override: Terraform adds it to the VM. It is a separate file, because its settings never
+// change later and are no reason to plan.
+func renderGuestFile(in Machine) []byte {
 	file := hclwrite.NewEmptyFile()
-	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
+	writeComment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
 	vm := in.vmAddress()
 	body := file.Body().AppendNewBlock("resource", []string{vm.kind, vm.name}).Body()
 	if len(in.DNSServers) > 0 {
-		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
+		body.SetAttributeValue("initialization_dns_servers", toTuple(in.DNSServers))
 	}
 
 	if len(in.SearchDomains) > 0 {
-		body.SetAttributeValue("initialization_search_domains", texts(in.SearchDomains))
+		body.SetAttributeValue("initialization_search_domains", toTuple(in.SearchDomains))
 	}
 
-	for i, guest := range in.guests() {
-		if i > 0 || in.guestDNS() {
+	for i, guest := range in.passedGuests() {
+		if i > 0 || in.hasGuestDNS() {
 			body.AppendNewline()
 		}
 
 		nic := body.AppendNewBlock("initialization_nic", nil).Body()
 		nic.SetAttributeValue("name", cty.StringVal(guest.Name))
-		guest.IPv4.write(nic, "ipv4")
-		guest.IPv6.write(nic, "ipv6")
+		guest.IPv4.writeFamily(nic, "ipv4")
+		guest.IPv6.writeFamily(nic, "ipv6")
 	}
 
 	return file.Bytes()
 }
 
-// write adds the block of a family, unless the engine does not pass it.
-func (ip IP) write(nic *hclwrite.Body, family string) {
-	if !ip.told() {
+// writeFamily adds the block of a family, unless the engine does not pass it.
+func (ip IP) writeFamily(nic *hclwrite.Body, family string) {
+	if !ip.isPassedToGuest() {
 		return
 	}
 
@@ -116,7 +116,7 @@ func (ip IP) write(nic *hclwrite.Body, family string) {
 		}
 	default:
 		setText(block, "address", ip.Address.Addr().String())
-		setText(block, "netmask", ip.netmask())
+		setText(block, "netmask", ip.formatNetmask())
 		if ip.Gateway.IsValid() {
 			setText(block, "gateway", ip.Gateway.String())
 		}

@@ -12,7 +12,7 @@ func TestNetmask(t *testing.T) {
 		"10.0.0.5/32": "255.255.255.255",
 		"fd00::5/64":  "64",
 	} {
-		if got := (IP{Address: netip.MustParsePrefix(text)}).netmask(); got != want {
+		if got := (IP{Address: netip.MustParsePrefix(text)}).formatNetmask(); got != want {
 			t.Errorf("%s has the netmask %s, want %s", text, got, want)
 		}
 	}

@@ -47,8 +47,8 @@ func ImageConfiguration(in Image) (Configuration, error) {
 
 	module.SetAttributeValue("memory", cty.NumberIntVal(in.Memory))
 
-	return moduleConfiguration(in.Engine, file, imageModule, "template_id", ImageTemplate, []Address{
-		NewAddress(blankTemplateDataType, "this").Data().InModule(imageModule),
+	return buildModuleConfiguration(in.Engine, file, imageModule, "template_id", ImageTemplate, []Address{
+		NewAddress(blankTemplateDataType, "this").AsData().InModule(imageModule),
 		VMAddress.InModule(imageModule),
 		NewAddress(attachmentType, "this").InModule(imageModule),
 		TemplateAddress,

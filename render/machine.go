@@ -23,46 +23,46 @@ type writer struct {
 	declared []Address
 }
 
-// resource begins a resource. why is a comment for readers, or "".
-func (w *writer) resource(why string, address Address) *hclwrite.Body {
+// beginResource begins a resource. why is a comment for readers, or "".
+func (w *writer) beginResource(why string, address Address) *hclwrite.Body {
 	w.declared = append(w.declared, address)
 
-	return w.block(why, address)
+	return w.beginBlock(why, address)
 }
 
 // forEach begins a resource with an instance for each value.
 func (w *writer) forEach(why string, address Address, values map[string]cty.Value) *hclwrite.Body {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		w.declared = append(w.declared, address.Instance(key))
+		w.declared = append(w.declared, address.WithKey(key))
 	}
 
-	body := w.block(why, address)
-	body.SetAttributeRaw("for_each", object(values))
+	body := w.beginBlock(why, address)
+	body.SetAttributeRaw("for_each", objectTokens(values))
 	body.AppendNewline()
 
 	return body
 }
 
-// forEachOf begins a resource with an instance for each text.
-func (w *writer) forEachOf(why string, address Address, list []string) *hclwrite.Body {
+// forEachText begins a resource with an instance for each text.
+func (w *writer) forEachText(why string, address Address, list []string) *hclwrite.Body {
 	for _, key := range list {
-		w.declared = append(w.declared, address.Instance(key))
+		w.declared = append(w.declared, address.WithKey(key))
 	}
 
-	body := w.block(why, address)
-	body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(list))))
+	body := w.beginBlock(why, address)
+	body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(toTuple(list))))
 
 	return body
 }
 
-func (w *writer) block(why string, address Address) *hclwrite.Body {
+func (w *writer) beginBlock(why string, address Address) *hclwrite.Body {
 	body := w.file.Body()
 	if len(body.Blocks()) > 0 {
 		body.AppendNewline()
 	}
 
 	if why != "" {
-		comment(body, why)
+		writeComment(body, why)
 	}
 
 	if address != VMAddress && address != StartAddress {
@@ -72,27 +72,30 @@ func (w *writer) block(why string, address Address) *hclwrite.Body {
 	return body.AppendNewBlock("resource", []string{address.kind, address.name}).Body()
 }
 
-// mainFile writes the resources in the order of their creation.
-func mainFile(in Machine) *writer {
+// buildMainFile writes the resources in the order of their creation.
+func buildMainFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
-	w.vm(in)
-	w.nics(in)
-	w.disks(in)
-	w.rest(in)
+	w.writeVM(in)
+	w.writeNICs(in)
+	w.writeDisks(in)
+	w.writeRemaining(in)
 
 	if in.Pooled {
-		w.tags(in, "By its tag the VM becomes one of the pool, which others see too: last, when it is complete.",
+		w.writeTags(in, "By its tag the VM becomes one of the pool, which others see too: last, when it is complete.",
 			w.before...)
 	} else {
-		w.tags(in, "")
-		w.groups(in)
-		start := w.start("The VM starts when its hardware is complete: a network interface that comes later races "+
-			"the guest's first boot.", VMAddress)
-		dependsOn(start, w.before...)
-		ignoreChanges(start, powerIsWatched, "status")
+		w.writeTags(in, "")
+		w.writeGroups(in)
+		start := w.writeStart(
+			"The VM starts when its hardware is complete: a network interface that comes later races "+
+				"the guest's first boot.",
+			VMAddress,
+		)
+		setDependsOn(start, w.before...)
+		setIgnoreChanges(start, powerIsWatched, "status")
 	}
 
-	w.outputs(in)
+	w.writeOutputs(in)
 
 	return w
 }
@@ -100,9 +103,9 @@ func mainFile(in Machine) *writer {
 // powerIsWatched explains why a plan ignores the power of a VM.
 const powerIsWatched = "Power is watched natively; a VM that reboots must not be restarted by a plan."
 
-// start writes the start of a VM.
-func (w *writer) start(why string, vm Address) *hclwrite.Body {
-	body := w.resource(why, StartAddress)
+// writeStart writes the start of a VM.
+func (w *writer) writeStart(why string, vm Address) *hclwrite.Body {
+	body := w.beginResource(why, StartAddress)
 	setTraversal(body, "vm_id", vm.kind, vm.name, "id")
 	body.SetAttributeValue("status", cty.StringVal("up"))
 	body.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
@@ -111,9 +114,9 @@ func (w *writer) start(why string, vm Address) *hclwrite.Body {
 	return body
 }
 
-// vm writes the VM. It omits settings left to the engine.
-func (w *writer) vm(in Machine) {
-	body := w.resource("", VMAddress)
+// writeVM writes the VM. It omits settings left to the engine.
+func (w *writer) writeVM(in Machine) {
+	body := w.beginResource("", VMAddress)
 	set := func(name, value string) { setText(body, name, value) }
 	number := func(name string, value int64) {
 		if value != 0 {
@@ -155,12 +158,12 @@ func (w *writer) vm(in Machine) {
 	set("bios_type", in.BIOSType)
 	flag("tpm_enabled", in.TPM)
 	if len(in.CustomProperties) > 0 {
-		body.SetAttributeRaw("custom_properties", object(values(in.CustomProperties)))
+		body.SetAttributeRaw("custom_properties", objectTokens(toValues(in.CustomProperties)))
 	}
 
 	if in.Placement != nil {
 		set("placement_policy_affinity", in.Placement.Affinity)
-		body.SetAttributeValue("placement_policy_host_ids", texts(in.Placement.HostIDs))
+		body.SetAttributeValue("placement_policy_host_ids", toTuple(in.Placement.HostIDs))
 	}
 
 	set("initialization_hostname", in.HostName)
@@ -168,13 +171,13 @@ func (w *writer) vm(in Machine) {
 		setTraversal(body, "initialization_custom_script", "var", "user_data")
 	}
 
-	templateDisks(body, in.TemplateDisks)
+	writeTemplateDisks(body, in.TemplateDisks)
 	const why = "What a guest reads at its first boot, what it is, and where its disks came from, matters once."
-	ignoreChanges(body, why, in.ignored()...)
+	setIgnoreChanges(body, why, in.ignoredAttributes()...)
 }
 
-// templateDisks writes the settings for copying the template's disks.
-func templateDisks(body *hclwrite.Body, disks []TemplateDisk) {
+// writeTemplateDisks writes the settings for copying the template's disks.
+func writeTemplateDisks(body *hclwrite.Body, disks []TemplateDisk) {
 	for _, disk := range disks {
 		body.AppendNewline()
 		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
@@ -185,8 +188,8 @@ func templateDisks(body *hclwrite.Body, disks []TemplateDisk) {
 	}
 }
 
-// ignored returns the attributes of a VM with changes a plan ignores.
-func (in *Machine) ignored() []string {
+// ignoredAttributes returns the attributes of a VM with changes a plan ignores.
+func (in *Machine) ignoredAttributes() []string {
 	out := []string{
 		"initialization_custom_script",
 		"initialization_hostname",
@@ -213,7 +216,7 @@ func (in *Machine) ignored() []string {
 		out = append(out, "custom_properties")
 	}
 
-	if in.guestDNS() {
+	if in.hasGuestDNS() {
 		out = append(out, "initialization_dns_servers", "initialization_search_domains")
 	}
 
@@ -224,15 +227,15 @@ func (in *Machine) ignored() []string {
 	return out
 }
 
-// guestDNS reports whether the guest has DNS settings. The released provider has no attributes for them.
-func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
+// hasGuestDNS reports whether the guest has DNS settings. The released provider has no attributes for them.
+func (in *Machine) hasGuestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
 
-// nics writes the network interfaces, each depending on the previous one: a guest finds them in the order of their
+// writeNICs writes the network interfaces, each depending on the previous one: a guest finds them in the order of their
 // creation.
-func (w *writer) nics(in Machine) {
+func (w *writer) writeNICs(in Machine) {
 	for i, nic := range in.NICs {
-		body := w.resource("", NICAddress(i))
-		ofVM(body)
+		body := w.beginResource("", NICAddress(i))
+		setVMID(body)
 		body.SetAttributeValue("name", cty.StringVal(nic.Name))
 		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
 		var ignored []string
@@ -244,11 +247,11 @@ func (w *writer) nics(in Machine) {
 		}
 
 		if i > 0 {
-			dependsOn(body, NICAddress(i-1))
+			setDependsOn(body, NICAddress(i-1))
 		}
 
 		if len(ignored) > 0 {
-			ignoreChanges(body, "Hardware of a VM that runs is not exchanged.", ignored...)
+			setIgnoreChanges(body, "Hardware of a VM that runs is not exchanged.", ignored...)
 		}
 	}
 
@@ -258,21 +261,21 @@ func (w *writer) nics(in Machine) {
 			kept = append(kept, nic.Name)
 		}
 
-		body := w.resource("The template may give the VM other network interfaces; these go.", templateNICsAddress)
-		ofVM(body)
-		body.SetAttributeValue("kept", texts(kept))
+		body := w.beginResource("The template may give the VM other network interfaces; these go.", templateNICsAddress)
+		setVMID(body)
+		body.SetAttributeValue("kept", toTuple(kept))
 
 		if last := len(in.NICs) - 1; last >= 0 { // an interface that gets another name is not the template's
-			dependsOn(body, NICAddress(last))
+			setDependsOn(body, NICAddress(last))
 		}
 	}
 }
 
-// disks writes the size of the root disk, and the data disks.
-func (w *writer) disks(in Machine) {
+// writeDisks writes the size of the root disk, and the data disks.
+func (w *writer) writeDisks(in Machine) {
 	if in.RootDiskSize != 0 {
-		body := w.resource("", resizeAddress)
-		ofVM(body)
+		body := w.beginResource("", resizeAddress)
+		setVMID(body)
 		body.SetAttributeValue("size", cty.NumberIntVal(in.RootDiskSize))
 	}
 
@@ -299,26 +302,26 @@ func (w *writer) disks(in Machine) {
 		setTraversal(body, name, "each", "value", name)
 	}
 
-	dependsOn(body, VMAddress)
-	ignoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse",
+	setDependsOn(body, VMAddress)
+	setIgnoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse",
 		"storage_domain_id")
 
 	body = w.forEach("", dataDiskAttachmentAddress, interfaces)
-	ofVM(body)
+	setVMID(body)
 	body.SetAttributeRaw("disk_id", diskOfEach())
 	setTraversal(body, "disk_interface", "each", "value")
 	body.SetAttributeValue("active", cty.True)
 	body.SetAttributeValue("bootable", cty.False)
 	if in.RootDiskSize != 0 { // the released provider resizes every disk it finds
-		dependsOn(body, resizeAddress)
+		setDependsOn(body, resizeAddress)
 	}
 }
 
-// rest writes the other changes of the VM before it starts.
-func (w *writer) rest(in Machine) {
+// writeRemaining writes the other changes of the VM before it starts.
+func (w *writer) writeRemaining(in Machine) {
 	if in.OptimizeCPU {
-		ofVM(
-			w.resource(
+		setVMID(
+			w.beginResource(
 				"The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.",
 				OptimizeCPUAddress,
 			),
@@ -326,24 +329,24 @@ func (w *writer) rest(in Machine) {
 	}
 
 	if in.RemoveGraphicsConsoles {
-		ofVM(w.resource("", graphicsConsolesAddress))
+		setVMID(w.beginResource("", graphicsConsolesAddress))
 	}
 
 	if in.WatchdogAction != "" {
-		body := w.resource("", WatchdogAddress)
-		ofVM(body)
+		body := w.beginResource("", WatchdogAddress)
+		setVMID(body)
 		body.SetAttributeValue("model", cty.StringVal("i6300esb"))
 		body.SetAttributeValue("action", cty.StringVal(in.WatchdogAction))
 	}
 
-	w.hostDevices(in)
+	w.writeHostDevices(in)
 }
 
-// hostDevices writes the VM's host devices.
-func (w *writer) hostDevices(in Machine) {
+// writeHostDevices writes the VM's host devices.
+func (w *writer) writeHostDevices(in Machine) {
 	if len(in.HostDevices) > 0 {
-		body := w.forEachOf("", hostDeviceAddress, in.HostDevices)
-		ofVM(body)
+		body := w.forEachText("", hostDeviceAddress, in.HostDevices)
+		setVMID(body)
 		setTraversal(body, "name", "each", "value")
 	}
 
@@ -354,7 +357,7 @@ func (w *writer) hostDevices(in Machine) {
 		}
 
 		body := w.forEach("", mediatedDeviceAddress, kinds)
-		ofVM(body)
+		setVMID(body)
 		setTraversal(body, "type", "each", "value")
 	}
 }
@@ -362,38 +365,38 @@ func (w *writer) hostDevices(in Machine) {
 // MediatedDeviceKey returns the key of the mediated device at this index: "1" for the first one.
 func MediatedDeviceKey(index int) string { return strconv.Itoa(index + 1) }
 
-// tags writes the tags of the VM. They depend on the resources in after.
-func (w *writer) tags(in Machine, why string, after ...Address) {
+// writeTags writes the tags of the VM. They depend on the resources in after.
+func (w *writer) writeTags(in Machine, why string, after ...Address) {
 	if len(in.TagIDs) == 0 {
 		return
 	}
 
-	body := w.forEachOf(why, tagAddress, in.TagIDs)
-	ofVM(body)
+	body := w.forEachText(why, tagAddress, in.TagIDs)
+	setVMID(body)
 	setTraversal(body, "tag_id", "each", "value")
 
 	if len(after) > 0 {
-		dependsOn(body, after...)
+		setDependsOn(body, after...)
 	}
 }
 
-// groups writes the memberships in affinity groups.
-func (w *writer) groups(in Machine) {
+// writeGroups writes the memberships in affinity groups.
+func (w *writer) writeGroups(in Machine) {
 	if len(in.AffinityGroups) == 0 {
 		return
 	}
 
 	body := w.forEach(
 		"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
-		membershipAddress, values(in.AffinityGroups),
+		membershipAddress, toValues(in.AffinityGroups),
 	)
 	body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
 	setTraversal(body, "affinity_group_id", "each", "value")
-	ofVM(body)
+	setVMID(body)
 }
 
-// output begins an output.
-func (w *writer) output(name, description string) *hclwrite.Body {
+// beginOutput begins an output.
+func (w *writer) beginOutput(name, description string) *hclwrite.Body {
 	w.file.Body().AppendNewline()
 	body := w.file.Body().AppendNewBlock("output", []string{name}).Body()
 	body.SetAttributeValue("description", cty.StringVal(description))
@@ -401,18 +404,18 @@ func (w *writer) output(name, description string) *hclwrite.Body {
 	return body
 }
 
-func (w *writer) outputs(in Machine) {
-	setTraversal(w.output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
+func (w *writer) writeOutputs(in Machine) {
+	setTraversal(w.beginOutput("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
 
 	var nics []hclwrite.ObjectAttrTokens
 	for i, nic := range in.NICs {
 		nics = append(nics, hclwrite.ObjectAttrTokens{
 			Name:  hclwrite.TokensForValue(cty.StringVal(nic.Name)),
-			Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", nicName(i), "id")),
+			Value: hclwrite.TokensForTraversal(newTraversal("ovirt_nic", nicName(i), "id")),
 		})
 	}
 
-	w.output("nic_ids", "UUIDs of the network interfaces, by name.").
+	w.beginOutput("nic_ids", "UUIDs of the network interfaces, by name.").
 		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 
@@ -425,11 +428,11 @@ func setText(body *hclwrite.Body, name, value string) bool {
 	return value != ""
 }
 
-// ofVM writes the VM of a resource.
-func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
+// setVMID writes the VM of a resource.
+func setVMID(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
 
-// object returns an object with quoted keys, because an unquoted key for would begin another kind of expression.
-func object(values map[string]cty.Value) hclwrite.Tokens {
+// objectTokens returns an object with quoted keys, because an unquoted key for would begin another kind of expression.
+func objectTokens(values map[string]cty.Value) hclwrite.Tokens {
 	var out []hclwrite.ObjectAttrTokens
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		out = append(out, hclwrite.ObjectAttrTokens{
@@ -443,9 +446,9 @@ func object(values map[string]cty.Value) hclwrite.Tokens {
 
 // diskOfEach returns the data disk with the key of an attachment.
 func diskOfEach() hclwrite.Tokens {
-	tokens := hclwrite.TokensForTraversal(dataDiskAddress.traversal())
+	tokens := hclwrite.TokensForTraversal(dataDiskAddress.toTraversal())
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")})
-	tokens = append(tokens, hclwrite.TokensForTraversal(traversal("each", "key"))...)
+	tokens = append(tokens, hclwrite.TokensForTraversal(newTraversal("each", "key"))...)
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenCBrack, Bytes: []byte("]")})
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenDot, Bytes: []byte(".")})
 
@@ -455,34 +458,34 @@ func diskOfEach() hclwrite.Tokens {
 // nicName returns the resource name of the network interface at this index.
 func nicName(index int) string { return fmt.Sprintf("nic%d", index+1) }
 
-func dependsOn(body *hclwrite.Body, addresses ...Address) {
+func setDependsOn(body *hclwrite.Body, addresses ...Address) {
 	body.AppendNewline()
 
 	traversals := make([]hcl.Traversal, 0, len(addresses))
 	for _, address := range addresses {
-		traversals = append(traversals, address.traversal())
+		traversals = append(traversals, address.toTraversal())
 	}
 
-	body.SetAttributeRaw("depends_on", references(traversals))
+	body.SetAttributeRaw("depends_on", referenceTokens(traversals))
 }
 
-// ignoreChanges writes the attributes a plan ignores, and the reason.
-func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
+// setIgnoreChanges writes the attributes a plan ignores, and the reason.
+func setIgnoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	body.AppendNewline()
 	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
-	comment(lifecycle, why)
+	writeComment(lifecycle, why)
 
 	names := make([]hcl.Traversal, 0, len(attributes))
 	for _, attribute := range attributes {
-		names = append(names, traversal(attribute))
+		names = append(names, newTraversal(attribute))
 	}
 
-	lifecycle.SetAttributeRaw("ignore_changes", references(names))
+	lifecycle.SetAttributeRaw("ignore_changes", referenceTokens(names))
 }
 
-// comment writes a comment. The text must come from this package. A text from an engine or a manifest could end the
-// line, and its rest would be configuration.
-func comment(body *hclwrite.Body, text string) {
+// writeComment writes a comment. The text must come from this package. A text from an engine or a manifest could end
+// the line, and its rest would be configuration.
+func writeComment(body *hclwrite.Body, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		panic(fmt.Sprintf("a comment has more than printable ASCII: %q", text))
 	}
@@ -490,8 +493,8 @@ func comment(body *hclwrite.Body, text string) {
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
 }
 
-// references returns a list of references.
-func references(traversals []hcl.Traversal) hclwrite.Tokens {
+// referenceTokens returns a list of references.
+func referenceTokens(traversals []hcl.Traversal) hclwrite.Tokens {
 	items := make([]hclwrite.Tokens, 0, len(traversals))
 	for _, one := range traversals {
 		items = append(items, hclwrite.TokensForTraversal(one))
@@ -500,7 +503,7 @@ func references(traversals []hcl.Traversal) hclwrite.Tokens {
 	return hclwrite.TokensForTuple(items)
 }
 
-func values(texts map[string]string) map[string]cty.Value {
+func toValues(texts map[string]string) map[string]cty.Value {
 	out := map[string]cty.Value{}
 	for name, text := range texts {
 		out[name] = cty.StringVal(text)
@@ -509,7 +512,7 @@ func values(texts map[string]string) map[string]cty.Value {
 	return out
 }
 
-func texts(list []string) cty.Value {
+func toTuple(list []string) cty.Value {
 	values := make([]cty.Value, 0, len(list))
 	for _, text := range list {
 		values = append(values, cty.StringVal(text))

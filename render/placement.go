@@ -84,7 +84,7 @@ func ClusterConfiguration(in Cluster) (Configuration, error) {
 	module := appendModule(file, clusterModule)
 	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
 
-	return moduleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", ClusterGroups, declared)
+	return buildModuleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", ClusterGroups, declared)
 }
 
 // appendModule begins a call of one of our modules.
@@ -96,22 +96,22 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	return module
 }
 
-// moduleConfiguration returns a configuration calling one module in its main file. It has one output, taken from the
-// module. The resources are those of the module.
-func moduleConfiguration(
+// buildModuleConfiguration returns a configuration calling one module in its main file. It has one output, taken from
+// the module. The resources are those of the module.
+func buildModuleConfiguration(
 	engine Engine, main *hclwrite.File, module, output string, kind Kind, resources []Address,
 ) (Configuration, error) {
 	main.Body().AppendNewline()
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
-	files := engineFiles(engine, engineVariables)
+	files := renderEngineFiles(engine, engineVariables)
 
 	files[MainFile] = main.Bytes()
-	for name, content := range tfmodules.Files(module) {
+	for name, content := range tfmodules.ReadFiles(module) {
 		files[path.Join(moduleDir, module, name)] = content
 	}
 
 	var err error
-	files[SecretsFile], err = secretsFile(engine, nil)
+	files[SecretsFile], err = renderSecretsFile(engine, nil)
 
 	return Configuration{Files: files, Resources: resources, Kind: kind, Engine: engine}, err
 }

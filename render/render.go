@@ -207,7 +207,7 @@ func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName 
 
 // MachineConfiguration renders the configuration of one machine.
 func MachineConfiguration(in Machine) (Configuration, error) {
-	main, err := machineMain(in)
+	main, err := buildMachineMain(in)
 	if err != nil {
 		return Configuration{}, err
 	}
@@ -217,20 +217,20 @@ func MachineConfiguration(in Machine) (Configuration, error) {
 		variables, secrets = engineVariables, nil
 	}
 
-	files := engineFiles(in.Engine, variables)
+	files := renderEngineFiles(in.Engine, variables)
 	files[MainFile] = main.file.Bytes()
 
-	if len(in.guests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
-		files[GuestFile] = guestFile(in)
+	if len(in.passedGuests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
+		files[GuestFile] = renderGuestFile(in)
 	}
 
-	files[SecretsFile], err = secretsFile(in.Engine, secrets)
+	files[SecretsFile], err = renderSecretsFile(in.Engine, secrets)
 
-	return Configuration{Files: files, Resources: main.declared, Kind: in.kind(), Engine: in.Engine}, err
+	return Configuration{Files: files, Resources: main.declared, Kind: in.configurationKind(), Engine: in.Engine}, err
 }
 
-// kind returns the kind of a machine's configuration.
-func (in *Machine) kind() Kind {
+// configurationKind returns the kind of a machine's configuration.
+func (in *Machine) configurationKind() Kind {
 	switch {
 	case in.ClaimedVMID != "":
 		return ClaimedVM
@@ -243,7 +243,7 @@ func (in *Machine) kind() Kind {
 
 // MachineDigest returns the digest of the files of MachineConfiguration. It renders only the files in the digest.
 func MachineDigest(in Machine) (string, error) {
-	main, err := machineMain(in)
+	main, err := buildMachineMain(in)
 	if err != nil {
 		return "", err
 	}
@@ -251,38 +251,38 @@ func MachineDigest(in Machine) (string, error) {
 	return Files{MainFile: main.file.Bytes()}.Digest(), nil
 }
 
-// machineMain writes the main file of one machine.
-func machineMain(in Machine) (*writer, error) {
+// buildMachineMain writes the main file of one machine.
+func buildMachineMain(in Machine) (*writer, error) {
 	switch {
 	case in.Name == "":
 		return nil, fmt.Errorf("the machine has no name")
 	case in.ClaimedVMID != "":
-		return claimedFile(in), nil
+		return buildClaimedFile(in), nil
 	case in.ClusterID == "" || in.TemplateID == "":
 		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
 	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
 		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
 	}
 
-	return mainFile(in), nil
+	return buildMainFile(in), nil
 }
 
-// Adopting adds an import block for each existing resource to the configuration. adopt maps addresses in the state to
-// import IDs. If it is empty, the configuration is unchanged.
-func (c Configuration) Adopting(adopt map[Address]string) Configuration {
+// WithImports adds an import block for each existing resource to the configuration. adopt maps addresses in the state
+// to import IDs. If it is empty, the configuration is unchanged.
+func (c Configuration) WithImports(adopt map[Address]string) Configuration {
 	if len(adopt) == 0 {
 		return c
 	}
 
 	c.Files = maps.Clone(c.Files)
-	c.Files[ImportsFile] = importsFile(adopt)
+	c.Files[ImportsFile] = renderImportsFile(adopt)
 
 	return c
 }
 
-// engineFiles returns the files common to all configurations, except for the values of variables.
-func engineFiles(engine Engine, variables []variable) Files {
-	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile(variables)}
+// renderEngineFiles returns the files common to all configurations, except for the values of variables.
+func renderEngineFiles(engine Engine, variables []variable) Files {
+	files := Files{ProviderFile: renderProviderFile(engine), VariablesFile: renderVariablesFile(variables)}
 	if engine.CA != "" && !engine.Insecure {
 		files[CAFile] = []byte(engine.CA)
 	}
@@ -290,7 +290,7 @@ func engineFiles(engine Engine, variables []variable) Files {
 	return files
 }
 
-func providerFile(engine Engine) []byte {
+func renderProviderFile(engine Engine) []byte {
 	file := hclwrite.NewEmptyFile()
 	terraform := file.Body().AppendNewBlock("terraform", nil).Body()
 
@@ -341,7 +341,7 @@ var machineVariables = append(
 	variable{"user_data", "User data of the guest; it becomes part of the state.", false},
 )
 
-func variablesFile(variables []variable) []byte {
+func renderVariablesFile(variables []variable) []byte {
 	file := hclwrite.NewEmptyFile()
 
 	for i, variable := range variables {
@@ -361,8 +361,8 @@ func variablesFile(variables []variable) []byte {
 	return file.Bytes()
 }
 
-// importsFile writes an import block for each resource.
-func importsFile(adopt map[Address]string) []byte {
+// renderImportsFile writes an import block for each resource.
+func renderImportsFile(adopt map[Address]string) []byte {
 	addresses := slices.SortedFunc(maps.Keys(adopt), func(a, b Address) int {
 		return strings.Compare(a.String(), b.String())
 	})
@@ -375,15 +375,15 @@ func importsFile(adopt map[Address]string) []byte {
 		}
 
 		body := file.Body().AppendNewBlock("import", nil).Body()
-		body.SetAttributeTraversal("to", address.traversal())
+		body.SetAttributeTraversal("to", address.toTraversal())
 		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
 	}
 
 	return file.Bytes()
 }
 
-// traversal returns a reference such as var.user_data.
-func traversal(steps ...string) hcl.Traversal {
+// newTraversal returns a reference such as var.user_data.
+func newTraversal(steps ...string) hcl.Traversal {
 	out := hcl.Traversal{hcl.TraverseRoot{Name: steps[0]}}
 	for _, step := range steps[1:] {
 		out = append(out, hcl.TraverseAttr{Name: step})
@@ -394,15 +394,15 @@ func traversal(steps ...string) hcl.Traversal {
 
 // setTraversal sets an attribute to a reference.
 func setTraversal(body *hclwrite.Body, name string, steps ...string) {
-	body.SetAttributeTraversal(name, traversal(steps...))
+	body.SetAttributeTraversal(name, newTraversal(steps...))
 }
 
 // DestroyConfiguration renders a configuration without resources, to destroy everything in a state of this kind. It
 // names nothing in the engine, so a machine can be deleted after its template or its bootstrap data.
 func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
-	files := engineFiles(engine, machineVariables)
+	files := renderEngineFiles(engine, machineVariables)
 	var err error
-	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
+	files[SecretsFile], err = renderSecretsFile(engine, map[string]string{"user_data": ""})
 
 	return Configuration{Files: files, Kind: kind, Engine: engine}, err
 }
@@ -422,7 +422,7 @@ func (c Configuration) WithoutCredentials() Configuration {
 	c.Engine.Username, c.Engine.Password = heldElsewhere, heldElsewhere
 	c.Files = maps.Clone(c.Files)
 
-	content, err := secretsFile(c.Engine, values)
+	content, err := renderSecretsFile(c.Engine, values)
 	if err != nil { // impossible for texts
 		content = nil
 	}
@@ -432,7 +432,7 @@ func (c Configuration) WithoutCredentials() Configuration {
 	return c
 }
 
-func secretsFile(engine Engine, more map[string]string) ([]byte, error) {
+func renderSecretsFile(engine Engine, more map[string]string) ([]byte, error) {
 	values := map[string]string{"ovirt_username": engine.Username, "ovirt_password": engine.Password}
 	maps.Copy(values, more)
 	var secrets bytes.Buffer

@@ -161,7 +161,7 @@ func TestMachinesMatchTheGoldenFiles(t *testing.T) {
 			}
 
 			if name == "adopting" {
-				configuration = configuration.Adopting(adopt)
+				configuration = configuration.WithImports(adopt)
 			}
 
 			matchesGolden(t, name, configuration.Files)
@@ -177,7 +177,7 @@ func TestClustersMatchTheGoldenFiles(t *testing.T) {
 	}
 
 	matchesGolden(t, "cluster", configuration.Files)
-	configuration = configuration.Adopting(map[Address]string{
+	configuration = configuration.WithImports(map[Address]string{
 		GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5",
 	})
 	matchesGolden(t, "cluster-adopting", configuration.Files)
@@ -350,7 +350,7 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	adopting := alone.Adopting(map[Address]string{VMAddress: "x"})
+	adopting := alone.WithImports(map[Address]string{VMAddress: "x"})
 	if adopting.Files.Digest() != alone.Files.Digest() || alone.Files[ImportsFile] != nil {
 		t.Errorf("digests %s and %s", adopting.Files.Digest(), alone.Files.Digest())
 	}
@@ -480,7 +480,7 @@ func literalAdoptions(t *testing.T, text string) {
 		adopt[address(text)] = text
 	}
 
-	imports := parse(t, Configuration{Files: Files{}}.Adopting(adopt).Files[ImportsFile]).Blocks
+	imports := parse(t, Configuration{Files: Files{}}.WithImports(adopt).Files[ImportsFile]).Blocks
 	keys := 0
 
 	for _, block := range imports {

@@ -35,7 +35,7 @@ func everyConfiguration(t testing.TB, text string) map[string]Configuration {
 			adopt[address] = text
 		}
 
-		out[name], out[name+", adopting"] = configuration, configuration.Adopting(adopt)
+		out[name], out[name+", adopting"] = configuration, configuration.WithImports(adopt)
 	}
 
 	for name, machine := range map[string]Machine{
@@ -189,7 +189,7 @@ func declaredBy(t *testing.T, files Files) map[Address]bool {
 			}
 
 			for _, key := range keysOf(t, keys.Expr, files) {
-				out[address.Instance(key)] = true
+				out[address.WithKey(key)] = true
 			}
 		}
 	}
@@ -252,7 +252,7 @@ func TestACommentHasNoForeignText(t *testing.T) {
 	for _, text := range []string{"a\nresource", "a\rb", "a\tb", "\x00", "ä", "\u2028", "\u202e", "\x7f"} {
 		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {
 			defer func() { check.Equal(t, "it is refused", recover() != nil, true) }()
-			comment(hclwrite.NewEmptyFile().Body(), text)
+			writeComment(hclwrite.NewEmptyFile().Body(), text)
 		})
 	}
 }

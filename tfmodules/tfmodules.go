@@ -11,8 +11,9 @@ import (
 //go:embed cluster/*.tf image/*.tf
 var modules embed.FS
 
-// Files returns the files of a module by their names. The module must exist: its name is a constant of this project.
-func Files(module string) map[string][]byte {
+// ReadFiles returns the files of a module by their names. The module must exist: its name is a constant of this
+// project.
+func ReadFiles(module string) map[string][]byte {
 	entries, err := fs.ReadDir(modules, module)
 	if err != nil {
 		panic(fmt.Sprintf("no module %q: %v", module, err))

@@ -81,8 +81,8 @@ type GuestNetwork struct {
 	Addressing `json:",inline"`
 }
 
-// Configured reports whether anything is said about the network interface.
-func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n, GuestNetwork{}) }
+// IsConfigured reports whether anything is said about the network interface.
+func (n GuestNetwork) IsConfigured() bool { return !equality.Semantic.DeepEqual(n, GuestNetwork{}) }
 
 // AdditionalGuestNetwork configures a further network interface in the guest, as GuestNetwork does the first. Its
 // addresses come from ranges (ipv4, ipv6), from an IP profile of the OLVMCluster, or from pools of IPAM providers.

@@ -125,8 +125,8 @@ type OLVMFailureDomain struct {
 	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`
 }
 
-// ForControlPlane reports whether control plane machines are spread over this domain.
-func (d OLVMFailureDomain) ForControlPlane() bool { return d.ControlPlane == nil || *d.ControlPlane }
+// IsForControlPlane reports whether control plane machines are spread over this domain.
+func (d OLVMFailureDomain) IsForControlPlane() bool { return d.ControlPlane == nil || *d.ControlPlane }
 
 // FailureDomainHosts are hosts by their names or by an affinity label that they have.
 // +kubebuilder:validation:MinProperties=1

@@ -207,8 +207,8 @@ type LabelRule struct {
 	Values []LabelValue `json:"values,omitempty"`
 }
 
-// Kubernetes returns the selector as libraries of Kubernetes have it.
-func (s *LabelSelector) Kubernetes() *metav1.LabelSelector {
+// ToKubernetes returns the selector as libraries of Kubernetes have it.
+func (s *LabelSelector) ToKubernetes() *metav1.LabelSelector {
 	if s == nil {
 		return nil
 	}

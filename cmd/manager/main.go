@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	providerprocess.Main()
+	providerprocess.RunIfChild()
 	os.Exit(command.Main())
 }

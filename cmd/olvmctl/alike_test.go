@@ -27,7 +27,7 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 
 	input, err := planinput.LoadObjects(objects)
 	check.Error(t, err, "")
-	manifests := preview.Of(input)
+	manifests := preview.NewManifests(input)
 	machines, err := manifests.Machines()
 	check.Error(t, err, "")
 
@@ -52,7 +52,7 @@ func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	check.Error(t, err, "")
 
 	for i, machine := range rendered {
-		own, err := preview.Plan(t.Context(), local.Executor, machine, local.Dir)
+		own, err := preview.RunPlan(t.Context(), local.Executor, machine, local.Dir)
 		check.Error(t, err, "")
 		check.Equal(t, "name", results[i].Name, own.Name)
 		check.Equal(t, own.Name+": text", results[i].Text, own.Text)

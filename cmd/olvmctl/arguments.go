@@ -22,7 +22,7 @@ var (
 // noArguments refuses arguments of a command without any.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], seeHelp(command))
+		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], helpHint(command))
 	}
 
 	return nil
@@ -34,10 +34,10 @@ func oneArgument(name, what string) cobra.PositionalArgs {
 		switch {
 		case len(args) == 0:
 			return fmt.Errorf("%s is missing: %s %s needs %s%s", name, command.CommandPath(), name, what,
-				seeHelp(command))
+				helpHint(command))
 		case len(args) > 1:
 			return fmt.Errorf("%s takes one %s, and %q is one more%s", command.CommandPath(), name, args[1],
-				seeHelp(command))
+				helpHint(command))
 		}
 
 		return nil
@@ -55,8 +55,8 @@ func atMostOne(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// named requires one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
-func named(name, what string, words []string) cobra.PositionalArgs {
+// requireName requires one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
+func requireName(name, what string, words []string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		names, err := namesOf(args, words)
 		if err != nil {
@@ -102,17 +102,17 @@ func nameOf(args, words []string) string {
 	return names[0]
 }
 
-func seeHelp(command *cobra.Command) string { return "; see " + command.CommandPath() + " --help" }
+func helpHint(command *cobra.Command) string { return "; see " + command.CommandPath() + " --help" }
 
-// finish unifies the commands below root: a command with only subcommands refuses unknown ones.
-func finish(command *cobra.Command) {
+// finishCommands unifies the commands below root: a command with only subcommands refuses unknown ones.
+func finishCommands(command *cobra.Command) {
 	if command.HasSubCommands() && !command.Runnable() && command.HasParent() {
 		command.Args = unknownCommand
 		command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	}
 
 	for _, below := range command.Commands() {
-		finish(below)
+		finishCommands(below)
 	}
 }
 
@@ -150,5 +150,5 @@ func flagError(command *cobra.Command, err error) error {
 		return format
 	}
 
-	return fmt.Errorf("%w%s", err, seeHelp(command))
+	return fmt.Errorf("%w%s", err, helpHint(command))
 }

@@ -78,7 +78,7 @@ func (f *managementFlags) completeNamespaces(command *cobra.Command) []string {
 
 // completeContexts returns the contexts of the kubeconfig.
 func (f *managementFlags) completeContexts(*cobra.Command) []string {
-	names, err := f.Contexts()
+	names, err := f.ContextNames()
 	if err != nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (f *managementFlags) askForNames(command *cobra.Command, list client.Object
 		of = append(of, client.InNamespace(in.Namespace))
 	}
 
-	names, err := in.Names(ctx, list, of...)
+	names, err := in.ListNames(ctx, list, of...)
 	if err != nil {
 		return nil
 	}
@@ -110,8 +110,8 @@ func (f *managementFlags) askForNames(command *cobra.Command, list client.Object
 	return names
 }
 
-// complete registers a shell completion for the value of a flag.
-func complete(command *cobra.Command, flag string, values func(*cobra.Command) []string) {
+// registerCompletion registers a shell completion for the value of a flag.
+func registerCompletion(command *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	_ = command.RegisterFlagCompletionFunc(
 		flag,
 		func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// confirm asks for a word on a terminal, unless yes is set. An interrupt ends it at once.
-func confirm(ctx context.Context, s streams, yes bool, question, word string) error {
+// confirmWord asks for a word on a terminal, unless yes is set. An interrupt ends it at once.
+func confirmWord(ctx context.Context, s streams, yes bool, question, word string) error {
 	if yes {
 		return nil
 	}
@@ -27,11 +27,11 @@ func confirm(ctx context.Context, s streams, yes bool, question, word string) er
 		return errors.New("there is no terminal to ask on; give --yes")
 	}
 
-	return ask(ctx, input, s.err, question, word)
+	return askForWord(ctx, input, s.err, question, word)
 }
 
-// ask asks for a word.
-func ask(ctx context.Context, from io.Reader, to io.Writer, question, word string) error {
+// askForWord asks for a word.
+func askForWord(ctx context.Context, from io.Reader, to io.Writer, question, word string) error {
 	if _, err := io.WriteString(to, question); err != nil {
 		return err
 	}

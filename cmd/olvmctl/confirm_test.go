@@ -15,7 +15,7 @@ func TestAnAnswer(t *testing.T) {
 		"prod\n": "", "prod": "", "yes\n": "it stays as it is", "": "it stays as it is",
 	} {
 		var said bytes.Buffer
-		check.Error(t, ask(t.Context(), strings.NewReader(answer), &said, "Type its name: ", "prod"), problem)
+		check.Error(t, askForWord(t.Context(), strings.NewReader(answer), &said, "Type its name: ", "prod"), problem)
 		check.Equal(t, "the question", said.String(), "Type its name: ")
 	}
 }
@@ -24,7 +24,7 @@ func TestAnInterruptEndsAQuestion(t *testing.T) {
 	input, _ := io.Pipe() // nobody types
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	check.Error(t, ask(ctx, input, io.Discard, "Type its name: ", "prod"), "interrupted")
+	check.Error(t, askForWord(ctx, input, io.Discard, "Type its name: ", "prod"), "interrupted")
 }
 
 // TestTheQuestionsOfScaleAndUpgradeSayWhere has no terminal, so the questions are printed.
@@ -38,7 +38,7 @@ func TestTheQuestionsOfScaleAndUpgradeSayWhere(t *testing.T) {
 		"scale": func(s streams) error { return confirmScale(t.Context(), s, false, "prod", where, []string{goes}) },
 		"upgrade": func(s streams) error {
 			flags := &upgradeFlags{output: outputFlag{format: formatText, formats: []string{formatText}}}
-			_, err := flags.agree(t.Context(), s, "prod", where, []string{goes})
+			_, err := flags.confirmChanges(t.Context(), s, "prod", where, []string{goes})
 
 			return err
 		},

@@ -39,16 +39,16 @@ the Secret and the ConfigMap of the manifests; or from the environment variables
 OLVM_PASSWORD or the file of --credentials, and the file of --ca-file. These are sent only to an engine
 that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only if its certificate is valid.`
 
-// read reads the files and the environment; missing values are empty. clusterFile is the path of the cluster file;
-// empty for manifests.
-func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
+// loadCredentials reads the files and the environment; missing values are empty. clusterFile is the path of the cluster
+// file; empty for manifests.
+func (a *accessFlags) loadCredentials(clusterFile string) (preview.Credentials, error) {
 	var out preview.Credentials
 	out.Username, out.Password = engine.CleanLogin(os.Getenv("OLVM_USERNAME"), os.Getenv("OLVM_PASSWORD"))
 	out.ServerURLs = strings.FieldsFunc(os.Getenv("OLVM_URL"), func(r rune) bool {
 		return r == ',' || unicode.IsSpace(r)
 	})
 	out.Anywhere = !a.bound
-	out.Places = a.places(clusterFile, out.Username != "" || a.credentials != "")
+	out.Places = a.credentialPlaces(clusterFile, out.Username != "" || a.credentials != "")
 
 	if a.credentials != "" {
 		var err error
@@ -76,9 +76,9 @@ func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	return out, nil
 }
 
-// places tells the user where to correct the connection to the engine: in a cluster file, or else in manifests. given
-// reports whether the credentials come from elsewhere than manifests.
-func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
+// credentialPlaces tells the user where to correct the connection to the engine: in a cluster file, or else in
+// manifests. given reports whether the credentials come from elsewhere than manifests.
+func (a *accessFlags) credentialPlaces(clusterFile string, given bool) blocker.Places {
 	out := blocker.Places{CA: blocker.OfManifests.CA + ", or give it with --ca-file"}
 
 	if clusterFile != "" {
@@ -87,7 +87,7 @@ func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
 	}
 
 	if clusterFile != "" || given {
-		out.Credentials = a.from()
+		out.Credentials = a.describeSource()
 	}
 
 	if a.caFile != "" {
@@ -97,8 +97,8 @@ func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
 	return out
 }
 
-// from describes the source of the credentials.
-func (a *accessFlags) from() string {
+// describeSource describes the source of the credentials.
+func (a *accessFlags) describeSource() string {
 	if a.credentials != "" {
 		return "--credentials"
 	}
@@ -113,7 +113,7 @@ func readCredentials(path string) (username, password string, urls []string, err
 		return "", "", nil, err
 	}
 
-	if content, err = manifest.Text(content); err != nil {
+	if content, err = manifest.DecodeText(content); err != nil {
 		return "", "", nil, fmt.Errorf("%s: %w", path, err)
 	}
 
@@ -122,7 +122,7 @@ func readCredentials(path string) (username, password string, urls []string, err
 		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
 	}
 
-	username, password = connection.Login(&secret)
+	username, password = connection.GetLogin(&secret)
 	if secret.Kind != "Secret" || username == "" || password == "" {
 		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
 	}

@@ -22,7 +22,7 @@ func TestCredentialsAreTheSameFromEverywhere(t *testing.T) {
 			t.Setenv("OLVM_USERNAME", username+end)
 			t.Setenv("OLVM_PASSWORD", password+end)
 
-			got, err := (&accessFlags{}).read("")
+			got, err := (&accessFlags{}).loadCredentials("")
 			check.Error(t, err, "")
 			check.Equal(t, "the user of the environment", got.Username, username)
 			check.Equal(t, "the password of the environment", got.Password, password)
@@ -30,7 +30,7 @@ func TestCredentialsAreTheSameFromEverywhere(t *testing.T) {
 			check.Error(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata:\n  username: "+
 				encoded(username+end)+"\n  password: "+encoded(password+end)+"\n"), 0o600), "")
 
-			got, err = (&accessFlags{credentials: file}).read("")
+			got, err = (&accessFlags{credentials: file}).loadCredentials("")
 			check.Error(t, err, "")
 			check.Equal(t, "the user of the file", got.Username, username)
 			check.Equal(t, "the password of the file", got.Password, password)

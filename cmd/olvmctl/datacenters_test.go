@@ -34,10 +34,10 @@ func (s *site) makeDisk(dataCenter, alias string) {
 	})
 	check.Error(s.t, err, "")
 
-	dc, err := client.DataCenter(s.t.Context(), dataCenter)
+	dc, err := client.FindDataCenter(s.t.Context(), dataCenter)
 	check.Error(s.t, err, "")
 
-	domain, err := client.StorageDomain(s.t.Context(), dc, "olvm-data")
+	domain, err := client.FindStorageDomain(s.t.Context(), dc, "olvm-data")
 	check.Error(s.t, err, "")
 
 	_, err = client.CreateDisk(s.t.Context(), &engine.Disk{

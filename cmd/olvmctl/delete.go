@@ -48,12 +48,12 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 			}
 
 			options := lifecycle.DeleteOptions{
-				Common: management.common(s),
+				Common: management.commonOptions(s),
 				Name:   name,
 				To:     to,
-				Engine: func() (preview.Credentials, error) { return access.read(file.path) },
+				Engine: func() (preview.Credentials, error) { return access.loadCredentials(file.path) },
 				Confirm: func(question, word string) error {
-					return confirm(command.Context(), s, yes, question, word)
+					return confirmWord(command.Context(), s, yes, question, word)
 				},
 			}
 
@@ -88,7 +88,7 @@ func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, ou
 
 	done := outcome{Namespace: o.Management.Namespace, Name: o.Name, Done: "deleted"}
 
-	return output.print(s.out, done, func() error { return nil })
+	return output.printValue(s.out, done, func() error { return nil })
 }
 
 // clusterToDelete returns the name of the cluster, from the argument or from a cluster file. The file also sets the

@@ -14,10 +14,10 @@ func newDescribeCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "describe CLUSTER",
 		Short:             "Show a cluster with its machines, their VMs and Terraform runs",
-		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
+		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			return describe(command.Context(), s, management.Options, nameOf(args, clusterWords), output)
+			return printTree(command.Context(), s, management.Options, nameOf(args, clusterWords), output)
 		},
 	}
 	management.addFlags(command)
@@ -26,8 +26,8 @@ func newDescribeCommand(s streams) *cobra.Command {
 	return command
 }
 
-// describe prints the tree of a cluster.
-func describe(ctx context.Context, s streams, management mgmtcluster.Options, name string, output outputFlag) error {
+// printTree prints the tree of a cluster.
+func printTree(ctx context.Context, s streams, management mgmtcluster.Options, name string, output outputFlag) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, management)
 	if err != nil {
 		return err
@@ -45,5 +45,5 @@ func describe(ctx context.Context, s streams, management mgmtcluster.Options, na
 		show = tree.PrintColored
 	}
 
-	return output.print(s.out, tree, func() error { return show(s.out) })
+	return output.printValue(s.out, tree, func() error { return show(s.out) })
 }

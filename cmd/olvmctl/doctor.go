@@ -39,7 +39,7 @@ Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, 
 		Example: `  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl doctor cluster.yaml
   olvmctl doctor -f cluster.yaml --credentials secret.yaml -o json`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return d.run(command.Context(), s)
+			return d.runDoctor(command.Context(), s)
 		},
 	}
 	d.file.addFlags(command)
@@ -49,7 +49,7 @@ Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, 
 	return command
 }
 
-func (d *doctorFlags) run(ctx context.Context, s streams) error {
+func (d *doctorFlags) runDoctor(ctx context.Context, s streams) error {
 	findings, err := d.examine(ctx, s)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *doctorFlags) run(ctx context.Context, s streams) error {
 
 // showFindings prints findings, and returns an error if one of them failed.
 func showFindings(s streams, output outputFlag, findings []doctor.Finding) error {
-	err := output.print(s.out, map[string]any{"findings": findings}, func() error {
+	err := output.printValue(s.out, map[string]any{"findings": findings}, func() error {
 		return printFindings(s.out, findings)
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 		findings = append(findings, doctor.Finding{Check: "file", Verdict: verdict, Message: problem.Error()})
 	}
 
-	if clusterfile.Failed(problems) {
+	if clusterfile.HasErrors(problems) {
 		return findings, nil
 	}
 
@@ -108,7 +108,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 			cluster.ProviderName(), clusterfile.OLVMProvider)
 	}
 
-	credentials, err := d.read(d.file.path)
+	credentials, err := d.loadCredentials(d.file.path)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ var verdictColors = map[doctor.Verdict]color{doctor.OK: green, doctor.Warning: y
 // printFindings writes a line for each finding, and one for its remedy.
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
-		verdict := paint(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))
+		verdict := colorize(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))
 		if _, err := fmt.Fprintf(out, "%s %-12s %s\n", verdict, f.Check, plaintext.Printable(f.Message)); err != nil {
 			return err
 		}

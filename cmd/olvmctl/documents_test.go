@@ -132,7 +132,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 
 	ran, read := 0, 0
 
-	for name, text := range testenv.Documents(t) {
+	for name, text := range testenv.ReadDocuments(t) {
 		t.Run(name, func(t *testing.T) {
 			var blocks []string
 

@@ -42,8 +42,8 @@ func (f *managementFlags) addFlags(command *cobra.Command) {
 		command.Flags().Lookup(name).Usage = usage
 	}
 
-	complete(command, "context", f.completeContexts)
-	complete(command, "namespace", f.completeNamespaces)
+	registerCompletion(command, "context", f.completeContexts)
+	registerCompletion(command, "namespace", f.completeNamespaces)
 }
 
 // isGiven reports whether a flag selects the management cluster.
@@ -91,18 +91,18 @@ func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 		"management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
 	set.BoolVar(&f.preserve, "preserve", false,
 		"keep the local management cluster when no cluster is left in it")
-	complete(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
+	registerCompletion(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
 }
 
-// common converts the flags to options.
-func (f *managementFlags) common(s streams) lifecycle.Common {
+// commonOptions converts the flags to options.
+func (f *managementFlags) commonOptions(s streams) lifecycle.Common {
 	return lifecycle.Common{
 		Management: f.Options,
 		Driver:     f.driver,
 		Preserve:   f.preserve,
 		Providers:  clusterctl.Providers{Config: f.clusterctlConfig, Version: f.providerVersion},
 		Timeout:    f.timeout,
-		Display:    progress.To(s.err),
+		Display:    progress.NewDisplay(s.err),
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	command.Flags().StringVar(&f.provider, "provider", "",
 		"provider of a cluster of which only the file of --defaults says more, in place of a cluster file: "+
 			strings.Join(clusterfile.ProviderNames(), " or "))
-	complete(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
+	registerCompletion(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
 }
 
 // checkGiven returns an error if neither a file nor a replacement is given.
@@ -139,17 +139,17 @@ func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error 
 	switch {
 	case f.provider != "" && f.path != "":
 		return fmt.Errorf("--provider is in place of a cluster file; write the provider in %s, or omit one of both%s",
-			f.path, seeHelp(command))
+			f.path, helpHint(command))
 	case f.provider != "" && !slices.Contains(clusterfile.ProviderNames(), f.provider):
 		return fmt.Errorf("--provider %q is not supported; write %s%s", f.provider,
-			strings.Join(clusterfile.ProviderNames(), " or "), seeHelp(command))
+			strings.Join(clusterfile.ProviderNames(), " or "), helpHint(command))
 	case f.provider != "":
 		return nil
 	}
 
 	if f.path == "" {
 		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
-			command.CommandPath(), seeHelp(command))
+			command.CommandPath(), helpHint(command))
 	}
 
 	return nil
@@ -160,7 +160,7 @@ func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) e
 	switch {
 	case len(args) > 1:
 		return fmt.Errorf("%s takes one cluster file, and %q is one more%s", command.CommandPath(), args[1],
-			seeHelp(command))
+			helpHint(command))
 	case len(args) == 1 && command.Flags().Changed("filename"):
 		return fmt.Errorf("%q is a cluster file, and so is that of -f; give one of them", args[0])
 	case len(args) == 1:
@@ -174,7 +174,7 @@ func (f *clusterFileFlags) addFormatFlags(command *cobra.Command) {
 	f.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor,
 		"template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
-	complete(command, "flavor", func(*cobra.Command) []string { return clusterfile.Flavors() })
+	registerCompletion(command, "flavor", func(*cobra.Command) []string { return clusterfile.Flavors() })
 }
 
 func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
@@ -182,9 +182,9 @@ func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 		"file with defaults for cluster files, in their format; empty for none")
 }
 
-// load reads the cluster file, and prints its problems. It returns errInvalid for an invalid file.
-func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error) {
-	cluster, problems, err := f.read()
+// loadClusterFile reads the cluster file, and prints its problems. It returns errInvalid for an invalid file.
+func (f *clusterFileFlags) loadClusterFile(problemsTo io.Writer) (clusterfile.Loaded, error) {
+	cluster, problems, err := f.readClusterFile()
 	if err != nil {
 		return clusterfile.Loaded{}, err
 	}
@@ -193,15 +193,15 @@ func (f *clusterFileFlags) load(problemsTo io.Writer) (clusterfile.Loaded, error
 		return clusterfile.Loaded{}, err
 	}
 
-	if clusterfile.Failed(problems) {
+	if clusterfile.HasErrors(problems) {
 		return clusterfile.Loaded{}, errInvalid
 	}
 
 	return cluster, nil
 }
 
-// read reads the cluster file, or else the defaults of a provider.
-func (f *clusterFileFlags) read() (clusterfile.Loaded, []clusterfile.Problem, error) {
+// readClusterFile reads the cluster file, or else the defaults of a provider.
+func (f *clusterFileFlags) readClusterFile() (clusterfile.Loaded, []clusterfile.Problem, error) {
 	if f.provider == "" {
 		return clusterfile.Load(f.path, f.defaults, f.flavor)
 	}

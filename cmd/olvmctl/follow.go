@@ -14,9 +14,9 @@ import (
 // settleTime is the wait of a watch for more changes, because changes of several objects often come together.
 const settleTime = 300 * time.Millisecond
 
-// follow prints changes in a list until the command is interrupted. It does not print deletions. It reports a lost API
-// server once on standard error, and continues when the server is back.
-func (g *getting[T]) follow(ctx context.Context, list []T) error {
+// followChanges prints changes in a list until the command is interrupted. It does not print deletions. It reports a
+// lost API server once on standard error, and continues when the server is back.
+func (g *getting[T]) followChanges(ctx context.Context, list []T) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -47,7 +47,7 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 		case <-time.After(settleTime):
 		}
 
-		now, _, err := g.fetch(ctx) // a named object may be gone
+		now, _, err := g.fetchRequested(ctx) // a named object may be gone
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != lost {
 				lost = err.Error()
@@ -66,7 +66,7 @@ func (g *getting[T]) follow(ctx context.Context, list []T) error {
 				continue
 			}
 
-			if err := g.print([]T{one}, true); err != nil {
+			if err := g.printObjects([]T{one}, true); err != nil {
 				return err
 			}
 		}

@@ -45,9 +45,9 @@ func newGetCommand(s streams) *cobra.Command {
 			switch {
 			case args[0] == kind:
 			case slices.Contains(clusterWords, kind):
-				return get(command.Context(), s, &f, args, clusterListing)
+				return listObjects(command.Context(), s, &f, args, clusterListing)
 			case slices.Contains(machineWords, kind):
-				return get(command.Context(), s, &f, args, machineListing)
+				return listObjects(command.Context(), s, &f, args, machineListing)
 			}
 
 			return unknownCommand(command, args)
@@ -65,7 +65,7 @@ func newGetKubeconfigCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "kubeconfig CLUSTER",
 		Short:             "Print the kubeconfig of a cluster",
-		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
+		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			return getKubeconfig(command.Context(), s, management.Options, nameOf(args, clusterWords), output)
@@ -137,7 +137,7 @@ func newGetClustersCommand(s streams) *cobra.Command {
 		Short:             "List the clusters of a management cluster",
 		ValidArgsFunction: f.completeManyClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			return get(command.Context(), s, &f, args, clusterListing)
+			return listObjects(command.Context(), s, &f, args, clusterListing)
 		},
 	}
 	f.addFlags(command)
@@ -153,7 +153,7 @@ func newGetMachinesCommand(s streams) *cobra.Command {
 		Short:             "List the machines of clusters, with their VMs",
 		ValidArgsFunction: f.completeManyMachines,
 		RunE: func(command *cobra.Command, args []string) error {
-			return get(command.Context(), s, &f, args, machineListing)
+			return listObjects(command.Context(), s, &f, args, machineListing)
 		},
 	}
 	f.addFlags(command)
@@ -213,8 +213,8 @@ type getting[T any] struct {
 	printer printers.ResourcePrinter
 }
 
-// get lists objects, and follows their changes on request.
-func get[T any](ctx context.Context, s streams, f *getFlags, args []string, what listing[T]) error {
+// listObjects lists objects, and follows their changes on request.
+func listObjects[T any](ctx context.Context, s streams, f *getFlags, args []string, what listing[T]) error {
 	names, err := namesOf(args, what.words)
 	if err != nil {
 		return err
@@ -232,11 +232,11 @@ func get[T any](ctx context.Context, s streams, f *getFlags, args []string, what
 			getFlags: f, listing: what, s: s, names: names, of: client.MatchingLabelsSelector{Selector: selector},
 		}
 
-		return g.run(ctx)
+		return g.listAndFollow(ctx)
 	}
 }
 
-func (g *getting[T]) run(ctx context.Context) error {
+func (g *getting[T]) listAndFollow(ctx context.Context) error {
 	var err error
 	if g.in, err = mgmtcluster.ConnectInstalled(ctx, g.Options); err != nil {
 		return err
@@ -246,14 +246,14 @@ func (g *getting[T]) run(ctx context.Context) error {
 		NoHeaders: g.noHeaders, Wide: g.output.format == formatWide, WithNamespace: g.all, ShowLabels: g.showLabels,
 	})
 
-	list, err := g.find(ctx)
+	list, err := g.findRequested(ctx)
 	if err != nil {
 		return err
 	}
 
 	warnOfManager(ctx, g.s, g.in)
 
-	if err := g.print(list, len(g.names) == 1); err != nil {
+	if err := g.printObjects(list, len(g.names) == 1); err != nil {
 		return err
 	}
 
@@ -261,12 +261,12 @@ func (g *getting[T]) run(ctx context.Context) error {
 		return nil
 	}
 
-	return g.follow(ctx, list)
+	return g.followChanges(ctx, list)
 }
 
-// find lists the requested objects. A name without an object is an error.
-func (g *getting[T]) find(ctx context.Context) ([]T, error) {
-	found, missing, err := g.fetch(ctx)
+// findRequested lists the requested objects. A name without an object is an error.
+func (g *getting[T]) findRequested(ctx context.Context) ([]T, error) {
+	found, missing, err := g.fetchRequested(ctx)
 	if err == nil && missing != "" {
 		err = g.in.NotFound(ctx, missing, g.kind.Kind)
 	}
@@ -274,8 +274,9 @@ func (g *getting[T]) find(ctx context.Context) ([]T, error) {
 	return found, err
 }
 
-// fetch lists the requested objects, in the order of the given names. missing is the first name without an object.
-func (g *getting[T]) fetch(ctx context.Context) (found []T, missing string, err error) {
+// fetchRequested lists the requested objects, in the order of the given names. missing is the first name without an
+// object.
+func (g *getting[T]) fetchRequested(ctx context.Context) (found []T, missing string, err error) {
 	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
 	if err != nil || len(g.names) == 0 {
 		return all, "", err
@@ -293,12 +294,12 @@ func (g *getting[T]) fetch(ctx context.Context) (found []T, missing string, err 
 	return found, missing, nil
 }
 
-// print writes objects. With alone, programs get a single object instead of a list.
-func (g *getting[T]) print(list []T, alone bool) error {
+// printObjects writes objects. With alone, programs get a single object instead of a list.
+func (g *getting[T]) printObjects(list []T, alone bool) error {
 	switch g.output.format {
 	case formatTable, formatWide:
 		if len(list) == 0 {
-			return noneFound(g.s, g.what, namespaceOf(g.in, g.all))
+			return printNoneFound(g.s, g.what, namespaceOf(g.in, g.all))
 		}
 
 		return g.printer.PrintObj(g.table(list, time.Now()), g.s.out)
@@ -307,10 +308,10 @@ func (g *getting[T]) print(list []T, alone bool) error {
 	}
 
 	if alone && len(list) == 1 {
-		return encode(g.s.out, g.output.format, list[0])
+		return encodeValue(g.s.out, g.output.format, list[0])
 	}
 
-	return encode(g.s.out, g.output.format, list)
+	return encodeValue(g.s.out, g.output.format, list)
 }
 
 // printNames writes the names of a table's objects like kubectl.
@@ -328,17 +329,17 @@ func printNames(out io.Writer, table *metav1.Table) error {
 
 // printList writes a list in the requested format, or a note about an empty namespace. table writes it for users.
 func printList[T any](s streams, what, namespace string, output outputFlag, list []T, table func([]T) error) error {
-	return output.print(s.out, list, func() error {
+	return output.printValue(s.out, list, func() error {
 		if len(list) > 0 {
 			return table(list)
 		}
 
-		return noneFound(s, what, namespace)
+		return printNoneFound(s, what, namespace)
 	})
 }
 
-// noneFound prints that a list is empty; namespace is empty for all namespaces.
-func noneFound(s streams, what, namespace string) error {
+// printNoneFound prints that a list is empty; namespace is empty for all namespaces.
+func printNoneFound(s streams, what, namespace string) error {
 	where := ""
 	if namespace != "" {
 		where = " in namespace " + namespace + "; -A lists those of all"

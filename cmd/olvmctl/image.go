@@ -33,9 +33,10 @@ func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.DataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
-// complete takes missing values from the cluster file, and returns the configuration of the connection to the engine.
-func (f *engineFlags) complete() (engine.Config, error) {
-	credentials, err := f.access.read(f.file.path)
+// completeConfig takes missing values from the cluster file, and returns the configuration of the connection to the
+// engine.
+func (f *engineFlags) completeConfig() (engine.Config, error) {
+	credentials, err := f.access.loadCredentials(f.file.path)
 	if err != nil {
 		return engine.Config{}, err
 	}
@@ -53,7 +54,7 @@ func (f *engineFlags) complete() (engine.Config, error) {
 			return engine.Config{}, err
 		}
 
-		f.template.Complete(file)
+		f.template.SetDefaults(file)
 		if err := file.CompleteEngine(&config); err != nil {
 			return engine.Config{}, fmt.Errorf("%s: %w", f.file.path, err)
 		}
@@ -70,9 +71,9 @@ func (f *engineFlags) complete() (engine.Config, error) {
 	return config, credentials.CheckServer(config.URL)
 }
 
-// atEngine connects to the engine, calls do, and ends the session.
-func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) error) error {
-	config, err := f.complete()
+// withEngine connects to the engine, calls do, and ends the session.
+func (f *engineFlags) withEngine(ctx context.Context, do func(*engineSession) error) error {
+	config, err := f.completeConfig()
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) erro
 		return err
 	}
 
-	at := f.access.places(f.file.path, true)
+	at := f.access.credentialPlaces(f.file.path, true)
 	if f.server != "" {
 		at.URL = "--server"
 	}
@@ -94,7 +95,7 @@ func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) erro
 		at.CA = "--ca-file"
 	}
 
-	return blocker.Explain(do(&engineSession{Client: client, config: config, sessions: sessions}), at)
+	return blocker.AddRemedy(do(&engineSession{Client: client, config: config, sessions: sessions}), at)
 }
 
 // engineSession is a client of an engine, with the configuration of its connection.

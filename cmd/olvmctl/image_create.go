@@ -110,7 +110,7 @@ func (f *engineFlags) createImage(
 
 	switch {
 	case o.From == "":
-		tag, err := f.bootImage(version, &o.From)
+		tag, err := f.setBootImage(version, &o.From)
 		if err != nil {
 			return err
 		}
@@ -121,12 +121,12 @@ func (f *engineFlags) createImage(
 	}
 
 	o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
-	o.Progress = func(what string) func(done, total int64) { return progress.Transfer(s.err, what) }
+	o.Progress = func(what string) func(done, total int64) { return progress.TransferProgress(s.err, what) }
 	if err := image.Create(ctx, o); err != nil {
 		return err
 	}
 
-	return output.print(s.out, map[string]string{"file": o.Output}, func() error {
+	return output.printValue(s.out, map[string]string{"file": o.Output}, func() error {
 		_, err := fmt.Fprintln(s.out, o.Output)
 		return err
 	})
@@ -142,8 +142,8 @@ func imageName(tag string, o image.Options) string {
 	return name + ".qcow2"
 }
 
-// bootImage sets the image of the version, or else of the cluster file.
-func (f *engineFlags) bootImage(version string, image *string) (tag string, err error) {
+// setBootImage sets the image of the version, or else of the cluster file.
+func (f *engineFlags) setBootImage(version string, image *string) (tag string, err error) {
 	var file clusterfile.File
 	if f.file.path != "" {
 		source, err := clusterfile.Read(f.file.path, f.file.defaults)

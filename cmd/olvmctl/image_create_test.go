@@ -15,8 +15,8 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 	disk := make([]byte, 3<<20) // it has only a header
 	copy(disk, "QFI\xfb\x00\x00\x00\x03")
 	disk[23], disk[29] = 16, 1
-	host := ocktest.Serve(t, nil)
-	ocktest.Push(t, host+"/olcne/ock:1.33", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	host := ocktest.ServeRegistry(t, nil)
+	ocktest.PushImage(t, host+"/olcne/ock:1.33", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name:    "disk/boot.qcow2",
 		Content: disk,
 	})))

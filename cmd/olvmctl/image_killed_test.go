@@ -36,7 +36,7 @@ func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string)
 	process := exec.CommandContext(s.t.Context(), executable, args...)
 	process.Env, process.Stderr = append(os.Environ(), asOlvmctl+"=1"), &said
 	check.Error(s.t, process.Start(), "")
-	wait.Until(s.t, "the command asks for "+fault.Path, func() bool { return s.sim.Hits() == 1 })
+	wait.Until(s.t, "the command asks for "+fault.Path, func() bool { return s.sim.CountHits() == 1 })
 	check.Error(s.t, process.Process.Signal(signal), "")
 
 	if signal == syscall.SIGKILL {
@@ -93,7 +93,7 @@ func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 
 			s.endAt(syscall.SIGKILL, ovirtsim.Fault{Method: "POST", Path: path, Action: "hold", Count: 1},
 				s.templateOf(image))
-			wait.Until(t, "the engine has the VM", func() bool { return len(s.sim.VMs()) == 1 })
+			wait.Until(t, "the engine has the VM", func() bool { return len(s.sim.ListVMs()) == 1 })
 
 			code, _, problems := s.run("", s.templateOf(image)...)
 			check.Equal(t, "left", s.leftovers(), "")
@@ -118,13 +118,13 @@ func TestWhatARunElsewhereLeavesIsNamed(t *testing.T) {
 
 	s.endAt(syscall.SIGKILL, ovirtsim.Fault{Method: "POST", Path: "/api/vms$", Action: "hold", Count: 1},
 		s.templateOf(image))
-	wait.Until(t, "the engine has the VM", func() bool { return len(s.sim.VMs()) == 1 })
+	wait.Until(t, "the engine has the VM", func() bool { return len(s.sim.ListVMs()) == 1 })
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
 	left := s.leftovers()
 	_, _, problems := s.run("", s.templateOf(image)...)
-	check.Contains(t, "said", problems, "VM "+s.sim.VMs()[0].Name+" is of another run for this template")
-	check.Contains(t, "said", problems, "disk t29 ("+s.sim.Disks()[0].ID+") is of another run for this template")
+	check.Contains(t, "said", problems, "VM "+s.sim.ListVMs()[0].Name+" is of another run for this template")
+	check.Contains(t, "said", problems, "disk t29 ("+s.sim.ListDisks()[0].ID+") is of another run for this template")
 	check.Contains(t, "said", problems, "delete it in the engine")
 	check.Equal(t, "left", s.leftovers(), left)
 }
@@ -241,7 +241,7 @@ func (s *stand) expectImage(left, sum string) {
 	check.Length(s.t, "temporary files", found, 0)
 
 	if left != "" {
-		check.Equal(s.t, "the image", s.sim.Disks()[0].SHA256, sum)
+		check.Equal(s.t, "the image", s.sim.ListDisks()[0].SHA256, sum)
 		return
 	}
 

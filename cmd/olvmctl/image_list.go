@@ -22,7 +22,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.atEngine(command.Context(), func(session *engineSession) error {
+			return f.withEngine(command.Context(), func(session *engineSession) error {
 				list, err := image.ListTemplates(command.Context(), session.Client, f.template.DataCenter)
 				if err != nil {
 					return err
@@ -54,7 +54,7 @@ func printTemplates(out io.Writer, output outputFlag, list []image.ListedTemplat
 		return printer.PrintObj(templateTable(list), out)
 	}
 
-	return encode(out, output.format, list)
+	return encodeValue(out, output.format, list)
 }
 
 // templateTable converts a list to a table for kubectl's printers.

@@ -25,7 +25,7 @@ killed is removed by the next image template on the same machine.`,
     --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.atEngine(command.Context(), func(session *engineSession) error {
+			return f.withEngine(command.Context(), func(session *engineSession) error {
 				return f.makeTemplate(command.Context(), s, session, output)
 			})
 		},
@@ -53,7 +53,7 @@ func (f *engineFlags) makeTemplate(
 	defer local.Close()
 
 	f.template.Out = s.err
-	id, err := f.template.Make(ctx, session.Client, connection.RenderEngine(session.Client, session.config),
+	id, err := f.template.CreateInEngine(ctx, session.Client, connection.RenderEngine(session.Client, session.config),
 		local.Executor, local.Dir)
 	if err != nil {
 		return err

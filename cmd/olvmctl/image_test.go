@@ -53,11 +53,11 @@ func (s *site) leftovers() string {
 	s.t.Helper()
 
 	var out []string
-	for _, vm := range s.sim.VMs() {
+	for _, vm := range s.sim.ListVMs() {
 		out = append(out, "VM "+vm.Name)
 	}
 
-	for _, disk := range s.sim.Disks() {
+	for _, disk := range s.sim.ListDisks() {
 		out = append(out, "disk "+disk.Name)
 	}
 
@@ -207,7 +207,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	}
 
 	puts := func() (bodies int64, methods string) {
-		for _, request := range s.sim.Requests() {
+		for _, request := range s.sim.ListRequests() {
 			if strings.HasPrefix(request.Path, "/images/") {
 				methods += request.Method + " "
 				bodies++
@@ -239,10 +239,12 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 
 	after, methods := puts()
 	check.Equal(t, "after-before", after-before, 3)
-	check.Equal(t, `strings.HasSuffix(methods, "OPTIONS PUT PUT ")`, strings.HasSuffix(methods, "OPTIONS PUT PUT "), true)
+	check.Equal(
+		t, `strings.HasSuffix(methods, "OPTIONS PUT PUT ")`, strings.HasSuffix(methods, "OPTIONS PUT PUT "), true,
+	)
 	check.Equal(t, `strings.Count(methods, "PATCH")`, strings.Count(methods, "PATCH"), 1)
 
-	disks := s.sim.Disks()
+	disks := s.sim.ListDisks()
 	check.Length(t, "disks", disks, 1)
 	check.Equal(t, "disks[0].SHA256", disks[0].SHA256, hex.EncodeToString(sum[:]))
 	check.Equal(t, "disks[0].ID", disks[0].ID, strings.TrimSpace(id))
@@ -294,7 +296,9 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 		}()
 	}
 
-	wait.Until(t, "each of them makes its disk or has given up", func() bool { return s.sim.Hits()+len(made) == 2 })
+	wait.Until(
+		t, "each of them makes its disk or has given up", func() bool { return s.sim.CountHits()+len(made) == 2 },
+	)
 	s.sim.ClearFaults()
 
 	if first, second := <-made, <-made; first && second {
@@ -305,7 +309,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 		t.Errorf("after that: exit code %d: %s", code, problems)
 	}
 
-	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum {
+	if disks := s.sim.ListDisks(); len(disks) != 1 || disks[0].SHA256 != sum {
 		t.Errorf("%+v", disks)
 	}
 }
@@ -327,7 +331,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		slow <- fmt.Sprintf("exit code %d: %s", exitCode(command.ExecuteContext(t.Context())), &said)
 	}()
 
-	wait.Until(t, "the slow one sends something", func() bool { return s.sim.Hits() == 1 })
+	wait.Until(t, "the slow one sends something", func() bool { return s.sim.CountHits() == 1 })
 
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -349,7 +353,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		t.Errorf("the slow one: %s", said)
 	}
 
-	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum || disks[0].Status != "ok" {
+	if disks := s.sim.ListDisks(); len(disks) != 1 || disks[0].SHA256 != sum || disks[0].Status != "ok" {
 		t.Errorf("%+v", disks)
 	}
 }
@@ -399,7 +403,7 @@ func TestACompressedImageIsDecompressed(t *testing.T) {
 		check.Length(t, c.ending+": files beside the image and itself", left, 1)
 	}
 
-	disks := s.sim.Disks()
+	disks := s.sim.ListDisks()
 	check.Length(t, "disks", disks, 1)
 	check.Equal(t, "what is in the disk", disks[0].SHA256, sum)
 }

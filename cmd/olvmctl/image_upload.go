@@ -22,9 +22,9 @@ fails, or is interrupted, no disk is left behind. A disk that has the image alre
 			"ca.pem --storage-domain data --disk ock-1.33",
 		Args: oneArgument("FILE", "an image file"),
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.atEngine(command.Context(), func(session *engineSession) error {
+			return f.withEngine(command.Context(), func(session *engineSession) error {
 				f.template.Path, f.template.Out = args[0], s.err
-				disk, _, err := f.template.Run(command.Context(), session.Client)
+				disk, _, err := f.template.EnsureDisk(command.Context(), session.Client)
 				if err != nil {
 					return err
 				}
@@ -41,7 +41,7 @@ fails, or is interrupted, no disk is left behind. A disk that has the image alre
 
 // printID writes the ID of a new object in the engine.
 func printID(s streams, output outputFlag, id string) error {
-	return output.print(s.out, map[string]string{"id": id}, func() error {
+	return output.printValue(s.out, map[string]string{"id": id}, func() error {
 		_, err := fmt.Fprintln(s.out, id)
 		return err
 	})

@@ -48,7 +48,7 @@ The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`
 				options.Output = args[0]
 			}
 
-			return initialise(command.Context(), s, answers, options, output)
+			return runSurvey(command.Context(), s, answers, options, output)
 		},
 	}
 	file.addDefaultsFlag(command.Flags())
@@ -61,7 +61,7 @@ The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`
 	return command
 }
 
-func initialise(
+func runSurvey(
 	ctx context.Context, s streams, answers string, options survey.Options, output outputFlag,
 ) error {
 	var asker survey.Asker
@@ -90,7 +90,7 @@ func initialise(
 		_, _ = fmt.Fprintln(s.err, p)
 	}
 
-	return output.print(s.out, written, func() error { return printNext(s.out, written) })
+	return output.printValue(s.out, written, func() error { return printNext(s.out, written) })
 }
 
 // printNext lists the written files, and the next steps.

@@ -577,11 +577,20 @@ func TestInitOffersTheVersionOfTheTemplate(t *testing.T) {
 	// The name of ock-1.36 lacks the patch, and nobody else knows it. The default, 1.33, is not offered for it.
 	code, _, problems := b.run("init", "--answers", b.file("kubernetesVersion", ""))
 	check.Equal(t, "the exit code", code, 1)
-	check.Contains(t, "what it says", problems, "kubernetesVersion: it is missing. With the patch, as the template has it; "+
-		"ock-1.36 is of 1.36")
+	check.Contains(
+		t,
+		"what it says",
+		problems,
+		"kubernetesVersion: it is missing. With the patch, as the template has it; "+
+			"ock-1.36 is of 1.36",
+	)
 
-	code, _, problems = b.run("init", "--answers", b.file("kubernetesVersion", "", "dataCenter", "Lab", "cluster", "Lab",
-		"template", "ol9-v1.31", "network", "lab", "vnicProfile", "", "storageDomain", "lab-data"))
+	code, _, problems = b.run(
+		"init",
+		"--answers",
+		b.file("kubernetesVersion", "", "dataCenter", "Lab", "cluster", "Lab",
+			"template", "ol9-v1.31", "network", "lab", "vnicProfile", "", "storageDomain", "lab-data"),
+	)
 	check.Equal(t, "the exit code, after "+problems, code, 0)
 	check.Contains(t, "the cluster file", b.written()["cluster.yaml"], "kubernetesVersion: \"1.31\"")
 }
@@ -699,8 +708,8 @@ func TestWhatInitWrites(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
 
-	if b.sim.Summary().Sessions != 0 {
-		t.Errorf("%d sessions are open", b.sim.Summary().Sessions)
+	if b.sim.Summarize().Sessions != 0 {
+		t.Errorf("%d sessions are open", b.sim.Summarize().Sessions)
 	}
 }
 
@@ -804,9 +813,11 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	code, _, problems = b.run("init", "--answers", b.file("caFingerprint", ""))
 	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: it is missing",
 		b.answers["caFingerprint"], "CN=ovirtsim CA")
-	if len(b.sim.Requests()) == 0 ||
-		slices.ContainsFunc(b.sim.Requests(), func(r ovirtsim.Request) bool { return r.Method == http.MethodPost }) {
-		t.Errorf("there was a login: %+v", b.sim.Requests())
+	if len(b.sim.ListRequests()) == 0 ||
+		slices.ContainsFunc(
+			b.sim.ListRequests(), func(r ovirtsim.Request) bool { return r.Method == http.MethodPost },
+		) {
+		t.Errorf("there was a login: %+v", b.sim.ListRequests())
 	}
 
 	// An engine showing the real CA, and another's certificate.
@@ -817,7 +828,10 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	}))
 	defer swapped.Close()
 	code, _, problems = b.run("init", "--answers", b.file("engine", swapped.URL))
-	b.refused("the certificate is swapped", code, problems, "certificate is signed by an unknown authority", "no password was sent")
+	b.refused(
+		"the certificate is swapped", code, problems, "certificate is signed by an unknown authority",
+		"no password was sent",
+	)
 	if !slices.Equal(asked, []string{"GET /ovirt-engine/services/pki-resource"}) {
 		t.Errorf("it was asked for %q", asked)
 	}
@@ -887,8 +901,8 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	c.answer(true, step{prompt: "Password", answer: secret, text: b.sim.Password()})
 	end := wait()
 	b.refused("swapped before the login", end.code, end.problems, "certificate is signed by an unknown authority")
-	if len(other.Requests()) != 0 {
-		t.Errorf("the other one was asked: %+v", other.Requests())
+	if len(other.ListRequests()) != 0 {
+		t.Errorf("the other one was asked: %+v", other.ListRequests())
 	}
 }
 
@@ -900,8 +914,10 @@ func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
 	t.Setenv("OLVM_PASSWORD", "")
 
 	code, _, problems := b.run("init", "--answers", b.file("user", "admin@ovirt", "password", b.sim.Password()))
-	b.refused("an answer of a file", code, problems, "user: engine refuses user \"admin@ovirt\"", "the profile is missing",
-		"admin@internal, or admin@ovirt@internalsso")
+	b.refused(
+		"an answer of a file", code, problems, "user: engine refuses user \"admin@ovirt\"", "the profile is missing",
+		"admin@internal, or admin@ovirt@internalsso",
+	)
 
 	c := newTTY(t)
 	wait := c.start("init")
@@ -915,7 +931,7 @@ func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
 	c.send("\x04")
 	wait()
 
-	check.Equal(t, "logins", b.sim.Logins(), 1)
+	check.Equal(t, "logins", b.sim.CountLogins(), 1)
 }
 
 func TestWhatIsWrongWithAnswers(t *testing.T) {

@@ -226,7 +226,7 @@ func newStand(t *testing.T) *stand {
 
 	for i := range s.servers {
 		s.kubeconfigs[i] = filepath.Join(s.dir, fmt.Sprintf("management-%d", i))
-		content := testsite.Kubeconfig(t, s.servers[i].Config, s.gate.wrap)
+		content := testsite.NewKubeconfig(t, s.servers[i].Config, s.gate.wrap)
 		check.Error(t, os.WriteFile(s.kubeconfigs[i], content, 0o600), "")
 	}
 

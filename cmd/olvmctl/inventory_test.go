@@ -35,7 +35,7 @@ func (s *site) poolVM(name string) {
 		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
 	})
 	check.Error(s.t, err, "")
-	poolvm.Make(s.t, session, poolvm.Tag, name, "")
+	poolvm.CreateVM(s.t, session, poolvm.Tag, name, "")
 }
 
 // TestPlanOfMachinesOfAPool lets the workers of the sample take their VMs from a pool. The pool has one too few at
@@ -79,7 +79,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	}
 
 	check.Equal(t, "VMs", taken, map[string]string{"demo-md-0-0": "vm-a", "demo-md-0-1": "vm-b"})
-	check.Equal(t, "VMs in the engine", s.sim.Summary().VMs, 2)
+	check.Equal(t, "VMs in the engine", s.sim.Summarize().VMs, 2)
 }
 
 // provision defines VMs of an inventory and their template.
@@ -176,7 +176,7 @@ func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 		DataCenters: []ovirtsim.DataCenter{center}, Tags: []string{"vino"},
 	}})
 	s.bind(t)
-	document := testenv.Documents(t)["docs/user/inventory.md"]
+	document := testenv.ReadDocuments(t)["docs/user/inventory.md"]
 	_, sample, _ := strings.Cut(document, "## From SIP")
 	_, sample, _ = strings.Cut(sample, "```yaml\n")
 	sample, _, _ = strings.Cut(sample, "```")
@@ -210,9 +210,9 @@ func (s *site) bind(t *testing.T) {
 		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
 	})
 	check.Error(t, err, "")
-	hosts, err := session.Hosts(t.Context())
+	hosts, err := session.ListHosts(t.Context())
 	check.Error(t, err, "")
-	vms, err := session.VMs(t.Context())
+	vms, err := session.ListVMs(t.Context())
 	check.Error(t, err, "")
 
 	for _, vm := range vms {

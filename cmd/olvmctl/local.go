@@ -42,11 +42,11 @@ func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	command := &cobra.Command{
 		Use: "start", Short: "Start it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := lifecycle.StartLocal(command.Context(), progress.To(s.err)); err != nil {
+			if err := lifecycle.StartLocal(command.Context(), progress.NewDisplay(s.err)); err != nil {
 				return err
 			}
 
-			if output.forPeople() {
+			if output.isForPeople() {
 				_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", shellword.QuoteWord(local.Kubeconfig()))
 				return err
 			}
@@ -65,20 +65,20 @@ func newLocalStopCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if local.PID() == 0 {
-				return output.print(s.out, outcome{Name: localName, Done: "unchanged"}, func() error {
+				return output.printValue(s.out, outcome{Name: localName, Done: "unchanged"}, func() error {
 					_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
 					return err
 				})
 			}
 
-			err := progress.To(s.err).Step("Stopping the local management cluster", func() error {
+			err := progress.NewDisplay(s.err).RunStep("Stopping the local management cluster", func() error {
 				return local.Stop(command.Context())
 			})
 			if err != nil {
 				return err
 			}
 
-			return output.print(s.out, outcome{Name: localName, Done: "stopped"}, func() error { return nil })
+			return output.printValue(s.out, outcome{Name: localName, Done: "stopped"}, func() error { return nil })
 		},
 	}
 	output.addFlag(command, formatText)
@@ -110,7 +110,7 @@ Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
 
 // showLocalStatus writes the status in the requested format. A cluster that ended without being stopped is an error.
 func showLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local, output outputFlag) error {
-	status, err := local.Status(ctx)
+	status, err := local.FetchStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,9 +118,9 @@ func showLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local, ou
 	ended := status.State == mgmtcluster.LocalEnded
 
 	switch {
-	case output.forPeople() && ended:
+	case output.isForPeople() && ended:
 		return errors.New(status.Text(time.Now()))
-	case output.forPeople():
+	case output.isForPeople():
 		_, err := fmt.Fprintln(s.out, status.Text(time.Now()))
 		return err
 	case output.format == formatName && status.State == mgmtcluster.LocalAbsent:
@@ -130,7 +130,7 @@ func showLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local, ou
 		return err
 	}
 
-	if err := encode(s.out, output.format, &status); err != nil {
+	if err := encodeValue(s.out, output.format, &status); err != nil {
 		return err
 	}
 

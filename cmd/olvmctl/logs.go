@@ -32,14 +32,14 @@ events for an hour; the last run is kept with the machine, and is shown always.
 
 With --manager the lines of the manager's log about the machine are among them.`,
 		Example:           "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
-		Args:              named("MACHINE", "the name of a Machine", machineWords),
+		Args:              requireName("MACHINE", "the name of a Machine", machineWords),
 		ValidArgsFunction: f.completeMachines,
 		RunE: func(command *cobra.Command, args []string) error {
-			if f.follow && !f.output.forPeople() {
+			if f.follow && !f.output.isForPeople() {
 				return errors.New("--follow: its output is text; omit -o " + f.output.format)
 			}
 
-			return f.run(command.Context(), s, nameOf(args, machineWords))
+			return f.printLogs(command.Context(), s, nameOf(args, machineWords))
 		},
 	}
 	set := command.Flags()
@@ -51,25 +51,25 @@ With --manager the lines of the manager's log about the machine are among them.`
 	return command
 }
 
-func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
+func (f *logsFlags) printLogs(ctx context.Context, s streams, name string) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
 	}
 
-	machine, err := in.Machine(ctx, name)
+	machine, err := in.FindMachine(ctx, name)
 	if err != nil {
 		return err
 	}
 
 	begin := time.Now()
-	entries, err := in.FullHistory(ctx, machine, f.manager, time.Time{})
+	entries, err := in.ListFullHistory(ctx, machine, f.manager, time.Time{})
 	if err != nil {
 		return err
 	}
 
-	if !f.output.forPeople() {
-		return encode(s.out, f.output.format, append([]mgmtcluster.HistoryEntry{}, entries...))
+	if !f.output.isForPeople() {
+		return encodeValue(s.out, f.output.format, append([]mgmtcluster.HistoryEntry{}, entries...))
 	}
 
 	if len(entries) == 0 {
@@ -101,7 +101,7 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		case <-time.After(progress.PollInterval):
 		}
 
-		if entries, err = in.FullHistory(ctx, machine, f.manager, begin); err != nil && ctx.Err() == nil {
+		if entries, err = in.ListFullHistory(ctx, machine, f.manager, begin); err != nil && ctx.Err() == nil {
 			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // the followed cluster may come back
 		}
 	}

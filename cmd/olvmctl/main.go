@@ -30,7 +30,7 @@ const managerCommand = "manager"
 var errChanges = errors.New("there are changes")
 
 func main() {
-	providerprocess.Main()
+	providerprocess.RunIfChild()
 	hostos.KeepFilesPrivate()                             // rendered secrets are for this user only
 	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
 		os.Args = os.Args[1:]
@@ -49,9 +49,9 @@ func main() {
 		time.AfterFunc(patience, func() { fmt.Fprintln(os.Stderr, endsSafely) })
 	})
 	ran, err := newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContextC(ctx)
-	code := exitCode(interrupted(ctx, err))
+	code := exitCode(markInterrupted(ctx, err))
 	if code != 0 && ctx.Err() != nil {
-		_, _ = io.WriteString(os.Stderr, wayOn(ran.CommandPath(), os.Args[1:]))
+		_, _ = io.WriteString(os.Stderr, resumeHint(ran.CommandPath(), os.Args[1:]))
 	}
 
 	os.Exit(code)
@@ -70,9 +70,9 @@ var resumable = []string{
 	"olvmctl local stop", "olvmctl image create", "olvmctl image upload", "olvmctl image template",
 }
 
-// wayOn tells how to resume after an interrupt: with the same command. It is empty for a command with nothing to
+// resumeHint tells how to resume after an interrupt: with the same command. It is empty for a command with nothing to
 // resume.
-func wayOn(command string, arguments []string) string {
+func resumeHint(command string, arguments []string) string {
 	if !slices.Contains(resumable, command) {
 		return ""
 	}
@@ -85,8 +85,8 @@ func wayOn(command string, arguments []string) string {
 	return "olvmctl: to go on, run it again: " + plaintext.Printable(line) + "\n"
 }
 
-// interrupted marks an error after a signal as an interrupt.
-func interrupted(ctx context.Context, err error) error {
+// markInterrupted marks an error after a signal as an interrupt.
+func markInterrupted(ctx context.Context, err error) error {
 	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) ||
 		errors.Is(err, errUnwell)
 	if err == nil || ctx.Err() == nil || said {

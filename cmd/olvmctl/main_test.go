@@ -38,7 +38,7 @@ func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 		"olvmctl delete": {[]string{"delete", "it's", "$HOME", ""}, "olvmctl: to go on, run it again: olvmctl delete 'it'\\''s' '$HOME' ''\n"},
 		"olvmctl plan":   {[]string{"plan", "x"}, ""},
 	} {
-		check.Equal(t, command, wayOn(command, test.arguments), test.want)
+		check.Equal(t, command, resumeHint(command, test.arguments), test.want)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestErrorsAfterAnInterrupt(t *testing.T) {
 		"an error before any interrupt stays as it is": {t.Context(), errors.New("no"), "no", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := interrupted(test.ctx, test.err)
+			err := markInterrupted(test.ctx, test.err)
 			if err.Error() != test.want {
 				t.Errorf("got %q, want %q", err, test.want)
 			}

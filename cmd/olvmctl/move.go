@@ -24,14 +24,14 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
   olvmctl get kubeconfig prod -n prod >prod.kubeconfig && olvmctl move -n prod --to-kubeconfig prod.kubeconfig`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			err := lifecycle.Move(command.Context(), lifecycle.MoveOptions{Common: from.common(s), To: to})
+			err := lifecycle.Move(command.Context(), lifecycle.MoveOptions{Common: from.commonOptions(s), To: to})
 			if err != nil {
 				return err
 			}
 
 			done := outcome{Namespace: from.Namespace, Done: "moved"}
 
-			return output.print(s.out, done, func() error { return nil })
+			return output.printValue(s.out, done, func() error { return nil })
 		},
 	}
 	set := command.Flags()

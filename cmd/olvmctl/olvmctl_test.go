@@ -61,7 +61,7 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 	t.Setenv("OLVM_USERNAME", sim.Username())
 	t.Setenv("OLVM_PASSWORD", sim.Password())
 	t.Setenv("OLVM_URL", sim.URL())
-	t.Setenv("CAPOLVM_TERRAFORM", testenv.Executable(t).Path)
+	t.Setenv("CAPOLVM_TERRAFORM", testenv.FindExecutable(t).Path)
 
 	return s
 }
@@ -128,7 +128,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("no machines: exit code %d, %s", code, problems)
 	}
 
-	if s.sim.Summary().VMs != 0 {
+	if s.sim.Summarize().VMs != 0 {
 		t.Error("planning made VMs")
 	}
 }
@@ -382,7 +382,7 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 	}
 
 	out = s.documented("docs/develop/simulator.md", "token=$(curl", dir)
-	if !strings.HasPrefix(out, "{") || s.sim.Logins() != 1 {
+	if !strings.HasPrefix(out, "{") || s.sim.CountLogins() != 1 {
 		t.Errorf("the engine answers\n%s", out)
 	}
 }
@@ -390,7 +390,7 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 // documented runs the block of commands of a document with a text in it, in a folder, and returns its output.
 func (s *site) documented(document, text, dir string) string {
 	s.t.Helper()
-	blocks := testenv.CommandBlocks(testenv.Documents(s.t)[document])
+	blocks := testenv.CommandBlocks(testenv.ReadDocuments(s.t)[document])
 	at := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, text) })
 	if at < 0 {
 		s.t.Fatalf("%s has no %s", document, text)
@@ -409,7 +409,7 @@ func (s *site) documented(document, text, dir string) string {
 	script := fmt.Sprintf(
 		"set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { "+
 			"%q \"$@\" -no-color; }\n",
-		asOlvmctl, executable, testenv.Executable(s.t).Path,
+		asOlvmctl, executable, testenv.FindExecutable(s.t).Path,
 	)
 	command := exec.CommandContext(s.t.Context(), "bash", "-c",
 		script+strings.ReplaceAll(blocks[at], "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
@@ -691,9 +691,9 @@ func (g reporting) Boot(ctx context.Context, vm ovirtsim.GuestVM, ready func(ovi
 
 	return nil
 }
-func (reporting) Halted(string)  {}
-func (reporting) Removed(string) {}
-func (reporting) Close()         {}
+func (reporting) HandleHalt(string)    {}
+func (reporting) HandleRemoval(string) {}
+func (reporting) Close()               {}
 func (reporting) Node(string) (node ovirtsim.GuestNode, is bool) {
 	return node, false
 }
@@ -719,12 +719,12 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	dc, err := client.DataCenter(t.Context(), "Default")
+	dc, err := client.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	cluster, err := client.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -747,12 +747,12 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		}
 
 		err = engine.Wait(t.Context(), name, func(ctx context.Context) (bool, string, error) {
-			seen, err := client.VM(ctx, made.ID)
+			seen, err := client.FetchVM(ctx, made.ID)
 			if err == nil && seen.Status == "down" {
 				err = client.StartVM(ctx, made.ID, false)
 			}
 
-			interfaces, _ := client.GuestInterfaces(ctx, made.ID)
+			interfaces, _ := client.ListGuestInterfaces(ctx, made.ID)
 
 			return len(interfaces) == 1, string(seen.Status), err
 		}, nil)

@@ -44,8 +44,8 @@ func (f *outputFlag) addFlag(command *cobra.Command, formats ...string) {
 	}
 
 	f.format = f.formats[0]
-	command.Flags().VarP(f, "output", "o", "format of the output: "+alternatives(f.formats))
-	complete(command, "output", func(*cobra.Command) []string { return f.formats })
+	command.Flags().VarP(f, "output", "o", "format of the output: "+joinWithOr(f.formats))
+	registerCompletion(command, "output", func(*cobra.Command) []string { return f.formats })
 }
 
 // String implements pflag.Value.
@@ -64,16 +64,16 @@ func (f *outputFlag) Set(format string) error {
 	return &formatError{Format: format, Formats: f.formats, File: f.file}
 }
 
-// forPeople reports whether the output is the default format of the command, or its wide variant.
-func (f *outputFlag) forPeople() bool { return f.format == f.formats[0] || f.format == formatWide }
+// isForPeople reports whether the output is the default format of the command, or its wide variant.
+func (f *outputFlag) isForPeople() bool { return f.format == f.formats[0] || f.format == formatWide }
 
-// print writes a value for programs, or calls people to write it for users.
-func (f *outputFlag) print(out io.Writer, value any, people func() error) error {
-	if f.forPeople() {
+// printValue writes a value for programs, or calls people to write it for users.
+func (f *outputFlag) printValue(out io.Writer, value any, people func() error) error {
+	if f.isForPeople() {
 		return people()
 	}
 
-	return encode(out, f.format, value)
+	return encodeValue(out, f.format, value)
 }
 
 // outcome is the output for programs of a command changing a cluster.
@@ -94,7 +94,7 @@ type formatError struct {
 }
 
 func (e *formatError) Error() string {
-	out := fmt.Sprintf("-o %s is not known; write %s", e.Format, alternatives(e.Formats))
+	out := fmt.Sprintf("-o %s is not known; write %s", e.Format, joinWithOr(e.Formats))
 	if e.File != "" {
 		out += fmt.Sprintf(", and the file with %s %s", e.File, e.Format)
 	}
@@ -102,15 +102,15 @@ func (e *formatError) Error() string {
 	return out
 }
 
-// alternatives joins words with "or" before the last.
-func alternatives(words []string) string {
+// joinWithOr joins words with "or" before the last.
+func joinWithOr(words []string) string {
 	last := len(words) - 1
 
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// encode writes a value for programs, as JSON or YAML.
-func encode(out io.Writer, format string, value any) error {
+// encodeValue writes a value for programs, as JSON or YAML.
+func encodeValue(out io.Writer, format string, value any) error {
 	if format == formatYAML {
 		text, err := kyaml.Marshal(value)
 		if err != nil {
@@ -142,8 +142,8 @@ const (
 	yellow color = "\x1b[33m"
 )
 
-// paint colors a text if the output is a terminal with colors. The text may be a stranger's.
-func paint(out io.Writer, in color, text string) string {
+// colorize colors a text if the output is a terminal with colors. The text may be a stranger's.
+func colorize(out io.Writer, in color, text string) string {
 	text = plaintext.Printable(text)
 	if in == "" || text == "" || !isColored(out) {
 		return text

@@ -32,15 +32,17 @@ func TestThePictureOfAComment(t *testing.T) {
 	manifests := strings.NewReplacer("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3", "name: demo-md-0\n  namespace: default\nspec:\n"+
 		"  template:\n    spec:\n      olvm", "name: demo-md-0-large\n  namespace: default\nspec:\n  template:\n    spec:\n      olvm",
 		"kind: OLVMMachineTemplate\n        name: demo-md-0", "kind: OLVMMachineTemplate\n        name: demo-md-0-large",
-		"memory: 16GB", "memory: 32GB").Replace(s.manifests)
+		"memory: 16GB", "memory: 32GB").
+		Replace(s.manifests)
 
 	input, err := planinput.Load([]string{"-"}, strings.NewReader(manifests))
 	check.Error(t, err, "")
-	check.Error(t, input.AddLive(t.Context(), withBatch(t, fixture.Management(t)), ""), "")
+	check.Error(t, input.AddLive(t.Context(), withBatch(t, fixture.NewManagement(t)), ""), "")
 	check.Error(t, input.CheckServed(t.Context(), nil), "")
 
-	report, err := preview.Of(input).ReportOn(t.Context(), preview.Request{Progress: t.Output(), Credentials: preview.Credentials{
-		Username: s.sim.Username(), Password: s.sim.Password(), ServerURLs: []string{s.sim.URL()}, CA: s.sim.CA()}})
+	report, err := preview.NewManifests(input).
+		ReportOn(t.Context(), preview.Request{Progress: t.Output(), Credentials: preview.Credentials{
+			Username: s.sim.Username(), Password: s.sim.Password(), ServerURLs: []string{s.sim.URL()}, CA: s.sim.CA()}})
 	check.Error(t, err, "")
 
 	var comment strings.Builder
@@ -55,10 +57,13 @@ func TestThePictureOfAComment(t *testing.T) {
 	}))
 	defer server.Close()
 
-	v := browser.Open(t, server.URL, 1000, 800)
-	v.Colors("light")
-	v.Script(`document.querySelectorAll('details')[0].open = true`)
-	v.Shoot(folder, "plan-comment.png", 1000, browser.Eval[int64](v, `Math.min(1000, document.documentElement.scrollHeight)`))
+	v := browser.OpenPage(t, server.URL, 1000, 800)
+	v.SetColors("light")
+	v.RunScript(`document.querySelectorAll('details')[0].open = true`)
+	v.TakeScreenshot(
+		folder, "plan-comment.png", 1000,
+		browser.Eval[int64](v, `Math.min(1000, document.documentElement.scrollHeight)`),
+	)
 }
 
 // withBatch adds a MachineDeployment with one machine to a management cluster managed by Flux.
@@ -88,7 +93,9 @@ func withBatch(t *testing.T, c client.Client) client.Client {
 			check.Error(t, err, "")
 
 			batch := &unstructured.Unstructured{}
-			check.Error(t, batch.UnmarshalJSON([]byte(strings.ReplaceAll(string(encoded), "demo-md-0", "demo-batch"))), "")
+			check.Error(
+				t, batch.UnmarshalJSON([]byte(strings.ReplaceAll(string(encoded), "demo-md-0", "demo-batch"))), "",
+			)
 			batch.SetResourceVersion("")
 			check.Error(t, c.Create(t.Context(), batch), "")
 		}
@@ -144,7 +151,9 @@ func asHTML(markdown string) string {
 			}
 
 			cells := strings.Split(strings.Trim(text, "| "), " | ")
-			out.WriteString("<tr><" + cell + ">" + strings.Join(cells, "</"+cell+"><"+cell+">") + "</" + cell + "></tr>")
+			out.WriteString(
+				"<tr><" + cell + ">" + strings.Join(cells, "</"+cell+"><"+cell+">") + "</" + cell + "></tr>",
+			)
 		case strings.HasPrefix(line, "<"):
 			out.WriteString(text)
 		case line != "":

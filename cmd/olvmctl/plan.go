@@ -70,7 +70,7 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error, or a mach
 
 			p.pruneSet = command.Flags().Changed("prune")
 
-			return p.run(command.Context(), s)
+			return p.runPlan(command.Context(), s)
 		},
 	}
 	p.addPlanFlags(command)
@@ -94,11 +94,11 @@ func (p *planFlags) addPlanFlags(command *cobra.Command) {
 		"namespace of the management cluster to compare with; empty means those of the manifests, or all"
 }
 
-func (p *planFlags) run(ctx context.Context, s streams) error {
+func (p *planFlags) runPlan(ctx context.Context, s streams) error {
 	p.mayBeEmpty = p.management.isGiven() && (!p.pruneSet || p.prune)
 	p.emptyFolder = p.mayBeEmpty && p.prune
 
-	manifests, err := p.load(s)
+	manifests, err := p.loadSources(s)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 
 	how := preview.Request{Offline: p.offline, Progress: s.err}
 	if !p.offline {
-		if how.Credentials, err = p.read(p.cluster.path); err != nil {
+		if how.Credentials, err = p.loadCredentials(p.cluster.path); err != nil {
 			return err
 		}
 	}
@@ -131,13 +131,13 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 
 	report.Color = isColored(s.out)
 
-	if err := p.print(s, report); err != nil {
+	if err := p.printReport(s, report); err != nil {
 		return err
 	}
 
 	switch {
 	case report.Refused > 0:
-		return report.Refusals()
+		return report.RefusalError()
 	case report.HasChanges():
 		return errChanges
 	}
@@ -160,13 +160,13 @@ func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) e
 	}
 
 	if p.pruneSet {
-		manifests.Prune(p.prune)
+		manifests.SetPruning(p.prune)
 	}
 
-	return manifests.Compare(ctx, live, p.management.Namespace, p.offline)
+	return manifests.AddManagementCluster(ctx, live, p.management.Namespace, p.offline)
 }
 
-func (p *planFlags) print(s streams, report planreport.Report) error {
+func (p *planFlags) printReport(s streams, report planreport.Report) error {
 	switch p.output.format {
 	case formatText:
 		return report.WriteText(s.out)
@@ -174,5 +174,5 @@ func (p *planFlags) print(s streams, report planreport.Report) error {
 		return report.WriteMarkdown(s.out, p.link)
 	}
 
-	return encode(s.out, p.output.format, report.WithoutIdlePlans())
+	return encodeValue(s.out, p.output.format, report.WithoutIdlePlans())
 }

@@ -28,7 +28,7 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 
 ` + credentialsHelp,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return r.run(command.Context(), s)
+			return r.renderMachines(command.Context(), s)
 		},
 	}
 	r.addFlags(command)
@@ -56,14 +56,14 @@ type renderFlags struct {
 	kubeconfig, context string
 }
 
-// manifests loads the manifests, and the objects of the management cluster.
-func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manifests, error) {
+// loadWithLive loads the manifests, and the objects of the management cluster.
+func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Manifests, error) {
 	if len(r.files)+len(r.kustomizations) == 0 && !r.management.isGiven() {
 		return nil, errors.New("there is nothing to render; give manifests or a cluster file, or a management " +
 			"cluster with --kubeconfig")
 	}
 
-	manifests, err := r.load(s)
+	manifests, err := r.loadSources(s)
 	if err != nil || !r.management.isGiven() {
 		return manifests, err
 	}
@@ -79,7 +79,7 @@ func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manife
 
 	r.context = live.Context
 
-	manifests.Prune(false)
+	manifests.SetPruning(false)
 
 	if err := manifests.AddLive(ctx, live, r.management.Namespace); err != nil {
 		return nil, err
@@ -89,13 +89,13 @@ func (r *renderFlags) manifests(ctx context.Context, s streams) (*preview.Manife
 		return nil, err
 	}
 
-	return manifests, noteStates(s.err, manifests)
+	return manifests, warnOfStates(s.err, manifests)
 }
 
-// noteStates warns of states with two writers, and of states not continued.
-func noteStates(out io.Writer, manifests *preview.Manifests) error {
+// warnOfStates warns of states with two writers, and of states not continued.
+func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
-	for _, cluster := range manifests.Unpaused() {
+	for _, cluster := range manifests.UnpausedClusters() {
 		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; "+
 			"pause it before you apply anything")
 	}
@@ -114,14 +114,14 @@ func noteStates(out io.Writer, manifests *preview.Manifests) error {
 	return nil
 }
 
-// run writes the folder of each machine, and prints the folder's name.
-func (r *renderFlags) run(ctx context.Context, s streams) error {
-	manifests, err := r.manifests(ctx, s)
+// renderMachines writes the folder of each machine, and prints the folder's name.
+func (r *renderFlags) renderMachines(ctx context.Context, s streams) error {
+	manifests, err := r.loadWithLive(ctx, s)
 	if err != nil {
 		return err
 	}
 
-	credentials, err := r.read(r.cluster.path)
+	credentials, err := r.loadCredentials(r.cluster.path)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *renderFlags) run(ctx context.Context, s streams) error {
 		folders = append(folders, folder)
 	}
 
-	return r.output.print(s.out, map[string][]string{"folders": folders}, func() error {
+	return r.output.printValue(s.out, map[string][]string{"folders": folders}, func() error {
 		_, err := io.WriteString(s.out, strings.Join(append(folders, ""), "\n"))
 		return err
 	})

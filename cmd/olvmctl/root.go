@@ -57,7 +57,7 @@ func newCommand(s streams) *cobra.Command {
 		newVersionCommand(s),
 	)
 	root.SetFlagErrorFunc(flagError)
-	finish(root)
+	finishCommands(root)
 
 	return root
 }

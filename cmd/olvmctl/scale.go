@@ -25,7 +25,7 @@ the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl des
 It asks before machines go, before there are more than ten times as many as today, and before there
 are more machines than addresses; --yes answers, and is needed where there is no terminal.`,
 		Example:           "  olvmctl scale prod --workers 5",
-		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
+		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			o.Management, o.Name = management.Options, nameOf(args, clusterWords)
@@ -45,7 +45,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 
 			err := lifecycle.Scale(command.Context(), o, func(line string) {
 				done.Messages = append(done.Messages, line)
-				if output.forPeople() {
+				if output.isForPeople() {
 					_, _ = fmt.Fprintln(s.out, line)
 				}
 			})
@@ -53,7 +53,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 				return err
 			}
 
-			return output.print(s.out, done, func() error { return nil })
+			return output.printValue(s.out, done, func() error { return nil })
 		},
 	}
 	set := command.Flags()
@@ -74,5 +74,5 @@ func confirmScale(ctx context.Context, s streams, yes bool, name, where string, 
 		_, _ = fmt.Fprintln(s.err, lines)
 	}
 
-	return confirm(ctx, s, yes, lines+"\nScale "+name+" "+where+"? Type its name: ", name)
+	return confirmWord(ctx, s, yes, lines+"\nScale "+name+" "+where+"? Type its name: ", name)
 }

@@ -52,8 +52,8 @@ func (f *sourceFlags) addFlags(command *cobra.Command) {
 	f.accessFlags.addFlags(command.Flags())
 }
 
-// load reads the manifests, or renders those of a cluster file.
-func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
+// loadSources reads the manifests, or renders those of a cluster file.
+func (f *sourceFlags) loadSources(s streams) (*preview.Manifests, error) {
 	var err error
 	if f.cluster.path, err = clusterFileAmong(f.files); err != nil {
 		return nil, err
@@ -67,12 +67,12 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 		return nil, fmt.Errorf("%s is a cluster file; give no -k beside it", f.cluster.path)
 	}
 
-	cluster, err := f.cluster.load(s.err)
+	cluster, err := f.cluster.loadClusterFile(s.err)
 	if err != nil {
 		return nil, err
 	}
 
-	if !cluster.ByTerraform() {
+	if !cluster.UsesTerraform() {
 		return nil, fmt.Errorf("%s: provider: Terraform makes the machines of %s alone; see what %s is given with "+
 			"olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
 	}
@@ -82,7 +82,7 @@ func (f *sourceFlags) load(s streams) (*preview.Manifests, error) {
 		return nil, err
 	}
 
-	return preview.Of(input), nil
+	return preview.NewManifests(input), nil
 }
 
 // loadManifests reads manifests, and prints notes about unusual sources.
@@ -102,7 +102,7 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 		return nil, err
 	}
 
-	manifests := preview.Of(input)
+	manifests := preview.NewManifests(input)
 	if len(f.files)+len(f.kustomizations) > 0 && !manifests.AskForMachines() {
 		f.isEmpty = true
 		if !f.mayBeEmpty {

@@ -67,7 +67,7 @@ itself. It is made like a machine of the control plane, with the last address of
 					bootstrapByVM)
 			}
 
-			return f.run(command.Context(), s)
+			return f.createCluster(command.Context(), s)
 		},
 	}
 	f.addFlags(command)
@@ -104,8 +104,8 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 }
 
-func (f *startFlags) run(ctx context.Context, s streams) error {
-	file, err := f.file.load(s.err)
+func (f *startFlags) createCluster(ctx context.Context, s streams) error {
+	file, err := f.file.loadClusterFile(s.err)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	credentials, err := f.access.read(f.file.path)
+	credentials, err := f.access.loadCredentials(f.file.path)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 
 	provider, err := lifecycle.NewProvider(file.ProviderName(), lifecycle.ProviderOptions{
 		Engine:        credentials,
-		EngineFrom:    f.access.from(),
+		EngineFrom:    f.access.describeSource(),
 		StorageDriver: driver,
 		Images:        f.images,
 	})
@@ -133,7 +133,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 	}
 
 	created, err := lifecycle.Create(ctx, lifecycle.CreateOptions{
-		Common:         f.management.common(s),
+		Common:         f.management.commonOptions(s),
 		File:           file,
 		Provider:       provider,
 		AddOns:         f.addOns,
@@ -142,15 +142,15 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		KubeconfigOut:  f.kubeconfigOut,
 		ForceConflicts: f.force,
 		Confirm: func(question, word string) error {
-			return confirm(ctx, s, f.yes, question, word)
+			return confirmWord(ctx, s, f.yes, question, word)
 		},
 	})
 	if err != nil {
 		return err
 	}
 
-	return f.output.print(s.out, created, func() error {
-		describe := created.Access.Line("olvmctl", "describe", created.Name, "-n", file.Namespace())
+	return f.output.printValue(s.out, created, func() error {
+		describe := created.Access.CommandLine("olvmctl", "describe", created.Name, "-n", file.Namespace())
 		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  %s\n  export KUBECONFIG=%s\n",
 			created.Name, english.Plural(created.Nodes, "node", ""), describe, shellword.QuoteWord(created.Kubeconfig))
 

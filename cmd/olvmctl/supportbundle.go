@@ -31,10 +31,10 @@ happened to its machines, what Terraform's states know, the manager's log, and, 
 disks and events of the engine. Values of Secrets and user data are not in it, and are taken out of what
 repeats them. It lists what it has gathered, and asks before it writes. Nothing is changed.`,
 		Example:           "  olvmctl support-bundle prod -n prod --engine",
-		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
+		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: f.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), s, nameOf(args, clusterWords))
+			return f.writeBundle(command.Context(), s, nameOf(args, clusterWords))
 		},
 	}
 	set := command.Flags()
@@ -48,7 +48,7 @@ repeats them. It lists what it has gathered, and asks before it writes. Nothing 
 	return command
 }
 
-func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) error {
+func (f *supportBundleFlags) writeBundle(ctx context.Context, s streams, name string) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) er
 	}
 
 	question := fmt.Sprintf("Write these %d files to %s? Type yes: ", len(bundle.Files), f.out)
-	if err := confirm(ctx, s, f.yes, question, "yes"); err != nil {
+	if err := confirmWord(ctx, s, f.yes, question, "yes"); err != nil {
 		return err
 	}
 
@@ -84,7 +84,7 @@ func (f *supportBundleFlags) run(ctx context.Context, s streams, name string) er
 		return err
 	}
 
-	return f.output.print(s.out, map[string]string{"file": f.out}, func() error {
+	return f.output.printValue(s.out, map[string]string{"file": f.out}, func() error {
 		_, err := fmt.Fprintln(s.out, f.out)
 		return err
 	})

@@ -51,7 +51,7 @@ templates have their first names, and the API server refuses a change of one.`,
 func printTemplate(
 	ctx context.Context, s streams, file clusterFileFlags, management managementFlags, output outputFlag,
 ) error {
-	cluster, err := file.load(s.err)
+	cluster, err := file.loadClusterFile(s.err)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func printTemplate(
 		return err
 	}
 
-	objects, err := lifecycle.Template(ctx, cluster, provider)
+	objects, err := lifecycle.RenderManifests(ctx, cluster, provider)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func printTemplate(
 		}
 	}
 
-	if !output.forPeople() {
-		return encode(s.out, output.format, listOf(objects))
+	if !output.isForPeople() {
+		return encodeValue(s.out, output.format, listOf(objects))
 	}
 
 	return manifest.Write(s.out, objects)

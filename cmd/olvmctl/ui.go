@@ -33,7 +33,7 @@ With --engine it shows beside that what the engines say of the VMs, with the cre
 clusters; you need the right to read their Secrets.`,
 		Example: "  olvmctl ui -A --engine",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.run(command.Context(), s)
+			return f.serveDashboard(command.Context(), s)
 		},
 	}
 	set := command.Flags()
@@ -46,7 +46,7 @@ clusters; you need the right to read their Secrets.`,
 	return command
 }
 
-func (f *uiFlags) run(ctx context.Context, s streams) error {
+func (f *uiFlags) serveDashboard(ctx context.Context, s streams) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, f.Options)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (f *uiFlags) run(ctx context.Context, s streams) error {
 	}
 	defer page.Close()
 
-	err = f.output.print(s.out, map[string]string{"url": page.URL()}, func() error {
+	err = f.output.printValue(s.out, map[string]string{"url": page.URL()}, func() error {
 		_, err := fmt.Fprintln(s.out, page.URL())
 		return err
 	})

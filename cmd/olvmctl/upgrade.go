@@ -41,14 +41,14 @@ follows the version by itself.
 Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would change; 1 error.`,
 		Example: `  olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --dry-run
   olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --yes`,
-		Args:              named("CLUSTER", "the name of a cluster", clusterWords),
+		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: f.management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := f.validate(); err != nil {
 				return err
 			}
 
-			return f.run(command.Context(), s, nameOf(args, clusterWords))
+			return f.upgradeCluster(command.Context(), s, nameOf(args, clusterWords))
 		},
 	}
 	set := command.Flags()
@@ -89,18 +89,18 @@ func (f *upgradeFlags) validate() error {
 	return nil
 }
 
-func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
+func (f *upgradeFlags) upgradeCluster(ctx context.Context, s streams, name string) error {
 	o := lifecycle.UpgradeOptions{
-		Common:     f.management.common(s),
+		Common:     f.management.commonOptions(s),
 		Name:       name,
 		Version:    f.version,
 		VMTemplate: f.vmTemplate,
 		Agree: func(changes []string, where string) (bool, error) {
-			return f.agree(ctx, s, name, where, changes)
+			return f.confirmChanges(ctx, s, name, where, changes)
 		},
 	}
 	if f.file.path != "" {
-		file, err := f.file.load(s.err)
+		file, err := f.file.loadClusterFile(s.err)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 		done.Done = "planned"
 	}
 
-	return errors.Join(err, f.output.print(s.out, done, func() error {
+	return errors.Join(err, f.output.printValue(s.out, done, func() error {
 		if err != nil {
 			return nil //nolint:nilerr // the changes are shown, and the exit code says that there are some
 		}
@@ -138,14 +138,14 @@ func (f *upgradeFlags) run(ctx context.Context, s streams, name string) error {
 	}))
 }
 
-// agree shows the replacements, and asks for agreement. A dry run with changes ends with errChanges.
-func (f *upgradeFlags) agree(
+// confirmChanges shows the replacements, and asks for agreement. A dry run with changes ends with errChanges.
+func (f *upgradeFlags) confirmChanges(
 	ctx context.Context, s streams, name, where string, changes []string,
 ) (bool, error) {
 	f.changes = changes
 
 	to := s.out
-	if !f.output.forPeople() { // standard output is for programs
+	if !f.output.isForPeople() { // standard output is for programs
 		to = s.err
 	}
 
@@ -162,6 +162,12 @@ func (f *upgradeFlags) agree(
 		return false, errChanges
 	}
 
-	return true, confirm(ctx, s, f.yes, fmt.Sprintf("Roll %s %s out? The machines above are deleted with their VMs\n"+
-		"and disks once new ones are ready. Type its name: ", name, where), name)
+	return true, confirmWord(
+		ctx,
+		s,
+		f.yes,
+		fmt.Sprintf("Roll %s %s out? The machines above are deleted with their VMs\n"+
+			"and disks once new ones are ready. Type its name: ", name, where),
+		name,
+	)
 }

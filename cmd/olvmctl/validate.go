@@ -38,7 +38,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 		Example: `  olvmctl validate cluster.yaml
   OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate cluster.yaml --engine -o json`,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return v.run(command.Context(), s)
+			return v.validateFile(command.Context(), s)
 		},
 	}
 	v.file.addFlags(command)
@@ -49,9 +49,9 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 	return command
 }
 
-func (v *validateFlags) run(ctx context.Context, s streams) error {
+func (v *validateFlags) validateFile(ctx context.Context, s streams) error {
 	cluster, problems, err := clusterfile.Load(v.file.path, v.file.defaults, v.file.flavor)
-	if err != nil && v.output.forPeople() {
+	if err != nil && v.output.isForPeople() {
 		return err
 	}
 
@@ -59,17 +59,17 @@ func (v *validateFlags) run(ctx context.Context, s streams) error {
 		problems = append(problems, asProblem(err, v.file.path))
 	}
 
-	if v.engine && !clusterfile.Failed(problems) {
+	if v.engine && !clusterfile.HasErrors(problems) {
 		for _, err := range v.askEngine(ctx, cluster) {
 			problems = append(problems, cluster.EngineProblem(err))
 		}
 	}
 
-	if err := v.print(s.out, problems); err != nil {
+	if err := v.printResult(s.out, problems); err != nil {
 		return err
 	}
 
-	if clusterfile.Failed(problems) {
+	if clusterfile.HasErrors(problems) {
 		return errInvalid
 	}
 
@@ -77,7 +77,7 @@ func (v *validateFlags) run(ctx context.Context, s streams) error {
 }
 
 func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loaded) []error {
-	credentials, err := v.read(v.file.path)
+	credentials, err := v.loadCredentials(v.file.path)
 	if err != nil {
 		return []error{err}
 	}
@@ -87,22 +87,22 @@ func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loade
 		return []error{err}
 	}
 
-	return lifecycle.Ask(ctx, cluster, provider)
+	return lifecycle.CheckInfrastructure(ctx, cluster, provider)
 }
 
-func (v *validateFlags) print(out io.Writer, problems []clusterfile.Problem) error {
-	if !v.output.forPeople() {
-		return encode(out, v.output.format, map[string]any{
-			"valid":    !clusterfile.Failed(problems),
+func (v *validateFlags) printResult(out io.Writer, problems []clusterfile.Problem) error {
+	if !v.output.isForPeople() {
+		return encodeValue(out, v.output.format, map[string]any{
+			"valid":    !clusterfile.HasErrors(problems),
 			"problems": append([]clusterfile.Problem{}, problems...),
 		})
 	}
 
-	if err := printProblems(out, problems); err != nil || clusterfile.Failed(problems) {
+	if err := printProblems(out, problems); err != nil || clusterfile.HasErrors(problems) {
 		return err
 	}
 
-	_, err := fmt.Fprintln(out, paint(out, green, v.file.path+" is valid"))
+	_, err := fmt.Fprintln(out, colorize(out, green, v.file.path+" is valid"))
 
 	return err
 }
@@ -114,7 +114,7 @@ func printProblems(out io.Writer, problems []clusterfile.Problem) error {
 			in = yellow
 		}
 
-		if _, err := fmt.Fprintln(out, paint(out, in, p.Error())); err != nil {
+		if _, err := fmt.Fprintln(out, colorize(out, in, p.Error())); err != nil {
 			return err
 		}
 	}

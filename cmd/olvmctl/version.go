@@ -42,7 +42,7 @@ func printVersion(ctx context.Context, s streams, output outputFlag) error {
 		Platform: version.Platform(),
 	}
 
-	tools, err := toolchain.Embedded()
+	tools, err := toolchain.NewEmbedded()
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func printVersion(ctx context.Context, s streams, output outputFlag) error {
 		out.Executor = executor.String()
 	}
 
-	if !output.forPeople() {
-		return encode(s.out, output.format, out)
+	if !output.isForPeople() {
+		return encodeValue(s.out, output.format, out)
 	}
 
-	if _, err := fmt.Fprintln(s.out, version.Line("olvmctl")); err != nil {
+	if _, err := fmt.Fprintln(s.out, version.FormatLine("olvmctl")); err != nil {
 		return err
 	}
 

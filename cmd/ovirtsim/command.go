@@ -94,16 +94,16 @@ func newCommand(out io.Writer) *cobra.Command {
 		Version:      version.Version,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return run(command.Context(), f, out)
+			return runSimulator(command.Context(), f, out)
 		},
 	}
-	command.SetVersionTemplate(version.Line("ovirtsim") + "\n")
-	f.add(command.Flags())
+	command.SetVersionTemplate(version.FormatLine("ovirtsim") + "\n")
+	f.addFlags(command.Flags())
 
 	return command
 }
 
-func (f *flags) add(set *pflag.FlagSet) {
+func (f *flags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	set.StringVar(
 		&f.ui, "ui", "",
@@ -142,7 +142,7 @@ func (f *flags) add(set *pflag.FlagSet) {
 		"what runs in VMs: memory for nodes of clusters in memory, nodes for Linux machines with kubelets (as root), "+
 			"or none",
 	)
-	f.nodes.add(set)
+	f.nodes.addFlags(set)
 	set.StringArrayVar(
 		&f.workload, "workload-kubeconfig", nil,
 		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
@@ -152,8 +152,8 @@ func (f *flags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
 }
 
-// options turns flags into those of the simulator.
-func (f flags) options() (ovirtsim.Options, error) {
+// simulatorOptions turns flags into those of the simulator.
+func (f flags) simulatorOptions() (ovirtsim.Options, error) {
 	if f.speed <= 0 {
 		return ovirtsim.Options{}, errors.New("--speed must be positive")
 	}
@@ -173,7 +173,7 @@ func (f flags) options() (ovirtsim.Options, error) {
 		StateFolder:   f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
 	}
 	if f.guests == guestsAreNodes {
-		images, err := f.nodes.images()
+		images, err := f.nodes.nodeImages()
 		if err != nil {
 			return ovirtsim.Options{}, err
 		}
@@ -202,8 +202,8 @@ func (f flags) options() (ovirtsim.Options, error) {
 	return options, nil
 }
 
-func run(ctx context.Context, f flags, out io.Writer) error {
-	options, err := f.options()
+func runSimulator(ctx context.Context, f flags, out io.Writer) error {
+	options, err := f.simulatorOptions()
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		return err
 	}
 
-	guests, stop, err := f.start()
+	guests, stop, err := f.startGuests()
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	}
 
 	if f.guests == guestsAreNodes {
-		_, _ = fmt.Fprintln(out, f.nodes.describe())
+		_, _ = fmt.Fprintln(out, f.nodes.describeNetworks())
 	}
 
 	<-ctx.Done()
@@ -264,8 +264,8 @@ const (
 	guestsAreNone  = "none"
 )
 
-// start starts what runs in VMs, and returns what ends it after the server.
-func (f flags) start() (_ ovirtsim.Guest, stop func(), err error) {
+// startGuests starts what runs in VMs, and returns what ends it after the server.
+func (f flags) startGuests() (_ ovirtsim.Guest, stop func(), err error) {
 	log := logr.Discard()
 	if f.verbose {
 		log = klog.Background()
@@ -277,9 +277,9 @@ func (f flags) start() (_ ovirtsim.Guest, stop func(), err error) {
 	case guestsAreNone:
 		return nil, stop, nil
 	case guestsAreNodes:
-		return f.nodes.start(f.state, log)
+		return f.nodes.startGuests(f.state, log)
 	case guestsInMemory:
-		guests, err := f.inMemory(log)
+		guests, err := f.newMemoryGuests(log)
 		return guests, stop, err
 	}
 
@@ -287,8 +287,8 @@ func (f flags) start() (_ ovirtsim.Guest, stop func(), err error) {
 		guestsAreNone)
 }
 
-// inMemory are guests that are nodes of clusters in memory.
-func (f flags) inMemory(log logr.Logger) (*guest.Guests, error) {
+// newMemoryGuests are guests that are nodes of clusters in memory.
+func (f flags) newMemoryGuests(log logr.Logger) (*guest.Guests, error) {
 	guests, err := guest.New(log)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type nodeFlags struct {
 // thisNetNS stands for the network namespace of this process.
 const thisNetNS = "this"
 
-func (f *nodeFlags) add(set *pflag.FlagSet) {
+func (f *nodeFlags) addFlags(set *pflag.FlagSet) {
 	set.StringArrayVar(
 		&f.folders, "node-image", nil,
 		"with --guests=nodes, folder of an image that VMs boot from, as make node-image prints it; can be given "+
@@ -38,8 +38,8 @@ func (f *nodeFlags) add(set *pflag.FlagSet) {
 	)
 }
 
-// open reads the images.
-func (f *nodeFlags) open() ([]nodeimage.Image, error) {
+// openImages reads the images.
+func (f *nodeFlags) openImages() ([]nodeimage.Image, error) {
 	var out []nodeimage.Image
 
 	for _, folder := range f.folders {
@@ -58,9 +58,9 @@ func (f *nodeFlags) open() ([]nodeimage.Image, error) {
 	return out, nil
 }
 
-// images are what the images can be used for.
-func (f *nodeFlags) images() ([]ovirtsim.NodeImage, error) {
-	images, err := f.open()
+// nodeImages are what the images can be used for.
+func (f *nodeFlags) nodeImages() ([]ovirtsim.NodeImage, error) {
+	images, err := f.openImages()
 	var out []ovirtsim.NodeImage
 
 	for _, image := range images {
@@ -70,19 +70,19 @@ func (f *nodeFlags) images() ([]ovirtsim.NodeImage, error) {
 	return out, err
 }
 
-// start makes guests that are Linux machines, and returns what removes all that they have left. It is removed as well
-// when this process ends in another way; the disks of VMs stay with the state of the simulator.
-func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop func(), err error) {
+// startGuests makes guests that are Linux machines, and returns what removes all that they have left. It is removed as
+// well when this process ends in another way; the disks of VMs stay with the state of the simulator.
+func (f *nodeFlags) startGuests(state string, log logr.Logger) (_ ovirtsim.Guest, stop func(), err error) {
 	if err := machine.Check(); err != nil {
 		return nil, nil, err
 	}
 
-	images, err := f.open()
+	images, err := f.openImages()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid()), Links: nodes.Links()}
+	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid()), Links: nodes.LinkPrefix()}
 	options := nodes.Options{Images: images, Group: site.Group, Log: log, Dir: filepath.Join(state, "nodes")}
 	if state == "" {
 		// Beside the image its files can be linked.
@@ -99,7 +99,7 @@ func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop
 
 	var clean func() error
 	if err == nil {
-		clean, err = site.Watch()
+		clean, err = site.StartCleaner()
 	}
 
 	if err != nil {
@@ -117,8 +117,8 @@ func (f *nodeFlags) start(state string, log logr.Logger) (_ ovirtsim.Guest, stop
 	}, nil
 }
 
-// describe says how people reach the networks of VMs.
-func (f *nodeFlags) describe() string {
+// describeNetworks says how people reach the networks of VMs.
+func (f *nodeFlags) describeNetworks() string {
 	if slices.Contains([]string{thisNetNS, ""}, f.netns) {
 		return "the networks of VMs are in the network namespace of the simulator"
 	}

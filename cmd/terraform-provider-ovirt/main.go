@@ -24,7 +24,7 @@ func main() {
 	flag.Parse()
 
 	if *showVersion {
-		fmt.Println(version.Line("terraform-provider-ovirt"))
+		fmt.Println(version.FormatLine("terraform-provider-ovirt"))
 		return
 	}
 

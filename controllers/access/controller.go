@@ -51,8 +51,8 @@ func (k Kind) String() string {
 	return [...]string{Secrets: "secret", ConfigMaps: "configmap", Identities: "identity", Clusters: "cluster"}[k]
 }
 
-// object returns an empty object of the kind.
-func (k Kind) object() client.Object {
+// newObject returns an empty object of the kind.
+func (k Kind) newObject() client.Object {
 	return [...]client.Object{
 		Secrets: &corev1.Secret{}, ConfigMaps: &corev1.ConfigMap{}, Identities: &infrav1alpha1.OLVMClusterIdentity{},
 		Clusters: &infrav1.OLVMCluster{},
@@ -117,15 +117,15 @@ type user struct {
 	secrets []client.ObjectKey
 }
 
-// userOf returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory; false for another
+// toUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory; false for another
 // object.
-func userOf(object client.Object) (user, bool) {
+func toUser(object client.Object) (user, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
 		return user{engine: connection.ClusterEngine(object)}, true
 	case *infrav1alpha1.OLVMSupportServices: // it uses the OLVMCluster's engine
 		none := connection.Engine{Key: client.ObjectKeyFromObject(object)}
-		return user{none, support.SecretsOf(object)}, true
+		return user{none, support.CollectSecrets(object)}, true
 	case *infrav1alpha1.OLVMInventory:
 		return user{engine: connection.InventoryEngine(object)}, true
 	default:
@@ -133,16 +133,16 @@ func userOf(object client.Object) (user, bool) {
 	}
 }
 
-// named returns the objects a user names and may use, directly or through its identity.
-func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
-	name, namespace := connection.IdentityOf(u.engine), u.engine.Key.Namespace
+// listNamed returns the objects a user names and may use, directly or through its identity.
+func (r *Reconciler) listNamed(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
+	name, namespace := connection.GetIdentityName(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
-		return r.namedDirectly(u), nil
+		return r.collectNamedDirectly(u), nil
 	}
 
 	identity := &infrav1alpha1.OLVMClusterIdentity{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, identity); apierrors.IsNotFound(err) {
-		return r.namedDirectly(u), nil
+		return r.collectNamedDirectly(u), nil
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get OLVMClusterIdentity %s: %w", name, err)
 	}
@@ -153,15 +153,15 @@ func (r *Reconciler) named(ctx context.Context, reader client.Reader, u user) ([
 		return nil, fmt.Errorf("failed to get Namespace %s: %w", namespace, err)
 	}
 
-	if !connection.MayUse(identity, namespace, &corev1.Namespace{ObjectMeta: space.ObjectMeta}) {
-		return r.namedDirectly(u), nil
+	if !connection.CanUse(identity, namespace, &corev1.Namespace{ObjectMeta: space.ObjectMeta}) {
+		return r.collectNamedDirectly(u), nil
 	}
 
-	return append(r.namedDirectly(u), r.namedBy(u.engine, identity)...), nil
+	return append(r.collectNamedDirectly(u), r.collectNamedByIdentity(u.engine, identity)...), nil
 }
 
-// namedDirectly returns the objects named by a user itself.
-func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
+// collectNamedDirectly returns the objects named by a user itself.
+func (r *Reconciler) collectNamedDirectly(u user) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
 		return append(slices.Clone(u.secrets), u.engine.CredentialsKeys()...)
@@ -172,8 +172,10 @@ func (r *Reconciler) namedDirectly(u user) []client.ObjectKey {
 	}
 }
 
-// namedBy returns the objects named for an engine by an identity permitted for it.
-func (r *Reconciler) namedBy(of connection.Engine, identity *infrav1alpha1.OLVMClusterIdentity) []client.ObjectKey {
+// collectNamedByIdentity returns the objects named for an engine by an identity permitted for it.
+func (r *Reconciler) collectNamedByIdentity(
+	of connection.Engine, identity *infrav1alpha1.OLVMClusterIdentity,
+) []client.ObjectKey {
 	var key client.ObjectKey
 
 	switch r.Kind {
@@ -202,7 +204,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
-		For(r.Kind.object(), builder.OnlyMetadata,
+		For(r.Kind.newObject(), builder.OnlyMetadata,
 			builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer)))
 
 	if r.Kind == Clusters {
@@ -234,12 +236,12 @@ func hasAccessFinalizer(object client.Object) bool {
 
 // clusterToObject maps an OLVMCluster or an OLVMInventory to the objects it names.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
-	u, ok := userOf(object)
+	u, ok := toUser(object)
 	if !ok {
 		return nil
 	}
 
-	named, err := r.named(ctx, r.Client, u)
+	named, err := r.listNamed(ctx, r.Client, u)
 	if err != nil { // the next event of the object retries
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an object names for its engine", "object", u.engine.Key)
 	}
@@ -260,7 +262,7 @@ func (r *Reconciler) identityToObject(_ context.Context, object client.Object) [
 	}
 
 	var out []ctrl.Request
-	for _, key := range r.namedBy(engineWith(identity), identity) {
+	for _, key := range r.collectNamedByIdentity(newEngineWith(identity), identity) {
 		out = append(out, ctrl.Request{NamespacedName: key})
 	}
 
@@ -270,7 +272,7 @@ func (r *Reconciler) identityToObject(_ context.Context, object client.Object) [
 // machineToClusters maps an OLVMMachine to the OLVMClusters of its Cluster.
 func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Object) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
-	if err := r.Client.List(ctx, &clusters, ofCluster(machine)...); err != nil {
+	if err := r.Client.List(ctx, &clusters, selectCluster(machine)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the OLVMClusters of an OLVMMachine")
 		return nil
 	}
@@ -287,8 +289,8 @@ func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Objec
 	return out
 }
 
-// ofCluster selects the objects of the same Cluster.
-func ofCluster(object client.Object) []client.ListOption {
+// selectCluster selects the objects of the same Cluster.
+func selectCluster(object client.Object) []client.ListOption {
 	return []client.ListOption{
 		client.InNamespace(object.GetNamespace()),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]},
@@ -302,7 +304,7 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}
 
 	var machines infrav1.OLVMMachineList
-	if err := reader.List(ctx, &machines, ofCluster(cluster)...); err != nil {
+	if err := reader.List(ctx, &machines, selectCluster(cluster)...); err != nil {
 		return false, fmt.Errorf("failed to list the OLVMMachines of OLVMCluster %s: %w",
 			client.ObjectKeyFromObject(cluster), err)
 	}
@@ -312,8 +314,8 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}), nil
 }
 
-// engineWith returns an engine of an object using an identity.
-func engineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
+// newEngineWith returns an engine of an object using an identity.
+func newEngineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
 	return connection.Engine{Server: infrav1.OvirtAPIServer{
 		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
 	}}
@@ -330,13 +332,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	held := controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
-	needed, err := r.needed(ctx, r.Client, object)
+	needed, err := r.isNeeded(ctx, r.Client, object)
 	if err != nil || needed == held {
 		return ctrl.Result{}, err
 	}
 
 	if held { // this manager's cache may lack some OLVMClusters
-		if needed, err = r.needed(ctx, r.APIReader, object); err != nil || needed {
+		if needed, err = r.isNeeded(ctx, r.APIReader, object); err != nil || needed {
 			return ctrl.Result{}, err
 		}
 	}
@@ -364,9 +366,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may. For an OLVMCluster, it reports
+// isNeeded reports whether an OLVMCluster or an OLVMInventory names the object, and may. For an OLVMCluster, it reports
 // whether there are machines.
-func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
+func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {
 		return hasMachines(ctx, reader, object)
 	}
@@ -382,12 +384,12 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 			continue
 		}
 
-		if named, err := r.names(ctx, reader, c, object); err != nil || named {
+		if named, err := r.hasReference(ctx, reader, c, object); err != nil || named {
 			return named, err
 		}
 	}
 
-	if needed, err := r.neededBySupport(ctx, reader, object); err != nil || needed {
+	if needed, err := r.isNeededBySupport(ctx, reader, object); err != nil || needed {
 		return needed, err
 	}
 
@@ -402,7 +404,7 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 			continue
 		}
 
-		if named, err := r.names(ctx, reader, pool, object); err != nil || named {
+		if named, err := r.hasReference(ctx, reader, pool, object); err != nil || named {
 			return named, err
 		}
 	}
@@ -410,8 +412,8 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 	return false, nil
 }
 
-// neededBySupport reports whether support services name the object.
-func (r *Reconciler) neededBySupport(
+// isNeededBySupport reports whether support services name the object.
+func (r *Reconciler) isNeededBySupport(
 	ctx context.Context, reader client.Reader, object client.Object,
 ) (bool, error) {
 	if r.Kind != Secrets {
@@ -425,24 +427,24 @@ func (r *Reconciler) neededBySupport(
 
 	return slices.ContainsFunc(list.Items, func(of infrav1alpha1.OLVMSupportServices) bool {
 		return controllerutil.ContainsFinalizer(&of, infrav1alpha1.SupportServicesFinalizer) &&
-			slices.Contains(support.SecretsOf(&of), client.ObjectKeyFromObject(object))
+			slices.Contains(support.CollectSecrets(&of), client.ObjectKeyFromObject(object))
 	}), nil
 }
 
-// names reports whether an OLVMCluster or an OLVMInventory names the object, and may.
-func (r *Reconciler) names(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
-	u, _ := userOf(by)
+// hasReference reports whether an OLVMCluster or an OLVMInventory names the object, and may.
+func (r *Reconciler) hasReference(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
+	u, _ := toUser(by)
 
 	key := client.ObjectKeyFromObject(object)
-	if slices.Contains(r.namedDirectly(u), key) {
-		return connection.Allowed(object, u.engine.Key.Namespace), nil
+	if slices.Contains(r.collectNamedDirectly(u), key) {
+		return connection.IsAllowed(object, u.engine.Key.Namespace), nil
 	}
 
-	if connection.IdentityOf(u.engine) == "" {
+	if connection.GetIdentityName(u.engine) == "" {
 		return false, nil
 	}
 
-	named, err := r.named(ctx, reader, u)
+	named, err := r.listNamed(ctx, reader, u)
 
 	return slices.Contains(named, key), err
 }

@@ -47,7 +47,7 @@ func (r *IdentityReconciler) SetupWithManager(
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
-		For(&infrav1alpha1.OLVMClusterIdentity{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMClusterIdentity{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToIdentities)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToIdentities)).
 		WithOptions(options).
@@ -61,20 +61,28 @@ func (r *IdentityReconciler) SetupWithManager(
 
 // secretToIdentities wakes the identities naming a Secret.
 func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret client.Object) []ctrl.Request {
-	return r.naming(ctx, secret, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
-		return &spec.CredentialsSecret
-	})
+	return r.findReferencing(
+		ctx,
+		secret,
+		func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
+			return &spec.CredentialsSecret
+		},
+	)
 }
 
 // configMapToIdentities wakes the identities naming a ConfigMap.
 func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca client.Object) []ctrl.Request {
-	return r.naming(ctx, ca, func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
-		return spec.CAConfigMap
-	})
+	return r.findReferencing(
+		ctx,
+		ca,
+		func(spec infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace {
+			return spec.CAConfigMap
+		},
+	)
 }
 
-// naming returns requests for the identities naming an object; named returns an identity's reference.
-func (r *IdentityReconciler) naming(
+// findReferencing returns requests for the identities naming an object; named returns an identity's reference.
+func (r *IdentityReconciler) findReferencing(
 	ctx context.Context,
 	object client.Object,
 	named func(infrav1alpha1.OLVMClusterIdentitySpec) *infrav1alpha1.ObjectOfNamespace,

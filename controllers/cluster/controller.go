@@ -123,7 +123,7 @@ func (r *Reconciler) SetupWithManager(
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
 	controller := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMCluster{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1.OLVMCluster{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
 		WithEventFilter(predicate.Or[client.Object](named,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
@@ -136,12 +136,12 @@ func (r *Reconciler) SetupWithManager(
 			pass.IgnoreStatus).
 		Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.servicesToCluster),
 			servicesChanged).
-		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(secretIndex))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(configMapIndex)))
+		WatchesRawSource(source.Channel(r.Runs.WakeChannel(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.mapNamedBy(secretIndex))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.mapNamedBy(configMapIndex)))
 	if !r.Engines.NoIdentities {
 		controller = controller.Watches(&infrav1alpha1.OLVMClusterIdentity{},
-			handler.EnqueueRequestsFromMapFunc(r.namedBy(identityIndex)))
+			handler.EnqueueRequestsFromMapFunc(r.mapNamedBy(identityIndex)))
 	}
 
 	if err := controller.Complete(ctx, r); err != nil {
@@ -168,18 +168,18 @@ var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 
 // machineToCluster maps a machine to its OLVMCluster.
 func (r *Reconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
-	return r.ofCluster(ctx, addressing.ClusterOf(object))
+	return r.requestsOfCluster(ctx, addressing.GetClusterKey(object))
 }
 
-// ofCluster returns requests for the OLVMClusters with the label of a Cluster.
-func (r *Reconciler) ofCluster(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
+// requestsOfCluster returns requests for the OLVMClusters with the label of a Cluster.
+func (r *Reconciler) requestsOfCluster(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
 	var clusters infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &clusters, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 
-	return requestsFor(clusters.Items)
+	return toRequests(clusters.Items)
 }
 
 // Indexes of OLVMClusters by the objects they name. A management cluster has many Secrets, and few of them are named.
@@ -192,9 +192,9 @@ const (
 // indexNamed registers the indexes with the cache.
 func indexNamed(ctx context.Context, mgr ctrl.Manager) error {
 	for name, of := range map[string]func(*infrav1.OLVMCluster) []client.ObjectKey{
-		secretIndex:    secretsOf,
-		configMapIndex: configMapsOf,
-		identityIndex:  identityOf,
+		secretIndex:    collectSecrets,
+		configMapIndex: collectConfigMaps,
+		identityIndex:  collectIdentities,
 	} {
 		keys := func(object client.Object) []string {
 			cluster, ok := object.(*infrav1.OLVMCluster)
@@ -217,9 +217,9 @@ func indexNamed(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// namedBy maps a changed Secret, ConfigMap or identity to the clusters naming it. A corrected password thus takes
+// mapNamedBy maps a changed Secret, ConfigMap or identity to the clusters naming it. A corrected password thus takes
 // effect at once.
-func (r *Reconciler) namedBy(index string) handler.MapFunc {
+func (r *Reconciler) mapNamedBy(index string) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
 		err := r.Client.List(ctx, &clusters, client.MatchingFields{
@@ -229,31 +229,31 @@ func (r *Reconciler) namedBy(index string) handler.MapFunc {
 			return nil
 		}
 
-		return requestsFor(clusters.Items)
+		return toRequests(clusters.Items)
 	}
 }
 
-// secretsOf returns the Secrets used by an OLVMCluster.
-func secretsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
+// collectSecrets returns the Secrets used by an OLVMCluster.
+func collectSecrets(c *infrav1.OLVMCluster) []client.ObjectKey {
 	out := connection.ClusterEngine(c).CredentialsKeys()
-	if key, ok := kubeconfigOf(c); ok {
+	if key, ok := getKubeconfigKey(c); ok {
 		out = append(out, key)
 	}
 
 	return out
 }
 
-// identityOf returns the OLVMClusterIdentity named by an OLVMCluster.
-func identityOf(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return []client.ObjectKey{{Name: connection.IdentityOf(connection.ClusterEngine(c))}}
+// collectIdentities returns the OLVMClusterIdentity named by an OLVMCluster.
+func collectIdentities(c *infrav1.OLVMCluster) []client.ObjectKey {
+	return []client.ObjectKey{{Name: connection.GetIdentityName(connection.ClusterEngine(c))}}
 }
 
-// configMapsOf returns the ConfigMaps used by an OLVMCluster.
-func configMapsOf(c *infrav1.OLVMCluster) []client.ObjectKey {
+// collectConfigMaps returns the ConfigMaps used by an OLVMCluster.
+func collectConfigMaps(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return connection.ClusterEngine(c).CAKeys()
 }
 
-func requestsFor(clusters []infrav1.OLVMCluster) []ctrl.Request {
+func toRequests(clusters []infrav1.OLVMCluster) []ctrl.Request {
 	var out []ctrl.Request
 	for i := range clusters {
 		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
@@ -349,22 +349,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // forgetRecords drops all records of a deleted OLVMCluster.
 func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) error {
-	r.Engines.Forget(key)
+	r.Engines.DropCluster(key)
 
-	return r.workspaces.Abandon(key)
+	return r.workspaces.CleanUpDeleted(key)
 }
 
 // openPass finds the Clusters naming an OLVMCluster.
 func (r *Reconciler) openPass(
 	ctx context.Context, of *pass.Pass, olvmCluster *infrav1.OLVMCluster,
 ) (pass.Frame, error) {
-	claims, err := holder.Find(ctx, r.Client, olvmCluster)
+	claims, err := holder.FindClaims(ctx, r.Client, olvmCluster)
 	if err != nil {
 		return pass.Frame{}, err
 	}
 
 	scope := &clusterScope{pass: of, cluster: claims.Holder, olvmCluster: olvmCluster, claims: claims}
-	scope.workspace = r.workspaces.Open(of, olvmCluster, clusterNameOf(scope))
+	scope.workspace = r.workspaces.Open(of, olvmCluster, getClusterName(scope))
 
 	return pass.Frame{
 		Labelled: olvmCluster,
@@ -372,16 +372,18 @@ func (r *Reconciler) openPass(
 			admitted, err := admitCluster(ctx, scope)
 			return admitted, ctrl.Result{}, err
 		},
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.Paused(ctx, scope.cluster) },
+		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
-			return pass.PlaceTaken(r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineOf(olvmCluster).Key()))
+			return pass.PlaceTaken(
+				r.limiter.AcquirePlace(ctx, olvmCluster.Namespace, connection.GetEngineID(olvmCluster).Key()),
+			)
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
 		SetStatus: func() { updateClusterStatus(scope) },
 		Steps:     scope.steps,
 		Written: func(gone bool) {
 			if !gone {
-				scope.workspace.Recorded()
+				scope.workspace.DropRecordedRun()
 			}
 		},
 	}, nil
@@ -406,7 +408,7 @@ func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
 
 	controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
 
-	if scope.claims.Shared() {
+	if scope.claims.IsShared() {
 		setEndpointCondition(scope) // even if paused: the condition protects it when the other Cluster is deleted
 	}
 
@@ -417,16 +419,16 @@ func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
 // collector to delete it.
 func endSharing(ctx context.Context, scope *clusterScope) error {
 	known := conditions.Get(scope.olvmCluster, infrav1.EndpointConfiguredCondition)
-	if known == nil || known.Reason != infrav1.SharedByClustersReason || scope.claims.Shared() {
+	if known == nil || known.Reason != infrav1.SharedByClustersReason || scope.claims.IsShared() {
 		return nil
 	}
 
-	return pass.IgnoreGone(scope.pass.Write(ctx, func() { deleteEndpointCondition(scope) }))
+	return pass.IgnoreGone(scope.pass.WriteWithStatus(ctx, func() { deleteEndpointCondition(scope) }))
 }
 
 // steps maps a condition to the text of its event when it becomes true.
 func (s *clusterScope) steps() map[string]string {
-	shown := engine.ShownURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
+	shown := engine.RedactURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
 
 	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
 }
@@ -461,9 +463,9 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	}
 
 	if scope.engine.err != nil {
-		reason, _ := blocker.EngineReason(scope.engine.err)
+		reason, _ := blocker.ExplainEngineError(scope.engine.err)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engine.err.Error())
-		return ctrl.Result{RequeueAfter: wait.Jitter(nextTry(downFor(scope.olvmCluster)), jitter)}, nil
+		return ctrl.Result{RequeueAfter: wait.Jitter(computeRetryDelay(getDowntime(scope.olvmCluster)), jitter)}, nil
 	}
 
 	scope.domains = reconcileFailureDomains(ctx, scope)
@@ -471,8 +473,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	if endpointReady(scope.olvmCluster) && scope.endpointErr == nil && !scope.claims.Shared() &&
-		scope.endpointServed() && scope.servicesErr == nil && scope.domains.err == nil {
+	if isEndpointReady(scope.olvmCluster) && scope.endpointErr == nil && !scope.claims.IsShared() &&
+		scope.isEndpointServed() && scope.servicesErr == nil && scope.domains.err == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
@@ -485,11 +487,11 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
+	return ctrl.Result{RequeueAfter: computeRequeueDelay(scope)}, nil
 }
 
-// downFor returns how long the engine has been unavailable.
-func downFor(c *infrav1.OLVMCluster) time.Duration {
+// getDowntime returns how long the engine has been unavailable.
+func getDowntime(c *infrav1.OLVMCluster) time.Duration {
 	known := conditions.Get(c, infrav1.EngineAvailableCondition)
 	if known == nil || known.Status == metav1.ConditionTrue {
 		return 0
@@ -498,16 +500,16 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 	return time.Since(known.LastTransitionTime.Time)
 }
 
-// nextTry returns the delay before the next request to an unavailable engine: half of the downtime, between 5 seconds
-// and a minute.
-func nextTry(down time.Duration) time.Duration {
+// computeRetryDelay returns the delay before the next request to an unavailable engine: half of the downtime, between 5
+// seconds and a minute.
+func computeRetryDelay(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
 	return min(max(down/2, soonest), latest)
 }
 
-// nextLook returns the requeue delay. It is short after failures and for missing objects, and otherwise frequent enough
-// to notice hosts appearing or disappearing.
-func nextLook(scope *clusterScope) time.Duration {
+// computeRequeueDelay returns the requeue delay. It is short after failures and for missing objects, and otherwise
+// frequent enough to notice hosts appearing or disappearing.
+func computeRequeueDelay(scope *clusterScope) time.Duration {
 	after := wait.Jitter(engineCheck, jitter)
 	if len(scope.groups.wanted) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
 		after = wait.Jitter(hostCheck, jitter)
@@ -535,7 +537,7 @@ func reconcileEndpoint(scope *clusterScope) error {
 	desired.CompleteEndpoint(endpoint, scope.cluster.Spec.ControlPlaneEndpoint)
 
 	if endpoint.Host == "" {
-		endpoint.Host = support.Endpoint(scope.olvmCluster.Spec, scope.services)
+		endpoint.Host = support.FindEndpoint(scope.olvmCluster.Spec, scope.services)
 	}
 
 	if endpoint.Host != "" && endpoint.Port == 0 {
@@ -555,7 +557,7 @@ func (r *Reconciler) reconcileVirtualAddresses(ctx context.Context, scope *clust
 
 	taken, err := r.Addresses.CheckVirtualAddresses(ctx, c, scope.engineID())
 	if taken != nil {
-		scope.endpointErr = taken.Problem()
+		scope.endpointErr = taken.ToError()
 	}
 
 	scope.addressesChecked = err == nil
@@ -574,10 +576,10 @@ func isCheckDue(c *infrav1.OLVMCluster) bool {
 
 // engineID returns the identity of the cluster's engine, as far as this pass knows it.
 func (s *clusterScope) engineID() connection.EngineID {
-	return connection.EngineOf(s.olvmCluster).WithInstallation(s.engine.product.InstanceID)
+	return connection.GetEngineID(s.olvmCluster).WithInstallation(s.engine.product.InstanceID)
 }
 
-func endpointReady(c *infrav1.OLVMCluster) bool {
+func isEndpointReady(c *infrav1.OLVMCluster) bool {
 	return c.Spec.ControlPlaneEndpoint.Host != "" && c.Spec.ControlPlaneEndpoint.Port != 0
 }
 
@@ -585,12 +587,12 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) engineFacts {
 	var facts engineFacts
 
-	facts.session, facts.config, facts.err = r.Engines.For(ctx, connection.ClusterEngine(scope.olvmCluster))
+	facts.session, facts.config, facts.err = r.Engines.OpenSession(ctx, connection.ClusterEngine(scope.olvmCluster))
 	if facts.err != nil {
 		return facts
 	}
 
-	if r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), facts.session) {
+	if r.Engines.RecordSession(client.ObjectKeyFromObject(scope.olvmCluster), facts.session) {
 		r.wakeMachines(ctx, scope) // the machines would continue with outdated credentials
 	}
 
@@ -602,11 +604,11 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) e
 // askEngine completes the facts about an engine with a session.
 func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
 	var err error
-	if facts.product, err = facts.session.Product(ctx); err != nil {
+	if facts.product, err = facts.session.FetchProduct(ctx); err != nil {
 		return err
 	}
 
-	facts.dataCenter, err = facts.session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
+	facts.dataCenter, err = facts.session.FindDataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
 
 	var unknown *engine.NameError
 	if errors.As(err, &unknown) {
@@ -619,18 +621,20 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 		return err
 	}
 
-	machines, err := r.machinesOf(ctx, scope)
+	machines, err := r.listMachines(ctx, scope)
 	if err != nil {
 		return err
 	}
 
 	of := connection.ClusterEngine(scope.olvmCluster)
-	if facts.lastEvent, err = enginepool.LastEvent(ctx, facts.session, of, lastRun(machines), time.Now()); err != nil {
+	if facts.lastEvent, err = enginepool.FetchLastEvent(
+		ctx, facts.session, of, lastRun(machines), time.Now(),
+	); err != nil {
 		return err
 	}
 
 	// Ask after LastEvent, so the compared identity is also the recorded one.
-	seen, err := facts.session.Identity(ctx)
+	seen, err := facts.session.LoadIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -648,7 +652,7 @@ func lastRun(machines []infrav1.OLVMMachine) time.Time {
 	var last time.Time
 
 	for i := range machines {
-		last = workspace.LaterRun(machines[i].Status.Terraform, last)
+		last = workspace.LatestRunEnd(machines[i].Status.Terraform, last)
 	}
 
 	return last
@@ -672,7 +676,7 @@ func (r *Reconciler) reconcileEngineID(
 	var ids []engine.ID
 
 	for i := range machines {
-		if id := bootstrap.VMOf(machines[i].Spec.ProviderID); id != "" {
+		if id := bootstrap.ParseProviderID(machines[i].Spec.ProviderID); id != "" {
 			ids = append(ids, engine.ID(id))
 		}
 	}
@@ -691,7 +695,7 @@ func (r *Reconciler) reconcileEngineID(
 			break
 		}
 
-		vm, err := r.Engines.VM(ctx, facts.session, id, engineCheck)
+		vm, err := r.Engines.FetchVM(ctx, facts.session, id, engineCheck)
 		if err != nil {
 			return err
 		}
@@ -710,7 +714,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	machines, err := r.machinesOf(ctx, scope)
+	machines, err := r.listMachines(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -736,7 +740,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	c := scope.olvmCluster
-	kept, err := r.keptVMs(ctx, c.Namespace, clusterNameOf(scope))
+	kept, err := r.listKeptVMs(ctx, c.Namespace, getClusterName(scope))
 	if scope.left.inventoryVMs = kept; err != nil || len(kept) > 0 {
 		return ctrl.Result{RequeueAfter: engineRetry}, err
 	}
@@ -747,21 +751,21 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	if gone {
-		r.forgetKubeconfig(c)
+		r.dropKubeconfig(c)
 		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
 	}
 
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// machinesOf returns the OLVMMachines of the cluster. See support.Machines.
-func (r *Reconciler) machinesOf(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
-	name := clusterNameOf(scope)
+// listMachines returns the OLVMMachines of the cluster. See support.ListMachines.
+func (r *Reconciler) listMachines(ctx context.Context, scope *clusterScope) ([]infrav1.OLVMMachine, error) {
+	name := getClusterName(scope)
 	if name == "" {
 		return nil, nil
 	}
 
-	return support.Machines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
+	return support.ListMachines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
 // remainingMachines returns the machines in the way of a deletion: those of the cluster, and machines with a VM of
@@ -774,9 +778,9 @@ func (r *Reconciler) remainingMachines(
 	for i := range machines {
 		m := &machines[i]
 		unowned := len(m.OwnerReferences) == 0
-		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
+		begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.CanHaveVM(m)
 
-		if support.MachineOf(m) != nil || unowned && !begun { // it has no VM and will not get one
+		if support.NewStandInMachine(m) != nil || unowned && !begun { // it has no VM and will not get one
 			continue
 		}
 
@@ -787,14 +791,14 @@ func (r *Reconciler) remainingMachines(
 	}
 
 	for _, name := range scope.claims.OtherNames() {
-		others, err := support.Machines(ctx, r.Client,
+		others, err := support.ListMachines(ctx, r.Client,
 			client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 		if err != nil {
 			return left, err
 		}
 
 		for i := range others {
-			if addressing.MayHaveVM(&others[i]) {
+			if addressing.CanHaveVM(&others[i]) {
 				left.machines = append(left.machines, others[i].Name)
 			}
 		}
@@ -803,9 +807,9 @@ func (r *Reconciler) remainingMachines(
 	return left, nil
 }
 
-// keptVMs returns the inventory VMs claimed for a cluster, but for none of its machines. Their inventory takes them
+// listKeptVMs returns the inventory VMs claimed for a cluster, but for none of its machines. Their inventory takes them
 // back while it can still see the cluster.
-func (r *Reconciler) keptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
+func (r *Reconciler) listKeptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs of Cluster %s/%s: %w", namespace, cluster, err)

@@ -21,7 +21,7 @@ func TestNextTry(t *testing.T) {
 	for away, most := range map[time.Duration]int{time.Minute: 12, time.Hour: 75, 24 * time.Hour: 1500} {
 		tries, down := 0, time.Duration(0)
 		for down < away {
-			pause := wait.Jitter(nextTry(down), jitter)
+			pause := wait.Jitter(computeRetryDelay(down), jitter)
 			if pause < 5*time.Second || pause > 72*time.Second {
 				t.Fatalf("after %s the next try is in %s", down, pause)
 			}
@@ -54,7 +54,7 @@ func TestReconcileGone(t *testing.T) {
 
 	gone := types.NamespacedName{Namespace: "default", Name: "gone"}
 	engines := &enginepool.Pool{Sessions: sessions}
-	engines.Replaced(gone, session)
+	engines.RecordSession(gone, session)
 
 	runs := workspace.NewRunQueue(1, time.Minute)
 	runs.WorkDir = t.TempDir()
@@ -68,7 +68,7 @@ func TestReconcileGone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if sessions.Has(session) {
+	if sessions.HasClient(session) {
 		t.Error("the session, and with it the password, is kept")
 	}
 }

@@ -25,13 +25,13 @@ const statePrefix = "olvmcluster."
 
 // reconcileFailureDomains checks the domains against the engine.
 func reconcileFailureDomains(ctx context.Context, scope *clusterScope) domainFacts {
-	usable, wrong, err := placement.FailureDomains(ctx, scope.engine.session, scope.olvmCluster.Spec)
+	usable, wrong, err := placement.CheckFailureDomains(ctx, scope.engine.session, scope.olvmCluster.Spec)
 
 	return domainFacts{usable: usable, wrong: wrong, err: err}
 }
 
-// stateGroups returns the groups of a state by key.
-func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
+// mapStateGroups returns the groups of a state by key.
+func mapStateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
 	out := map[placement.GroupKey]tfstate.Instance{}
 	for _, instance := range state.Instances("ovirt_affinity_group") {
 		out[placement.ParseGroupKey(instance.Key)] = instance
@@ -44,16 +44,18 @@ func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
 func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) groupFacts {
 	var facts groupFacts
 
-	known := stateGroups(scope.observed.State)
+	known := mapStateGroups(scope.observed.State)
 	facts.wanted, facts.incomplete, facts.err = r.decideGroups(ctx, scope, known)
 	if facts.err != nil || len(facts.wanted) == 0 {
 		return facts
 	}
 
-	facts.rendered, facts.err = render.ClusterConfiguration(placement.Cluster(scope.engine.session, scope.engine.config,
-		ownermark.Of(scope.olvmCluster), facts.wanted))
+	facts.rendered, facts.err = render.ClusterConfiguration(
+		placement.BuildCluster(scope.engine.session, scope.engine.config,
+			ownermark.NewOwner(scope.olvmCluster), facts.wanted),
+	)
 	if facts.err == nil {
-		facts.drifted, facts.err = r.groupsDrifted(ctx, scope, facts.wanted, known)
+		facts.drifted, facts.err = r.hasDriftedGroups(ctx, scope, facts.wanted, known)
 	}
 
 	return facts
@@ -62,23 +64,23 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) g
 func (r *Reconciler) decideGroups(
 	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) ([]placement.Group, bool, error) {
-	wanted := placement.AffinityGroups(scope.olvmCluster.Spec, scope.services)
+	wanted := placement.CollectAffinityGroups(scope.olvmCluster.Spec, scope.services)
 	if err := blocker.CheckTexts(infrav1.RenderFailedReason, "spec.affinityGroups", wanted); err != nil {
 		return nil, false, err
 	}
 
-	members, incomplete, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster,
+	members, incomplete, err := placement.ListMembers(ctx, r.Client, scope.engine.session, scope.olvmCluster,
 		scope.cluster.Name)
 	if err != nil {
 		return nil, false, err
 	}
 
-	hosts, err := scope.engine.session.HostsWithin(ctx, placement.HostsAge)
+	hosts, err := scope.engine.session.ListHostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, false, err
 	}
 
-	clusters, err := scope.engine.session.Clusters(ctx, scope.engine.dataCenter)
+	clusters, err := scope.engine.session.ListClusters(ctx, scope.engine.dataCenter)
 	if err != nil {
 		return nil, false, err
 	}
@@ -91,24 +93,24 @@ func (r *Reconciler) decideGroups(
 		}
 	}
 
-	return placement.Groups(wanted, members, hosts, existing), incomplete, nil
+	return placement.DecideGroups(wanted, members, hosts, existing), incomplete, nil
 }
 
 // wakeMachines starts a pass for each machine of the cluster.
 func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
-	machines, err := r.machinesOf(ctx, scope)
+	machines, err := r.listMachines(ctx, scope)
 	if err != nil {
 		return // the next periodic pass is soon enough
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		r.Runs.Wake(workspace.MachineKey(m))
+		r.Runs.WakeObject(workspace.NewMachineKey(m))
 	}
 }
 
-// groupsDrifted reports whether someone deleted a group, or changed its rule.
-func (r *Reconciler) groupsDrifted(
+// hasDriftedGroups reports whether someone deleted a group, or changed its rule.
+func (r *Reconciler) hasDriftedGroups(
 	ctx context.Context, scope *clusterScope, wanted []placement.Group, known map[placement.GroupKey]tfstate.Instance,
 ) (bool, error) {
 	short := false
@@ -124,7 +126,7 @@ func (r *Reconciler) groupsDrifted(
 			continue // not created yet
 		}
 
-		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
+		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
 		if err != nil {
 			return false, err
 		}
@@ -160,10 +162,10 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 			Digest:  digest,
 			Drifted: scope.groups.drifted,
 		},
-		Engine: connection.EngineOf(scope.olvmCluster).Key(),
+		Engine: connection.GetEngineID(scope.olvmCluster).Key(),
 		// Record possible groups before anything can create one.
 		Annotations: map[string]string{infrav1.AffinityGroupsRequestedAnnotation: "true"},
-		Subject:     func() workspace.Subject { return subjectOf(scope) },
+		Subject:     func() workspace.Subject { return newSubject(scope) },
 	})
 	if scope.action = action; err != nil || action.Kind != workspace.Apply {
 		return err
@@ -180,8 +182,8 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 func (r *Reconciler) reconcileDestroy(
 	ctx context.Context, scope *clusterScope,
 ) (gone bool, after time.Duration, err error) {
-	if workspace.Moving(scope.olvmCluster) {
-		scope.blocked = blocker.Deletion(0,
+	if workspace.IsMoving(scope.olvmCluster) {
+		scope.blocked = blocker.NewDeletionError(0,
 			"The object is being moved to another management cluster; its affinity groups stay")
 		return false, 0, nil
 	}
@@ -196,8 +198,8 @@ func (r *Reconciler) reconcileDestroy(
 
 	action, err := scope.workspace.Destroy(ctx, scope.observed, workspace.Request{
 		Facts:   workspace.Facts{Ready: ready, MayExist: requested},
-		Engine:  connection.EngineOf(scope.olvmCluster).Key(),
-		Subject: func() workspace.Subject { return subjectOf(scope) },
+		Engine:  connection.GetEngineID(scope.olvmCluster).Key(),
+		Subject: func() workspace.Subject { return newSubject(scope) },
 	})
 	if scope.action = action; err != nil {
 		return false, 0, err
@@ -210,8 +212,8 @@ func (r *Reconciler) reconcileDestroy(
 	return true, 0, scope.workspace.Remove(ctx)
 }
 
-// clusterNameOf returns the name of the Cluster, even if the Cluster no longer exists.
-func clusterNameOf(scope *clusterScope) string {
+// getClusterName returns the name of the Cluster, even if the Cluster no longer exists.
+func getClusterName(scope *clusterScope) string {
 	if scope.cluster != nil {
 		return scope.cluster.Name
 	}

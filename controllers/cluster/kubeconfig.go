@@ -24,15 +24,15 @@ type seenKubeconfig struct {
 	endpoint clusterv1.APIEndpoint
 }
 
-// kubeconfigOf returns the key of an OLVMCluster's kubeconfig Secret, and false if no Cluster owns it yet.
-func kubeconfigOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+// getKubeconfigKey returns the key of an OLVMCluster's kubeconfig Secret, and false if no Cluster owns it yet.
+func getKubeconfigKey(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	name := c.Labels[clusterv1.ClusterNameLabel]
-	return workload.SecretOf(client.ObjectKey{Namespace: c.Namespace, Name: name}), name != ""
+	return workload.KubeconfigSecret(client.ObjectKey{Namespace: c.Namespace, Name: name}), name != ""
 }
 
-// forgetKubeconfig drops the record of a deleted cluster.
-func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
-	if key, ok := kubeconfigOf(c); ok {
+// dropKubeconfig drops the record of a deleted cluster.
+func (r *Reconciler) dropKubeconfig(c *infrav1.OLVMCluster) {
+	if key, ok := getKubeconfigKey(c); ok {
 		r.kubeconfigs.Delete(key)
 	}
 }
@@ -41,7 +41,7 @@ func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
 // but only logs the error. The Secret is read only after it or the endpoint has changed.
 // It returns nil if nothing is known.
 func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) (*seenKubeconfig, error) {
-	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
+	key := workload.KubeconfigSecret(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -66,7 +66,7 @@ func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScop
 		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
 	}
 
-	_, err := workload.Kubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
+	_, err := workload.SanitizeKubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
 	checked := &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
 	r.kubeconfigs.Store(key, checked)
 

@@ -49,7 +49,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 // chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they have changed.
 func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (changed bool, err error) {
 	c := scope.olvmCluster
-	recorded, err := desired.RecordedRouterIDs(c)
+	recorded, err := desired.ParseRouterIDs(c)
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 		return false, nil
 	}
 
-	has, inUse, err := r.othersRouterIDs(ctx, scope, recorded)
+	has, inUse, err := r.findOthersRouterIDs(ctx, scope, recorded)
 	if err != nil {
 		return false, err
 	}
@@ -90,8 +90,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// othersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs left after conflicts.
-func (r *Reconciler) othersRouterIDs(
+// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs left after conflicts.
+func (r *Reconciler) findOthersRouterIDs(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {
 	c, where := scope.olvmCluster, scope.engineID()
@@ -104,16 +104,16 @@ func (r *Reconciler) othersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || !where.Has(connection.ClusterEngine(other), c.Namespace) {
+		if other.UID == c.UID || !where.HasEngine(connection.ClusterEngine(other), c.Namespace) {
 			continue
 		}
 
-		ids, err := desired.RecordedRouterIDs(other)
+		ids, err := desired.ParseRouterIDs(other)
 		if err != nil {
 			continue // its own condition reports the error
 		}
 
-		if !keepsRouterIDs(c, other) {
+		if !shouldKeepRouterIDs(c, other) {
 			has = has.Without(ids)
 		}
 
@@ -123,9 +123,9 @@ func (r *Reconciler) othersRouterIDs(
 	return has, inUse, nil
 }
 
-// keepsRouterIDs reports whether c keeps an ID used by both clusters. A cluster with possible machines wins, then the
-// first by name.
-func keepsRouterIDs(c, other *infrav1.OLVMCluster) bool {
+// shouldKeepRouterIDs reports whether c keeps an ID used by both clusters. A cluster with possible machines wins, then
+// the first by name.
+func shouldKeepRouterIDs(c, other *infrav1.OLVMCluster) bool {
 	made := ptr.Deref(c.Status.Initialization.Provisioned, false)
 	otherMade := ptr.Deref(other.Status.Initialization.Provisioned, false)
 	if made != otherMade {

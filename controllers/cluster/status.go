@@ -71,8 +71,9 @@ func setKubeconfig(scope *clusterScope) {
 			Type:   infrav1.KubeconfigAcceptedCondition,
 			Status: metav1.ConditionFalse,
 			Reason: infrav1.KubeconfigRefusedReason,
-			Message: fmt.Sprintf("Secret %s: %s", workload.SecretOf(client.ObjectKeyFromObject(scope.cluster)).Name,
-				known.err),
+			Message: fmt.Sprintf(
+				"Secret %s: %s", workload.KubeconfigSecret(client.ObjectKeyFromObject(scope.cluster)).Name, known.err,
+			),
 		})
 	case known.err == nil && known.there:
 		conditions.Set(c, metav1.Condition{
@@ -124,7 +125,7 @@ func setAffinity(scope *clusterScope) {
 	}
 
 	if scope.groups.err == nil && scope.observed.StateErr == nil {
-		c.Status.AffinityGroups = groupStatus(scope)
+		c.Status.AffinityGroups = buildGroupStatus(scope)
 	}
 
 	condition := metav1.Condition{Type: infrav1.AffinitySatisfiedCondition, Status: metav1.ConditionFalse}
@@ -142,7 +143,7 @@ func setAffinity(scope *clusterScope) {
 		condition.Message = scope.observed.Failure.Message() + "; to do without affinity groups set " +
 			"spec.affinityGroups to []"
 	default:
-		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups.wanted)
+		condition.Status, condition.Reason, condition.Message = computeGroupsCondition(scope.groups.wanted)
 		if scope.action.Kind == workspace.Apply || scope.action.Reason == infrav1.ApplyingReason {
 			condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ApplyingReason
 		}
@@ -151,9 +152,9 @@ func setAffinity(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// groupStatus lists the groups with their properties in the state.
-func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
-	known := stateGroups(scope.observed.State)
+// buildGroupStatus lists the groups with their properties in the state.
+func buildGroupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
+	known := mapStateGroups(scope.observed.State)
 	var out []infrav1.AffinityGroupStatus
 
 	for _, g := range scope.groups.wanted {
@@ -175,8 +176,8 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 	return out
 }
 
-// groupsCondition reports whether all groups are enforced as requested, with the counts of the others.
-func groupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, string) {
+// computeGroupsCondition reports whether all groups are enforced as requested, with the counts of the others.
+func computeGroupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, string) {
 	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
 	var messages []string
 	active := 0
@@ -245,10 +246,10 @@ func setEndpointCondition(scope *clusterScope) {
 	known := conditions.GetReason(c, condition.Type)
 
 	switch {
-	case scope.claims.Shared():
+	case scope.claims.IsShared():
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = pass.RenderReason(scope.claims.Problem())
-	case !endpointReady(c):
+		condition.Reason, condition.Message = pass.RenderReason(scope.claims.ToError())
+	case !isEndpointReady(c):
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
 			"load balancer of the API server"
@@ -258,7 +259,7 @@ func setEndpointCondition(scope *clusterScope) {
 	case scope.servicesErr != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = pass.RenderReason(scope.servicesErr)
-	case !ptr.Deref(c.Status.Initialization.Provisioned, false) && !scope.endpointServed():
+	case !ptr.Deref(c.Status.Initialization.Provisioned, false) && !scope.isEndpointServed():
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForLoadBalancerReason
 		condition.Message = "Waiting for a load balancer of OLVMSupportServices " + scope.services.Name + " to serve " +
 			"the endpoint; see its status"
@@ -282,7 +283,7 @@ func setEngineCondition(scope *clusterScope) {
 	}
 	if scope.engine.err != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = blocker.EngineReason(scope.engine.err)
+		condition.Reason, condition.Message = blocker.ExplainEngineError(scope.engine.err)
 		if c.Status.OLVMDatacenter != nil {
 			enginepool.MarkRestored(c.Status.OLVMDatacenter.LastEvent, scope.engine.err)
 		}
@@ -327,13 +328,13 @@ func setClusterDeletingCondition(scope *clusterScope) {
 		switch {
 		case len(scope.left.supportVMs) > 0 || scope.services != nil:
 			condition.Reason = infrav1.WaitingForMachinesDeletionReason
-			condition.Message = "Waiting for OLVMSupportServices " + clusterNameOf(scope) + " to be deleted"
+			condition.Message = "Waiting for OLVMSupportServices " + getClusterName(scope) + " to be deleted"
 			if len(scope.left.supportVMs) > 0 {
 				condition.Message += ", with its VMs: " + strings.Join(scope.left.supportVMs, ", ")
 			}
 
 			if scope.engine.err != nil {
-				_, problem := blocker.EngineReason(scope.engine.err)
+				_, problem := blocker.ExplainEngineError(scope.engine.err)
 				condition.Reason = infrav1.UnableToDecommissionReason
 				condition.Message += "; the engine cannot be used, and they are deleted when it is back: " + problem
 			}
@@ -348,9 +349,9 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			condition.Message = scope.observed.StateErr.Error() +
 				"; repair that Secret, or delete it: then the affinity groups are looked for by their mark"
 		case scope.engine.err != nil:
-			_, condition.Message = blocker.EngineReason(scope.engine.err)
+			_, condition.Message = blocker.ExplainEngineError(scope.engine.err)
 			condition.Reason = infrav1.WaitingForEngineReason
-		case scope.observed.Failure.OfDestroy():
+		case scope.observed.Failure.IsDestroyFailure():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, scope.observed.Failure.Message()
 		case slices.Contains(destroying, scope.action.Kind):
 			condition.Reason = infrav1.WaitingForTerraformReason

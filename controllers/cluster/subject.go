@@ -27,8 +27,8 @@ type clusterSubject struct {
 	rendered render.Configuration
 }
 
-// subjectOf copies the inputs of a run from the scope.
-func subjectOf(scope *clusterScope) *clusterSubject {
+// newSubject copies the inputs of a run from the scope.
+func newSubject(scope *clusterScope) *clusterSubject {
 	return &clusterSubject{
 		owner:      scope.olvmCluster.DeepCopy(),
 		session:    scope.engine.session,
@@ -46,18 +46,18 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	var inState []placement.GroupKey
-	for key := range stateGroups(state) {
+	for key := range mapStateGroups(state) {
 		inState = append(inState, key)
 	}
 
-	imports, err := placement.FindGroups(ctx, s.session, ownermark.Of(s.owner), s.groups, inState)
+	imports, err := placement.FindGroups(ctx, s.session, ownermark.NewOwner(s.owner), s.groups, inState)
 	if err != nil {
 		return workspace.Configuration{}, err
 	}
 
 	return workspace.Configuration{
-		Configuration: s.rendered.Adopting(imports),
-		Owner:         ownermark.Of(s.owner).Comment(),
+		Configuration: s.rendered.WithImports(imports),
+		Owner:         ownermark.NewOwner(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 		Guard:         guardGroups,
 	}, nil
@@ -65,7 +65,7 @@ func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 // checkEngine returns an error if another engine responds. The engine may have changed while the run waited.
 func (s *clusterSubject) checkEngine(ctx context.Context) error {
-	_, err := s.session.Identity(ctx)
+	_, err := s.session.LoadIdentity(ctx)
 
 	return err
 }
@@ -93,7 +93,7 @@ func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         ownermark.Of(s.owner).Comment(),
+		Owner:         ownermark.NewOwner(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 	}, err
 }
@@ -106,7 +106,7 @@ func (s *clusterSubject) RemoveOrphans(
 		return nil // the next run adopts them
 	}
 
-	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownermark.Of(s.owner))
+	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownermark.NewOwner(s.owner))
 }
 
 // removeOrphanGroups deletes groups with our complete mark through the API. Terraform cannot delete them without a
@@ -114,19 +114,19 @@ func (s *clusterSubject) RemoveOrphans(
 func removeOrphanGroups(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner ownermark.Owner,
 ) error {
-	clusters, err := session.Clusters(ctx, dc)
+	clusters, err := session.ListClusters(ctx, dc)
 	if err != nil {
 		return err
 	}
 
 	for _, cluster := range clusters {
-		groups, err := session.AffinityGroups(ctx, cluster.ID)
+		groups, err := session.ListAffinityGroups(ctx, cluster.ID)
 		if err != nil {
 			return err
 		}
 
 		for _, g := range groups {
-			if found, ok := placement.GroupOwner(g.DescriptionText()); !ok || found != owner {
+			if found, ok := placement.ParseGroupOwner(g.DescriptionText()); !ok || found != owner {
 				continue
 			}
 

@@ -38,21 +38,21 @@ var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.F
 
 // servicesToCluster maps support services to their OLVMCluster. They have the name of the Cluster.
 func (r *Reconciler) servicesToCluster(ctx context.Context, services client.Object) []ctrl.Request {
-	return r.ofCluster(ctx, client.ObjectKeyFromObject(services))
+	return r.requestsOfCluster(ctx, client.ObjectKeyFromObject(services))
 }
 
 // findServices reads the support services of the Cluster. It returns nil if there are none.
 func (r *Reconciler) findServices(
 	ctx context.Context, scope *clusterScope,
 ) (*infrav1alpha1.OLVMSupportServices, error) {
-	return support.Find(ctx, r.Client,
-		client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: clusterNameOf(scope)})
+	return support.FindServices(ctx, r.Client,
+		client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: getClusterName(scope)})
 }
 
-// endpointServed reports whether the required load balancers serve the control plane endpoint.
-func (s *clusterScope) endpointServed() bool {
-	for _, service := range support.Services(s.services) {
-		if !service.ServesEndpoint(s.olvmCluster.Spec) {
+// isEndpointServed reports whether the required load balancers serve the control plane endpoint.
+func (s *clusterScope) isEndpointServed() bool {
+	for _, service := range support.CollectServices(s.services) {
+		if !service.IsServingEndpoint(s.olvmCluster.Spec) {
 			continue
 		}
 
@@ -72,7 +72,7 @@ func supportVMs(machines []infrav1.OLVMMachine) []string {
 	var out []string
 
 	for i := range machines {
-		if support.MachineOf(&machines[i]) != nil {
+		if support.NewStandInMachine(&machines[i]) != nil {
 			out = append(out, machines[i].Name)
 		}
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) deleteServices(
 		return nil, err
 	}
 
-	if !services.DeletionTimestamp.IsZero() || workspace.Moving(scope.olvmCluster) {
+	if !services.DeletionTimestamp.IsZero() || workspace.IsMoving(scope.olvmCluster) {
 		return services, nil
 	}
 

@@ -25,7 +25,7 @@ import (
 // reconcileGroups finds the machines waiting for VMs of the inventory, and recovers claims recorded in the engine only.
 func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	var err error
-	if s.groups, err = r.groupsOf(ctx, s); err != nil {
+	if s.groups, err = r.findGroups(ctx, s); err != nil {
 		return err
 	}
 
@@ -38,7 +38,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 		return nil
 	}
 
-	return r.recover(ctx, s)
+	return r.recoverClaims(ctx, s)
 }
 
 // reconcileClaims assigns VMs to machines. It records claims on the OLVMInventoryVMs before it marks them in the
@@ -48,53 +48,53 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 		return nil // the claimable VMs are unknown
 	}
 
-	if err := r.unassign(ctx, s); err != nil {
+	if err := r.unassignUnused(ctx, s); err != nil {
 		return err
 	}
 
-	if err := r.releaseAsked(ctx, s); err != nil {
+	if err := r.releaseRequested(ctx, s); err != nil {
 		return err
 	}
 
 	var vms []inventory.VM
 	for _, e := range s.entries {
-		vms = append(vms, s.candidate(e))
+		vms = append(vms, s.toCandidate(e))
 	}
 
 	s.plan = inventory.Schedule(vms, s.groups, s.clusters.active)
 
-	return r.apply(ctx, s)
+	return r.applyPlan(ctx, s)
 }
 
-// candidate returns the scheduler's view of a VM.
-func (s *scope) candidate(e *entry) inventory.VM {
+// toCandidate returns the scheduler's view of a VM.
+func (s *scope) toCandidate(e *entry) inventory.VM {
 	if e.vm == nil {
 		return inventory.VM{Name: e.object.Name, Claim: e.object.Spec.ClaimRef, Unfit: inventory.ReasonAbsent}
 	}
 
-	out := s.engine.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
-	if e.object.Spec.ClaimRef == nil && !inventory.Made(e.object) {
+	out := s.engine.pool.ToCandidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
+	if e.object.Spec.ClaimRef == nil && !inventory.IsComplete(e.object) {
 		out.Unfit = inventory.ReasonProvisioning
 	}
 
 	return out
 }
 
-// recover adopts claims known to the engine but lost in the management cluster, after a restore from an old backup. It
-// only adopts claims of existing machines and clusters.
-func (r *Reconciler) recover(ctx context.Context, s *scope) error {
+// recoverClaims adopts claims known to the engine but lost in the management cluster, after a restore from an old
+// backup. It only adopts claims of existing machines and clusters.
+func (r *Reconciler) recoverClaims(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		if e.vm == nil || e.object.Spec.ClaimRef != nil {
 			continue
 		}
 
-		mark, tagged := inventory.MarkOn(*e.vm)
+		mark, tagged := inventory.GetMark(*e.vm)
 		if !tagged || mark.Namespace != s.inventory.Namespace || !s.clusters.active[mark.Cluster] {
 			continue
 		}
 
-		claim := mark.Claim()
-		if owner, owned := ownermark.OwnerOf(e.vm.CommentText()); owned && owner.Namespace == mark.Namespace {
+		claim := mark.ToClaim()
+		if owner, owned := ownermark.ParseOwner(e.vm.CommentText()); owned && owner.Namespace == mark.Namespace {
 			claim.MachineName = owner.Name // a reserved VM gets its tag before it gets a machine
 		}
 
@@ -102,7 +102,7 @@ func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 			continue // leave the decision to the user
 		}
 
-		if err := r.claim(ctx, e, claim); err != nil {
+		if err := r.recordClaim(ctx, e, claim); err != nil {
 			return err
 		}
 
@@ -113,10 +113,10 @@ func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// unassign takes VMs back from machines deleted before they used them. A pass with an outdated list may have assigned
-// such a VM. The VM is down and carries no machine's mark. A VM already used by a machine stays claimed until a user
-// decides.
-func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
+// unassignUnused takes VMs back from machines deleted before they used them. A pass with an outdated list may have
+// assigned such a VM. The VM is down and carries no machine's mark. A VM already used by a machine stays claimed until
+// a user decides.
+func (r *Reconciler) unassignUnused(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
 		if claim == nil || claim.Released || claim.MachineName == "" || s.machines[claim.MachineName] != nil ||
@@ -124,7 +124,7 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 			continue
 		}
 
-		if _, marked := ownermark.OwnerOf(e.vm.CommentText()); marked {
+		if _, marked := ownermark.ParseOwner(e.vm.CommentText()); marked {
 			continue
 		}
 
@@ -139,7 +139,7 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 
 		reserved := claim.DeepCopy()
 		reserved.MachineName = ""
-		if err := r.claim(ctx, e, reserved); err != nil {
+		if err := r.recordClaim(ctx, e, reserved); err != nil {
 			return err
 		}
 	}
@@ -147,12 +147,12 @@ func (r *Reconciler) unassign(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// releaseAsked ends claims on a user's request. A request names the claim ID, so an old request cannot end a later
+// releaseRequested ends claims on a user's request. A request names the claim ID, so an old request cannot end a later
 // claim. If the machine exists, deleting the machine is the only way to release its VM.
-func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
+func (r *Reconciler) releaseRequested(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
-		if claim == nil || claim.Released || !isReleaseAsked(e.object) || !s.isClaimantGone(*claim) {
+		if claim == nil || claim.Released || !isReleaseRequested(e.object) || !s.isClaimantGone(*claim) {
 			continue
 		}
 
@@ -167,7 +167,7 @@ func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
 
 		released := claim.DeepCopy()
 		released.Released = true
-		if err := r.claim(ctx, e, released); err != nil {
+		if err := r.recordClaim(ctx, e, released); err != nil {
 			return err
 		}
 
@@ -178,8 +178,8 @@ func (r *Reconciler) releaseAsked(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isReleaseAsked reports whether a user asks to end the VM's present claim.
-func isReleaseAsked(vm *infrav1alpha1.OLVMInventoryVM) bool {
+// isReleaseRequested reports whether a user asks to end the VM's present claim.
+func isReleaseRequested(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	id, asked := vm.Annotations[infrav1alpha1.ReleaseClaimAnnotation]
 
 	return asked && vm.Spec.ClaimRef != nil && id == vm.Spec.ClaimRef.ID
@@ -213,9 +213,9 @@ func (r *Reconciler) isGone(
 	return err != nil, nil
 }
 
-// claim records the claim on a VM; nil removes it. It fails with a conflict if someone else changed the object since it
-// was read.
-func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
+// recordClaim records the claim on a VM; nil removes it. It fails with a conflict if someone else changed the object
+// since it was read.
+func (r *Reconciler) recordClaim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
 	before := e.object.DeepCopy()
 	after := e.object.DeepCopy()
 	after.Spec.ClaimRef = claim
@@ -238,13 +238,13 @@ func (r *Reconciler) claim(ctx context.Context, e *entry, claim *infrav1alpha1.I
 	return nil
 }
 
-// apply records the planned claims. A group gets all its VMs, or none: if one claim fails, apply removes the group's
-// new claims.
-func (r *Reconciler) apply(ctx context.Context, s *scope) error {
+// applyPlan records the planned claims. A group gets all its VMs, or none: if one claim fails, apply removes the
+// group's new claims.
+func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 	fresh := map[string][]*entry{}
 
 	for _, change := range s.plan.Changes {
-		e := s.entryOf(change.VM)
+		e := s.findEntry(change.VM)
 		was, claim := e.object.Spec.ClaimRef, change.Claim
 
 		switch {
@@ -256,8 +256,8 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 		}
 
 		group := claim.ClusterName + " " + claim.Group
-		if err := r.claim(ctx, e, claim); err != nil {
-			return r.takeBack(ctx, fresh[group], err)
+		if err := r.recordClaim(ctx, e, claim); err != nil {
+			return r.revertClaims(ctx, fresh[group], err)
 		}
 
 		if was == nil {
@@ -268,10 +268,10 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// takeBack removes claims not yet marked in the engine.
-func (r *Reconciler) takeBack(ctx context.Context, fresh []*entry, cause error) error {
+// revertClaims removes claims not yet marked in the engine.
+func (r *Reconciler) revertClaims(ctx context.Context, fresh []*entry, cause error) error {
 	for _, e := range fresh {
-		if err := r.claim(ctx, e, nil); err != nil {
+		if err := r.recordClaim(ctx, e, nil); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to take a claim back; the next pass gives it to the same group")
 		}
 	}
@@ -283,8 +283,8 @@ func (r *Reconciler) takeBack(ctx context.Context, fresh []*entry, cause error) 
 	return cause
 }
 
-// entryOf returns the entry with this name, or nil.
-func (s *scope) entryOf(name string) *entry {
+// findEntry returns the entry with this name, or nil.
+func (s *scope) findEntry(name string) *entry {
 	at := slices.IndexFunc(s.entries, func(e *entry) bool { return e.object.Name == name })
 	if at < 0 {
 		return nil
@@ -314,9 +314,9 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 			continue
 		}
 
-		step := r.mark
+		step := r.markClaim
 		if claim.Released {
-			step = r.recycle
+			step = r.recycleVM
 			if recycling++; recycling > atOnce { // recycling must not delay claims
 				e.soon = true
 				continue
@@ -352,18 +352,18 @@ func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	s.failed = s.failed || err != nil
 }
 
-// mark writes a claim to the engine. If another claimant was faster, the claim ends, unless the machine already has the
-// VM.
-func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
+// markClaim writes a claim to the engine. If another claimant was faster, the claim ends, unless the machine already
+// has the VM.
+func (r *Reconciler) markClaim(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 
 	var owner *ownermark.Owner
 	if m := s.machines[claim.MachineName]; m != nil {
-		owner = ptr.To(ownermark.Of(m))
+		owner = ptr.To(ownermark.NewOwner(m))
 	}
 
 	settled := e.object.Status.ClaimID == inventory.ConfirmedID(claim)
-	outcome, by, err := marker.Ensure(ctx, *e.vm, claim, owner, settled)
+	outcome, by, err := marker.EnsureClaim(ctx, *e.vm, claim, owner, settled)
 	if err != nil {
 		return err
 	}
@@ -384,47 +384,49 @@ func (r *Reconciler) mark(ctx context.Context, s *scope, e *entry, marker *inven
 		r.Recorder.Eventf(e.object, nil, corev1.EventTypeNormal, inventory.ReasonClaimedThem, "Claim",
 			"The VM was claimed by %s at the same time", by)
 
-		return r.claim(ctx, e, nil)
+		return r.recordClaim(ctx, e, nil)
 	}
 
 	return nil
 }
 
-// recycle prepares a released VM for its next claim, one step at a time.
-func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
+// recycleVM prepares a released VM for its next claim, one step at a time.
+func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 	if s.machines[claim.MachineName] != nil {
 		e.waiting = "Waiting for OLVMMachine " + claim.MachineName + " to be gone"
 		return nil
 	}
 
-	owns, err := inventory.Owns(*e.vm, s.inventory.Namespace, claim)
+	owns, err := inventory.IsAssignedToClaim(*e.vm, s.inventory.Namespace, claim)
 
 	switch {
 	case err != nil:
 		return err
 	case claim.MachineName == "", !owns:
-		return r.end(ctx, e, marker) // the VM was never used, or belongs to someone else
+		return r.endClaim(ctx, e, marker) // the VM was never used, or belongs to someone else
 	}
 
 	e.soon = true
 	of := ownermark.Owner{Namespace: s.inventory.Namespace, Name: claim.MachineName}
-	mark, _ := inventory.MarkOn(*e.vm)
-	if clean, waiting, err := inventory.Clean(ctx, s.engine.session, e.vm.ID, of, mark); err != nil || !clean {
+	mark, _ := inventory.GetMark(*e.vm)
+	if clean, waiting, err := inventory.CleanVM(ctx, s.engine.session, e.vm.ID, of, mark); err != nil || !clean {
 		e.waiting = "Waiting for the VM, which is " + waiting
 		return err
 	}
 
-	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.FromProvision != nil) == infrav1alpha1.RecycleRetain {
-		if err := inventory.Retain(ctx, s.engine.session, e.vm.ID); err != nil {
+	if inventory.ChooseRecycling(
+		s.inventory, *e.vm, e.object.Spec.FromProvision != nil,
+	) == infrav1alpha1.RecycleRetain {
+		if err := inventory.MarkRetained(ctx, s.engine.session, e.vm.ID); err != nil {
 			return err
 		}
 
-		return r.end(ctx, e, marker)
+		return r.endClaim(ctx, e, marker)
 	}
 
 	if e.object.Spec.FromProvision != nil {
-		return r.makeAgain(ctx, s, e, marker)
+		return r.recreateVM(ctx, s, e, marker)
 	}
 
 	done, waiting, err := inventory.Rebuilder{
@@ -438,13 +440,13 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return err
 	}
 
-	return r.end(ctx, e, marker)
+	return r.endClaim(ctx, e, marker)
 }
 
-// makeAgain deletes a VM created by the inventory, to have it replaced by a new one. The VM still has a node's disk, so
-// nobody may claim it: before the claim ends, makeAgain deletes its object, and tags the VM for other management
+// recreateVM deletes a VM created by the inventory, to have it replaced by a new one. The VM still has a node's disk,
+// so nobody may claim it: before the claim ends, makeAgain deletes its object, and tags the VM for other management
 // clusters.
-func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
+func (r *Reconciler) recreateVM(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	if e.object.DeletionTimestamp.IsZero() {
 		if err := r.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID}); err != nil {
 			return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", e.object.Name, err)
@@ -457,12 +459,12 @@ func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *
 		return err
 	}
 
-	return r.end(ctx, e, marker)
+	return r.endClaim(ctx, e, marker)
 }
 
-// end ends a claim, in the engine first.
-func (r *Reconciler) end(ctx context.Context, e *entry, marker *inventory.Marker) error {
-	comment, err := marker.Unmark(ctx, *e.vm, *e.object.Spec.ClaimRef)
+// endClaim ends a claim, in the engine first.
+func (r *Reconciler) endClaim(ctx context.Context, e *entry, marker *inventory.Marker) error {
+	comment, err := marker.RemoveMark(ctx, *e.vm, *e.object.Spec.ClaimRef)
 	if err != nil {
 		return err
 	}
@@ -470,5 +472,5 @@ func (r *Reconciler) end(ctx context.Context, e *entry, marker *inventory.Marker
 	e.vm.Tags = slices.DeleteFunc(e.vm.Tags, func(t engine.Tag) bool { return t.Name == inventory.TagName(e.vm.ID) })
 	e.vm.Comment = &comment
 
-	return r.claim(ctx, e, nil)
+	return r.recordClaim(ctx, e, nil)
 }

@@ -82,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1alpha1.OLVMInventory{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMInventory{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
@@ -105,12 +105,13 @@ var madeOrNot = predicate.Funcs{
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
 		after, too := e.ObjectNew.(*infrav1alpha1.OLVMInventoryVM)
 
-		return ok && too && (inventory.Made(before) != inventory.Made(after) || failing(before) != failing(after))
+		return ok && too &&
+			(inventory.IsComplete(before) != inventory.IsComplete(after) || isFailing(before) != isFailing(after))
 	},
 }
 
-// failing reports whether creating or deleting a VM has failed.
-func failing(vm *infrav1alpha1.OLVMInventoryVM) bool {
+// isFailing reports whether creating or deleting a VM has failed.
+func isFailing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
 			found := conditions.Get(vm, condition)
@@ -223,9 +224,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // forgetRecords drops all records of a deleted inventory.
 func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) error {
 	gone := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	r.Engines.Forget(connection.InventoryEngine(gone).Key)
-	forget(key.Namespace, key.Name)
-	r.moves.forget(key)
+	r.Engines.DropCluster(connection.InventoryEngine(gone).Key)
+	dropMetrics(key.Namespace, key.Name)
+	r.moves.dropMove(key)
 
 	return nil
 }
@@ -237,17 +238,17 @@ func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alp
 	return pass.Frame{
 		Labelled: pool,
 		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.PausedWithoutState(ctx, of, pool, "OLVMInventory", nil)
+			return workspace.CheckPausedWithoutState(ctx, of, pool, "OLVMInventory", nil)
 		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return func() {}, ctrl.Result{}, writeFinalizer(ctx, of, pool)
 		},
-		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcile(ctx, s) },
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileInventory(ctx, s) },
 		SetStatus: func() { updateStatus(s) },
 		Steps:     s.steps,
 		Written: func(gone bool) {
 			if s.decided && !gone {
-				count(s.inventory)
+				countVMs(s.inventory)
 			}
 		},
 	}, nil
@@ -264,8 +265,8 @@ func writeFinalizer(ctx context.Context, of *pass.Pass, pool *infrav1alpha1.OLVM
 	return of.WriteObject(ctx)
 }
 
-// reconcile reads the inventory, decides the claims, and marks them in the engine.
-func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+// reconcileInventory reads the inventory, decides the claims, and marks them in the engine.
+func (r *Reconciler) reconcileInventory(ctx context.Context, s *scope) (ctrl.Result, error) {
 	var err error
 	if s.clusters, err = r.reconcileClusters(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -324,15 +325,15 @@ func (s *scope) steps() map[string]string {
 // reconcileEngine requests the VMs of the inventory. A condition reports an unreachable engine.
 func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) engineFacts {
 	of := connection.InventoryEngine(s.inventory)
-	session, _, err := r.Engines.For(ctx, of)
+	session, _, err := r.Engines.OpenSession(ctx, of)
 	if err != nil {
 		enginepool.MarkRestored(s.inventory.Status.LastEvent, err)
 		return engineFacts{err: err}
 	}
 
-	r.Engines.Replaced(of.Key, session)
+	r.Engines.RecordSession(of.Key, session)
 
-	pool, err := inventory.Read(ctx, session, s.inventory.Spec)
+	pool, err := inventory.FetchPool(ctx, session, s.inventory.Spec)
 	if err != nil {
 		return engineFacts{err: err}
 	}
@@ -343,12 +344,12 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) engineFacts 
 	return engineFacts{session: session, pool: pool, err: err}
 }
 
-// lastRun returns the end of the last run for a VM of the inventory, or the zero time.
-func lastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
+// findLastRun returns the end of the last run for a VM of the inventory, or the zero time.
+func findLastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	var last time.Time
 
 	for i := range vms {
-		last = workspace.LaterRun(vms[i].Status.Terraform, last)
+		last = workspace.LatestRunEnd(vms[i].Status.Terraform, last)
 	}
 
 	return last
@@ -369,12 +370,12 @@ func recordEngine(
 		return nil
 	}
 
-	identity, err := session.Identity(ctx)
+	identity, err := session.LoadIdentity(ctx)
 	if err != nil {
 		return err
 	}
 
-	last, err := enginepool.LastEvent(ctx, session, connection.InventoryEngine(of), lastRun(vms), time.Now())
+	last, err := enginepool.FetchLastEvent(ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now())
 	if err == nil {
 		of.Status.LastEvent = last
 	}

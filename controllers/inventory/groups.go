@@ -32,22 +32,22 @@ type member struct {
 	maker *metav1.OwnerReference
 }
 
-// groupsOf returns the groups of machines waiting for VMs, oldest first. It also sets the machines of the scope.
-func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group, error) {
-	olvmClusters, err := r.olvmClusters(ctx, s)
+// findGroups returns the groups of machines waiting for VMs, oldest first. It also sets the machines of the scope.
+func (r *Reconciler) findGroups(ctx context.Context, s *scope) ([]inventory.Group, error) {
+	olvmClusters, err := r.listOLVMClusters(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 
-	members, err := r.members(ctx, s, olvmClusters)
+	members, err := r.listMembers(ctx, s, olvmClusters)
 	if err != nil {
 		return nil, err
 	}
 
 	var out []inventory.Group
 
-	for _, group := range together(members) {
-		made, err := r.groups(ctx, group)
+	for _, group := range groupByMaker(members) {
+		made, err := r.splitGroups(ctx, group)
 		if err != nil {
 			return nil, err
 		}
@@ -55,16 +55,16 @@ func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group,
 		out = append(out, made...)
 	}
 
-	return append(out, s.standby(olvmClusters)...), nil
+	return append(out, s.standbyGroups(olvmClusters)...), nil
 }
 
-// sameEngine reports whether a cluster uses the engine of the inventory.
-func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
-	return connection.EngineOf(c).Is(connection.InventoryEngine(s.inventory).ID())
+// isSameEngine reports whether a cluster uses the engine of the inventory.
+func (s *scope) isSameEngine(c *infrav1.OLVMCluster) bool {
+	return connection.GetEngineID(c).IsSame(connection.InventoryEngine(s.inventory).ID())
 }
 
-// olvmClusters returns the OLVMClusters of unpaused Clusters in the namespace, by the name of the Cluster.
-func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*infrav1.OLVMCluster, error) {
+// listOLVMClusters returns the OLVMClusters of unpaused Clusters in the namespace, by the name of the Cluster.
+func (r *Reconciler) listOLVMClusters(ctx context.Context, s *scope) (map[string]*infrav1.OLVMCluster, error) {
 	var list infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -82,18 +82,18 @@ func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*in
 	return out, nil
 }
 
-// standby returns groups for the standby VMs of clusters.
-func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
+// standbyGroups returns groups for the standby VMs of clusters.
+func (s *scope) standbyGroups(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
 	var out []inventory.Group
 
 	for _, name := range slices.Sorted(maps.Keys(olvmClusters)) {
 		c := olvmClusters[name]
-		if !c.DeletionTimestamp.IsZero() || !s.sameEngine(c) {
+		if !c.DeletionTimestamp.IsZero() || !s.isSameEngine(c) {
 			continue
 		}
 
 		for _, kept := range c.Spec.Standby {
-			selector, err := metav1.LabelSelectorAsSelector(kept.Selector.Kubernetes())
+			selector, err := metav1.LabelSelectorAsSelector(kept.Selector.ToKubernetes())
 			if kept.InventoryName != s.inventory.Name || err != nil { // ignore an invalid selector
 				continue
 			}
@@ -135,14 +135,14 @@ func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) (clusterFa
 		}
 	}
 
-	facts.moving = r.moves.note(client.ObjectKeyFromObject(s.inventory), facts.moving, facts.all, time.Now())
+	facts.moving = r.moves.noteMove(client.ObjectKeyFromObject(s.inventory), facts.moving, facts.all, time.Now())
 
 	return facts, nil
 }
 
-// members returns the owned OLVMMachines of the inventory without a deletion timestamp, oldest first. The scope gets
-// all of them, by name.
-func (r *Reconciler) members(
+// listMembers returns the owned OLVMMachines of the inventory without a deletion timestamp, oldest first. The scope
+// gets all of them, by name.
+func (r *Reconciler) listMembers(
 	ctx context.Context, s *scope, olvmClusters map[string]*infrav1.OLVMCluster,
 ) ([]member, error) {
 	var list infrav1.OLVMMachineList
@@ -163,7 +163,7 @@ func (r *Reconciler) members(
 		// Machines on another engine cannot use this engine's VMs. Their own conditions report it.
 		cluster := m.Labels[clusterv1.ClusterNameLabel]
 		at, known := olvmClusters[cluster]
-		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.sameEngine(at) {
+		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.isSameEngine(at) {
 			continue
 		}
 
@@ -187,13 +187,13 @@ func (r *Reconciler) members(
 	return out, nil
 }
 
-// together groups machines by their maker.
-func together(members []member) [][]member {
+// groupByMaker groups machines by their maker.
+func groupByMaker(members []member) [][]member {
 	var out [][]member
 
 	for _, m := range members {
 		at := slices.IndexFunc(out, func(group []member) bool {
-			return inventory.GroupOf(group[0].machine) == inventory.GroupOf(m.machine)
+			return inventory.GetGroupName(group[0].machine) == inventory.GetGroupName(m.machine)
 		})
 		if at < 0 {
 			out = append(out, nil)
@@ -206,10 +206,10 @@ func together(members []member) [][]member {
 	return out
 }
 
-// groups divides machines of one maker by their requirements: during a rollout, a control plane has machines of two
-// templates. Replicas not created yet get the requirements of the newest machine.
-func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.Group, error) {
-	replicas, err := r.replicas(ctx, members[0])
+// splitGroups divides machines of one maker by their requirements: during a rollout, a control plane has machines of
+// two templates. Replicas not created yet get the requirements of the newest machine.
+func (r *Reconciler) splitGroups(ctx context.Context, members []member) ([]inventory.Group, error) {
+	replicas, err := r.fetchReplicas(ctx, members[0])
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.
 // newGroup returns a group of machines with equal requirements.
 func newGroup(members []member, replicas int) (inventory.Group, error) {
 	want := members[0].olvmMachine.Spec.FromInventory
-	selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
+	selector, err := metav1.LabelSelectorAsSelector(want.Selector.ToKubernetes())
 	if err != nil {
 		return inventory.Group{}, err
 	}
@@ -259,7 +259,7 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 	out := inventory.Group{
 		Cluster:     members[0].machine.Spec.ClusterName,
 		Role:        infrav1.RoleWorker,
-		Name:        inventory.GroupOf(members[0].machine),
+		Name:        inventory.GetGroupName(members[0].machine),
 		Replicas:    replicas,
 		Selector:    selector,
 		TopologyKey: want.TopologyKey,
@@ -276,9 +276,9 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 	return out, nil
 }
 
-// replicas returns the number of machines requested by the maker. It returns 0 for an unknown number, and for a maker
-// in deletion.
-func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
+// fetchReplicas returns the number of machines requested by the maker. It returns 0 for an unknown number, and for a
+// maker in deletion.
+func (r *Reconciler) fetchReplicas(ctx context.Context, m member) (int, error) {
 	if m.maker == nil {
 		return 0, nil
 	}
@@ -292,7 +292,7 @@ func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // deleted, or someone else's kind
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("failed to get %s: %w", inventory.GroupOf(m.machine), err)
+		return 0, fmt.Errorf("failed to get %s: %w", inventory.GetGroupName(m.machine), err)
 	case maker.GetDeletionTimestamp() != nil:
 		return 0, nil
 	}

@@ -21,8 +21,8 @@ var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 // Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{vms, unscheduled} }
 
-// count updates the metrics of an inventory from its status.
-func count(pool *infrav1alpha1.OLVMInventory) {
+// countVMs updates the metrics of an inventory from its status.
+func countVMs(pool *infrav1alpha1.OLVMInventory) {
 	for phase, number := range map[string]int32{
 		infrav1alpha1.InventoryVMAvailable:  pool.Status.Available,
 		infrav1alpha1.InventoryVMClaimed:    pool.Status.Claimed,
@@ -40,8 +40,8 @@ func count(pool *infrav1alpha1.OLVMInventory) {
 	unscheduled.WithLabelValues(pool.Namespace, pool.Name).Set(float64(wanted))
 }
 
-// forget drops the metrics of a deleted inventory.
-func forget(namespace, name string) {
+// dropMetrics drops the metrics of a deleted inventory.
+func dropMetrics(namespace, name string) {
 	of := prometheus.Labels{"namespace": namespace, "inventory": name}
 	vms.DeletePartialMatch(of)
 	unscheduled.DeletePartialMatch(of)

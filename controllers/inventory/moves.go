@@ -23,9 +23,9 @@ type move struct {
 	at      time.Time
 }
 
-// note records the paused Cluster seen by a pass over an inventory; "" means none. It returns the Cluster presumed to
-// be moving. It remembers nothing about an existing, unpaused Cluster.
-func (m *moves) note(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
+// noteMove records the paused Cluster seen by a pass over an inventory; "" means none. It returns the Cluster presumed
+// to be moving. It remembers nothing about an existing, unpaused Cluster.
+func (m *moves) noteMove(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 
@@ -48,8 +48,8 @@ func (m *moves) note(inventory client.ObjectKey, paused string, clusters map[str
 	return last.cluster
 }
 
-// forget drops the record of a deleted inventory.
-func (m *moves) forget(inventory client.ObjectKey) {
+// dropMove drops the record of a deleted inventory.
+func (m *moves) dropMove(inventory client.ObjectKey) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 

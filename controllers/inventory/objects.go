@@ -44,18 +44,18 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 
 	for i := range s.listed.objects {
 		known[engine.ID(s.listed.objects[i].Spec.VMID)] = true
-		if err := r.keep(ctx, s, s.listed.objects[i].DeepCopy()); err != nil {
+		if err := r.keepObject(ctx, s, s.listed.objects[i].DeepCopy()); err != nil {
 			return err
 		}
 	}
 
 	if s.inventory.DeletionTimestamp.IsZero() && s.engine.pool != nil {
 		for _, id := range slices.Sorted(maps.Keys(s.engine.pool.VMs)) {
-			if vm := s.engine.pool.VMs[id]; known[id] || s.beingMade(vm) || s.beingMoved(vm) {
+			if vm := s.engine.pool.VMs[id]; known[id] || s.isBeingMade(vm) || s.isBeingMoved(vm) {
 				continue
 			}
 
-			if err := r.add(ctx, s, s.engine.pool.VMs[id]); err != nil {
+			if err := r.createObject(ctx, s, s.engine.pool.VMs[id]); err != nil {
 				return err
 			}
 		}
@@ -66,25 +66,25 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// beingMade reports whether the VM was created for an OLVMInventoryVM without a VM ID yet.
-func (s *scope) beingMade(vm engine.DescribedVM) bool {
-	owner, ok := ownermark.InventoryOwnerOf(vm.CommentText())
+// isBeingMade reports whether the VM was created for an OLVMInventoryVM without a VM ID yet.
+func (s *scope) isBeingMade(vm engine.DescribedVM) bool {
+	owner, ok := ownermark.ParseInventoryOwner(vm.CommentText())
 
 	return ok && slices.ContainsFunc(s.listed.objects, func(object infrav1alpha1.OLVMInventoryVM) bool {
 		return object.Spec.VMID == "" && string(object.UID) == owner.UID
 	})
 }
 
-// beingMoved reports whether clusterctl may just have moved the VM's object away.
-func (s *scope) beingMoved(vm engine.DescribedVM) bool {
-	mark, _ := inventory.MarkOn(vm)
-	owner, _ := ownermark.InventoryOwnerOf(vm.CommentText())
+// isBeingMoved reports whether clusterctl may just have moved the VM's object away.
+func (s *scope) isBeingMoved(vm engine.DescribedVM) bool {
+	mark, _ := inventory.GetMark(vm)
+	owner, _ := ownermark.ParseInventoryOwner(vm.CommentText())
 
-	return s.maybeMoving() && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
+	return s.canBeMoving() && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
 }
 
-// keep adds an existing OLVMInventoryVM to the scope, and updates its labels.
-func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
+// keepObject adds an existing OLVMInventoryVM to the scope, and updates its labels.
+func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
 	e := &entry{object: object}
 	if s.engine.pool != nil {
 		if vm, ok := s.engine.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
@@ -92,7 +92,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 		}
 	}
 
-	forgotten, err := s.forgotten(ctx, e)
+	forgotten, err := s.isForgotten(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 			s.entries = append(s.entries, e)
 		}
 
-		return r.remove(ctx, object)
+		return r.removeObject(ctx, object)
 	}
 
 	s.entries = append(s.entries, e)
@@ -112,7 +112,7 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 		return nil
 	}
 
-	wanted := inventory.Labels(s.inventory, *e.vm, s.engine.pool.Hosts)
+	wanted := inventory.BuildLabels(s.inventory, *e.vm, s.engine.pool.Hosts)
 	if maps.Equal(object.Labels, wanted) {
 		return nil
 	}
@@ -123,12 +123,12 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1alpha1.O
 	return r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// forgotten reports whether an OLVMInventoryVM is unclaimed and its VM no longer belongs to the inventory. For
+// isForgotten reports whether an OLVMInventoryVM is unclaimed and its VM no longer belongs to the inventory. For
 // recycling and provisioned VMs, the engine must confirm that the VM does not exist.
-func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
+func (s *scope) isForgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
 	provisioned := e.object.Spec.FromProvision != nil
-	if e.vm != nil || s.engine.session == nil || claim != nil && !claim.Released || !inventory.Made(e.object) {
+	if e.vm != nil || s.engine.session == nil || claim != nil && !claim.Released || !inventory.IsComplete(e.object) {
 		return false, nil
 	}
 
@@ -136,7 +136,7 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 		return true, nil
 	}
 
-	_, err := s.engine.session.VM(ctx, engine.ID(e.object.Spec.VMID))
+	_, err := s.engine.session.FetchVM(ctx, engine.ID(e.object.Spec.VMID))
 	if err != nil && !engine.IsNotFound(err) {
 		return false, fmt.Errorf("failed to look for the VM of OLVMInventoryVM %s: %w", e.object.Name, err)
 	}
@@ -144,8 +144,8 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	return engine.IsNotFound(err), nil
 }
 
-// remove deletes an OLVMInventoryVM, and removes its inventory finalizer.
-func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInventoryVM) error {
+// removeObject deletes an OLVMInventoryVM, and removes its inventory finalizer.
+func (r *Reconciler) removeObject(ctx context.Context, object *infrav1alpha1.OLVMInventoryVM) error {
 	if !object.DeletionTimestamp.IsZero() &&
 		!controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryFinalizer) {
 		return nil // the deletion of its VM is under way
@@ -168,10 +168,10 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1alpha1.OLVMInven
 	return nil
 }
 
-// add creates the OLVMInventoryVM of a VM.
-func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) error {
-	object := s.newObject(inventory.ObjectName(vm, s.listed.taken))
-	object.Labels = inventory.Labels(s.inventory, vm, s.engine.pool.Hosts)
+// createObject creates the OLVMInventoryVM of a VM.
+func (r *Reconciler) createObject(ctx context.Context, s *scope, vm engine.DescribedVM) error {
+	object := s.newObject(inventory.ChooseObjectName(vm, s.listed.taken))
+	object.Labels = inventory.BuildLabels(s.inventory, vm, s.engine.pool.Hosts)
 	object.Spec.VMID = vm.ID.String()
 
 	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {

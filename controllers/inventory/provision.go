@@ -37,8 +37,8 @@ type provisionFacts struct {
 	left int
 }
 
-// provisions reports whether the inventory creates VMs, or has created any.
-func (s *scope) provisions() bool {
+// hasProvisions reports whether the inventory creates VMs, or has created any.
+func (s *scope) hasProvisions() bool {
 	return len(s.inventory.Spec.Provision) > 0 || slices.ContainsFunc(s.listed.objects, isProvisioned)
 }
 
@@ -47,12 +47,12 @@ func isProvisioned(vm infrav1alpha1.OLVMInventoryVM) bool { return vm.Spec.FromP
 // reconcileProvision creates an OLVMInventoryVM for each missing VM, and deletes those of surplus VMs. Another
 // controller creates and deletes the VMs themselves. An error here does not prevent claims.
 func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
-	if !s.provisions() {
+	if !s.hasProvisions() {
 		return
 	}
 
 	if s.engine.session != nil {
-		s.provision.err = r.provision(ctx, s)
+		s.provision.err = r.provisionVMs(ctx, s)
 	}
 
 	s.countProvisioned()
@@ -65,15 +65,15 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 	}
 }
 
-// provision plans the provisioned VMs, and creates and deletes their objects.
-func (r *Reconciler) provision(ctx context.Context, s *scope) error {
+// provisionVMs plans the provisioned VMs, and creates and deletes their objects.
+func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 	if s.clusters.moving != "" {
 		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, or "+
 			"was until it was gone, as clusterctl move has it; VMs are made and deleted when its spec.paused is false",
 			s.clusters.moving)}
 	}
 
-	if s.maybeMoving() {
+	if s.canBeMoving() {
 		s.provision.young, s.soon = true, true
 		return nil
 	}
@@ -84,9 +84,9 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	}
 
 	inputs, err := inventory.ReadProvision(pool,
-		func(name string) (infrav1.OLVMMachineSpec, error) { return r.template(ctx, pool.Namespace, name) },
+		func(name string) (infrav1.OLVMMachineSpec, error) { return r.readTemplate(ctx, pool.Namespace, name) },
 		func(template infrav1.OLVMMachineSpec) ([]string, error) {
-			return s.engine.pool.HostNames(ctx, s.engine.session, pool, template)
+			return s.engine.pool.ListHostNames(ctx, s.engine.session, pool, template)
 		})
 	if err != nil {
 		return err
@@ -110,8 +110,8 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	// Do not allocate addresses to anyone else until those of the new VMs are recorded.
 	where, self := connection.InventoryEngine(pool).ID(), client.ObjectKey{Namespace: pool.Namespace}
 
-	return r.Addresses.Beside(ctx, self, where, func(held addressing.Held) error {
-		return r.makeProvisioned(ctx, s, pool, plan.Make, inputs, held)
+	return r.Addresses.WithHeld(ctx, self, where, func(held addressing.Held) error {
+		return r.createProvisioned(ctx, s, pool, plan.Make, inputs, held)
 	})
 }
 
@@ -122,8 +122,8 @@ const madeAtOnce = 50
 // Clusters, and their spec.paused reveals the move.
 const youth = 3 * time.Second
 
-// maybeMoving reports whether a move to or from another management cluster may be under way in the namespace.
-func (s *scope) maybeMoving() bool {
+// canBeMoving reports whether a move to or from another management cluster may be under way in the namespace.
+func (s *scope) canBeMoving() bool {
 	return s.clusters.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
 }
 
@@ -134,7 +134,7 @@ func (s *scope) planProvision(
 	inUse, taken := map[string]bool{}, maps.Clone(s.listed.taken)
 
 	for _, e := range s.entries {
-		if e.vm != nil && inventory.InUse(*e.vm) {
+		if e.vm != nil && inventory.IsInUse(*e.vm) {
 			inUse[e.object.Name] = true
 		}
 	}
@@ -165,23 +165,27 @@ func (s *scope) planProvision(
 	}
 }
 
-// template reads the machine spec of a template. It also labels the template, so clusterctl moves it with the
+// readTemplate reads the machine spec of a template. It also labels the template, so clusterctl moves it with the
 // inventory.
-func (r *Reconciler) template(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
+func (r *Reconciler) readTemplate(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-		return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("there is no OLVMMachineTemplate %q in namespace %s; "+
-			"create it, or correct the name", name, namespace)
+		return infrav1.OLVMMachineSpec{}, inventory.NewNoTemplateError(
+			"there is no OLVMMachineTemplate %q in namespace %s; "+
+				"create it, or correct the name",
+			name,
+			namespace,
+		)
 	} else if err != nil {
 		return infrav1.OLVMMachineSpec{}, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 	}
 
-	return template.Spec.Template.Spec, workspace.MoveWith(ctx, r.Client, template)
+	return template.Spec.Template.Spec, workspace.EnableMove(ctx, r.Client, template)
 }
 
-// makeProvisioned creates OLVMInventoryVMs, each with its addresses.
-func (r *Reconciler) makeProvisioned(
+// createProvisioned creates OLVMInventoryVMs, each with its addresses.
+func (r *Reconciler) createProvisioned(
 	ctx context.Context,
 	s *scope,
 	pool *infrav1alpha1.OLVMInventory,
@@ -189,13 +193,13 @@ func (r *Reconciler) makeProvisioned(
 	inputs inventory.ProvisionInputs,
 	held addressing.Held,
 ) error {
-	macs, err := r.macAddresses(ctx, pool.Namespace)
+	macs, err := r.listMACAddresses(ctx, pool.Namespace)
 	if err != nil {
 		return err
 	}
 
 	for _, vm := range make {
-		decided, err := inputs.Decide(pool, vm, macs, held)
+		decided, err := inputs.AssignAddresses(pool, vm, macs, held)
 		if err != nil {
 			return err
 		}
@@ -217,8 +221,8 @@ func (r *Reconciler) makeProvisioned(
 	return nil
 }
 
-// macAddresses returns the MAC addresses of all provisioned VMs in a namespace.
-func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[string]bool, error) {
+// listMACAddresses returns the MAC addresses of all provisioned VMs in a namespace.
+func (r *Reconciler) listMACAddresses(ctx context.Context, namespace string) (map[string]bool, error) {
 	var all infrav1alpha1.OLVMInventoryVMList
 	if err := r.APIReader.List(ctx, &all, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
@@ -240,7 +244,7 @@ func (r *Reconciler) macAddresses(ctx context.Context, namespace string) (map[st
 // removeProvisioned deletes unclaimed OLVMInventoryVMs. The lock rejects the deletion if someone claims one meanwhile.
 func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []string) error {
 	for _, name := range names {
-		e := s.entryOf(name)
+		e := s.findEntry(name)
 		if e == nil {
 			continue
 		}
@@ -262,15 +266,15 @@ func (s *scope) countProvisioned() {
 		if vm := &s.listed.objects[i]; isProvisioned(*vm) {
 			s.provision.left++
 
-			if inventory.Made(vm) && vm.DeletionTimestamp.IsZero() {
+			if inventory.IsComplete(vm) && vm.DeletionTimestamp.IsZero() {
 				s.provision.made++
 			}
 		}
 	}
 }
 
-// provisioning returns the number of created VMs, and the problems of the others.
-func (s *scope) provisioning() (reason, message string) {
+// describeProvisioning returns the number of created VMs, and the problems of the others.
+func (s *scope) describeProvisioning() (reason, message string) {
 	reason = infrav1.ProvisioningReason
 	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}
 
@@ -295,8 +299,8 @@ func (s *scope) provisioning() (reason, message string) {
 	return reason, strings.Join(out, ". ")
 }
 
-// messageOf returns the message of a VM's condition, or "".
-func messageOf(vm *infrav1alpha1.OLVMInventoryVM, condition string) string {
+// getMessage returns the message of a VM's condition, or "".
+func getMessage(vm *infrav1alpha1.OLVMInventoryVM, condition string) string {
 	if found := conditions.Get(vm, condition); found != nil {
 		return found.Message
 	}

@@ -29,9 +29,9 @@ import (
 func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		before := e.object.DeepCopy()
-		s.describe(e)
-		steadytext.InMessages(e.object)
-		steadytext.Bound(e.object)
+		s.fillStatus(e)
+		steadytext.SteadyMessages(e.object)
+		steadytext.BoundStatus(e.object)
 
 		if equality.Semantic.DeepEqual(before.Status, e.object.Status) {
 			continue
@@ -46,14 +46,14 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 			return fmt.Errorf("failed to write the status of OLVMInventoryVM %s: %w", e.object.Name, err)
 		}
 
-		r.announce(e, before.Status)
+		r.announcePhase(e, before.Status)
 	}
 
 	return nil
 }
 
-// announce records an event if the phase of a VM has changed.
-func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStatus) {
+// announcePhase records an event if the phase of a VM has changed.
+func (r *Reconciler) announcePhase(e *entry, before infrav1alpha1.OLVMInventoryVMStatus) {
 	now := e.object.Status
 	if now.Phase == before.Phase && now.Reason == before.Reason {
 		return
@@ -70,8 +70,8 @@ func (r *Reconciler) announce(e *entry, before infrav1alpha1.OLVMInventoryVMStat
 		cmp.Or(now.Message, "The VM is "+now.Phase))
 }
 
-// describe turns the facts about a VM into its status.
-func (s *scope) describe(e *entry) {
+// fillStatus turns the facts about a VM into its status.
+func (s *scope) fillStatus(e *entry) {
 	status := &e.object.Status
 	if s.engine.session == nil {
 		return // the last known status stays
@@ -79,13 +79,13 @@ func (s *scope) describe(e *entry) {
 
 	if e.vm != nil {
 		status.VMName, status.VMStatus, status.VMTemplateName = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
-		status.Networks, status.HostName = networks(inventory.Networks(*e.vm)), ""
-		if host := inventory.Host(*e.vm, s.engine.pool.Hosts); host != nil {
+		status.Networks, status.HostName = limitNetworks(inventory.CollectNetworks(*e.vm)), ""
+		if host := inventory.FindHost(*e.vm, s.engine.pool.Hosts); host != nil {
 			status.HostName = host.Name
 		}
 	}
 
-	status.Phase, status.Reason, status.Message = s.phase(e)
+	status.Phase, status.Reason, status.Message = s.decidePhase(e)
 
 	setReady(e.object)
 
@@ -112,34 +112,34 @@ func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 	conditions.Set(vm, condition)
 }
 
-// networks returns a VM's networks within the API's limits.
-func networks(all []infrav1alpha1.InventoryNetwork) []infrav1alpha1.InventoryNetwork {
+// limitNetworks returns a VM's networks within the API's limits.
+func limitNetworks(all []infrav1alpha1.InventoryNetwork) []infrav1alpha1.InventoryNetwork {
 	// The limits of the API.
 	const most, mostAddresses = 64, 64
 
-	kept, _ := workspace.Limited(all, most)
+	kept, _ := workspace.LimitList(all, most)
 	for i := range kept {
-		kept[i].IPAddresses, _ = workspace.Limited(kept[i].IPAddresses, mostAddresses)
+		kept[i].IPAddresses, _ = workspace.LimitList(kept[i].IPAddresses, mostAddresses)
 	}
 
 	return kept
 }
 
-// phase returns the phase of a VM, with a reason and a message.
-func (s *scope) phase(e *entry) (phase, reason, message string) {
+// decidePhase returns the phase of a VM, with a reason and a message.
+func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 	claim := e.object.Spec.ClaimRef
 
 	switch {
 	case claim != nil && claim.Released:
 		return infrav1alpha1.InventoryVMRecycling, "", e.waiting
 	case claim != nil:
-		reason, message = s.claimProblem(e)
+		reason, message = s.findClaimProblem(e)
 		return infrav1alpha1.InventoryVMClaimed, reason, message
 	case !e.object.DeletionTimestamp.IsZero():
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonDeleting,
-			messageOf(e.object, infrav1.DeletingCondition)
-	case !inventory.Made(e.object):
-		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
+			getMessage(e.object, infrav1.DeletingCondition)
+	case !inventory.IsComplete(e.object):
+		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonProvisioning, getMessage(e.object,
 			infrav1.InfrastructureAppliedCondition)
 	case e.vm == nil && e.object.Spec.FromProvision != nil:
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent,
@@ -150,7 +150,7 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 			"The engine has no such VM in the pool any more"
 	}
 
-	if reason, message = s.engine.pool.WhyUnclaimable(*e.vm); reason != "" {
+	if reason, message = s.engine.pool.ExplainUnclaimable(*e.vm); reason != "" {
 		return infrav1alpha1.InventoryVMIneligible, reason, message
 	}
 
@@ -162,13 +162,13 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 	return infrav1alpha1.InventoryVMAvailable, "", ""
 }
 
-// release tells a user how to end a claim.
-func release(claim *infrav1alpha1.InventoryClaim) string {
+// adviseRelease tells a user how to end a claim.
+func adviseRelease(claim *infrav1alpha1.InventoryClaim) string {
 	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
 }
 
-// claimProblem returns a problem of a claim for the user. Both results are empty if there is none.
-func (s *scope) claimProblem(e *entry) (reason, message string) {
+// findClaimProblem returns a problem of a claim for the user. Both results are empty if there is none.
+func (s *scope) findClaimProblem(e *entry) (reason, message string) {
 	claim := e.object.Spec.ClaimRef
 
 	switch {
@@ -179,15 +179,15 @@ func (s *scope) claimProblem(e *entry) (reason, message string) {
 		return inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
 	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
 		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
-			claim.MachineName, release(claim))
+			claim.MachineName, adviseRelease(claim))
 	case !s.clusters.all[claim.ClusterName] && claim.MachineName != "":
 		return inventory.ReasonClaimant, fmt.Sprintf(
 			"Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
 				"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
 	case !s.clusters.all[claim.ClusterName]:
 		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
-			claim.ClusterName, release(claim))
-	case isReleaseAsked(e.object):
+			claim.ClusterName, adviseRelease(claim))
+	case isReleaseRequested(e.object):
 		return "", fmt.Sprintf("The annotation %s asks for the VM that OLVMMachine %s has; delete its Machine to "+
 			"release it", infrav1alpha1.ReleaseClaimAnnotation, claim.MachineName)
 	case !e.confirmed:
@@ -218,7 +218,7 @@ func updateStatus(s *scope) {
 	setDeletingCondition(s)
 
 	parts := []string{infrav1.EngineAvailableCondition, infrav1.ScheduledCondition, infrav1.DeletingCondition}
-	if s.provisions() {
+	if s.hasProvisions() {
 		parts = append(parts, infrav1.ProvisionedCondition)
 	}
 
@@ -243,19 +243,19 @@ func updateStatus(s *scope) {
 		}
 	}
 
-	status.Unschedulable, status.UnschedulableCount = unschedulable(s.plan.Unschedulable)
+	status.Unschedulable, status.UnschedulableCount = limitUnschedulable(s.plan.Unschedulable)
 }
 
-// unschedulable returns the groups within the API's limits, and their full number.
-func unschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.UnschedulableGroup, int32) {
+// limitUnschedulable returns the groups within the API's limits, and their full number.
+func limitUnschedulable(groups []infrav1alpha1.UnschedulableGroup) ([]infrav1alpha1.UnschedulableGroup, int32) {
 	// The limits of the API.
 	const most, longest = 256, 1024
 
-	kept, count := workspace.Limited(groups, most)
+	kept, count := workspace.LimitList(groups, most)
 	kept = slices.Clone(kept)
 
 	for i := range kept {
-		kept[i].Message = steadytext.Fit(kept[i].Message, longest)
+		kept[i].Message = steadytext.FitLength(kept[i].Message, longest)
 	}
 
 	return kept, count
@@ -269,7 +269,7 @@ func setEngineCondition(s *scope) {
 	}
 	if s.engine.err != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = blocker.EngineReason(s.engine.err)
+		condition.Reason, condition.Message = blocker.ExplainEngineError(s.engine.err)
 	}
 
 	conditions.Set(s.inventory, condition)
@@ -284,7 +284,7 @@ func setScheduledCondition(s *scope) {
 
 	var short []string
 	for _, group := range s.plan.Unschedulable {
-		short = append(short, inventory.Shortage(group))
+		short = append(short, inventory.FormatShortage(group))
 	}
 
 	switch {
@@ -311,7 +311,7 @@ func setDeletingCondition(s *scope) {
 	case s.inventory.DeletionTimestamp.IsZero():
 	case len(s.claimed)+s.provision.left > 0 && s.engine.err != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UnableToDecommissionReason
-		_, condition.Message = blocker.EngineReason(s.engine.err)
+		_, condition.Message = blocker.ExplainEngineError(s.engine.err)
 	case len(s.claimed) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.WaitingForClaimsReason
 		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
@@ -336,7 +336,7 @@ func setProvisionedCondition(s *scope) {
 	facts := s.provision
 
 	switch {
-	case !s.provisions():
+	case !s.hasProvisions():
 		conditions.Delete(s.inventory, condition.Type)
 		return
 	case s.engine.session == nil && conditions.Get(s.inventory, condition.Type) != nil:
@@ -355,7 +355,7 @@ func setProvisionedCondition(s *scope) {
 		condition.Message = "The inventory has just been created"
 	case facts.made < facts.wanted || facts.left != facts.made:
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = s.provisioning()
+		condition.Reason, condition.Message = s.describeProvisioning()
 		condition.Message = steadytext.Shorten(condition.Message, pass.MaxMessage)
 	}
 

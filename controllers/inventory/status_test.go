@@ -74,7 +74,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			e.object.Spec.ClaimRef = &infrav1alpha1.InventoryClaim{ID: "c-1", ClusterName: "prod", MachineName: "one"}
 			test.change(s, e)
 
-			reason, message := s.claimProblem(e)
+			reason, message := s.findClaimProblem(e)
 			check.Equal(t, "reason", reason, test.reason)
 			check.Contains(t, "message", message, test.message)
 		})
@@ -87,7 +87,7 @@ func TestWhatAStatusListsFits(t *testing.T) {
 
 	groups := make([]infrav1alpha1.UnschedulableGroup, 300)
 	groups[0].Message = strings.Repeat("x", 2000)
-	listed, count := unschedulable(groups)
+	listed, count := limitUnschedulable(groups)
 	check.Length(t, "groups", listed, 256)
 	check.Equal(t, "the count", int(count), 300)
 	check.Equal(t, "the length of a message", len(listed[0].Message), 1024)
@@ -95,7 +95,7 @@ func TestWhatAStatusListsFits(t *testing.T) {
 
 	all := make([]infrav1alpha1.InventoryNetwork, 100)
 	all[0].IPAddresses = make([]string, 100)
-	kept := networks(all)
+	kept := limitNetworks(all)
 	check.Length(t, "networks", kept, 64)
 	check.Length(t, "addresses", kept[0].IPAddresses, 64)
 }

@@ -91,10 +91,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventoryvm")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1alpha1.OLVMInventoryVM{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMInventoryVM{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		Named("olvminventoryvm").
 		WithOptions(options).
-		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.InventoryVMKind), &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(
+			r.Runs.WakeChannel(workspace.InventoryVMKind), &handler.EnqueueRequestForObject{})).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMInventoryVM controller: %w", err)
@@ -140,16 +141,16 @@ type scope struct {
 	moving bool
 }
 
-// of returns the engine of the inventory.
-func (s *scope) of() connection.Engine { return connection.InventoryEngine(s.inventory) }
+// getEngine returns the engine of the inventory.
+func (s *scope) getEngine() connection.Engine { return connection.InventoryEngine(s.inventory) }
 
-// owner returns the mark of the VM.
-func (s *scope) owner() ownermark.Owner {
-	return ownermark.Of(s.vm)
+// ownerMark returns the mark of the VM.
+func (s *scope) ownerMark() ownermark.Owner {
+	return ownermark.NewOwner(s.vm)
 }
 
-// requested reports whether a run may have created anything.
-func (s *scope) requested() bool {
+// isRequested reports whether a run may have created anything.
+func (s *scope) isRequested() bool {
 	_, ok := s.vm.Annotations[infrav1.CreateRequestedAnnotation]
 	return ok
 }
@@ -161,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Client:           r.Client,
 		Recorder:         r.Recorder,
 		WatchFilterValue: r.WatchFilterValue,
-		Forget:           func(_ context.Context, key client.ObjectKey) error { return r.workspaces.Abandon(key) },
+		Forget:           func(_ context.Context, key client.ObjectKey) error { return r.workspaces.CleanUpDeleted(key) },
 		Open:             r.openPass,
 	}.Reconcile(ctx, req, &infrav1alpha1.OLVMInventoryVM{})
 }
@@ -185,11 +186,11 @@ func (r *Reconciler) openPass(
 		},
 		IsPaused:  func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
 		Enter:     func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
-		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcile(ctx, s) },
+		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileVM(ctx, s) },
 		SetStatus: func() { updateStatus(s) },
 		Written: func(gone bool) {
 			if !gone {
-				s.workspace.Recorded()
+				s.workspace.DropRecordedRun()
 			}
 		},
 	}
@@ -203,7 +204,7 @@ func (r *Reconciler) openPass(
 // isPaused reports whether the VM or its inventory is paused, and writes the cause.
 func isPaused(ctx context.Context, s *scope) (bool, error) {
 	if s.inventory == nil || !annotations.HasPaused(s.inventory) {
-		return s.workspace.Paused(ctx, nil)
+		return s.workspace.CheckPaused(ctx, nil)
 	}
 
 	cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
@@ -215,7 +216,7 @@ func isPaused(ctx context.Context, s *scope) (bool, error) {
 func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Result, error) {
 	// In the target of clusterctl move the states arrive after the objects; in the source everything stays unchanged.
 	moving, err := r.isMoving(ctx, s)
-	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) {
 		return nil, ctrl.Result{RequeueAfter: retry}, nil
 	}
 
@@ -224,8 +225,8 @@ func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Resu
 	return func() {}, ctrl.Result{}, err
 }
 
-// reconcile brings forward an OLVMInventoryVM of this manager.
-func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+// reconcileVM brings forward an OLVMInventoryVM of this manager.
+func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.moving {
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
@@ -242,7 +243,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 // isMoving reports whether a Cluster of the namespace is paused, as during clusterctl move, before any change to a VM.
 func (r *Reconciler) isMoving(ctx context.Context, s *scope) (bool, error) {
 	// An object without our finalizer during a move is about to be deleted: it must not get its finalizers back.
-	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) &&
+	if s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do
 	}
@@ -270,7 +271,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 
-	if !s.observed.State.Empty() && !s.requested() {
+	if !s.observed.State.Empty() && !s.isRequested() {
 		s.err = blocker.New(infrav1.StateInvalidReason, "", "Terraform has a state of an earlier object of this name, "+
 			"in the Secret %s; delete that Secret and its finalizer, or this object", s.stateSecret())
 		return ctrl.Result{RequeueAfter: retry}, nil
@@ -280,7 +281,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		s.vm.Spec.VMID = id
 	}
 
-	if s.applied() {
+	if s.isApplied() {
 		return ctrl.Result{}, nil
 	}
 
@@ -294,7 +295,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		s.err = r.reconcileConfiguration(ctx, s)
 	}
 
-	if s.err == nil && !s.requested() {
+	if s.err == nil && !s.isRequested() {
 		if taken, err := r.reconcileConflict(ctx, s); err != nil || taken {
 			return ctrl.Result{}, err
 		}
@@ -323,11 +324,11 @@ func (s *scope) stateSecret() string {
 // reconcileLost releases an object whose incomplete VM was deleted by others. The inventory creates another object, and
 // with it another VM.
 func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
-	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.InFlight() {
+	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.IsInFlight() {
 		return false, nil
 	}
 
-	_, err := s.session.VM(ctx, engine.ID(s.vm.Spec.VMID))
+	_, err := s.session.FetchVM(ctx, engine.ID(s.vm.Spec.VMID))
 	if !engine.IsNotFound(err) {
 		s.err = err
 		return false, nil
@@ -345,8 +346,8 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// applied reports whether the VM is finished.
-func (s *scope) applied() bool {
+// isApplied reports whether the VM is finished.
+func (s *scope) isApplied() bool {
 	return s.observed.State.WasApplied() && s.vm.Spec.VMID != ""
 }
 
@@ -358,7 +359,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 		return
 	}
 
-	s.session, s.config, s.err = r.Engines.For(ctx, s.of())
+	s.session, s.config, s.err = r.Engines.OpenSession(ctx, s.getEngine())
 }
 
 // reconcileConfiguration decides the objects to create.
@@ -368,25 +369,25 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 		return err
 	}
 
-	nics, err := addressing.NICs(s.spec, infrav1.OLVMClusterSpec{})
+	nics, err := addressing.BuildNICs(s.spec, infrav1.OLVMClusterSpec{})
 	if err != nil {
-		return inventory.InTemplate(decided.MachineTemplateName, err)
+		return inventory.WrapTemplateError(decided.MachineTemplateName, err)
 	}
 
-	s.allocation = addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(decided), InUse: true}
-	given, _ := s.allocation.Given()
+	s.allocation = addressing.Allocation{NICs: nics, Recorded: addressing.ParseProvisioned(decided), InUse: true}
+	given, _ := s.allocation.ResolveAddresses()
 	s.built, err = desired.Build(ctx, s.session, desired.Input{
 		Spec:      s.spec,
-		Cluster:   inventory.ClusterSpec(s.inventory),
+		Cluster:   inventory.BuildClusterSpec(s.inventory),
 		VMName:    s.vm.Name,
-		Owner:     s.owner(),
+		Owner:     s.ownerMark(),
 		Pooled:    true,
 		NICs:      nics,
 		Addresses: given,
 		Config:    s.config,
 	})
 	if err != nil {
-		return inventory.InTemplate(decided.MachineTemplateName, err)
+		return inventory.WrapTemplateError(decided.MachineTemplateName, err)
 	}
 
 	s.digest, err = render.MachineDigest(s.built.Machine)
@@ -406,7 +407,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 		return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 	}
 
-	s.spec = inventory.MachineSpec(template.Spec.Template.Spec, s.inventory.Spec.VirtualMachines.Tag, decided)
+	s.spec = inventory.BuildMachineSpec(template.Spec.Template.Spec, s.inventory.Spec.VirtualMachines.Tag, decided)
 
 	return nil
 }
@@ -414,14 +415,14 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 // reconcileConflict releases an object with addresses taken by another at the same moment: it is recreated with other
 // addresses. Nothing exists for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	identity, err := s.session.Identity(ctx) // the inventory may not have recorded it yet
+	identity, err := s.session.LoadIdentity(ctx) // the inventory may not have recorded it yet
 	if err != nil {
 		return false, err
 	}
 
-	conflict, where := "", s.of().ID().WithInstallation(identity.Installation)
-	err = r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
-		conflict = s.allocation.Conflict(held)
+	conflict, where := "", s.getEngine().ID().WithInstallation(identity.Installation)
+	err = r.Addresses.WithHeld(ctx, client.ObjectKeyFromObject(s.vm), where, func(held addressing.Held) error {
+		conflict = s.allocation.FindConflict(held)
 		return nil
 	})
 	if err != nil || conflict == "" {
@@ -439,14 +440,14 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 		Facts: workspace.Facts{
 			Ready:    s.err == nil && s.built != nil,
 			Digest:   s.digest,
-			MayExist: s.requested(),
+			MayExist: s.isRequested(),
 		},
 		// Record that a VM may exist before anything can create one.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: s.vm.Name},
-		Subject:     func() workspace.Subject { return r.subject(s) },
+		Subject:     func() workspace.Subject { return r.newSubject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = s.of().ID().Key()
+		request.Engine = s.getEngine().ID().Key()
 	}
 
 	action, err := s.workspace.Apply(ctx, &s.observed, request)
@@ -458,8 +459,8 @@ func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
 // reconcileDelete deletes the VM, unless a cluster uses it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	switch {
-	case workspace.Moving(s.vm):
-		s.blocked = blocker.Deletion(0, "The object is being moved to another management cluster; its VM stays")
+	case workspace.IsMoving(s.vm):
+		s.blocked = blocker.NewDeletionError(0, "The object is being moved to another management cluster; its VM stays")
 		return ctrl.Result{}, nil
 	case controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryFinalizer):
 		s.blocked = &blocker.Error{
@@ -475,7 +476,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 
-	if s.requested() || !s.observed.State.Empty() {
+	if s.isRequested() || !s.observed.State.Empty() {
 		r.reconcileEngine(ctx, s)
 		r.reconcileOwnership(ctx, s)
 	}
@@ -509,7 +510,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	s.missing = len(ids) > 0
 
 	for _, id := range ids {
-		there, err := s.look(ctx, id)
+		there, err := s.checkAndMark(ctx, id)
 		if err != nil {
 			s.session, s.err = nil, err
 			return
@@ -532,22 +533,23 @@ func (s *scope) vmIDs() []engine.ID {
 	return out
 }
 
-// look records why a VM must not be deleted, or marks it for deletion. It reports whether the engine has the VM.
-func (s *scope) look(ctx context.Context, id engine.ID) (bool, error) {
-	vm, tags, err := vmWithTags(ctx, s.session, id)
+// checkAndMark records why a VM must not be deleted, or marks it for deletion. It reports whether the engine has the
+// VM.
+func (s *scope) checkAndMark(ctx context.Context, id engine.ID) (bool, error) {
+	vm, tags, err := fetchVMWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return true, err
 	}
 
-	blocked := whyKept(*vm, tags, s.owner())
+	blocked := explainKept(*vm, tags, s.ownerMark())
 	if blocked != nil {
 		s.blocked = blocked
 		return true, nil
 	}
 
-	if inventory.MarkedDeleting(tags) {
+	if inventory.IsMarkedDeleting(tags) {
 		return true, nil
 	}
 
@@ -556,54 +558,80 @@ func (s *scope) look(ctx context.Context, id engine.ID) (bool, error) {
 	return true, inventory.MarkDeleting(ctx, s.session, id)
 }
 
-// vmWithTags reads a VM and its tags.
-func vmWithTags(ctx context.Context, session *engine.Client, id engine.ID) (*engine.VM, []engine.Tag, error) {
-	vm, err := session.VM(ctx, id)
+// fetchVMWithTags reads a VM and its tags.
+func fetchVMWithTags(ctx context.Context, session *engine.Client, id engine.ID) (*engine.VM, []engine.Tag, error) {
+	vm, err := session.FetchVM(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	tags, err := inventory.TagsOf(ctx, session, id)
+	tags, err := inventory.ListTags(ctx, session, id)
 
 	return vm, tags, err
 }
 
-// whyKept returns the reason for not deleting a VM now; nil if there is none.
-func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
-	mark, tagged := inventory.MarkOn(engine.DescribedVM{VM: vm, Tags: tags})
-	found, ours := ownermark.InventoryOwnerOf(vm.CommentText())
+// explainKept returns the reason for not deleting a VM now; nil if there is none.
+func explainKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
+	mark, tagged := inventory.GetMark(engine.DescribedVM{VM: vm, Tags: tags})
+	found, ours := ownermark.ParseInventoryOwner(vm.CommentText())
 
 	switch {
 	case tagged:
-		return blocker.Deletion(retry, "VM %s (%s) is claimed by %s: its tag %s says so. It is deleted when that is "+
-			"gone", vm.Name, vm.ID, mark, inventory.TagName(vm.ID))
-	case !ours || !found.SameObject(of):
-		return blocker.Deletion(retry, "VM %s (%s) is not marked as this object's: its comment is %q. To delete it, "+
-			"replace its comment with exactly %q; to keep it, remove the finalizer %s from this object, and delete "+
-			"the Secret with its state",
-			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1alpha1.InventoryVMFinalizer)
-	case inventory.Retained(tags):
-		return blocker.Deletion(retry, "VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+
-			"deleted when that tag is gone", vm.Name, vm.ID)
-	case !vm.Status.Off() && !vm.Status.Busy():
-		return blocker.Deletion(retry, "VM %s (%s) is %s, and nobody has claimed it; power it off, and it is deleted",
-			vm.Name, vm.ID, vm.Status)
+		return blocker.NewDeletionError(
+			retry,
+			"VM %s (%s) is claimed by %s: its tag %s says so. It is deleted when that is "+
+				"gone",
+			vm.Name,
+			vm.ID,
+			mark,
+			inventory.TagName(vm.ID),
+		)
+	case !ours || !found.IsSameObject(of):
+		return blocker.NewDeletionError(
+			retry,
+			"VM %s (%s) is not marked as this object's: its comment is %q. To delete it, replace its comment "+
+				"with exactly %q; to keep it, remove the finalizer %s from this object, and delete the Secret "+
+				"with its state",
+			vm.Name,
+			vm.ID,
+			vm.CommentText(),
+			of.InventoryComment(),
+			infrav1alpha1.InventoryVMFinalizer,
+		)
+	case inventory.IsRetained(tags):
+		return blocker.NewDeletionError(
+			retry,
+			"VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+
+				"deleted when that tag is gone",
+			vm.Name,
+			vm.ID,
+		)
+	case !vm.Status.IsOff() && !vm.Status.IsBusy():
+		return blocker.NewDeletionError(
+			retry, "VM %s (%s) is %s, and nobody has claimed it; power it off, and it is deleted", vm.Name, vm.ID,
+			vm.Status,
+		)
 	case vm.DeleteProtected != nil && *vm.DeleteProtected:
-		return blocker.Deletion(retry, "VM %s (%s) is protected against deletion; to delete it turn Delete Protection "+
-			"off in the engine", vm.Name, vm.ID)
+		return blocker.NewDeletionError(
+			retry,
+			"VM %s (%s) is protected against deletion; to delete it turn Delete Protection "+
+				"off in the engine",
+			vm.Name,
+			vm.ID,
+		)
 	}
 
 	return nil
 }
 
-// forget removes the marks of VMs gone from the engine.
-func (s *scope) forget(ctx context.Context) error {
+// removeMarks removes the marks of VMs gone from the engine.
+func (s *scope) removeMarks(ctx context.Context) error {
 	if s.session == nil {
 		return nil // no VM was created
 	}
 
 	for _, id := range s.vmIDs() {
-		if err := inventory.ForgetDeleting(ctx, s.session, id); err != nil {
+		if err := inventory.RemoveDeletingTag(ctx, s.session, id); err != nil {
 			return err
 		}
 	}
@@ -616,13 +644,13 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 	request := workspace.Request{
 		Facts: workspace.Facts{
 			Ready:    s.session != nil,
-			MayExist: !s.missing && s.requested(),
+			MayExist: !s.missing && s.isRequested(),
 			Seen:     s.session != nil && len(s.vmIDs()) > 0 && !s.missing,
 		},
-		Subject: func() workspace.Subject { return r.subject(s) },
+		Subject: func() workspace.Subject { return r.newSubject(s) },
 	}
 	if s.inventory != nil {
-		request.Engine = s.of().ID().Key()
+		request.Engine = s.getEngine().ID().Key()
 	}
 
 	action, err := s.workspace.Destroy(ctx, s.observed, request)
@@ -634,7 +662,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Resul
 		return ctrl.Result{RequeueAfter: action.After}, nil
 	}
 
-	if err := s.forget(ctx); err != nil {
+	if err := s.removeMarks(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 

@@ -24,7 +24,7 @@ func setApplied(s *scope) {
 	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
 
 	switch {
-	case s.applied():
+	case s.isApplied():
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case s.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
@@ -50,14 +50,14 @@ func setDeleting(s *scope) {
 	}
 	if !s.vm.DeletionTimestamp.IsZero() {
 		condition.Status = metav1.ConditionTrue
-		condition.Reason, condition.Message = whyDeleting(s)
+		condition.Reason, condition.Message = explainDeleting(s)
 	}
 
 	conditions.Set(s.vm, condition)
 }
 
-// whyDeleting returns the reason for a pending deletion.
-func whyDeleting(s *scope) (reason, message string) {
+// explainDeleting returns the reason for a pending deletion.
+func explainDeleting(s *scope) (reason, message string) {
 	switch {
 	case s.blocked != nil:
 		return s.blocked.Reason, s.blocked.Message
@@ -66,7 +66,7 @@ func whyDeleting(s *scope) (reason, message string) {
 			"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 	case s.err != nil:
 		return pass.RenderReason(s.err)
-	case s.observed.Failure.OfDestroy():
+	case s.observed.Failure.IsDestroyFailure():
 		return infrav1.DeletionFailedReason, s.observed.Failure.Message()
 	case s.action.Message != "":
 		return infrav1.WaitingForTerraformReason, s.action.Message

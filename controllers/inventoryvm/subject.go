@@ -38,15 +38,15 @@ type vmSubject struct {
 	built *desired.Built
 }
 
-// subject copies the data for a run from the scope.
-func (r *Reconciler) subject(s *scope) *vmSubject {
+// newSubject copies the data for a run from the scope.
+func (r *Reconciler) newSubject(s *scope) *vmSubject {
 	return &vmSubject{
 		client:     r.Client,
 		vm:         s.vm.DeepCopy(),
 		session:    s.session,
 		config:     s.config,
 		dataCenter: s.inventory.Spec.OLVMDatacenterName,
-		owner:      s.owner(),
+		owner:      s.ownerMark(),
 		ids:        s.vmIDs(),
 		spec:       s.spec,
 		built:      s.built,
@@ -67,7 +67,7 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	inState := engine.ID(state.VMID())
 	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.vm.Name, s.spec)
 	if err == nil {
-		found, err = found.Of(s.owner.InventoryComment(), inState)
+		found, err = found.FilterOwned(s.owner.InventoryComment(), inState)
 	}
 
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Configuration, err = s.built.Configuration(ctx, s.session, found.Beside(state))
+	out.Configuration, err = s.built.RenderConfiguration(ctx, s.session, found.WithState(state))
 
 	return out, err
 }
@@ -125,9 +125,9 @@ func (s *vmSubject) Outdated(current client.Object) bool {
 // waited.
 func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	for _, id := range s.ids {
-		vm, err := s.session.VM(ctx, id)
+		vm, err := s.session.FetchVM(ctx, id)
 		if err == nil {
-			err = s.free(ctx, vm)
+			err = s.checkFree(ctx, vm)
 		}
 
 		if err != nil && !engine.IsNotFound(err) {
@@ -144,14 +144,14 @@ func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration,
 	}, err
 }
 
-// free returns an error if somebody uses the VM.
-func (s *vmSubject) free(ctx context.Context, vm *engine.VM) error {
-	tags, err := inventory.TagsOf(ctx, s.session, vm.ID)
+// checkFree returns an error if somebody uses the VM.
+func (s *vmSubject) checkFree(ctx context.Context, vm *engine.VM) error {
+	tags, err := inventory.ListTags(ctx, s.session, vm.ID)
 	if err != nil {
 		return err
 	}
 
-	if blocked := whyKept(*vm, tags, s.owner); blocked != nil {
+	if blocked := explainKept(*vm, tags, s.owner); blocked != nil {
 		return blocked
 	}
 
@@ -174,7 +174,7 @@ func (s *vmSubject) RemoveOrphans(
 		DataCenter: s.dataCenter,
 		Name:       s.vm.Name,
 		Comment:    s.owner.InventoryComment(),
-		Free:       s.free,
+		Free:       s.checkFree,
 		DataDisks:  s.spec.VirtualMachine.DataDisks,
 	}
 	if operation == terraform.Destroy && before.Empty() {

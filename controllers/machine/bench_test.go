@@ -124,7 +124,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 		Addresses: &addressing.Allocator{Client: api, Reader: api, CacheHasAll: true},
 		Recorder:  b.recorder,
 	}
-	b.r.init()
+	b.r.setUpWorkspaces()
 	b.r.watcher = b.watcher
 	b.r.limiter.Limit = 1
 
@@ -179,7 +179,7 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 
 // destroyVMs deletes the VMs of the machine m, like the provider.
 func (b *bench) destroyVMs(ctx context.Context) {
-	for _, vm := range b.sim.VMs() {
+	for _, vm := range b.sim.ListVMs() {
 		id := engine.ID(vm.ID)
 		if vm.Comment != ownComment {
 			continue
@@ -378,7 +378,7 @@ func (b *bench) faults() interceptor.Funcs {
 func (b *bench) scope() *machineScope {
 	b.t.Helper()
 	m := &infrav1.OLVMMachine{}
-	this, err := b.r.passes.Begin(b.t.Context(), b.r.Client, client.ObjectKey{Namespace: "ns", Name: "m"}, m)
+	this, err := b.r.passes.BeginPass(b.t.Context(), b.r.Client, client.ObjectKey{Namespace: "ns", Name: "m"}, m)
 	check.Error(b.t, err, "")
 	b.passes = append(b.passes, this)
 
@@ -477,7 +477,7 @@ func (b *bench) awaitRun() {
 	b.t.Helper()
 
 	select {
-	case <-b.r.Runs.Woken(workspace.MachineKind):
+	case <-b.r.Runs.WakeChannel(workspace.MachineKind):
 	case <-time.After(patience):
 		b.t.Fatal("nothing wakes the machine")
 	}
@@ -485,13 +485,13 @@ func (b *bench) awaitRun() {
 
 // ran reports whether a run of the machine m is queued, is running, or has ended.
 func (b *bench) ran() bool {
-	return b.r.Runs.Busy() || len(b.executor.seen()) > 0 || b.woken()
+	return b.r.Runs.HasRuns() || len(b.executor.seen()) > 0 || b.woken()
 }
 
 // woken reports whether something has woken the machine m.
 func (b *bench) woken() bool {
 	select {
-	case <-b.r.Runs.Woken(workspace.MachineKind):
+	case <-b.r.Runs.WakeChannel(workspace.MachineKind):
 		return true
 	default:
 		return false
@@ -533,7 +533,7 @@ func (b *bench) states() []string {
 func (b *bench) changes() []string {
 	var out []string
 
-	for _, request := range b.sim.Requests() {
+	for _, request := range b.sim.ListRequests() {
 		if request.Method != "GET" && strings.HasPrefix(request.Path, "/api") {
 			path := strings.NewReplacer(vmID, "own", otherVMID, "other").Replace(request.Path)
 			out = append(out, request.Method+" "+path)
@@ -546,7 +546,7 @@ func (b *bench) changes() []string {
 // vm reads a VM from the engine.
 func (b *bench) vm(id engine.ID) *engine.VM {
 	b.t.Helper()
-	vm, err := b.session.VMInFull(b.t.Context(), id)
+	vm, err := b.session.FetchFullVM(b.t.Context(), id)
 	check.Error(b.t, err, "")
 
 	return vm

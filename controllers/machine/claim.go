@@ -35,15 +35,15 @@ func indexClaimants(ctx context.Context, mgr manager.Manager) error {
 
 // claimantKeys returns the index keys of a VM.
 func claimantKeys(object client.Object) []string {
-	if name := claimantOf(object); name != "" {
+	if name := getClaimant(object); name != "" {
 		return []string{name}
 	}
 
 	return nil
 }
 
-// claimantOf returns the name of the machine with a claim on the VM, or "" for an unclaimed VM.
-func claimantOf(object client.Object) string {
+// getClaimant returns the name of the machine with a claim on the VM, or "" for an unclaimed VM.
+func getClaimant(object client.Object) string {
 	vm, ok := object.(*infrav1alpha1.OLVMInventoryVM)
 	if !ok || vm.Spec.ClaimRef == nil {
 		return ""
@@ -54,7 +54,7 @@ func claimantOf(object client.Object) string {
 
 // inventoryVMToMachine maps a VM to the machine with a claim on it.
 func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Request {
-	name := claimantOf(object)
+	name := getClaimant(object)
 	if name == "" {
 		return nil
 	}
@@ -70,8 +70,8 @@ type claimFacts struct {
 	err *blocker.Error
 }
 
-// name returns the name of the OLVMInventoryVM, or "" if the machine has no claim.
-func (c claimFacts) name() string {
+// vmName returns the name of the OLVMInventoryVM, or "" if the machine has no claim.
+func (c claimFacts) vmName() string {
 	if c.object == nil {
 		return ""
 	}
@@ -79,12 +79,12 @@ func (c claimFacts) name() string {
 	return c.object.Name
 }
 
-// fromInventory reports whether the machine takes its VM from an inventory.
-func (s *machineScope) fromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
+// isFromInventory reports whether the machine takes its VM from an inventory.
+func (s *machineScope) isFromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
 
 // reconcileClaim looks up the machine's claimed VM. The OLVMInventory assigns VMs to machines.
 func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	if !scope.fromInventory() {
+	if !scope.isFromInventory() {
 		return 0, nil
 	}
 
@@ -103,7 +103,7 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 
 	switch {
 	case scope.claim.object == nil:
-		scope.claim.err, err = r.whyUnclaimed(ctx, scope)
+		scope.claim.err, err = r.explainUnclaimed(ctx, scope)
 		return vmSteady, err
 	case scope.claim.object.Status.ClaimID != inventory.ConfirmedID(*scope.claim.object.Spec.ClaimRef) &&
 		m.Spec.ProviderID == "":
@@ -119,8 +119,8 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	return 0, nil
 }
 
-// whyUnclaimed explains why a machine has no VM. It returns nil for a machine with a provider ID.
-func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*blocker.Error, error) {
+// explainUnclaimed explains why a machine has no VM. It returns nil for a machine with a provider ID.
+func (r *Reconciler) explainUnclaimed(ctx context.Context, scope *machineScope) (*blocker.Error, error) {
 	const field = "spec.fromInventory.inventoryName"
 	m := scope.olvmMachine
 	if m.Spec.ProviderID != "" { // the machine no longer needs a claim
@@ -137,22 +137,26 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 		return nil, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
 	}
 
-	if _, err := metav1.LabelSelectorAsSelector(m.Spec.FromInventory.Selector.Kubernetes()); err != nil {
+	if _, err := metav1.LabelSelectorAsSelector(m.Spec.FromInventory.Selector.ToKubernetes()); err != nil {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: "spec.fromInventory.selector",
 			Message: err.Error()}, nil
 	}
 
-	if scope.olvmCluster != nil && !connection.EngineOf(scope.olvmCluster).Is(connection.InventoryEngine(pool).ID()) {
+	if scope.olvmCluster != nil &&
+		!connection.GetEngineID(scope.olvmCluster).IsSame(connection.InventoryEngine(pool).ID()) {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: field, Message: fmt.Sprintf(
 			"OLVMInventory %s is of the engine %s, and the cluster of %s; name an inventory of the same engine",
-			pool.Name, engine.ShownURL(pool.Spec.OLVMOvirtAPIServer.ServerURL),
-			engine.ShownURL(scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL))}, nil
+			pool.Name, engine.RedactURL(pool.Spec.OLVMOvirtAPIServer.ServerURL),
+			engine.RedactURL(scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL))}, nil
 	}
 
 	if scope.machine != nil {
 		for _, group := range pool.Status.Unschedulable {
-			if group.ClusterName == scope.machine.Spec.ClusterName && inGroup(scope, group.Group) {
-				return &blocker.Error{Reason: infrav1.UnschedulableReason, Message: inventory.Shortage(group)}, nil
+			if group.ClusterName == scope.machine.Spec.ClusterName && isInGroup(scope, group.Group) {
+				return &blocker.Error{
+					Reason:  infrav1.UnschedulableReason,
+					Message: inventory.FormatShortage(group),
+				}, nil
 			}
 		}
 	}
@@ -161,16 +165,16 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 		Message: "Waiting for OLVMInventory " + pool.Name + " to give the machine a VM"}, nil
 }
 
-// inGroup reports whether the machine belongs to a group of machines.
-func inGroup(scope *machineScope, group string) bool {
-	name := inventory.GroupOf(scope.machine)
+// isInGroup reports whether the machine belongs to a group of machines.
+func isInGroup(scope *machineScope, group string) bool {
+	name := inventory.GetGroupName(scope.machine)
 
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }
 
 // claimedVM returns the VM to take over, in its present state in the engine. It returns nil if there is none.
 func (s *machineScope) claimedVM() *engine.VM {
-	if !s.fromInventory() {
+	if !s.isFromInventory() {
 		return nil
 	}
 
@@ -179,7 +183,7 @@ func (s *machineScope) claimedVM() *engine.VM {
 
 // releaseClaim releases the VM of a deleted machine. The inventory then prepares the VM for its next machine.
 func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) error {
-	if !scope.fromInventory() {
+	if !scope.isFromInventory() {
 		return nil
 	}
 
@@ -207,8 +211,9 @@ func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) erro
 	return nil
 }
 
-// giveBack stops a claimed VM without a state, and removes the machine's user data from it. It never deletes the VM.
-func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner) error {
+// cleanClaimedVM stops a claimed VM without a state, and removes the machine's user data from it. It never deletes the
+// VM.
+func cleanClaimedVM(ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner) error {
 	if id == "" {
 		return nil
 	}
@@ -216,12 +221,12 @@ func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of owne
 	ctx, cancel := context.WithTimeout(ctx, desired.OrphanLimit)
 	defer cancel()
 
-	mark, err := inventory.ReadMark(ctx, session, id)
+	mark, err := inventory.FetchMark(ctx, session, id)
 	if err != nil {
 		return err
 	}
 
 	return engine.Wait(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
-		return inventory.Clean(ctx, session, id, of, mark)
+		return inventory.CleanVM(ctx, session, id, of, mark)
 	}, nil)
 }

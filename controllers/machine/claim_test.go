@@ -94,7 +94,7 @@ func TestReconcileClaim(t *testing.T) {
 			after, err := b.r.reconcileClaim(t.Context(), scope)
 			check.Error(t, err, "")
 			check.Equal(t, "when to look again", after, tt.after)
-			check.Equal(t, "the VM", scope.claim.name(), tt.claimed)
+			check.Equal(t, "the VM", scope.claim.vmName(), tt.claimed)
 			check.Equal(t, "the reason", reasonOf(scope.claim.err), tt.reason)
 		})
 	}
@@ -204,7 +204,7 @@ func TestWhyUnclaimed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, func(o *objects) { tt.change(o, o.pooled()) })
-			got, err := b.r.whyUnclaimed(t.Context(), b.scope())
+			got, err := b.r.explainUnclaimed(t.Context(), b.scope())
 			check.Error(t, err, "")
 			check.Equal(t, "the reason", reasonOf(got), tt.reason)
 
@@ -218,7 +218,7 @@ func TestWhyUnclaimed(t *testing.T) {
 // TestInGroup covers the names of groups. A group is a set of machines, or one machine of a set.
 func TestInGroup(t *testing.T) {
 	scope := &machineScope{machine: newObjects().machine, olvmMachine: newMachine("")}
-	check.Equal(t, "of a Machine that nobody made", inGroup(scope, "Machine/m"), true)
+	check.Equal(t, "of a Machine that nobody made", isInGroup(scope, "Machine/m"), true)
 
 	scope.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "set", Controller: new(true)}}
 
@@ -232,7 +232,7 @@ func TestInGroup(t *testing.T) {
 		"MachineSet/setm":    false,
 		"Machine/m":          false,
 	} {
-		check.Equal(t, group, inGroup(scope, group), want)
+		check.Equal(t, group, isInGroup(scope, group), want)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestGiveBack(t *testing.T) {
 			b := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: tt.comment})
 			_, err := b.session.UpdateVM(t.Context(), vmID, script)
 			check.Error(t, err, "")
-			check.Error(t, giveBack(t.Context(), b.session, tt.id, own), "")
+			check.Error(t, cleanClaimedVM(t.Context(), b.session, tt.id, own), "")
 			vm := b.vm(vmID)
 			check.Equal(t, "cleaned", vm.Initialization.CustomScript+vm.Initialization.HostName == "", tt.cleaned)
 		})
@@ -325,10 +325,10 @@ func TestGiveBack(t *testing.T) {
 	unused := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: "of the lab"})
 	_, err := unused.session.UpdateVM(t.Context(), vmID, script)
 	check.Error(t, err, "")
-	full, err := unused.session.VMInFull(t.Context(), vmID)
+	full, err := unused.session.FetchFullVM(t.Context(), vmID)
 	check.Error(t, err, "")
 	described := engine.DescribedVM{VM: *full}
-	_, _, err = inventory.NewMarker(t.Context(), unused.session, "ns").Ensure(t.Context(), described,
+	_, _, err = inventory.NewMarker(t.Context(), unused.session, "ns").EnsureClaim(t.Context(), described,
 		infrav1alpha1.InventoryClaim{
 			ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
 		}, &own, false)
@@ -336,12 +336,12 @@ func TestGiveBack(t *testing.T) {
 	comment := ownComment
 	_, err = unused.session.UpdateVM(t.Context(), vmID, &engine.VM{Comment: &comment})
 	check.Error(t, err, "")
-	check.Error(t, giveBack(t.Context(), unused.session, vmID, own), "")
+	check.Error(t, cleanClaimedVM(t.Context(), unused.session, vmID, own), "")
 	left := unused.vm(vmID).Initialization
 	check.Equal(t, "what is left", left.HostName+" "+left.CustomScript, "m secret")
 
 	b := withEngine(t, nil, ovirtsim.VM{Name: "vm-a", ID: vmID, Comment: ownComment, Up: true})
-	check.Error(t, giveBack(t.Context(), b.session, vmID, own), "")
+	check.Error(t, cleanClaimedVM(t.Context(), b.session, vmID, own), "")
 	check.Equal(t, "power of the VM", b.vm(vmID).Status, engine.VMDown)
 	check.Equal(t, "it is never deleted", errors.Is(b.session.DeleteVM(t.Context(), vmID), nil), true)
 }

@@ -22,7 +22,7 @@ func TestConfiguringWaits(t *testing.T) {
 	for name, missing := range map[string]func(*machineScope){
 		"the engine":         func(s *machineScope) { s.engine.session = nil },
 		"the addresses":      func(s *machineScope) { s.network.err = errors.New("none is left") },
-		"the bootstrap data": func(s *machineScope) { s.waiting = waitForData("no Secret") },
+		"the bootstrap data": func(s *machineScope) { s.waiting = newWaitingForDataError("no Secret") },
 		"a state":            func(s *machineScope) { s.observed.StateErr = errors.New("not gzip") },
 		"a claim":            func(s *machineScope) { s.claim.err = &blocker.Error{} },
 	} {
@@ -31,12 +31,12 @@ func TestConfiguringWaits(t *testing.T) {
 			scope := b.configured()
 			scope.desired = desiredFacts{}
 			missing(scope)
-			before := len(b.sim.Requests())
+			before := len(b.sim.ListRequests())
 			after, err := b.r.reconcileConfiguration(t.Context(), scope)
 			check.Error(t, errors.Join(err, scope.desired.err), "")
 			check.Equal(t, "when to look again", after, 0)
 			check.Equal(t, "it was resolved", scope.desired.built != nil, false)
-			check.Length(t, "requests", b.sim.Requests()[before:], 0)
+			check.Length(t, "requests", b.sim.ListRequests()[before:], 0)
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestControlPlaneNodes(t *testing.T) {
 				check.Error(t, err, "")
 			}
 
-			got, err := b.r.controlPlaneNodes(t.Context(), scope)
+			got, err := b.r.listControlPlaneNodes(t.Context(), scope)
 			check.Error(t, err, "")
 			check.Equal(t, "addresses", joined(got), tt.want)
 		})
@@ -216,7 +216,7 @@ func TestControlPlaneNodes(t *testing.T) {
 			b.refuse("list", &clusterv1.MachineList{})
 		}
 
-		_, err = b.r.controlPlaneNodes(t.Context(), scope)
+		_, err = b.r.listControlPlaneNodes(t.Context(), scope)
 		check.Error(t, err, want)
 	}
 }

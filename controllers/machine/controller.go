@@ -98,7 +98,7 @@ func (r *Reconciler) SetupWithManager(
 		return fmt.Errorf("failed to index OLVMInventoryVMs: %w", err)
 	}
 
-	r.init()
+	r.setUpWorkspaces()
 	r.limiter.Limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
@@ -110,7 +110,7 @@ func (r *Reconciler) SetupWithManager(
 
 	machineToOLVMMachine := util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine"))
 	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMMachine{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1.OLVMMachine{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		Owns(&ipamv1.IPAddressClaim{}).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
@@ -119,7 +119,7 @@ func (r *Reconciler) SetupWithManager(
 		Watches(&infrav1alpha1.OLVMInventoryVM{}, handler.EnqueueRequestsFromMapFunc(inventoryVMToMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
-		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.MachineKind), workspace.PrioritizeWoken)).
+		WatchesRawSource(source.Channel(r.Runs.WakeChannel(workspace.MachineKind), workspace.PrioritizeWoken)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
@@ -148,7 +148,7 @@ var ownerChanged = predicate.Funcs{
 	},
 }
 
-func (r *Reconciler) init() {
+func (r *Reconciler) setUpWorkspaces() {
 	r.workspaces = workspace.NewKind(workspace.Kind{
 		Name:     workspace.MachineKind,
 		New:      func() client.Object { return &infrav1.OLVMMachine{} },
@@ -158,7 +158,7 @@ func (r *Reconciler) init() {
 
 		ChecksDrift: true,
 	})
-	r.watcher = &enginepool.VMWatcher[workspace.Key]{Pool: r.Engines, Wake: r.Runs.Wake}
+	r.watcher = &enginepool.VMWatcher[workspace.Key]{Pool: r.Engines, Wake: r.Runs.WakeObject}
 }
 
 func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
@@ -189,7 +189,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Client:           r.Client,
 		Recorder:         r.Recorder,
 		WatchFilterValue: r.WatchFilterValue,
-		Forget:           r.abandon,
+		Forget:           r.dropMachine,
 		Open:             r.openPass,
 	}.Reconcile(ctx, req, &infrav1.OLVMMachine{})
 }
@@ -206,17 +206,17 @@ func (r *Reconciler) openPass(
 	return pass.Frame{
 		Labelled: olvmMachine,
 		Admit:    func(ctx context.Context) (bool, ctrl.Result, error) { return r.admitMachine(ctx, scope) },
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.Paused(ctx, scope.cluster) },
+		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
-			return pass.PlaceTaken(r.enter(ctx, scope))
+			return pass.PlaceTaken(r.acquirePlace(ctx, scope))
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
 		SetStatus: func() { updateMachineStatus(scope) },
-		Steps:     scope.steps,
+		Steps:     scope.stepEvents,
 		Written: func(gone bool) {
 			if !gone {
 				countMachine(scope)
-				scope.workspace.Recorded()
+				scope.workspace.DropRecordedRun()
 			}
 		},
 	}, nil
@@ -232,31 +232,31 @@ func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *
 	}
 }
 
-// abandon drops all records of a deleted machine.
-func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) error {
+// dropMachine drops all records of a deleted machine.
+func (r *Reconciler) dropMachine(ctx context.Context, key types.NamespacedName) error {
 	r.watcher.Unwatch(r.workspaces.Key(key))
-	r.digests.Forget(key)
+	r.digests.DropDigest(key)
 
-	return errors.Join(r.Addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
+	return errors.Join(r.Addresses.AbandonClaims(ctx, key), r.workspaces.CleanUpDeleted(key))
 }
 
-// enter takes a place among the reconciles of the machine's engine. Machines with a VM in creation use a queue of their
-// own, so they do not wait behind machines without one.
-func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
+// acquirePlace takes a place among the reconciles of the machine's engine. Machines with a VM in creation use a queue
+// of their own, so they do not wait behind machines without one.
+func (r *Reconciler) acquirePlace(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
 	if scope.olvmCluster == nil {
 		return func() {}, true
 	}
 
 	tenant := scope.olvmMachine.Namespace
-	if begun(scope) {
+	if hasBegun(scope) {
 		tenant += "/begun" // no namespace has this name
 	}
 
-	return r.limiter.Enter(ctx, tenant, connection.EngineOf(scope.olvmCluster).Key())
+	return r.limiter.AcquirePlace(ctx, tenant, connection.GetEngineID(scope.olvmCluster).Key())
 }
 
-// begun reports whether the VM is in creation: a run has begun, or the VM exists but is not up yet.
-func begun(scope *machineScope) bool {
+// hasBegun reports whether the VM is in creation: a run has begun, or the VM exists but is not up yet.
+func hasBegun(scope *machineScope) bool {
 	if scope.workspace.HasBegun() {
 		return true
 	}
@@ -296,7 +296,7 @@ func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *machineScope)
 // findOwners sets cluster, machine and olvmCluster. Each stays nil if the object does not exist.
 func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error {
 	var err error
-	if scope.machine = support.MachineOf(scope.olvmMachine); scope.machine == nil {
+	if scope.machine = support.NewStandInMachine(scope.olvmMachine); scope.machine == nil {
 		scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.workspace.Key(), err)
@@ -310,7 +310,7 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.workspace.Key(), err)
 	}
 
-	scope.services, err = support.Find(ctx, r.Client, addressing.ClusterOf(scope.olvmMachine))
+	scope.services, err = support.FindServices(ctx, r.Client, addressing.GetClusterKey(scope.olvmMachine))
 	if err != nil {
 		return err
 	}
@@ -343,9 +343,9 @@ func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error 
 		return nil // its VM stays unchanged
 	}
 
-	claims, err := holder.Find(ctx, r.Client, scope.olvmCluster)
-	if err == nil && claims.Excludes(scope.cluster) {
-		scope.excluded = claims.Problem()
+	claims, err := holder.FindClaims(ctx, r.Client, scope.olvmCluster)
+	if err == nil && claims.IsExcluded(scope.cluster) {
+		scope.excluded = claims.ToError()
 	}
 
 	return err

@@ -193,7 +193,7 @@ func TestAPausedMachine(t *testing.T) {
 			check.Equal(t, "the message", message(m, clusterv1.PausedCondition), tt.says)
 			check.Length(t, "conditions", m.Status.Conditions, 1)
 			check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
-			check.Length(t, "requests to the engine", b.sim.Requests(), 0)
+			check.Length(t, "requests to the engine", b.sim.ListRequests(), 0)
 			check.Length(t, "runs", b.executor.seen(), 0)
 
 			_, blocked := m.Annotations[clusterctlv1.BlockMoveAnnotation]
@@ -305,7 +305,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 func TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers(t *testing.T) {
 	b := newBench(t, func(o *objects) { o.hasVM() })
 	ready := b.scope()
-	leave, ok := b.r.enter(t.Context(), ready)
+	leave, ok := b.r.acquirePlace(t.Context(), ready)
 	check.Equal(t, "the first one enters", ok, true)
 	defer leave()
 
@@ -313,29 +313,29 @@ func TestMachinesWhoseVMIsBeingMadeDoNotWaitForOthers(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	_, ok = b.r.enter(ended, ready)
+	_, ok = b.r.acquirePlace(ended, ready)
 	check.Equal(t, "a second one enters", ok, false)
 
 	made := b.scope()
 	made.olvmMachine.Status.Initialization.Provisioned = nil
-	_, ok = b.r.enter(ended, made)
+	_, ok = b.r.acquirePlace(ended, made)
 	check.Equal(t, "one whose VM is being made enters", ok, true)
 
 	elsewhere := b.scope()
 	elsewhere.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
-	_, ok = b.r.enter(ended, elsewhere)
+	_, ok = b.r.acquirePlace(ended, elsewhere)
 	check.Equal(t, "one of another engine enters", ok, true)
 
 	nowhere := b.scope()
 	nowhere.olvmCluster = nil
-	leaveNothing, ok := b.r.enter(ended, nowhere)
+	leaveNothing, ok := b.r.acquirePlace(ended, nowhere)
 	check.Equal(t, "one without an engine enters", ok, true)
 	leaveNothing()
 }
 
 func TestAPassThatFindsNoPlaceComesAgain(t *testing.T) {
 	b := newBench(t, nil)
-	leave, ok := b.r.enter(t.Context(), b.scope())
+	leave, ok := b.r.acquirePlace(t.Context(), b.scope())
 	check.Equal(t, "it enters", ok, true)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -350,7 +350,7 @@ func TestAPassThatFindsNoPlaceComesAgain(t *testing.T) {
 	b.pass()
 	check.Equal(t, "the next pass ends, and leaves", len(b.stored().Status.Conditions) > 0, true)
 
-	leave, ok = b.r.enter(ended, b.scope())
+	leave, ok = b.r.acquirePlace(ended, b.scope())
 	check.Equal(t, "there is a place after it", ok, true)
 	leave()
 }
@@ -358,16 +358,16 @@ func TestAPassThatFindsNoPlaceComesAgain(t *testing.T) {
 func TestBegun(t *testing.T) {
 	b := newBench(t, nil)
 	scope := b.scope()
-	check.Equal(t, "nothing yet", begun(scope), false)
+	check.Equal(t, "nothing yet", hasBegun(scope), false)
 
 	scope.olvmMachine.Spec.ProviderID = providerID
-	check.Equal(t, "a VM that is not up", begun(scope), true)
+	check.Equal(t, "a VM that is not up", hasBegun(scope), true)
 
 	scope.olvmMachine.Status.Initialization.Provisioned = ptr.To(false)
-	check.Equal(t, "a VM that is not up, said in so many words", begun(scope), true)
+	check.Equal(t, "a VM that is not up, said in so many words", hasBegun(scope), true)
 
 	scope.olvmMachine.Status.Initialization.Provisioned = ptr.To(true)
-	check.Equal(t, "all there since a day", begun(scope), false)
+	check.Equal(t, "all there since a day", hasBegun(scope), false)
 }
 
 // TestBegunByARun covers a machine during its first run.
@@ -388,7 +388,7 @@ func TestBegunByARun(t *testing.T) {
 		t.Fatal("no run begins")
 	}
 
-	check.Equal(t, "a run goes", begun(b.scope()), true)
+	check.Equal(t, "a run goes", hasBegun(b.scope()), true)
 	close(end)
 	b.awaitRun()
 }

@@ -27,14 +27,17 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, nil
 	}
 
-	r.ends.forget(scope.workspace.Key())
+	r.ends.dropEnd(scope.workspace.Key())
 
 	if _, err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if workspace.Moving(scope.olvmMachine) {
-		scope.blocked = blocker.Deletion(0, "The object is being moved to another management cluster; its VM stays")
+	if workspace.IsMoving(scope.olvmMachine) {
+		scope.blocked = blocker.NewDeletionError(
+			0, "The object is being moved to another management cluster; its VM stays",
+		)
+
 		return ctrl.Result{}, nil
 	}
 
@@ -46,8 +49,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, err
 	}
 
-	if scope.olvmCluster == nil && (!scope.observed.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
-		scope.blocked = whyNoEngine(scope)
+	if scope.olvmCluster == nil && (!scope.observed.State.Empty() || addressing.CanHaveVM(scope.olvmMachine)) {
+		scope.blocked = explainNoEngine(scope)
 		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
 	}
 
@@ -67,8 +70,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	return r.reconcileDestroy(ctx, scope)
 }
 
-// whyNoEngine explains why the engine of a machine without a Cluster is unknown, and names the remedy.
-func whyNoEngine(scope *machineScope) *blocker.Error {
+// explainNoEngine explains why the engine of a machine without a Cluster is unknown, and names the remedy.
+func explainNoEngine(scope *machineScope) *blocker.Error {
 	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
 	if len(scope.olvmClusters) > 0 {
@@ -77,7 +80,7 @@ func whyNoEngine(scope *machineScope) *blocker.Error {
 		remedy = "leave the label on the one that names its engine"
 	}
 
-	return blocker.Deletion(vmSteady,
+	return blocker.NewDeletionError(vmSteady,
 		"%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
@@ -93,7 +96,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 	scope.vm.missing = len(ids) > 0
 
 	for _, id := range ids {
-		vm, err := scope.engine.session.VM(ctx, id)
+		vm, err := scope.engine.session.FetchVM(ctx, id)
 
 		switch {
 		case engine.IsNotFound(err):
@@ -104,25 +107,25 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 		}
 
 		scope.vm.seen, scope.vm.missing = vm, false
-		if scope.blocked = whyNotDeleted(scope, vm); scope.blocked != nil {
+		if scope.blocked = explainNotDeleted(scope, vm); scope.blocked != nil {
 			return
 		}
 	}
 }
 
-// whyNotDeleted explains why a VM must not be deleted for the machine. It returns nil if deletion is allowed.
-func whyNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
-	if ours := ownermark.Of(scope.olvmMachine); !isOwned(ours, vm) {
-		return blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
+// explainNotDeleted explains why a VM must not be deleted for the machine. It returns nil if deletion is allowed.
+func explainNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
+	if ours := ownermark.NewOwner(scope.olvmMachine); !isOwned(ours, vm) {
+		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
 			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object "+
 			"(addresses of IPAM "+
 			"providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	}
 
-	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.fromInventory() {
+	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.isFromInventory() {
 		// Check before the VM is powered off for nothing.
-		return blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
+		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
 			"Delete Protection off in the engine", vm.Name, vm.ID)
 	}
 
@@ -135,14 +138,14 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 		Facts: workspace.Facts{
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
 			// A submitted run may have created a VM without recording its ID. Only the job looks for such a VM by name.
-			MayExist:     !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
-			Seen:         scope.vm.seen != nil && !scope.fromInventory(), // VMs of an inventory stay
+			MayExist:     !scope.vm.missing && addressing.CanHaveVM(scope.olvmMachine),
+			Seen:         scope.vm.seen != nil && !scope.isFromInventory(), // VMs of an inventory stay
 			ShutdownLeft: shutdownLeft(scope),
 		},
-		Subject: func() workspace.Subject { return r.subject(scope) },
+		Subject: func() workspace.Subject { return r.newSubject(scope) },
 	}
 	if scope.olvmCluster != nil {
-		request.Engine = connection.EngineOf(scope.olvmCluster).Key()
+		request.Engine = connection.GetEngineID(scope.olvmCluster).Key()
 	}
 
 	action, err := scope.workspace.Destroy(ctx, scope.observed, request)
@@ -159,15 +162,15 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	}
 
 	if action.Kind == workspace.Release {
-		return ctrl.Result{}, r.release(ctx, scope)
+		return ctrl.Result{}, r.releaseMachine(ctx, scope)
 	}
 
 	return ctrl.Result{RequeueAfter: action.After}, nil
 }
 
-// release returns the machine's addresses and claim, deletes its state, and removes the finalizer.
-func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
-	if err := r.Addresses.Release(ctx, scope.olvmMachine); err != nil {
+// releaseMachine returns the machine's addresses and claim, deletes its state, and removes the finalizer.
+func (r *Reconciler) releaseMachine(ctx context.Context, scope *machineScope) error {
+	if err := r.Addresses.ReleaseClaims(ctx, scope.olvmMachine); err != nil {
 		return err
 	}
 

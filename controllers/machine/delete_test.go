@@ -75,7 +75,7 @@ func TestWhyNoEngine(t *testing.T) {
 				t.Errorf("the OLVMCluster is %s", scope.olvmCluster.Name)
 			}
 
-			if diff := cmp.Diff(tt.why, whyNoEngine(scope).Message); diff != "" {
+			if diff := cmp.Diff(tt.why, explainNoEngine(scope).Message); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -263,7 +263,7 @@ func TestADeletionWithoutOurFinalizer(t *testing.T) {
 	b.delete()
 	check.Equal(t, "when to look again", b.pass(), ctrl.Result{})
 	check.Length(t, "runs", b.executor.seen(), 0)
-	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
+	check.Length(t, "requests to the engine", b.sim.ListRequests(), 0)
 	check.Length(t, "states", b.states(), 1)
 }
 

@@ -26,10 +26,10 @@ const (
 	readEvents
 )
 
-// proofOf returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. If it
+// findProof returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. If it
 // comes from there to down, its host was fenced, or says that it does not have it. The engine starts a highly available
 // VM again, so its volumes must stay with it.
-func proofOf(m *infrav1.OLVMMachine, vm *engine.VM) proof {
+func findProof(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	if vm == nil || vm.Status != engine.VMDown || vm.StopReason != nil || vm.IsHighlyAvailable() ||
 		m.Spec.VirtualMachine.HighAvailability != nil || !m.DeletionTimestamp.IsZero() ||
 		!ptr.Deref(m.Status.Initialization.Provisioned, false) {
@@ -45,7 +45,7 @@ func proofOf(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 
 // wasLost reports whether the engine did not see the VM of a machine, or its host, in the last pass.
 func wasLost(m *infrav1.OLVMMachine) bool {
-	return m.Status.OLVM != nil && engine.VMStatus(m.Status.OLVM.VirtualMachine.Status).OutOfSight()
+	return m.Status.OLVM != nil && engine.VMStatus(m.Status.OLVM.VirtualMachine.Status).IsOutOfSight()
 }
 
 // isKnownFailed reports whether an earlier pass has told the failure of the VM of a machine.
@@ -76,15 +76,15 @@ type endCache struct {
 	ends map[workspace.Key]vmEnd
 }
 
-// forget drops the end of a VM that runs, or may.
-func (c *endCache) forget(key workspace.Key) {
+// dropEnd drops the end of a VM that runs, or may.
+func (c *endCache) dropEnd(key workspace.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.ends, key)
 }
 
-// record stores the end of a VM.
-func (c *endCache) record(key workspace.Key, end vmEnd) {
+// recordEnd stores the end of a VM.
+func (c *endCache) recordEnd(key workspace.Key, end vmEnd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -95,8 +95,8 @@ func (c *endCache) record(key workspace.Key, end vmEnd) {
 	c.ends[key] = end
 }
 
-// find returns what is known of the end of a VM, and whether it is the first end that this manager knows of.
-func (c *endCache) find(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst, isNew bool) {
+// findEnd returns what is known of the end of a VM, and whether it is the first end that this manager knows of.
+func (c *endCache) findEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end, known := c.ends[key]
@@ -112,17 +112,17 @@ func (c *endCache) find(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst, i
 // event is in public logs of engines. That a stop leaves a reason is recorded; that a failure leaves none is not.
 func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, time.Duration, error) {
 	key, m, vm := scope.workspace.Key(), scope.olvmMachine, scope.vm.seen
-	proof := proofOf(m, vm)
+	proof := findProof(m, vm)
 	if proof == noFailure {
-		r.ends.forget(key)
+		r.ends.dropEnd(key)
 		return false, 0, nil
 	}
 
-	end, isFirst, isNew := r.ends.find(key, vm)
+	end, isFirst, isNew := r.ends.findEnd(key, vm)
 	if isNew { // the VM has run since an earlier end, so that a failure of then proves nothing
 		end.proved = proof == failure && (isFirst || wasLost(m))
 		end.told = isFirst && isKnownFailed(m)
-		r.ends.record(key, end)
+		r.ends.recordEnd(key, end)
 	}
 
 	if end.judged {
@@ -133,34 +133,34 @@ func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, 
 		return false, left, nil
 	}
 
-	failed, stands, err := judge(ctx, scope, end.proved)
+	failed, stands, err := checkLiveEnd(ctx, scope, end.proved)
 	if err != nil {
 		return end.told, engineRetry, err
 	}
 
 	if !stands {
-		r.ends.forget(key)
+		r.ends.dropEnd(key)
 		return false, engineRetry, nil
 	}
 
 	end.judged, end.failed = true, failed
-	r.ends.record(key, end)
+	r.ends.recordEnd(key, end)
 
 	return failed, 0, nil
 }
 
-// judge looks at the VM itself, because a list may be old. It reports whether the last end of the VM was a failure, and
-// whether that end still stands.
-func judge(ctx context.Context, scope *machineScope, proved bool) (failed, stands bool, err error) {
+// checkLiveEnd looks at the VM itself, because a list may be old. It reports whether the last end of the VM was a
+// failure, and whether that end still stands.
+func checkLiveEnd(ctx context.Context, scope *machineScope, proved bool) (failed, stands bool, err error) {
 	seen, session := scope.vm.seen, scope.engine.session
-	live, err := session.VM(ctx, seen.ID)
+	live, err := session.FetchVM(ctx, seen.ID)
 	if engine.IsNotFound(err) {
 		return false, false, nil
 	} else if err != nil {
 		return false, false, err
 	}
 
-	if proofOf(scope.olvmMachine, live) == noFailure || live.StopTime != seen.StopTime {
+	if findProof(scope.olvmMachine, live) == noFailure || live.StopTime != seen.StopTime {
 		return false, false, nil
 	}
 
@@ -168,7 +168,7 @@ func judge(ctx context.Context, scope *machineScope, proved bool) (failed, stand
 		return true, true, nil
 	}
 
-	failed, err = session.EndedByError(ctx, live)
+	failed, err = session.HasEndedByError(ctx, live)
 
 	return failed, true, err
 }

@@ -68,10 +68,12 @@ func TestOnlyAProofMakesAFailure(t *testing.T) {
 			m.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now()))
 		}), down, noFailure},
 	} {
-		check.Equal(t, name, proofOf(c.machine, &c.vm), c.want)
+		check.Equal(t, name, findProof(c.machine, &c.vm), c.want)
 	}
 
-	check.Equal(t, "a VM that the engine does not have may run on a host", proofOf(of("unknown", other), nil), noFailure)
+	check.Equal(
+		t, "a VM that the engine does not have may run on a host", findProof(of("unknown", other), nil), noFailure,
+	)
 }
 
 // failing is a bench with a machine whose VM has crashed, and no list of VMs that is older.
@@ -79,7 +81,7 @@ func failing(t *testing.T, holds time.Duration) *bench {
 	t.Helper()
 	b := running(t, ownVM(true), nil)
 	b.r.FailureHolds = holds
-	check.Error(t, b.sim.Crash("m"), "")
+	check.Error(t, b.sim.CrashVM("m"), "")
 	b.r.Engines.Sessions = &engine.Sessions{} // drop cached answers
 
 	return b
@@ -130,12 +132,12 @@ func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	b.expectRunning("the first end", saidFailed)
 
 	cache := &b.r.ends
-	end := cache.ends[workspace.MachineKey(b.stored())]
+	end := cache.ends[workspace.NewMachineKey(b.stored())]
 	end.stopTime = "2020-01-01T00:00:00Z"
-	cache.record(workspace.MachineKey(b.stored()), end)
+	cache.recordEnd(workspace.NewMachineKey(b.stored()), end)
 	b.r.FailureHolds = time.Minute
 	b.expectRunning("the second end", saidNotRunning)
-	check.Equal(t, "the first end is a proof", cache.ends[workspace.MachineKey(b.stored())].proved, false)
+	check.Equal(t, "the first end is a proof", cache.ends[workspace.NewMachineKey(b.stored())].proved, false)
 }
 
 // TestANewManagerConfirmsAFailure has a manager that starts while a VM is down.
@@ -192,7 +194,7 @@ func TestAFailureIsToldOnlyIfALiveLookRepeatsIt(t *testing.T) {
 			return b.restart(func() error { return b.session.StopVM(b.t.Context(), vmID, true) })
 		}, saidNotRunning},
 		"the VM fails again": {func(b *bench) error {
-			return b.restart(func() error { return b.sim.Crash("m") })
+			return b.restart(func() error { return b.sim.CrashVM("m") })
 		}, saidFailed},
 		"the VM is deleted": {func(b *bench) error {
 			b.destroyVMs(b.t.Context())
@@ -232,7 +234,7 @@ func TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := running(t, ownVM(true), nil)
 			b.r.FailureHolds = time.Nanosecond
-			host := b.sim.VMs()[0].Host
+			host := b.sim.ListVMs()[0].Host
 			check.Error(t, b.sim.FailHost(host), "")
 
 			want := saidNotRunning

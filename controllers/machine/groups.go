@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// affinityGroups returns the UUIDs of the machine's affinity groups by name. A machine without a VM waits until all its
-// groups exist and have room for it. A machine with a VM uses the existing groups.
-func (r *Reconciler) affinityGroups(
+// resolveAffinityGroups returns the UUIDs of the machine's affinity groups by name. A machine without a VM waits until
+// all its groups exist and have room for it. A machine with a VM uses the existing groups.
+func (r *Reconciler) resolveAffinityGroups(
 	ctx context.Context, scope *machineScope, self placement.Member,
 ) (map[string]string, error) {
 	ids := map[string]string{}
@@ -38,19 +38,21 @@ func (r *Reconciler) affinityGroups(
 		return ids, nil // the groups of an externally managed OLVMCluster are created elsewhere
 	}
 
-	members, _, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster, scope.cluster.Name)
+	members, _, err := placement.ListMembers(ctx, r.Client, scope.engine.session, scope.olvmCluster, scope.cluster.Name)
 	if err != nil {
 		return nil, err
 	}
 
-	hosts, err := scope.engine.session.HostsWithin(ctx, placement.HostsAge)
+	hosts, err := scope.engine.session.ListHostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, err
 	}
 
-	wanted := placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec, scope.services), members, hosts, nil)
+	wanted := placement.DecideGroups(
+		placement.CollectAffinityGroups(scope.olvmCluster.Spec, scope.services), members, hosts, nil,
+	)
 
-	return ids, checkGroups(self, placement.RoleOf(scope.machine), wanted,
+	return ids, checkGroups(self, placement.GetRole(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
@@ -113,7 +115,7 @@ func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bo
 	built := scope.desired.built
 
 	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list proves nothing
-		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
+		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {
 			return false, err
@@ -124,7 +126,7 @@ func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bo
 			left = left ||
 				slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
 					return g.ID.String() == id &&
-						!g.Has(scope.vm.seen.ID)
+						!g.HasVM(scope.vm.seen.ID)
 				})
 		}
 

@@ -174,7 +174,7 @@ func TestAffinityGroups(t *testing.T) {
 			_, err := b.r.reconcileState(t.Context(), scope)
 			check.Error(t, err, "")
 			tt.change(scope)
-			got, err := b.r.affinityGroups(t.Context(), scope, self)
+			got, err := b.r.resolveAffinityGroups(t.Context(), scope, self)
 			var field *blocker.Error
 			errors.As(err, &field)
 			check.Equal(t, "the reason", reasonOf(field), tt.reason)
@@ -208,7 +208,7 @@ func TestGroupsThatCannotBeAskedFor(t *testing.T) {
 			scope := b.connected()
 			withoutVM(scope)
 			tt.spoil(b)
-			_, err := b.r.affinityGroups(t.Context(), scope, self)
+			_, err := b.r.resolveAffinityGroups(t.Context(), scope, self)
 			check.Error(t, err, tt.want)
 		})
 	}
@@ -268,7 +268,7 @@ func seenInGroup(b *bench, groups map[string]string) *machineScope {
 func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	b := inGroups(t)
 	scope := seenInGroup(b, map[string]string{"workers": groupID})
-	_, err := b.r.Engines.AffinityGroups(t.Context(), scope.engine.session, engineClusterID, vmSteady)
+	_, err := b.r.Engines.ListAffinityGroups(t.Context(), scope.engine.session, engineClusterID, vmSteady)
 	check.Error(t, err, "")
 	check.Error(t, b.session.AddToAffinityGroup(t.Context(), engineClusterID, groupID, vmID), "")
 
@@ -277,11 +277,11 @@ func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	check.Equal(t, "it left a group", left, false)
 
 	// A cached list with the VM in it needs no new request.
-	before := len(b.sim.Requests())
+	before := len(b.sim.ListRequests())
 	left, err = b.r.findLeftGroup(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "it left a group", left, false)
-	check.Length(t, "requests", b.sim.Requests()[before:], 0)
+	check.Length(t, "requests", b.sim.ListRequests()[before:], 0)
 }
 
 // TestAMachineJoinsTheGroupsOfItsCluster verifies that a pass renders the groups in the OLVMCluster's status.

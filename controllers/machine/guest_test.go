@@ -26,10 +26,10 @@ func (a agent) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim
 }
 
 func (agent) Shutdown(string) bool                      { return true }
-func (agent) Halted(string)                             {}
-func (agent) Removed(string)                            {}
+func (agent) HandleHalt(string)                         {}
+func (agent) HandleRemoval(string)                      {}
 func (agent) SetDisks(string, []ovirtsim.GuestDisk)     {}
-func (agent) DiskRemoved(string)                        {}
+func (agent) HandleDiskRemoval(string)                  {}
 func (agent) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestNode{}, false }
 func (agent) SetNodeReady(string, string, string) error { return nil }
 func (agent) Close()                                    {}
@@ -83,7 +83,7 @@ func TestReconcileGuest(t *testing.T) {
 			b := withGuest(t, "10.0.0.77")
 			scope := b.connected()
 			scope.vm.seen, scope.network.nics = tt.vm, tt.nics
-			before := len(b.sim.Requests())
+			before := len(b.sim.ListRequests())
 			after, err := b.r.reconcileGuest(t.Context(), scope)
 			check.Error(t, errors.Join(err, scope.vm.err), "")
 			check.Equal(t, "asked", scope.guest.asked, tt.asked)
@@ -94,7 +94,7 @@ func TestReconcileGuest(t *testing.T) {
 				check.Equal(t, "when to look again", after, tt.after)
 			}
 
-			alone := slices.ContainsFunc(b.sim.Requests()[before:], func(r ovirtsim.Request) bool {
+			alone := slices.ContainsFunc(b.sim.ListRequests()[before:], func(r ovirtsim.Request) bool {
 				return strings.HasSuffix(r.Path, "/reporteddevices")
 			})
 			check.Equal(t, "it alone was asked", alone, tt.alone)
@@ -102,7 +102,7 @@ func TestReconcileGuest(t *testing.T) {
 			if tt.asked {
 				check.Equal(t, "what it says", joined(scope.guest.interfaces[0].IPv4), "10.0.0.77")
 			} else {
-				check.Length(t, "requests", b.sim.Requests()[before:], 0)
+				check.Length(t, "requests", b.sim.ListRequests()[before:], 0)
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func withGuest(t *testing.T, address string) *bench {
 	guest := agent{Interfaces: []ovirtsim.ReportedInterface{{Name: "enp1s0", Addresses: []string{address}}}}
 	b := withOptions(t, ovirtsim.Options{Inventory: inventory, Guest: guest}, (*objects).hasVM)
 	b.eventually("the guest reports", func() bool {
-		found, err := b.session.GuestInterfaces(t.Context(), vmID)
+		found, err := b.session.ListGuestInterfaces(t.Context(), vmID)
 		check.Error(t, err, "")
 
 		return len(found) > 0

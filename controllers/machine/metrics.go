@@ -25,7 +25,7 @@ func Collectors() []prometheus.Collector { return []prometheus.Collector{provisi
 // machine came from another management cluster, with its VM.
 func countMachine(scope *machineScope) {
 	m := scope.olvmMachine
-	before := scope.pass.Before().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // it is
+	before := scope.pass.ObjectBefore().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // it is
 	if !m.DeletionTimestamp.IsZero() {
 		return
 	}

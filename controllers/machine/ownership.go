@@ -12,11 +12,11 @@ import (
 )
 
 // isOwned reports whether the VM carries the machine's owner mark.
-func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.Marks(vm.CommentText()) }
+func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.IsNamedIn(vm.CommentText()) }
 
-// notOwnedError explains why the controller does not change a VM. It does not describe the VM, because tenants must not
-// learn about VMs of others.
-func notOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
+// newNotOwnedError explains why the controller does not change a VM. It does not describe the VM, because tenants must
+// not learn about VMs of others.
+func newNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	return &blocker.Error{
 		Reason: infrav1.VMNotOwnedReason,
 		Message: fmt.Sprintf("VM %s does not have the mark of this machine, so the controller does not change it. If "+
@@ -29,14 +29,14 @@ func notOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 // checkVMsOwned returns a *blocker.Error if one of the VMs lacks the owner's mark. Missing VMs pass the check.
 func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.Owner, ids []engine.ID) error {
 	for _, id := range ids {
-		vm, err := session.VM(ctx, id)
+		vm, err := session.FetchVM(ctx, id)
 
 		switch {
 		case engine.IsNotFound(err):
 		case err != nil:
 			return err
 		case !isOwned(owner, vm):
-			return notOwnedError(owner, id)
+			return newNotOwnedError(owner, id)
 		}
 	}
 
@@ -46,7 +46,7 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 // reconcileVMOwnership re-reads a VM without the machine's mark from the engine, because the cached VM may be older
 // than the mark. It also refuses a machine if its records name different VMs.
 func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineScope) error {
-	owner, ids := ownermark.Of(scope.olvmMachine), scope.vmIDs()
+	owner, ids := ownermark.NewOwner(scope.olvmMachine), scope.vmIDs()
 	if len(ids) > 1 {
 		scope.vm.foreign = &blocker.Error{
 			Reason: infrav1.VMNotOwnedReason,

@@ -115,7 +115,7 @@ func TestAMarkIsLookedForAgain(t *testing.T) {
 // TestARunLooksOnceMore covers a VM with a new owner since its run was queued.
 func TestARunLooksOnceMore(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
-	subject := b.r.subject(b.configured())
+	subject := b.r.newSubject(b.configured())
 	comment := "the payroll database"
 	_, err := b.session.UpdateVM(t.Context(), vmID, &engine.VM{Comment: &comment})
 	check.Error(t, err, "")

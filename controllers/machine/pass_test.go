@@ -76,7 +76,7 @@ func TestASteadyMachineCostsNothing(t *testing.T) {
 func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	b := running(t, ownVM(false), nil)
 	check.Error(t, b.session.DeleteVM(t.Context(), vmID), "")
-	b.eventually("the VM is gone", func() bool { return len(b.sim.VMs()) == 0 })
+	b.eventually("the VM is gone", func() bool { return len(b.sim.ListVMs()) == 0 })
 	b.r.Engines.Sessions = &engine.Sessions{} // drop cached answers
 	changes := len(b.changes())
 	lost := drifts(t, workspace.DriftedVM)
@@ -347,7 +347,7 @@ func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	check.Equal(t, "its addresses are recorded", b.stored().Annotations[infrav1.AddressesAnnotation] != "", true)
 	b.awaitRun() // finds no state, and deletes the VM by its mark
 	b.pass()
-	check.Length(t, "VMs", b.sim.VMs(), 0)
+	check.Length(t, "VMs", b.sim.ListVMs(), 0)
 	check.Equal(t, "it is gone", b.stored() == nil, true)
 }
 

@@ -93,14 +93,19 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	switch {
 	case scope.excluded != nil:
 		// InfrastructureApplied reports the cause. There is no watch on the other Clusters.
-		scope.waiting = waitForInfrastructure("another Cluster has the OLVMCluster")
+		scope.waiting = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return vmSteady, nil
-	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.supports():
-		scope.waiting = waitForInfrastructure("Waiting for Cluster status.initialization.infrastructureProvisioned")
+	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
+		scope.waiting = newWaitingForInfrastructureError(
+			"Waiting for Cluster status.initialization.infrastructureProvisioned",
+		)
+
 		return 0, nil
-	case !ownInfrastructureProvisioned(scope):
-		scope.waiting = waitForInfrastructure("Waiting for status.initialization.provisioned of OLVMCluster " +
-			scope.olvmCluster.Name)
+	case !isOwnInfrastructureProvisioned(scope):
+		scope.waiting = newWaitingForInfrastructureError(
+			"Waiting for status.initialization.provisioned of OLVMCluster " +
+				scope.olvmCluster.Name,
+		)
 
 		return 0, nil
 	case name == nil:
@@ -112,22 +117,22 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 		return 0, nil
 	case scope.olvmMachine.Spec.ProviderID != "":
 		return 0, nil // the first boot reads the data once; rotating or deleting the Secret later must have no effect
-	case scope.workspace.InFlight():
+	case scope.workspace.IsInFlight():
 		return 0, nil // the run already has the data
 	}
 
 	return r.readBootstrapData(ctx, scope, client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name})
 }
 
-// waitForInfrastructure returns the error of a machine waiting for its Cluster's infrastructure.
-func waitForInfrastructure(message string) *blocker.Error {
+// newWaitingForInfrastructureError returns the error of a machine waiting for its Cluster's infrastructure.
+func newWaitingForInfrastructureError(message string) *blocker.Error {
 	return &blocker.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Message: message}
 }
 
-// ownInfrastructureProvisioned reports whether the OLVMCluster allows a machine without a VM to get one. The Cluster's
-// status is not enough: it stays provisioned even after the Cluster switches to another OLVMCluster.
-func ownInfrastructureProvisioned(scope *machineScope) bool {
-	return scope.olvmCluster == nil || scope.olvmMachine.Spec.ProviderID != "" || scope.supports() ||
+// isOwnInfrastructureProvisioned reports whether the OLVMCluster allows a machine without a VM to get one. The
+// Cluster's status is not enough: it stays provisioned even after the Cluster switches to another OLVMCluster.
+func isOwnInfrastructureProvisioned(scope *machineScope) bool {
+	return scope.olvmCluster == nil || scope.olvmMachine.Spec.ProviderID != "" || scope.isSupportMachine() ||
 		ptr.Deref(scope.olvmCluster.Status.Initialization.Provisioned, false)
 }
 
@@ -138,19 +143,19 @@ func (r *Reconciler) readBootstrapData(
 	var secret corev1.Secret
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
-		scope.waiting = waitForData(message)
+		scope.waiting = newWaitingForDataError(message)
 
 		return scope.waiting.RetryAfter, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
 	}
 
-	if scope.supports() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.waiting = waitForData(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
+		scope.waiting = newWaitingForDataError(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
 		return scope.waiting.RetryAfter, nil
 	}
 
-	extra, waiting, err := r.extraUserData(ctx, scope)
+	extra, waiting, err := r.readExtraUserData(ctx, scope)
 	if err != nil {
 		return 0, err
 	}
@@ -170,15 +175,15 @@ func (r *Reconciler) readBootstrapData(
 	if r.Delivery != nil {
 		scope.bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) {
 			scope.offered = true
-			return r.Delivery.Offer(ctx, scope.olvmMachine, data)
+			return r.Delivery.OfferUserData(ctx, scope.olvmMachine, data)
 		}
 	}
 
 	return 0, nil
 }
 
-// extraUserData reads the users' additions to the bootstrap data. If one is missing, it returns the reason.
-func (r *Reconciler) extraUserData(
+// readExtraUserData reads the users' additions to the bootstrap data. If one is missing, it returns the reason.
+func (r *Reconciler) readExtraUserData(
 	ctx context.Context, scope *machineScope,
 ) ([]bootstrap.Extra, *blocker.Error, error) {
 	if scope.olvmCluster == nil {
@@ -187,7 +192,7 @@ func (r *Reconciler) extraUserData(
 
 	var out []bootstrap.Extra
 
-	for i, extra := range desired.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
+	for i, extra := range desired.CollectUserData(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
 		if extra.SecretKeyRef == nil && extra.ConfigMapKeyRef == nil {
 			source := fmt.Sprintf("userData.extra[%d].inline", i)
 			out = append(out, bootstrap.Extra{Source: source, Data: []byte(extra.Inline)})
@@ -220,7 +225,7 @@ func (r *Reconciler) readExtra(
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: from.Name}, object)
 	if apierrors.IsNotFound(err) {
 		message := source + " does not exist; create it, or correct the name"
-		return bootstrap.Extra{}, waitForData(message), nil
+		return bootstrap.Extra{}, newWaitingForDataError(message), nil
 	} else if err != nil {
 		return bootstrap.Extra{}, nil, fmt.Errorf("failed to get %s: %w", source, err)
 	}
@@ -239,12 +244,12 @@ func (r *Reconciler) readExtra(
 
 	message := fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key)
 
-	return bootstrap.Extra{}, waitForData(message), nil
+	return bootstrap.Extra{}, newWaitingForDataError(message), nil
 }
 
-// waitForData returns the error of a machine with missing user data. It sets a retry, because Secrets and ConfigMaps
-// are not watched.
-func waitForData(message string) *blocker.Error {
+// newWaitingForDataError returns the error of a machine with missing user data. It sets a retry, because Secrets and
+// ConfigMaps are not watched.
+func newWaitingForDataError(message string) *blocker.Error {
 	return &blocker.Error{
 		Reason:     infrav1.WaitingForBootstrapDataReason,
 		Message:    message,
@@ -265,15 +270,15 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	if scope.excluded != nil { // InfrastructureApplied reports the cause
-		scope.network.err = waitForInfrastructure("another Cluster has the OLVMCluster")
+		scope.network.err = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return 0, nil
 	}
 
 	var err error
-	if scope.network.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
+	if scope.network.nics, err = addressing.BuildNICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		nics := scope.network.nics
 		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.engineID(), nics,
-			scope.pass.WriteObject, scope.givenToVM)
+			scope.pass.WriteObject, scope.readGivenAddresses)
 	}
 
 	var field *blocker.Error
@@ -287,8 +292,8 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	return 0, err
 }
 
-// givenToVM returns the static addresses from the VM's creation, as recorded by the engine.
-func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, error) {
+// readGivenAddresses returns the static addresses from the VM's creation, as recorded by the engine.
+func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addresses, error) {
 	if s.engine.session == nil {
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
@@ -296,24 +301,24 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
 	}
 
-	id := providerIDToVM(s.olvmMachine.Spec.ProviderID)
-	vm, err := s.engine.session.VMInFull(ctx, id)
+	id := parseProviderID(s.olvmMachine.Spec.ProviderID)
+	vm, err := s.engine.session.FetchFullVM(ctx, id)
 
 	switch {
 	case engine.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !isOwned(ownermark.Of(s.olvmMachine), vm):
-		return nil, notOwnedError(ownermark.Of(s.olvmMachine), id)
+	case !isOwned(ownermark.NewOwner(s.olvmMachine), vm):
+		return nil, newNotOwnedError(ownermark.NewOwner(s.olvmMachine), id)
 	}
 
-	return addressesIn(vm.Initialization, s.network.nics), nil
+	return parseAddresses(vm.Initialization, s.network.nics), nil
 }
 
-// addressesIn returns the addresses of an initialization by the engine's names of the network interfaces. It returns
+// parseAddresses returns the addresses of an initialization by the engine's names of the network interfaces. It returns
 // nil if there is no network configuration.
-func addressesIn(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
+func parseAddresses(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
 	if told == nil || told.NICs == nil {
 		return nil
 	}
@@ -361,7 +366,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 	}
 
 	facts := &scope.engine
-	facts.session, facts.config, facts.installation, facts.err = r.Engines.ForMachine(ctx,
+	facts.session, facts.config, facts.installation, facts.err = r.Engines.OpenMachineSession(ctx,
 		connection.ClusterEngine(scope.olvmCluster), scope.olvmMachine)
 	if facts.err != nil {
 		return engineRetry, nil
@@ -372,7 +377,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 
 // engineID returns the engine of the machine's cluster.
 func (s *machineScope) engineID() connection.EngineID {
-	return connection.EngineOf(s.olvmCluster).WithInstallation(s.engine.installation)
+	return connection.GetEngineID(s.olvmCluster).WithInstallation(s.engine.installation)
 }
 
 // reconcileState observes the workspace. It records the VM on the object as soon as the state contains it.
@@ -386,7 +391,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 		return vmSteady, err
 	}
 
-	id := cmp.Or(scope.observed.State.VMID(), knownVM(scope.olvmMachine))
+	id := cmp.Or(scope.observed.State.VMID(), getKnownVMID(scope.olvmMachine))
 	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
 	}
@@ -394,9 +399,9 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	return 0, err
 }
 
-// knownVM returns the VM ID from the status of a provisioned machine, and "" for others. Status is the fallback,
+// getKnownVMID returns the VM ID from the status of a provisioned machine, and "" for others. Status is the fallback,
 // because users may apply a manifest with an empty providerID at any time.
-func knownVM(m *infrav1.OLVMMachine) string {
+func getKnownVMID(m *infrav1.OLVMMachine) string {
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.OLVM == nil {
 		return ""
 	}
@@ -463,13 +468,13 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 // fetchDetails fetches the settings of a VM that wait for its next start, and the name of its host.
 func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	if vm.ChangesWait {
-		if settings, err := scope.engine.session.VMSettings(ctx, vm.ID); err == nil { // else try in the next pass
-			_, scope.vm.waits = settings.Waiting()
+		if settings, err := scope.engine.session.FetchVMSettings(ctx, vm.ID); err == nil { // else try in the next pass
+			_, scope.vm.waits = settings.PendingChanges()
 		}
 	}
 
 	if vm.Host != nil {
-		name, known := scope.engine.session.HostName(ctx, vm.Host.ID)
+		name, known := scope.engine.session.FindHostName(ctx, vm.Host.ID)
 		if !known { // keep the last known name
 			name = ensureOLVM(scope.olvmMachine).VirtualMachine.HostName
 		}
@@ -482,12 +487,12 @@ func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 func (r *Reconciler) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	if vm, err := r.Engines.VM(ctx, session, id, maxAge); vm != nil || err != nil {
+	if vm, err := r.Engines.FetchVM(ctx, session, id, maxAge); vm != nil || err != nil {
 		return vm, err
 	}
 
 	// A cached list may predate the VM: request this VM before declaring it lost.
-	vm, err := session.VM(ctx, id)
+	vm, err := session.FetchVM(ctx, id)
 	if engine.IsNotFound(err) {
 		return nil, nil
 	}
@@ -497,7 +502,7 @@ func (r *Reconciler) fetchVM(
 
 // reconcileGuest asks the engine for dynamic addresses, known only to the guest.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.dynamic() {
+	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.hasDynamic() {
 		return 0, nil
 	}
 
@@ -506,9 +511,9 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 
 	var err error
 	if booting { // of this VM alone: the list includes the user data of all VMs still joining
-		scope.guest.interfaces, err = scope.engine.session.GuestInterfaces(ctx, scope.vm.seen.ID)
+		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.seen.ID)
 	} else {
-		scope.guest.interfaces, err = r.Engines.Guest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
+		scope.guest.interfaces, err = r.Engines.FetchGuest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
 	}
 
 	if err != nil {
@@ -517,7 +522,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	}
 
 	scope.guest.asked = true
-	silent := func(n addressing.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
+	silent := func(n addressing.NIC) bool { return n.IsDynamic() && len(scope.reportedAddresses(n.VNICName)) == 0 }
 	if booting && slices.ContainsFunc(scope.network.nics, silent) {
 		return vmBooting, nil
 	}
@@ -534,14 +539,14 @@ func (r *Reconciler) reconcileConfiguration(
 		return 0, nil
 	}
 
-	in, after, err := r.input(ctx, scope)
+	in, after, err := r.buildInput(ctx, scope)
 	if in == nil {
 		return after, err
 	}
 
 	built, err := desired.Build(ctx, scope.engine.session, *in)
 	if err == nil {
-		scope.desired.digest, err = r.digests.Of(client.ObjectKeyFromObject(scope.olvmMachine), built.Machine)
+		scope.desired.digest, err = r.digests.GetDigest(client.ObjectKeyFromObject(scope.olvmMachine), built.Machine)
 	}
 
 	if scope.desired.err = err; err == nil {
@@ -567,22 +572,22 @@ func (r *Reconciler) reconcileConfiguration(
 	return 0, nil
 }
 
-// input collects all inputs of the VM's configuration. It returns nil if one of them is not known yet.
-func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.Input, time.Duration, error) {
-	nodes, err := r.controlPlaneNodes(ctx, scope)
+// buildInput collects all inputs of the VM's configuration. It returns nil if one of them is not known yet.
+func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desired.Input, time.Duration, error) {
+	nodes, err := r.listControlPlaneNodes(ctx, scope)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	ids, err := desired.RecordedRouterIDs(scope.olvmCluster)
+	ids, err := desired.ParseRouterIDs(scope.olvmCluster)
 	if err != nil {
 		scope.desired.err = err
 		return nil, vmSteady, nil
 	}
 
 	return &desired.Input{
-		Role:              placement.RoleOf(scope.machine),
-		Service:           support.ServiceOf(scope.machine),
+		Role:              placement.GetRole(scope.machine),
+		Service:           support.GetServiceName(scope.machine),
 		SupportServices:   scope.services,
 		ControlPlaneNodes: nodes,
 		RouterIDs:         ids,
@@ -590,7 +595,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 		Spec:              scope.olvmMachine.Spec,
 		Cluster:           scope.olvmCluster.Spec,
 		VMName:            scope.machine.Name,
-		Owner:             ownermark.Of(scope.olvmMachine),
+		Owner:             ownermark.NewOwner(scope.olvmMachine),
 		ClaimedVM:         scope.claimedVM(),
 		NICs:              scope.network.nics,
 		Addresses:         scope.network.addresses,
@@ -598,13 +603,14 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 		Config:            scope.engine.config,
 		FailureDomain:     scope.machine.Spec.FailureDomain,
 		FindGroups: func(ctx context.Context, self placement.Member) (map[string]string, error) {
-			return r.affinityGroups(ctx, scope, self)
+			return r.resolveAffinityGroups(ctx, scope, self)
 		},
 	}, 0, nil
 }
 
-// controlPlaneNodes returns the recorded addresses of control plane machines, if the machine's first boot needs them.
-func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
+// listControlPlaneNodes returns the recorded addresses of control plane machines, if the machine's first boot needs
+// them.
+func (r *Reconciler) listControlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
 	services := scope.olvmCluster.Spec.ControlPlaneServices
 	if scope.bootstrap == nil || services == nil || !util.IsControlPlaneMachine(scope.machine) && services.DNS == nil {
 		return nil, nil
@@ -636,8 +642,10 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
 		}
 
-		if recorded, err := addressing.Recorded(&m); err == nil { // a bad record has a condition on its own machine
-			out = append(out, recorded[addressing.Networks(m.Spec)[0].VNICName]...)
+		if recorded, err := addressing.ParseRecorded(
+			&m,
+		); err == nil { // a bad record has a condition on its own machine
+			out = append(out, recorded[addressing.CollectNetworks(m.Spec)[0].VNICName]...)
 		}
 	}
 
@@ -657,10 +665,10 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 			MayExist: scope.olvmMachine.Spec.ProviderID != "",
 			Lost:     scope.vm.missing,
 		},
-		Engine: connection.EngineOf(scope.olvmCluster).Key(),
+		Engine: connection.GetEngineID(scope.olvmCluster).Key(),
 		// Record a possible VM before anything can create it.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
-		Subject:     func() workspace.Subject { return r.subject(scope) },
+		Subject:     func() workspace.Subject { return r.newSubject(scope) },
 	})
 	if scope.action = action; err != nil || action.Kind != workspace.Apply {
 		return action.After, err
@@ -673,5 +681,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	return 0, nil
 }
 
-// providerIDToVM returns the UUID in a provider ID, or "" if there is none.
-func providerIDToVM(providerID string) engine.ID { return engine.ID(bootstrap.VMOf(providerID)) }
+// parseProviderID returns the UUID in a provider ID, or "" if there is none.
+func parseProviderID(providerID string) engine.ID {
+	return engine.ID(bootstrap.ParseProviderID(providerID))
+}

@@ -226,14 +226,14 @@ func TestWhatUserDataIsMadeOf(t *testing.T) {
 		}
 
 		scope.olvmMachine.Spec.UserData.Extra = []infrav1.ExtraUserData{extra}
-		_, waiting, err := b.r.extraUserData(t.Context(), scope)
+		_, waiting, err := b.r.readExtraUserData(t.Context(), scope)
 		check.Error(t, err, "")
 		check.Equal(t, "what it waits for", waiting.Message, what)
 		check.Equal(t, "when to look again", waiting.RetryAfter, engineRetry)
 	}
 
 	scope.olvmCluster = nil
-	extra, waiting, err := b.r.extraUserData(t.Context(), scope)
+	extra, waiting, err := b.r.readExtraUserData(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Length(t, "without a cluster", extra, 0)
 	check.Equal(t, "without a cluster it waits for", reasonOf(waiting), "")
@@ -393,8 +393,8 @@ func TestAddressesInAnInitialization(t *testing.T) {
 				IPv6: ip("fe80::1%eth0")}), addressing.Addresses{},
 		},
 	} {
-		check.Equal(t, name, fmt.Sprint(addressesIn(tt.told, nics)), fmt.Sprint(tt.want))
-		check.Equal(t, name+" is nothing", addressesIn(tt.told, nics) == nil, tt.want == nil)
+		check.Equal(t, name, fmt.Sprint(parseAddresses(tt.told, nics)), fmt.Sprint(tt.want))
+		check.Equal(t, name+" is nothing", parseAddresses(tt.told, nics) == nil, tt.want == nil)
 	}
 }
 
@@ -419,12 +419,12 @@ func TestAddressesThatTheEngineRemembers(t *testing.T) {
 	check.Equal(t, "the record", scope.olvmMachine.Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.17"]}`)
 
 	scope.olvmMachine.Spec.ProviderID = "olvm://" + noVMID
-	got, err := scope.givenToVM(t.Context())
+	got, err := scope.readGivenAddresses(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "of a VM that is gone", got == nil, true)
 
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/", Status: 503}), "")
-	_, err = scope.givenToVM(t.Context())
+	_, err = scope.readGivenAddresses(t.Context())
 	check.Error(t, err, "failed to get VM "+noVMID)
 }
 
@@ -464,7 +464,7 @@ func TestReconcileEngine(t *testing.T) {
 			check.Equal(t, "when to look again", after, tt.after)
 			check.Equal(t, "there is a session", scope.engine.session != nil, tt.session)
 			// Identifying the engine takes 3 requests.
-			check.Equal(t, "requests to the engine", len(b.sim.Requests()), map[bool]int{true: 3}[tt.session])
+			check.Equal(t, "requests to the engine", len(b.sim.ListRequests()), map[bool]int{true: 3}[tt.session])
 
 			var got *blocker.Error
 			errors.As(scope.engine.err, &got)
@@ -518,7 +518,7 @@ func TestAStateThatCannotBeReadStopsThePass(t *testing.T) {
 	_, err := b.reconcile()
 	check.Error(t, err, "failed to get the state Secret")
 	check.Equal(t, "applied", condition(b.stored(), infrav1.InfrastructureAppliedCondition), "")
-	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
+	check.Length(t, "requests to the engine", b.sim.ListRequests(), 0)
 }
 
 // emptyLists makes an engine answer lists of VMs without any VM, as before its creation.
@@ -590,7 +590,7 @@ func TestAVMThatIsNotAskedFor(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "when to look again without a session", after, 0)
 	check.Equal(t, "times that the VM of an engine was let go whose credentials were withdrawn", b.watcher.unwatched, 1)
-	check.Length(t, "requests to the engine", b.sim.Requests(), 0)
+	check.Length(t, "requests to the engine", b.sim.ListRequests(), 0)
 }
 
 // TestAVMIsNotLostBecauseAListLacksIt verifies that a pass requests the VM itself before declaring it lost.
@@ -633,11 +633,11 @@ func TestASteadyVMIsNotAskedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	_, err := b.r.reconcileVM(t.Context(), b.connected())
 	check.Error(t, err, "")
-	before := len(b.sim.Requests())
+	before := len(b.sim.ListRequests())
 	scope := b.connected()
 	_, err = b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, err, "")
-	check.Equal(t, "requests", len(b.sim.Requests()), before)
+	check.Equal(t, "requests", len(b.sim.ListRequests()), before)
 	check.Equal(t, "seen", scope.vm.seen.ID, vmID)
 }
 
@@ -802,6 +802,6 @@ func TestProviderIDToVM(t *testing.T) {
 	for id, want := range map[string]engine.ID{
 		"": "", providerID: vmID, vmID: "", "aws:///zone/i-1": "", "olvm://": "",
 	} {
-		check.Equal(t, id, providerIDToVM(id), want)
+		check.Equal(t, id, parseProviderID(id), want)
 	}
 }

@@ -124,22 +124,24 @@ type desiredFacts struct {
 	leftGroup bool
 }
 
-// supports reports whether the machine runs a support service. The cluster's infrastructure may need it.
-func (s *machineScope) supports() bool { return support.MachineOf(s.olvmMachine) != nil }
+// isSupportMachine reports whether the machine runs a support service. The cluster's infrastructure may need it.
+func (s *machineScope) isSupportMachine() bool {
+	return support.NewStandInMachine(s.olvmMachine) != nil
+}
 
 // vmIDs returns the VM IDs in the object, its state and its claim. There is more than one only if someone edited a
 // record.
 func (s *machineScope) vmIDs() []engine.ID {
-	ids := []engine.ID{providerIDToVM(s.olvmMachine.Spec.ProviderID), engine.ID(s.observed.State.VMID())}
+	ids := []engine.ID{parseProviderID(s.olvmMachine.Spec.ProviderID), engine.ID(s.observed.State.VMID())}
 	if s.claim.object != nil && s.claim.err == nil {
 		ids = append(ids, engine.ID(s.claim.object.Spec.VMID))
 	}
 
-	return unique(ids)
+	return uniqueIDs(ids)
 }
 
-// unique returns the non-empty IDs without duplicates, in order.
-func unique(ids []engine.ID) []engine.ID {
+// uniqueIDs returns the non-empty IDs without duplicates, in order.
+func uniqueIDs(ids []engine.ID) []engine.ID {
 	var out []engine.ID
 
 	for _, id := range ids {
@@ -154,7 +156,7 @@ func unique(ids []engine.ID) []engine.ID {
 // vmID returns the machine's VM from the object, or from the state just before the object records it. A machine with a
 // claim has its VM as soon as the engine confirms the claim.
 func (s *machineScope) vmID() engine.ID {
-	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
+	if id := parseProviderID(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id
 	}
 

@@ -63,7 +63,7 @@ func updateMachineStatus(scope *machineScope) {
 	}
 
 	setRunningCondition(scope)
-	pass.SetReady(m, readyOf(scope))
+	pass.SetReady(m, readyConditions(scope))
 	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m,
 		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
@@ -111,17 +111,17 @@ func setDriftCondition(scope *machineScope) {
 		condition.Message = steadytext.Shorten(workspace.DriftMessage(drift.Differences), pass.MaxMessage)
 	}
 
-	if scope.settled() {
+	if scope.isSettled() {
 		conditions.Set(m, condition)
 	} else { // the check covered the last applied spec
 		pass.SetOfEarlierGeneration(m, condition)
 	}
 }
 
-// readyOf returns the conditions summarized by Ready, in the order they usually become true.
-func readyOf(scope *machineScope) []string {
+// readyConditions returns the conditions summarized by Ready, in the order they usually become true.
+func readyConditions(scope *machineScope) []string {
 	out := []string{infrav1.BootstrapDataAvailableCondition}
-	if scope.fromInventory() {
+	if scope.isFromInventory() {
 		out = append(out, infrav1.VirtualMachineClaimedCondition)
 	}
 
@@ -131,7 +131,7 @@ func readyOf(scope *machineScope) []string {
 
 // setClaimedCondition reports the machine's VM of an inventory, or why there is none.
 func setClaimedCondition(scope *machineScope) {
-	if !scope.fromInventory() {
+	if !scope.isFromInventory() {
 		return
 	}
 
@@ -147,8 +147,8 @@ func setClaimedCondition(scope *machineScope) {
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-// steps maps a condition to the text of its event when it becomes true.
-func (s *machineScope) steps() map[string]string {
+// stepEvents maps a condition to the text of its event when it becomes true.
+func (s *machineScope) stepEvents() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
 	up := fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID)
 	if address := s.olvmMachine.Status.OLVM.IPAddress; address != "" {
@@ -156,7 +156,7 @@ func (s *machineScope) steps() map[string]string {
 	}
 
 	return map[string]string{
-		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM " + s.claim.name(),
+		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM " + s.claim.vmName(),
 		infrav1.VirtualMachineRunningCondition: up,
 		infrav1.DeletingCondition:              "The VM is being deleted",
 	}
@@ -199,12 +199,12 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	}
 
 	// Without complete facts, the last known addresses stay.
-	complete := scope.network.nics != nil && (scope.guest.asked || !scope.dynamic())
+	complete := scope.network.nics != nil && (scope.guest.asked || !scope.hasDynamic())
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
 
 		// A guest may report any number of addresses; the API allows 256 with the name.
-		listed, _ := workspace.Limited(addresses, 255)
+		listed, _ := workspace.LimitList(addresses, 255)
 
 		m.Status.Addresses = nil
 		for _, address := range listed {
@@ -224,21 +224,21 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 // machineAddresses returns all addresses of the machine in the order of its network interfaces: the allocated ones, and
 // dynamic ones from the guest's report. It never includes the control plane endpoint, because that address moves.
 func (s *machineScope) machineAddresses() []netip.Addr {
-	recorded, err := addressing.Recorded(s.olvmMachine)
+	recorded, err := addressing.ParseRecorded(s.olvmMachine)
 	if err != nil {
 		return nil
 	}
 
 	var out, endpoint []netip.Addr
 	if s.olvmCluster != nil {
-		for _, virtual := range slices.Concat(addressing.VirtualAddresses(s.olvmCluster.Spec),
-			addressing.SupportAddresses(s.olvmCluster.Spec, s.services)) {
+		for _, virtual := range slices.Concat(addressing.CollectVirtualAddresses(s.olvmCluster.Spec),
+			addressing.CollectSupportAddresses(s.olvmCluster.Spec, s.services)) {
 			endpoint = append(endpoint, virtual.Address)
 		}
 	}
 
-	for i, network := range addressing.Networks(s.olvmMachine.Spec) {
-		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
+	for i, network := range addressing.CollectNetworks(s.olvmMachine.Spec) {
+		of := slices.Concat(recorded[network.VNICName], s.reportedAddresses(network.VNICName))
 		if i == 0 && len(of) == 0 {
 			return nil // the node's own address must come first, so wait until it is known
 		}
@@ -261,8 +261,8 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	return unique
 }
 
-// reported returns the addresses of a network interface known only to the guest.
-func (s *machineScope) reported(vnic string) []netip.Addr {
+// reportedAddresses returns the addresses of a network interface known only to the guest.
+func (s *machineScope) reportedAddresses(vnic string) []netip.Addr {
 	at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
 	if at < 0 || s.network.nics[at].Guest == nil {
 		return nil
@@ -275,11 +275,11 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 			continue
 		}
 
-		if s.network.nics[at].Guest.Dynamic(true) {
+		if s.network.nics[at].Guest.IsDynamic(true) {
 			out = append(out, found.IPv4...)
 		}
 
-		if s.network.nics[at].Guest.Dynamic(false) {
+		if s.network.nics[at].Guest.IsDynamic(false) {
 			out = append(out, found.IPv6...)
 		}
 	}
@@ -287,9 +287,9 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 	return out
 }
 
-// dynamic reports whether some network interface has addresses known only to the guest.
-func (s *machineScope) dynamic() bool {
-	return slices.ContainsFunc(s.network.nics, addressing.NIC.Dynamic)
+// hasDynamic reports whether some network interface has addresses known only to the guest.
+func (s *machineScope) hasDynamic() bool {
+	return slices.ContainsFunc(s.network.nics, addressing.NIC.IsDynamic)
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
@@ -309,12 +309,12 @@ func setMachineDeletingCondition(scope *machineScope) {
 			condition.Message = scope.observed.StateErr.Error() +
 				"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 		case scope.engine.err != nil || scope.vm.err != nil:
-			_, condition.Message = blocker.EngineReason(errors.Join(scope.engine.err, scope.vm.err))
+			_, condition.Message = blocker.ExplainEngineError(errors.Join(scope.engine.err, scope.vm.err))
 			condition.Reason = infrav1.WaitingForEngineReason
-			if scope.fromInventory() {
+			if scope.isFromInventory() {
 				condition.Reason = infrav1.UnableToDecommissionReason
 			}
-		case scope.observed.Failure.OfDestroy():
+		case scope.observed.Failure.IsDestroyFailure():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, scope.observed.Failure.Message()
 		case scope.action.Reason == infrav1.WaitingForGuestShutdownReason:
 			condition.Reason, condition.Message = scope.action.Reason, scope.action.Message
@@ -364,14 +364,14 @@ func setAddressesCondition(scope *machineScope, known bool) {
 		condition.Message = "Please check the controller's logs for errors"
 	case !known:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForGuestAddressesReason
-		condition.Message = scope.whyNoGuestAddress()
+		condition.Message = scope.explainNoGuestAddress()
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-// whyNoGuestAddress explains why dynamic addresses are missing.
-func (s *machineScope) whyNoGuestAddress() string {
+// explainNoGuestAddress explains why dynamic addresses are missing.
+func (s *machineScope) explainNoGuestAddress() string {
 	var names []string
 	for _, found := range s.guest.interfaces {
 		names = append(names, found.Name)
@@ -391,9 +391,9 @@ func (s *machineScope) whyNoGuestAddress() string {
 	)
 }
 
-// replacement returns the advice to replace a machine. It warns about a control plane's only machine: deleting the only
-// etcd loses the cluster.
-func replacement(machine *clusterv1.Machine, advice string) string {
+// adviseReplacement returns the advice to replace a machine. It warns about a control plane's only machine: deleting
+// the only etcd loses the cluster.
+func adviseReplacement(machine *clusterv1.Machine, advice string) string {
 	if machine == nil || !util.IsControlPlaneMachine(machine) {
 		return advice
 	}
@@ -414,7 +414,7 @@ func setRunningCondition(scope *machineScope) {
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
 			"VM %s does not exist in the engine any more; it is not made again: %s", scope.vmID(),
-			replacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
+			adviseReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
 		)
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
@@ -430,31 +430,32 @@ func setRunningCondition(scope *machineScope) {
 		if len(scope.vm.waits) > 0 {
 			condition.Message = "waits for a restart: " + strings.Join(scope.vm.waits, ", ")
 		}
-	case vm.Status.Starting() || vm.Status == engine.VMImageLocked ||
+	case vm.Status.IsStarting() || vm.Status == engine.VMImageLocked ||
 		vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
 		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(vm.Status)
 	case vm.Status == engine.VMMigrating: // a migrating VM keeps running
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
 		condition.Message = "VM is migrating to another host"
-	case vm.Status.OutOfSight():
+	case vm.Status.IsOutOfSight():
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
 		condition.Message = fmt.Sprintf(
 			"VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when "+
 				"it is back or fenced",
 			vm.Status,
 		)
-	case vm.Status.Asleep():
+	case vm.Status.IsAsleep():
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or %s", vm.Status,
-			replacement(scope.machine, "delete the Machine"))
+			adviseReplacement(scope.machine, "delete the Machine"))
 	case scope.vm.failed:
 		condition.Reason = infrav1.VirtualMachineFailedReason
 		condition.Message = "VM is down after a failure of the VM or its host; it starts safely once its Node " +
-			"has no taint " + corev1.TaintNodeOutOfService + "; or " + replacement(scope.machine, "delete the Machine")
+			"has no taint " + corev1.TaintNodeOutOfService + "; or " +
+			adviseReplacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,
-			replacement(scope.machine, "delete the Machine"))
+			adviseReplacement(scope.machine, "delete the Machine"))
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
@@ -465,7 +466,7 @@ func setUserDataCondition(scope *machineScope) {
 	m := scope.olvmMachine
 
 	switch {
-	case scope.leavesUserData():
+	case scope.shouldLeaveUserData():
 		conditions.Delete(m, infrav1.UserDataRemovedCondition)
 	case conditions.IsTrue(m, infrav1.UserDataRemovedCondition):
 	case scope.userData.removed:
@@ -481,7 +482,7 @@ func setUserDataCondition(scope *machineScope) {
 			Reason:  infrav1.UserDataNotRemovedReason,
 			Message: steadytext.Shorten(scope.userData.err.Error(), pass.MaxMessage),
 		})
-	case !scope.joined():
+	case !scope.hasJoined():
 		conditions.Set(m, metav1.Condition{
 			Type:   infrav1.UserDataRemovedCondition,
 			Status: metav1.ConditionFalse,
@@ -494,7 +495,7 @@ func setUserDataCondition(scope *machineScope) {
 // Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the last fully
 // applied spec, and carries its generation.
 func setUpToDateConditions(scope *machineScope) {
-	found := scope.judge()
+	found := scope.judgeSpec()
 	setUpToDateCondition(scope, found)
 	setAppliedCondition(scope, found)
 }
@@ -514,7 +515,7 @@ func setUpToDateCondition(scope *machineScope, found verdict) {
 	switch {
 	case judged && found.status == metav1.ConditionUnknown:
 		return // nothing new is known: keep the condition of this spec
-	case judged && known.Status == metav1.ConditionTrue && scope.specProblem() != nil:
+	case judged && known.Status == metav1.ConditionTrue && scope.findSpecProblem() != nil:
 		// The spec has been applied. A name lost in the engine since then does not change the VM.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UpToDateReason
 	}
@@ -531,7 +532,7 @@ func setAppliedCondition(scope *machineScope, found verdict) {
 	}
 
 	switch {
-	case scope.settled():
+	case scope.isSettled():
 	case scope.observed.State.WasApplied() && scope.vm.foreign == nil && scope.observed.StateErr == nil:
 		// The applied spec stays applied, whatever later edits ask for. UpToDate reports the rest.
 		pass.SetOfEarlierGeneration(m, condition)

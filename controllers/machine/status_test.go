@@ -295,7 +295,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.scope.olvmMachine, tt.scope.workspace = &infrav1.OLVMMachine{}, &workspace.Workspace{}
 			tt.scope.observed, tt.scope.action = tt.observed, tt.action
-			setAppliedCondition(&tt.scope, tt.scope.judge())
+			setAppliedCondition(&tt.scope, tt.scope.judgeSpec())
 			check.Equal(t, "the condition", condition(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 				"False/"+tt.reason)
 			check.Contains(t, "the message", message(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
@@ -459,7 +459,7 @@ func TestAChangeThatFailedHalfWayLeavesTheMachineApplied(t *testing.T) {
 func TestAStateThatNoRunHasFinishedIsNotApplied(t *testing.T) {
 	scope := &machineScope{olvmMachine: newMachine(vmID), engine: engineFacts{err: errors.New("HTTP 500")}}
 	scope.observed.State = parsed(t, "", "ovirt_vm="+vmID)
-	setAppliedCondition(scope, scope.judge())
+	setAppliedCondition(scope, scope.judgeSpec())
 	check.Equal(t, "the condition", condition(scope.olvmMachine, infrav1.InfrastructureAppliedCondition),
 		"False/"+infrav1.WaitingForEngineReason)
 }
@@ -480,12 +480,12 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 		want, message string
 	}{
 		"nobody deletes it": {
-			machine: newMachine(vmID), scope: machineScope{blocked: blocker.Deletion(0, "not yet")},
+			machine: newMachine(vmID), scope: machineScope{blocked: blocker.NewDeletionError(0, "not yet")},
 			want: "False/" + infrav1.NotDeletingReason,
 		},
 		"it is on its way": {want: "True/" + infrav1.DeletingReason},
 		"it must not go, which hides all else": {
-			scope:    machineScope{blocked: blocker.Deletion(0, "not marked as ours")},
+			scope:    machineScope{blocked: blocker.NewDeletionError(0, "not marked as ours")},
 			observed: workspace.Observation{StateErr: errors.New("not gzip")},
 			want:     "True/" + infrav1.DeletionBlockedReason, message: "not marked as ours",
 		},
@@ -611,7 +611,7 @@ func TestWhyNoGuestAddress(t *testing.T) {
 		"the interface has another name": {up, reports, "it has addresses of eth0, eth1"},
 	} {
 		scope := &machineScope{vm: vmFacts{seen: tt.vm}, guest: guestFacts{interfaces: tt.guest}}
-		check.Contains(t, name, scope.whyNoGuestAddress(), tt.want)
+		check.Contains(t, name, scope.explainNoGuestAddress(), tt.want)
 	}
 }
 
@@ -621,7 +621,7 @@ func TestSetBootstrapCondition(t *testing.T) {
 	check.Equal(t, "with nothing to wait for", condition(scope.olvmMachine, infrav1.BootstrapDataAvailableCondition),
 		"True/"+infrav1.BootstrapDataAvailableReason)
 
-	scope.waiting = waitForData("no Secret")
+	scope.waiting = newWaitingForDataError("no Secret")
 	setBootstrapCondition(scope)
 	check.Equal(t, "without data", condition(scope.olvmMachine, infrav1.BootstrapDataAvailableCondition),
 		"False/"+infrav1.WaitingForBootstrapDataReason)
@@ -690,8 +690,8 @@ func TestWhatReadyIsMadeOf(t *testing.T) {
 		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition,
 		infrav1.InfrastructureAppliedCondition, infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
 	}
-	check.Equal(t, "of a VM that is made", readyOf(made), want)
-	check.Equal(t, "of a VM that is claimed", readyOf(claimed),
+	check.Equal(t, "of a VM that is made", readyConditions(made), want)
+	check.Equal(t, "of a VM that is claimed", readyConditions(claimed),
 		slices.Insert(want, 1, infrav1.VirtualMachineClaimedCondition))
 }
 
@@ -700,12 +700,12 @@ func TestWhatEventsSay(t *testing.T) {
 	scope.olvmMachine.Status.OLVM = &infrav1.OLVMStatus{
 		VirtualMachine: infrav1.VirtualMachineStatus{VMName: "m", VMID: vmID},
 	}
-	check.Equal(t, "a VM without an address", scope.steps()[infrav1.VirtualMachineRunningCondition],
+	check.Equal(t, "a VM without an address", scope.stepEvents()[infrav1.VirtualMachineRunningCondition],
 		"VM m ("+vmID+") is up")
 
 	scope.olvmMachine.Status.OLVM.IPAddress = "10.0.0.10"
 	scope.claim.object = &infrav1alpha1.OLVMInventoryVM{ObjectMeta: named("vm-a")}
-	check.Equal(t, "all steps", scope.steps(), map[string]string{
+	check.Equal(t, "all steps", scope.stepEvents(), map[string]string{
 		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM vm-a",
 		infrav1.VirtualMachineRunningCondition: "VM m (" + vmID + ") is up at 10.0.0.10",
 		infrav1.DeletingCondition:              "The VM is being deleted",
@@ -1004,9 +1004,9 @@ func TestReportedAddresses(t *testing.T) {
 		tt.nic.VNICName = "nic1"
 		scope := &machineScope{network: networkFacts{nics: []addressing.NIC{tt.nic}},
 			guest: guestFacts{interfaces: guest}}
-		check.Equal(t, name, joined(scope.reported("nic1")), tt.want)
-		check.Equal(t, name+", asked for another interface", joined(scope.reported("nic2")), "")
-		check.Equal(t, name+", dynamic", scope.dynamic(), tt.nic.Dynamic())
+		check.Equal(t, name, joined(scope.reportedAddresses("nic1")), tt.want)
+		check.Equal(t, name+", asked for another interface", joined(scope.reportedAddresses("nic2")), "")
+		check.Equal(t, name+", dynamic", scope.hasDynamic(), tt.nic.IsDynamic())
 	}
 }
 

@@ -49,8 +49,8 @@ type machineSubject struct {
 	renew func(ctx context.Context) error
 }
 
-// subject copies the inputs of a run from the scope.
-func (r *Reconciler) subject(scope *machineScope) *machineSubject {
+// newSubject copies the inputs of a run from the scope.
+func (r *Reconciler) newSubject(scope *machineScope) *machineSubject {
 	s := &machineSubject{
 		client:     r.Client,
 		passes:     &r.passes,
@@ -71,7 +71,7 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 
 	if scope.offered {
 		machine := client.ObjectKeyFromObject(scope.olvmMachine)
-		s.renew = func(ctx context.Context) error { return r.Delivery.Renew(ctx, machine) }
+		s.renew = func(ctx context.Context) error { return r.Delivery.RenewPointer(ctx, machine) }
 	}
 
 	return s
@@ -81,8 +81,8 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 // renders files only when the run starts, because a thousand jobs may wait.
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	// Check again: the run may have waited since the last look at the VM.
-	ids := unique(append(s.vmIDs, engine.ID(state.VMID())))
-	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), ids); err != nil {
+	ids := uniqueIDs(append(s.vmIDs, engine.ID(state.VMID())))
+	if err := checkVMsOwned(ctx, s.session, ownermark.NewOwner(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
 	}
 
@@ -94,69 +94,69 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 	hadVM := s.owner.Spec.ProviderID != ""
 	out := workspace.Configuration{
-		Owner:   ownermark.Of(s.owner).Comment(),
+		Owner:   ownermark.NewOwner(s.owner).Comment(),
 		Secrets: []string{s.config.Password, s.built.Machine.UserData},
 		Names:   []string{s.built.Machine.Name},
 		Fresh:   state == nil && !hadVM,
-		Guard:   guardLiveMachine(hadVM || state.VMID() != "", state.Undoes(s.digest)),
+		Guard:   guardLiveMachine(hadVM || state.VMID() != "", state.IsRevertedBy(s.digest)),
 		Applied: s.recordVM,
-		Keeps:   keepsVM,
+		Keeps:   isVMAddress,
 	}
 	if s.bootstrap != nil {
 		out.Secrets = append(out.Secrets, string(s.bootstrap))
 	}
 
-	if state.Undoes(s.digest) {
+	if state.IsRevertedBy(s.digest) {
 		out.Prepare = func(ctx context.Context) error { return s.detachUnwanted(ctx, state) }
 	}
 
 	var found *desired.Existing
 	var err error
-	if !state.Complete() {
-		if found, err = s.existing(ctx, state); err != nil {
+	if !state.IsComplete() {
+		if found, err = s.findExisting(ctx, state); err != nil {
 			return workspace.Configuration{}, err
 		}
 	}
 
-	out.Adds = func(ctx context.Context) (string, error) { return s.adds(ctx, state) }
+	out.Adds = func(ctx context.Context) (string, error) { return s.computeAdditions(ctx, state) }
 	out.Fresh = out.Fresh && found == nil
 	out.Whole = out.Fresh && len(s.owner.Spec.VirtualMachine.DataDisks) == 0
-	if out.Configuration, err = s.built.Configuration(ctx, s.session, found); err != nil {
+	if out.Configuration, err = s.built.RenderConfiguration(ctx, s.session, found); err != nil {
 		return out, err
 	}
 
 	if s.owner.Spec.FromInventory != nil && hadVM && state.VMID() == "" {
-		out.Configuration, err = s.takenOver(ctx, out.Configuration)
+		out.Configuration, err = s.addClaimImports(ctx, out.Configuration)
 	}
 
 	return out, err
 }
 
-// keepsVM reports whether a resource address is the VM's. All other resources are found through the VM.
-func keepsVM(address string) bool {
+// isVMAddress reports whether a resource address is the VM's. All other resources are found through the VM.
+func isVMAddress(address string) bool {
 	return address == render.VMAddress.String() || address == render.AdoptedVMAddress.String()
 }
 
-// takenOver adds imports for resources of a claimed VM lost from the state.
-func (s *machineSubject) takenOver(
+// addClaimImports adds imports for resources of a claimed VM lost from the state.
+func (s *machineSubject) addClaimImports(
 	ctx context.Context, configuration render.Configuration,
 ) (render.Configuration, error) {
-	vm, err := s.session.VM(ctx, s.vmID)
+	vm, err := s.session.FetchVM(ctx, s.vmID)
 	if err != nil {
 		return render.Configuration{}, err
 	}
 
 	imports := map[render.Address]string{render.AdoptedVMAddress: vm.ID.String()}
-	if vm.Status == engine.VMUp || vm.Status.Starting() {
+	if vm.Status == engine.VMUp || vm.Status.IsStarting() {
 		imports[render.StartAddress] = vm.ID.String()
 	}
 
-	return configuration.Adopting(imports), nil
+	return configuration.WithImports(imports), nil
 }
 
-// existing finds the machine's VM in the engine by name, with its resources, or nil. A VM in the state belongs to the
-// machine even after a rename.
-func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*desired.Existing, error) {
+// findExisting finds the machine's VM in the engine by name, with its resources, or nil. A VM in the state belongs to
+// the machine even after a rename.
+func (s *machineSubject) findExisting(ctx context.Context, state *tfstate.State) (*desired.Existing, error) {
 	if s.owner.Spec.FromInventory != nil { // the claim identifies its VM
 		return nil, nil
 	}
@@ -166,15 +166,15 @@ func (s *machineSubject) existing(ctx context.Context, state *tfstate.State) (*d
 		return nil, err
 	}
 
-	found, err = found.Of(ownermark.Of(s.owner).Comment(), engine.ID(state.VMID()))
+	found, err = found.FilterOwned(ownermark.NewOwner(s.owner).Comment(), engine.ID(state.VMID()))
 
-	return found.Beside(state), err
+	return found.WithState(state), err
 }
 
-// guardLiveMachine returns a guard based on desired.Refuses.
+// guardLiveMachine returns a guard based on desired.FindRefusedAction.
 func guardLiveMachine(hadVM, undoes bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
-		return desired.Refuses(change.Action, change.Type, hadVM, undoes)
+		return desired.FindRefusedAction(change.Action, change.Type, hadVM, undoes)
 	}
 }
 
@@ -204,7 +204,7 @@ const shortRun = 2 * time.Second
 // recordVM records the ID of a VM as soon as it exists, even if the executor writes its state only at the end. If
 // recording fails, the state or a lookup by name finds the VM later.
 func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
-	if !keepsVM(address) {
+	if !isVMAddress(address) {
 		return
 	}
 
@@ -214,14 +214,14 @@ func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"providerID":%q}}`,
 		s.owner.UID, bootstrap.ProviderIDPrefix+id))
 	target := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.owner.Namespace, Name: s.owner.Name}}
-	others, err := s.passes.Beside(client.ObjectKeyFromObject(s.owner), func() (string, error) {
+	others, err := s.passes.WriteBeside(client.ObjectKeyFromObject(s.owner), func() (string, error) {
 		err := s.client.Patch(ctx, target, patch)
 
 		return target.ResourceVersion, err
 	})
 
 	if others {
-		s.runs.Wake(s.key)
+		s.runs.WakeObject(s.key)
 	} else {
 		s.runs.WakeInFlight(s.key, shortRun)
 	}
@@ -247,7 +247,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 
 // RenderDestroy renders the provider alone. It checks VM ownership again, because the run may have waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
-	if err := checkVMsOwned(ctx, s.session, ownermark.Of(s.owner), s.vmIDs); err != nil {
+	if err := checkVMsOwned(ctx, s.session, ownermark.NewOwner(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err
 	}
 
@@ -260,7 +260,7 @@ func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configura
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         ownermark.Of(s.owner).Comment(),
+		Owner:         ownermark.NewOwner(s.owner).Comment(),
 		Secrets:       []string{s.config.Password},
 	}, err
 }
@@ -275,13 +275,13 @@ func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
 func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
-	if operation == terraform.Apply && before.Complete() { // no run was interrupted
+	if operation == terraform.Apply && before.IsComplete() { // no run was interrupted
 		return nil
 	}
 
 	if s.owner.Spec.FromInventory != nil {
 		if operation == terraform.Destroy && before.Empty() {
-			return giveBack(ctx, s.session, s.vmID, ownermark.Of(s.owner))
+			return cleanClaimedVM(ctx, s.session, s.vmID, ownermark.NewOwner(s.owner))
 		}
 
 		return nil
@@ -291,12 +291,12 @@ func (s *machineSubject) RemoveOrphans(
 		ID:         s.vmID,
 		DataCenter: s.dataCenter,
 		Name:       s.vmName(),
-		Comment:    ownermark.Of(s.owner).Comment(),
+		Comment:    ownermark.NewOwner(s.owner).Comment(),
 		Free:       s.checkOwned,
 		DataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
 
-		Interrupted: before.WasApplied() && !before.Complete(),
-		Undoes:      operation == terraform.Apply && before.Undoes(s.digest),
+		Interrupted: before.WasApplied() && !before.IsComplete(),
+		Undoes:      operation == terraform.Apply && before.IsRevertedBy(s.digest),
 	}
 	if operation == terraform.Destroy && before.Empty() {
 		if err := left.Remove(ctx, s.session); err != nil {
@@ -316,31 +316,31 @@ func (s *machineSubject) RemoveOrphans(
 	return desired.Undo{
 		VM:      engine.ID(state.VMID()),
 		Cluster: engine.ID(s.built.Machine.ClusterID),
-		Added:   s.added(before),
-		Wanted:  desired.AdditionsOf(s.owner.Spec, s.built.Machine),
+		Added:   s.parseAdded(before),
+		Wanted:  desired.NewAdditions(s.owner.Spec, s.built.Machine),
 		State:   state,
-	}.Run(ctx, s.session)
+	}.RemoveAdditions(ctx, s.session)
 }
 
-// adds returns the additions of this run to the VM, and those of earlier runs of the same change. Resources already on
-// the VM under a name not requested by any run do not belong to the change.
-func (s *machineSubject) adds(ctx context.Context, state *tfstate.State) (string, error) {
-	known, all := s.added(state), desired.AdditionsOf(s.owner.Spec, s.built.Machine)
+// computeAdditions returns the additions of this run to the VM, and those of earlier runs of the same change. Resources
+// already on the VM under a name not requested by any run do not belong to the change.
+func (s *machineSubject) computeAdditions(ctx context.Context, state *tfstate.State) (string, error) {
+	known, all := s.parseAdded(state), desired.NewAdditions(s.owner.Spec, s.built.Machine)
 
-	others, err := all.Without(known).On(ctx, s.session, engine.ID(state.VMID()),
+	others, err := all.Without(known).ListOnVM(ctx, s.session, engine.ID(state.VMID()),
 		engine.ID(s.built.Machine.ClusterID))
 	if err != nil {
 		return "", err
 	}
 
-	all = all.And(known)
+	all = all.UnionWith(known)
 	all.Others = append(all.Others, others...)
 
-	return all.Text()
+	return all.EncodeJSON()
 }
 
-// added returns the possible additions of an unfinished change.
-func (s *machineSubject) added(state *tfstate.State) desired.Additions {
+// parseAdded returns the possible additions of an unfinished change.
+func (s *machineSubject) parseAdded(state *tfstate.State) desired.Additions {
 	if state == nil || state.ChangingFrom == "" {
 		return desired.Additions{}
 	}
@@ -350,8 +350,8 @@ func (s *machineSubject) added(state *tfstate.State) desired.Additions {
 
 // checkOwned returns an error if the VM is not the machine's.
 func (s *machineSubject) checkOwned(_ context.Context, vm *engine.VM) error {
-	if owner := ownermark.Of(s.owner); !isOwned(owner, vm) {
-		return notOwnedError(owner, vm.ID)
+	if owner := ownermark.NewOwner(s.owner); !isOwned(owner, vm) {
+		return newNotOwnedError(owner, vm.ID)
 	}
 
 	return nil

@@ -115,10 +115,10 @@ func TestRender(t *testing.T) {
 			}
 
 			b := withEngine(t, tt.change, tt.vm)
-			subject := b.r.subject(b.configured())
+			subject := b.r.newSubject(b.configured())
 			if tt.vanishes {
 				check.Error(t, b.session.DeleteVM(t.Context(), vmID), "")
-				b.eventually("the VM is gone", func() bool { return len(b.sim.VMs()) == 0 })
+				b.eventually("the VM is gone", func() bool { return len(b.sim.ListVMs()) == 0 })
 			}
 
 			out, err := subject.Render(t.Context(), tt.state)
@@ -152,7 +152,7 @@ func TestRender(t *testing.T) {
 func TestWhatARunMayNotShow(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
-	subject := b.r.subject(scope)
+	subject := b.r.newSubject(scope)
 	out, err := subject.Render(t.Context(), nil)
 	check.Error(t, err, "")
 	check.Equal(t, "secrets", out.Secrets, []string{
@@ -166,7 +166,7 @@ func TestWhatARunMayNotShow(t *testing.T) {
 	check.Equal(t, "what it renders of the machine", len(out.Files[render.MainFile]), 0)
 
 	booted := withEngine(t, (*objects).hasVM, ownVM(true))
-	out, err = booted.r.subject(booted.configured()).Render(t.Context(), parsed(t, "digest", "ovirt_vm="+vmID))
+	out, err = booted.r.newSubject(booted.configured()).Render(t.Context(), parsed(t, "digest", "ovirt_vm="+vmID))
 	check.Error(t, err, "")
 	check.Equal(t, "secrets of a machine that has booted", out.Secrets, []string{booted.sim.Password(), ""})
 }
@@ -186,7 +186,7 @@ func TestRenderOfAnEngineThatDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, tt.change, ownVM(true))
-			subject := b.r.subject(b.configured())
+			subject := b.r.newSubject(b.configured())
 			check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: tt.path, Status: 503}), "")
 			out, err := subject.Render(t.Context(), nil)
 			var unreachable *engine.UnreachableError
@@ -200,7 +200,7 @@ func TestRenderOfAnEngineThatDoesNotAnswer(t *testing.T) {
 func TestASubjectIsACopy(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.configured()
-	subject := b.r.subject(scope)
+	subject := b.r.newSubject(scope)
 	scope.olvmMachine.Spec.VirtualMachine.Memory = "8GB"
 	check.Equal(t, "memory", subject.owner.Spec.VirtualMachine.Memory, "4GB")
 	check.Equal(t, "the VM", subject.vmID, vmID)
@@ -212,7 +212,7 @@ func TestKeepsVM(t *testing.T) {
 		"ovirt_vm.this": true, "ovirt_adopted_vm.this": true, "ovirt_nic.this": false, "ovirt_vm_start.this": false,
 		"": false,
 	} {
-		check.Equal(t, address, keepsVM(address), want)
+		check.Equal(t, address, isVMAddress(address), want)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestRecordVM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := withEngine(t, nil)
 			scope := b.configured()
-			b.r.subject(scope).recordVM(t.Context(), tt.address, vmID)
+			b.r.newSubject(scope).recordVM(t.Context(), tt.address, vmID)
 			check.Equal(t, "provider ID", b.stored().Spec.ProviderID, tt.want)
 			check.Equal(t, "woken at once", b.woken(), false)
 		})
@@ -239,13 +239,13 @@ func TestRecordVM(t *testing.T) {
 // TestRecordVMBesideOthers changes the machine during the record. No event would start a pass for the change.
 func TestRecordVMBesideOthers(t *testing.T) {
 	b := withEngine(t, nil)
-	subject := b.r.subject(b.configured())
+	subject := b.r.newSubject(b.configured())
 	b.endPasses()
 	b.meanwhile = func() {
 		before := b.stored()
 		after := before.DeepCopy()
 		after.ResourceVersion = "777"
-		b.r.passes.Changed().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		b.r.passes.ChangedPredicate().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 	subject.recordVM(t.Context(), "ovirt_vm.this", vmID)
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, providerID)
@@ -255,7 +255,7 @@ func TestRecordVMBesideOthers(t *testing.T) {
 // TestAVMThatCannotBeRecordedIsFoundLater verifies that a refused record does not end the run.
 func TestAVMThatCannotBeRecordedIsFoundLater(t *testing.T) {
 	b := withEngine(t, nil)
-	subject := b.r.subject(b.configured())
+	subject := b.r.newSubject(b.configured())
 	b.refuse("patch", &infrav1.OLVMMachine{})
 	subject.recordVM(t.Context(), "ovirt_vm.this", vmID)
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, "")
@@ -275,7 +275,7 @@ func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	}
 	b.pass()
 	b.awaitRun()
-	check.Equal(t, "the run goes on", b.r.Runs.Busy(), true)
+	check.Equal(t, "the run goes on", b.r.Runs.HasRuns(), true)
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, providerID)
 }
 
@@ -306,7 +306,7 @@ func TestOutdated(t *testing.T) {
 // TestUnblock verifies that snapshots are only removed if they cause a failure.
 func TestUnblock(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(false))
-	subject := b.r.subject(b.configured())
+	subject := b.r.newSubject(b.configured())
 
 	again, err := subject.Unblock(t.Context(), errors.New("no space left"))
 	check.Error(t, err, "")
@@ -351,7 +351,7 @@ func TestRemoveOrphans(t *testing.T) {
 				o.hasVM()
 				o.olvmMachine.Spec.ProviderID = "olvm://" + noVMID
 			})
-			subject := b.r.subject(b.connected())
+			subject := b.r.newSubject(b.connected())
 			loads := 0
 			err := subject.RemoveOrphans(t.Context(), tt.operation, tt.before,
 				func(context.Context) (*tfstate.State, error) {
@@ -359,9 +359,14 @@ func TestRemoveOrphans(t *testing.T) {
 					return nil, nil
 				})
 			check.Error(t, err, "")
-			check.Equal(t, "it looks for the VM", slices.ContainsFunc(b.sim.Requests(), func(r ovirtsim.Request) bool {
-				return strings.HasSuffix(r.Path, "/api/vms/"+noVMID)
-			}), tt.vm)
+			check.Equal(
+				t,
+				"it looks for the VM",
+				slices.ContainsFunc(b.sim.ListRequests(), func(r ovirtsim.Request) bool {
+					return strings.HasSuffix(r.Path, "/api/vms/"+noVMID)
+				}),
+				tt.vm,
+			)
 			check.Equal(t, "it looks for disks", loads == 1, tt.disks)
 		})
 	}
@@ -370,7 +375,7 @@ func TestRemoveOrphans(t *testing.T) {
 // TestAnOrphanThatCannotBeRemovedFailsTheRun makes the engine refuse the request for the VM.
 func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM(); withDisk(o) }, ownVM(true))
-	subject := b.r.subject(b.connected())
+	subject := b.r.newSubject(b.connected())
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{
 		Path: "/api/vms/", Status: 403, Reason: "Operation Failed", Detail: "[No permission.]",
 	}), "")
@@ -386,14 +391,14 @@ func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 // TestAVMOfAnotherIsNoOrphan covers a VM with a new mark since the last look.
 func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM() }, ownVM(true))
-	subject := b.r.subject(b.connected())
+	subject := b.r.newSubject(b.connected())
 	session, comment := subject.session, "capolvm owner=prod/other uid=u"
 	_, err := session.UpdateVM(t.Context(), subject.vmID, &engine.VM{Comment: &comment})
 	check.Error(t, err, "")
 
 	err = subject.RemoveOrphans(t.Context(), terraform.Destroy, nil, nil)
 	check.Error(t, err, "does not have the mark of this machine")
-	check.Length(t, "VMs", b.sim.VMs(), 1)
+	check.Length(t, "VMs", b.sim.ListVMs(), 1)
 }
 
 // TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a killed run.
@@ -407,7 +412,7 @@ func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 			infrav1.MachineFinalizer,
 		}
 	}, ovirtsim.VM{Name: "asked-for", ID: vmID, Comment: ownComment})
-	subject := b.r.subject(b.connected())
+	subject := b.r.newSubject(b.connected())
 	check.Error(t, subject.RemoveOrphans(t.Context(), terraform.Destroy, nil, nil), "")
-	check.Length(t, "VMs", b.sim.VMs(), 0)
+	check.Length(t, "VMs", b.sim.ListVMs(), 0)
 }

@@ -20,14 +20,14 @@ type verdict struct {
 	reason, message string
 }
 
-// settled reports whether the spec has been fully applied.
-func (s *machineScope) settled() bool {
+// isSettled reports whether the spec has been fully applied.
+func (s *machineScope) isSettled() bool {
 	return s.vm.foreign == nil && s.action.Kind == workspace.None &&
 		s.action.Reason == infrav1.AppliedReason
 }
 
-// specProblem returns an error for a user to correct before the spec can be applied, or nil.
-func (s *machineScope) specProblem() *blocker.Error {
+// findSpecProblem returns an error for a user to correct before the spec can be applied, or nil.
+func (s *machineScope) findSpecProblem() *blocker.Error {
 	var field *blocker.Error
 	if errors.As(s.desired.err, &field) || errors.As(s.network.err, &field) {
 		return field
@@ -62,8 +62,8 @@ var causes = []cause{
 	noRunYet,
 }
 
-// judge compares the VM with the spec.
-func (s *machineScope) judge() verdict {
+// judgeSpec compares the VM with the spec.
+func (s *machineScope) judgeSpec() verdict {
 	for _, applies := range causes {
 		if found, ok := applies(s); ok {
 			return found
@@ -105,7 +105,7 @@ func vmForeign(s *machineScope) (verdict, bool) {
 }
 
 func clusterExcluded(s *machineScope) (verdict, bool) {
-	if s.excluded == nil || s.olvmMachine.Spec.ProviderID != "" || s.workspace.InFlight() {
+	if s.excluded == nil || s.olvmMachine.Spec.ProviderID != "" || s.workspace.IsInFlight() {
 		return verdict{}, false
 	}
 
@@ -114,11 +114,11 @@ func clusterExcluded(s *machineScope) (verdict, bool) {
 
 func restartPending(s *machineScope) (verdict, bool) {
 	return notUpToDate(infrav1.WaitingForRestartReason, "waits for a restart: "+strings.Join(s.vm.waits, ", ")),
-		s.settled() && len(s.vm.waits) > 0
+		s.isSettled() && len(s.vm.waits) > 0
 }
 
 func upToDate(s *machineScope) (verdict, bool) {
-	return verdict{metav1.ConditionTrue, infrav1.UpToDateReason, ""}, s.settled()
+	return verdict{metav1.ConditionTrue, infrav1.UpToDateReason, ""}, s.isSettled()
 }
 
 func stateUnusable(s *machineScope) (verdict, bool) {
@@ -144,7 +144,7 @@ func vmLost(s *machineScope) (verdict, bool) {
 }
 
 func specRefused(s *machineScope) (verdict, bool) {
-	problem := s.specProblem()
+	problem := s.findSpecProblem()
 	if problem == nil || !s.observed.State.WasApplied() {
 		return verdict{}, false
 	}

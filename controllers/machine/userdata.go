@@ -19,8 +19,9 @@ const userDataRetry = time.Minute
 // used it.
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
-	if scope.leavesUserData() || done || !scope.joined() || scope.engine.session == nil || scope.vm.seen == nil ||
-		scope.observed.StateErr != nil || scope.workspace.InFlight() || scope.workspace.Unfinished() {
+	if scope.shouldLeaveUserData() || done || !scope.hasJoined() || scope.engine.session == nil ||
+		scope.vm.seen == nil || scope.observed.StateErr != nil || scope.workspace.IsInFlight() ||
+		scope.workspace.HasUnsavedState() {
 		return 0, nil
 	}
 
@@ -43,11 +44,11 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 	return 0, nil
 }
 
-// joined reports whether the VM has become a node.
-func (s *machineScope) joined() bool { return s.machine.Status.NodeRef.IsDefined() }
+// hasJoined reports whether the VM has become a node.
+func (s *machineScope) hasJoined() bool { return s.machine.Status.NodeRef.IsDefined() }
 
-// leavesUserData reports whether the user data stays in place. User data of support services contains no cluster keys.
-// A VM of an inventory gets its own initialization back on release.
-func (s *machineScope) leavesUserData() bool {
-	return s.userData.kept || s.supports() || s.fromInventory()
+// shouldLeaveUserData reports whether the user data stays in place. User data of support services contains no cluster
+// keys. A VM of an inventory gets its own initialization back on release.
+func (s *machineScope) shouldLeaveUserData() bool {
+	return s.userData.kept || s.isSupportMachine() || s.isFromInventory()
 }

@@ -129,7 +129,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 			check.Error(t, err, "")
 			_, err = b.r.reconcileRun(t.Context(), s)
 			check.Error(t, err, "")
-			check.Equal(t, "a run is in flight", s.workspace.InFlight(), true)
+			check.Equal(t, "a run is in flight", s.workspace.IsInFlight(), true)
 		}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachinetemplate")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.OLVMMachineTemplate{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1.OLVMMachineTemplate{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates),
@@ -125,8 +125,8 @@ func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OL
 		return
 	}
 
-	template.Status.NodeInfo = desired.NodeInfo(spec)
-	capacity, err := desired.Capacity(spec)
+	template.Status.NodeInfo = desired.BuildNodeInfo(spec)
+	capacity, err := desired.ComputeCapacity(spec)
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		ctrl.LoggerFrom(ctx).Info("Capacity is not known", "reason", field.Reason, "error", field.Error())

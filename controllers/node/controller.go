@@ -104,7 +104,7 @@ func shrinkNode(object any) (any, error) {
 		return object, nil
 	}
 
-	labels, annotations := labelsKept(node)
+	labels, annotations := keepLabels(node)
 
 	return &corev1.Node{
 		TypeMeta: node.TypeMeta,
@@ -113,12 +113,12 @@ func shrinkNode(object any) (any, error) {
 			Labels: labels, Annotations: annotations,
 		},
 		Spec:   corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
-		Status: corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: readinessOf(node)},
+		Status: corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: getReadiness(node)},
 	}, nil
 }
 
-// readinessOf returns the condition Ready of a Node without its times, which change all the time.
-func readinessOf(node *corev1.Node) []corev1.NodeCondition {
+// getReadiness returns the condition Ready of a Node without its times, which change all the time.
+func getReadiness(node *corev1.Node) []corev1.NodeCondition {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
@@ -145,7 +145,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToOwningCluster)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource(nodeController, toItself)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(nodeController, requestItself)).
 		Build(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the Node controller: %w", err)
@@ -154,7 +154,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-func toItself(_ context.Context, object client.Object) []ctrl.Request {
+func requestItself(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
@@ -173,7 +173,7 @@ func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Requ
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		r.forget(req.NamespacedName)
+		r.dropReported(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
@@ -181,7 +181,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	leave, ok := r.limiter.Enter(ctx, cluster.Namespace, cluster.Name)
+	leave, ok := r.limiter.AcquirePlace(ctx, cluster.Namespace, cluster.Name)
 	if !ok {
 		return ctrl.Result{RequeueAfter: wait.Jitter(placeRetry, jitter)}, nil
 	}
@@ -225,16 +225,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
 	}
 
-	r.remember(req.NamespacedName, scope.reported)
+	r.setReported(req.NamespacedName, scope.reported)
 	if err := kerrors.NewAggregate(errs); err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, err
 	}
 
-	return ctrl.Result{RequeueAfter: r.nextLook(scope)}, nil
+	return ctrl.Result{RequeueAfter: r.computeNextCheck(scope)}, nil
 }
 
-// nextLook returns the delay before the next check of facts without events; 0 for never.
-func (r *Reconciler) nextLook(scope *nodeScope) time.Duration {
+// computeNextCheck returns the delay before the next check of facts without events; 0 for never.
+func (r *Reconciler) computeNextCheck(scope *nodeScope) time.Duration {
 	if scope.fences || r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
 		return wait.Jitter(fencePoll, jitter)
 	}
@@ -259,8 +259,8 @@ type nodeScope struct {
 	fences bool
 }
 
-// watch wakes the Cluster on objects of its workload cluster.
-func (r *Reconciler) watch(
+// watchObjects wakes the Cluster on objects of its workload cluster.
+func (r *Reconciler) watchObjects(
 	ctx context.Context, scope *nodeScope, kind client.Object, wanted predicate.Predicate,
 ) error {
 	key := client.ObjectKeyFromObject(scope.cluster)
@@ -303,13 +303,13 @@ func (r *Reconciler) reportOnce(
 	}
 }
 
-func (r *Reconciler) remember(cluster client.ObjectKey, reported map[types.UID]string) {
+func (r *Reconciler) setReported(cluster client.ObjectKey, reported map[types.UID]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reported[cluster] = reported
 }
 
-func (r *Reconciler) forget(cluster client.ObjectKey) {
+func (r *Reconciler) dropReported(cluster client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reported, cluster)
@@ -331,7 +331,7 @@ var news = predicate.Funcs{
 
 // reconcileNodes updates Nodes from their machines.
 func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error {
-	if err := r.watch(ctx, scope, &corev1.Node{}, news); err != nil {
+	if err := r.watchObjects(ctx, scope, &corev1.Node{}, news); err != nil {
 		return err
 	}
 
@@ -356,7 +356,7 @@ func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error
 func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *corev1.Node) error {
 	before := node.DeepCopy()
 
-	machine, problem := machineOfNode(node, scope.machines)
+	machine, problem := findMachineOfNode(node, scope.machines)
 	switch {
 	case problem != "":
 		r.reportOnce(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
@@ -364,14 +364,14 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 	case machine != nil:
 		node.Spec.ProviderID = machine.Spec.ProviderID
 	default:
-		machine = machineWith(node, scope.machines)
+		machine = findMachineWithID(node, scope.machines)
 	}
 
 	labelled := r.LabelNodes && machine != nil &&
-		setLabels(node, labelsOf(machine, scope.olvmCluster.Spec.OLVMDatacenterName))
+		setLabels(node, buildLabels(machine, scope.olvmCluster.Spec.OLVMDatacenterName))
 
 	if machine == nil {
-		machine = machineWith(node, scope.all) // it may be paused
+		machine = findMachineWithID(node, scope.all) // it may be paused
 	}
 
 	fenced, err := r.reconcileFence(ctx, scope, node, machine)
@@ -428,7 +428,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 		return ok && isPendingServing(csr)
 	})
-	if err := r.watch(ctx, scope, &certificatesv1.CertificateSigningRequest{}, pending); err != nil {
+	if err := r.watchObjects(ctx, scope, &certificatesv1.CertificateSigningRequest{}, pending); err != nil {
 		return err
 	}
 
@@ -437,12 +437,12 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
 
-	services, err := support.Find(ctx, r.Client, client.ObjectKeyFromObject(scope.cluster))
+	services, err := support.FindServices(ctx, r.Client, client.ObjectKeyFromObject(scope.cluster))
 	if err != nil {
 		return err
 	}
 
-	taken := reservedBy(scope.cluster, scope.olvmCluster, services, scope.all)
+	taken := collectReserved(scope.cluster, scope.olvmCluster, services, scope.all)
 
 	var errs []error
 
@@ -461,7 +461,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 			continue
 		}
 
-		approve(csr, machine)
+		approveRequest(csr, machine)
 		if err := scope.workload.SubResource("approval").Update(ctx, csr); isNews(err) {
 			continue
 		} else if err != nil {

@@ -30,9 +30,9 @@ func containsIP(ips []net.IP, ip net.IP) bool {
 	return slices.ContainsFunc(ips, ip.Equal)
 }
 
-// machineNamed returns the machine with a host name. Only a provisioned machine has a valid host name, address and
+// findMachineByName returns the machine with a host name. Only a provisioned machine has a valid host name, address and
 // provider ID. If two machines have the name, none matches.
-func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
+func findMachineByName(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	var found *infrav1.OLVMMachine
 
 	for _, m := range machines {
@@ -53,20 +53,20 @@ func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMac
 	return found
 }
 
-// machineOfNode returns the machine for a Node without a provider ID, or the reason why the Node is not the machine's.
-// A name alone is no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
-func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
+// findMachineOfNode returns the machine for a Node without a provider ID, or the reason why the Node is not the
+// machine's. A name alone is no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
+func findMachineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
 	if node.Spec.ProviderID != "" {
 		return nil, ""
 	}
 
-	m := machineNamed(node.Name, machines)
+	m := findMachineByName(node.Name, machines)
 	if m == nil {
 		return nil, ""
 	}
 
 	var reported []string
-	_, ips := addressing.NamesAndAddresses(m)
+	_, ips := addressing.CollectNamesAndAddresses(m)
 
 	for _, address := range node.Status.Addresses {
 		if address.Type != corev1.NodeInternalIP {
@@ -93,9 +93,9 @@ func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infra
 	)
 }
 
-// machineWith returns the machine with the name and the provider ID of a Node.
-func machineWith(node *corev1.Node, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
-	m := machineNamed(node.Name, machines)
+// findMachineWithID returns the machine with the name and the provider ID of a Node.
+func findMachineWithID(node *corev1.Node, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
+	m := findMachineByName(node.Name, machines)
 	if m == nil || node.Spec.ProviderID != m.Spec.ProviderID {
 		return nil
 	}
@@ -132,12 +132,12 @@ func checkServing(
 		return nil, fmt.Sprintf("it was made by %q, which is no node", csr.Spec.Username)
 	}
 
-	m := machineNamed(name, machines)
+	m := findMachineByName(name, machines)
 	if m == nil {
 		return nil, fmt.Sprintf("no single provisioned machine of the cluster has the host name %q", name)
 	}
 
-	if !usagesAreServing(csr.Spec.Usages) {
+	if !hasServingUsages(csr.Spec.Usages) {
 		return m, fmt.Sprintf(
 			"its usages are %v, and a serving certificate has server auth, digital signature and "+
 				"at most key encipherment",
@@ -162,7 +162,7 @@ func checkServing(
 		return m, "it asks for no name and no address"
 	}
 
-	names, ips := addressing.NamesAndAddresses(m)
+	names, ips := addressing.CollectNamesAndAddresses(m)
 	for _, asked := range request.DNSNames {
 		if !slices.Contains(names, asked) {
 			return m, fmt.Sprintf("it asks for the name %q, and the machine has %s", asked, strings.Join(names, ", "))
@@ -174,7 +174,7 @@ func checkServing(
 			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
 		}
 
-		if holder := taken.holder(asked, m); holder != "" {
+		if holder := taken.findHolder(asked, m); holder != "" {
 			return m, fmt.Sprintf("it asks for the address %s, which only its guest claims to have, and which is %s",
 				asked, holder)
 		}
@@ -200,8 +200,8 @@ type reservedNetwork struct {
 // defaultServices is kubeadm's default range for Services.
 const defaultServices = "10.96.0.0/12"
 
-// reservedBy returns the addresses of a cluster forbidden to guests. olvmCluster and support may be nil.
-func reservedBy(
+// collectReserved returns the addresses of a cluster forbidden to guests. olvmCluster and support may be nil.
+func collectReserved(
 	cluster *clusterv1.Cluster,
 	olvmCluster *infrav1.OLVMCluster,
 	support *infrav1alpha1.OLVMSupportServices,
@@ -231,23 +231,23 @@ func reservedBy(
 	}
 
 	if olvmCluster != nil {
-		out.virtual = append(out.virtual, addressing.VirtualAddresses(olvmCluster.Spec)...)
-		out.virtual = append(out.virtual, addressing.SupportAddresses(olvmCluster.Spec, support)...)
+		out.virtual = append(out.virtual, addressing.CollectVirtualAddresses(olvmCluster.Spec)...)
+		out.virtual = append(out.virtual, addressing.CollectSupportAddresses(olvmCluster.Spec, support)...)
 	}
 
 	return out
 }
 
-// holder returns the owner of a machine's address. It is empty if the machine was given the address, or if only its
+// findHolder returns the owner of a machine's address. It is empty if the machine was given the address, or if only its
 // guest claims it.
-func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
+func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
 		return "no address"
 	}
 
 	address = address.Unmap()
-	if gave(m, address) {
+	if isGivenAddress(m, address) {
 		return ""
 	}
 
@@ -264,8 +264,8 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	}
 
 	for _, other := range r.machines {
-		_, theirs := addressing.NamesAndAddresses(other)
-		if other != m && (gave(other, address) || containsIP(theirs, ip)) {
+		_, theirs := addressing.CollectNamesAndAddresses(other)
+		if other != m && (isGivenAddress(other, address) || containsIP(theirs, ip)) {
 			return "OLVMMachine " + other.Name + "'s too"
 		}
 	}
@@ -273,9 +273,9 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// gave reports whether the controller gave the address to a machine, rather than its guest reporting it.
-func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
-	recorded, err := addressing.Recorded(m)
+// isGivenAddress reports whether the controller gave the address to a machine, rather than its guest reporting it.
+func isGivenAddress(m *infrav1.OLVMMachine, address netip.Addr) bool {
+	recorded, err := addressing.ParseRecorded(m)
 	if err != nil {
 		return false
 	}
@@ -289,9 +289,9 @@ func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	return false
 }
 
-// usagesAreServing reports whether the usages are exactly those of a serving certificate, each once. Key encipherment
+// hasServingUsages reports whether the usages are exactly those of a serving certificate, each once. Key encipherment
 // is for RSA keys.
-func usagesAreServing(usages []certificatesv1.KeyUsage) bool {
+func hasServingUsages(usages []certificatesv1.KeyUsage) bool {
 	asked := slices.Sorted(slices.Values(usages))
 
 	return slices.Equal(
@@ -326,8 +326,8 @@ func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// approve adds the condition for the approval subresource.
-func approve(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
+// approveRequest adds the condition for the approval subresource.
+func approveRequest(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type:           certificatesv1.CertificateApproved,
 		Status:         corev1.ConditionTrue,

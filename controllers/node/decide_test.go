@@ -145,7 +145,7 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 		},
 	}
 	for name, test := range tests {
-		request := testcsr.Request("one", "10.0.0.10")
+		request := testcsr.NewRequest("one", "10.0.0.10")
 		machines := []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")}
 		if test.request != nil {
 			test.request(request)
@@ -221,8 +221,8 @@ func TestClaimsOfAGuest(t *testing.T) {
 			machines = append(machines, static)
 		}
 
-		csr := testcsr.CSR(t, machine.Name, testcsr.Request(machine.Name, address))
-		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm, nil, machines))
+		csr := testcsr.CSR(t, machine.Name, testcsr.NewRequest(machine.Name, address))
+		_, problem := checkServing(csr, machines, collectReserved(cluster, olvm, nil, machines))
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s for %s: got %q, want %q", address, machine.Name, problem, test.problem)
 		}
@@ -230,7 +230,7 @@ func TestClaimsOfAGuest(t *testing.T) {
 }
 
 func TestARequestWithAWrongSignatureIsNotApproved(t *testing.T) {
-	csr := testcsr.CSR(t, "one", testcsr.Request("one", "10.0.0.10"))
+	csr := testcsr.CSR(t, "one", testcsr.NewRequest("one", "10.0.0.10"))
 	block, _ := pem.Decode(csr.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	csr.Spec.Request = pem.EncodeToMemory(block)
@@ -256,11 +256,11 @@ func TestOnlyUndecidedRequestsForServingCertificatesAreLookedAt(t *testing.T) {
 			}
 		}, false},
 		"approved": {func(c *certificatesv1.CertificateSigningRequest) {
-			approve(c, provisioned("one", "10.0.0.10"))
+			approveRequest(c, provisioned("one", "10.0.0.10"))
 		}, false},
 	}
 	for name, test := range tests {
-		csr := testcsr.CSR(t, "one", testcsr.Request("one", "10.0.0.10"))
+		csr := testcsr.CSR(t, "one", testcsr.NewRequest("one", "10.0.0.10"))
 		test.change(csr)
 		if got := isPendingServing(csr); got != test.want {
 			t.Errorf("%s: got %v", name, got)
@@ -294,7 +294,7 @@ func TestANodeGetsAProviderIDOnlyByNameAndAddress(t *testing.T) {
 		"an address that is no number": {node("one", "", "10.0.0.10.example.com"), "one", true},
 	}
 	for name, test := range tests {
-		machine, problem := machineOfNode(
+		machine, problem := findMachineOfNode(
 			test.node,
 			[]*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")},
 		)

@@ -64,9 +64,9 @@ type situation struct {
 	attached bool
 }
 
-// wantsFence reports whether the Node is to have the taint. A Node that is alive never has it. A VM that is about to
+// shouldFence reports whether the Node is to have the taint. A Node that is alive never has it. A VM that is about to
 // start gets it no more, and loses it when its volumes are detached.
-func (s situation) wantsFence() bool {
+func (s situation) shouldFence() bool {
 	switch {
 	case s.alive:
 		return false
@@ -141,7 +141,7 @@ func (r *Reconciler) reconcileFence(
 		}
 	}
 
-	wanted := now.wantsFence()
+	wanted := now.shouldFence()
 	scope.fences = scope.fences || wanted
 
 	return setFence(node, wanted, machine.Spec.ProviderID), nil
@@ -168,7 +168,7 @@ func (r *Reconciler) isAlive(
 		return false, nil
 	}
 
-	if err := r.connect(ctx, scope); err != nil {
+	if err := r.connectWorkload(ctx, scope); err != nil {
 		return false, err
 	}
 
@@ -198,12 +198,12 @@ func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bo
 		return false, client.IgnoreNotFound(err)
 	}
 
-	return startsVM(remediation, m), nil
+	return isStartingVM(remediation, m), nil
 }
 
-// startsVM reports whether a remediation starts the VM of a machine, is about to, or has started it and the machine
+// isStartingVM reports whether a remediation starts the VM of a machine, is about to, or has started it and the machine
 // does not say so yet.
-func startsVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMachine) bool {
+func isStartingVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMachine) bool {
 	switch remediation.Status.Step {
 	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:
 		return true
@@ -216,8 +216,8 @@ func startsVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMachine
 	return false
 }
 
-// connect sets the client that asks the API server of the workload cluster.
-func (r *Reconciler) connect(ctx context.Context, scope *nodeScope) error {
+// connectWorkload sets the client that asks the API server of the workload cluster.
+func (r *Reconciler) connectWorkload(ctx context.Context, scope *nodeScope) error {
 	if scope.live != nil {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (r *Reconciler) connect(ctx context.Context, scope *nodeScope) error {
 // all attachments would serve nothing else.
 func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
 	if scope.attached == nil {
-		if err := r.connect(ctx, scope); err != nil {
+		if err := r.connectWorkload(ctx, scope); err != nil {
 			return false, err
 		}
 

@@ -56,7 +56,7 @@ func TestANodeIsFencedWhileItsVMHasFailed(t *testing.T) {
 		"a fenced VM that stays down without it": {situation{failed: true, fenced: true}, true},
 		"a fenced VM that runs without it":       {situation{fenced: true}, false},
 	} {
-		check.Equal(t, name, c.now.wantsFence(), c.want)
+		check.Equal(t, name, c.now.shouldFence(), c.want)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestAVMThatARemediationHasJustStartedIsNotFenced(t *testing.T) {
 	} {
 		r := &infrav1alpha1.OLVMRemediation{}
 		r.Status.Step, r.Status.StepTime = c.step, metav1.NewTime(at.Add(c.since))
-		check.Equal(t, name, startsVM(r, m), c.want)
+		check.Equal(t, name, isStartingVM(r, m), c.want)
 	}
 }
 

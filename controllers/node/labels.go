@@ -16,9 +16,9 @@ var managedLabels = []string{
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable, infrav1.HostLabel,
 }
 
-// labelsOf returns the labels for the Node of a machine. The data center is the region, and the failure domain the
+// buildLabels returns the labels for the Node of a machine. The data center is the region, and the failure domain the
 // zone. The labels of a missing domain, instance type or host are omitted.
-func labelsOf(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
+func buildLabels(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 	host := ""
 	if m.Status.OLVM != nil {
 		host = m.Status.OLVM.VirtualMachine.HostName
@@ -31,7 +31,7 @@ func labelsOf(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 		infrav1.HostLabel:              host,
 	}
 	for key, value := range out {
-		out[key] = inventory.LabelValue(value)
+		out[key] = inventory.ToLabelValue(value)
 	}
 
 	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
@@ -86,8 +86,8 @@ func setKey(of *map[string]string, key, value string) {
 	(*of)[key] = value
 }
 
-// labelsKept returns the labels and annotations of a Node needed here.
-func labelsKept(node *corev1.Node) (labels, annotations map[string]string) {
+// keepLabels returns the labels and annotations of a Node needed here.
+func keepLabels(node *corev1.Node) (labels, annotations map[string]string) {
 	for _, key := range managedLabels {
 		if value, ok := node.Labels[key]; ok {
 			setKey(&labels, key, value)

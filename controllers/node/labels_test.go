@@ -14,7 +14,7 @@ func TestLabelsOfANode(t *testing.T) {
 	full.Status.FailureDomain = "room 1"
 	full.Spec.VirtualMachine.InstanceType = "Large"
 	full.Status.OLVM = &infrav1.OLVMStatus{VirtualMachine: infrav1.VirtualMachineStatus{HostName: "host-1.example.com"}}
-	check.Equal(t, "all of them", labelsOf(full, "Data Centre Süd"), map[string]string{
+	check.Equal(t, "all of them", buildLabels(full, "Data Centre Süd"), map[string]string{
 		corev1.LabelTopologyRegion:     "Data-Centre-S-d",
 		corev1.LabelTopologyZone:       "room-1",
 		corev1.LabelInstanceTypeStable: "Large",
@@ -23,7 +23,7 @@ func TestLabelsOfANode(t *testing.T) {
 
 	bare := provisioned("one", "10.0.0.10")
 	bare.Status.OLVM = nil
-	check.Equal(t, "those of a machine of which nothing is known", labelsOf(bare, "Default"), map[string]string{
+	check.Equal(t, "those of a machine of which nothing is known", buildLabels(bare, "Default"), map[string]string{
 		corev1.LabelTopologyRegion: "Default",
 	})
 }
@@ -108,6 +108,6 @@ func TestANodeIsLabelledByNameAndID(t *testing.T) {
 	} {
 		node := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: test.providerID}}
 		node.Name = test.node
-		check.Equal(t, name, machineWith(node, machines) != nil, test.found)
+		check.Equal(t, name, findMachineWithID(node, machines) != nil, test.found)
 	}
 }

@@ -78,7 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmremediation")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1alpha1.OLVMRemediation{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMRemediation{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToRemediation),
 			pass.IgnoreStatus).
@@ -143,15 +143,15 @@ func (r *Reconciler) openPass(
 	return pass.Frame{
 		Labelled: s.labelledOwner(),
 		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.PausedWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
+			return workspace.CheckPausedWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
 		},
 		RetryPaused: steady,
 		Work: func(ctx context.Context) (ctrl.Result, error) {
 			if wasPaused && remediation.Status.Step != "" { // Cluster API did not check the node meanwhile
-				remediation.Status.StepTime = now()
+				remediation.Status.StepTime = currentTime()
 			}
 
-			after, err := r.reconcile(ctx, s)
+			after, err := r.reconcileStep(ctx, s)
 			s.failed = err != nil
 
 			return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)}, err
@@ -183,16 +183,16 @@ func (s *scope) labelledOwner() metav1.Object {
 	return &metav1.ObjectMeta{}
 }
 
-// now returns the time, as stored in a status.
-func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+// currentTime returns the time, as stored in a status.
+func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// reconcile takes the next step. It returns the delay before the next check.
-func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, error) {
+// reconcileStep takes the next step. It returns the delay before the next check.
+func (r *Reconciler) reconcileStep(ctx context.Context, s *scope) (time.Duration, error) {
 	if !s.remediation.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, s)
 	}
 
-	s.blocked = whyNotRemediated(s)
+	s.blocked = explainNotRemediated(s)
 	if s.blocked == nil {
 		r.reconcileVM(ctx, s)
 	}
@@ -206,7 +206,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (time.Duration, er
 	// The object may be deleted while the VM is off.
 	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 
-	return r.act(ctx, s)
+	return r.takeStep(ctx, s)
 }
 
 // restartClock restarts the time of the step if the controller could not act, or Cluster API could not see the node.
@@ -226,7 +226,7 @@ func restartClock(s *scope) {
 	if isBlind || slices.Contains([]string{
 		infrav1.WaitingForEngineReason, infrav1.WaitingForTerraformReason, infrav1.RemediationSkippedReason,
 	}, reason) {
-		status.StepTime = now()
+		status.StepTime = currentTime()
 	}
 }
 
@@ -241,7 +241,7 @@ func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	}
 
 	if s.machine != nil && conditions.IsFalse(s.machine, clusterv1.MachineHealthCheckSucceededCondition) {
-		return r.askOwner(ctx, s)
+		return r.requestReplacement(ctx, s)
 	}
 
 	err := r.Client.Delete(ctx, s.remediation, client.Preconditions{
@@ -254,17 +254,17 @@ func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// act takes the next step of the remediation.
-func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
+// takeStep takes the next step of the remediation.
+func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, error) {
 	status := &s.remediation.Status
 
-	switch decide(s.remediation, s.vm, time.Now()) {
+	switch decideAction(s.remediation, s.vm, time.Now()) {
 	case begin:
 		if err := r.awaitTurn(ctx, s); err != nil || s.blocked != nil {
 			return steady, err
 		}
 
-		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, now(), metav1.Time{}
+		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, currentTime(), metav1.Time{}
 		status.Attempts++
 		s.news = &news{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d",
 			s.vm.Name, status.Attempts, s.remediation.Spec.Strategy.Retries())}
@@ -273,28 +273,28 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 	case powerOff:
 		err := r.powerOff(ctx, s)
 
-		return s.pause(), err
+		return s.getPause(), err
 	case recordOff:
 		if status.PowerOffTime.IsZero() { // it was already down
-			status.PowerOffTime = now()
+			status.PowerOffTime = currentTime()
 		}
 
-		status.Step, status.StepTime = infrav1alpha1.StartingStep, now()
+		status.Step, status.StepTime = infrav1alpha1.StartingStep, currentTime()
 
 		return time.Millisecond, nil
 	case start:
-		err := r.start(ctx, s)
+		err := r.startVM(ctx, s)
 
-		return s.pause(), err
+		return s.getPause(), err
 	case recordStart:
-		status.Step, status.StepTime = infrav1alpha1.WaitingStep, now()
+		status.Step, status.StepTime = infrav1alpha1.WaitingStep, currentTime()
 		return poll, nil
 	case giveUp:
 		return steady, r.giveUp(ctx, s)
 	}
 
 	if isOverdue(s.remediation, time.Now()) {
-		return steady, r.askOwner(ctx, s)
+		return steady, r.requestReplacement(ctx, s)
 	}
 
 	if status.Step == infrav1alpha1.WaitingStep {
@@ -304,9 +304,9 @@ func (r *Reconciler) act(ctx context.Context, s *scope) (time.Duration, error) {
 	return poll, nil
 }
 
-// pause returns the delay before the next check after a request. A request refused by the engine is not repeated at
+// getPause returns the delay before the next check after a request. A request refused by the engine is not repeated at
 // once.
-func (s *scope) pause() time.Duration {
+func (s *scope) getPause() time.Duration {
 	if s.blocked != nil {
 		return steady
 	}
@@ -318,11 +318,11 @@ func (s *scope) pause() time.Duration {
 func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 	s.remediation.Status.Step = infrav1alpha1.GivenUpStep
 
-	return r.askOwner(ctx, s)
+	return r.requestReplacement(ctx, s)
 }
 
-// askOwner asks the owner of the Machine to replace it, like a MachineHealthCheck without a template.
-func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
+// requestReplacement asks the owner of the Machine to replace it, like a MachineHealthCheck without a template.
+func (r *Reconciler) requestReplacement(ctx context.Context, s *scope) error {
 	if conditions.IsFalse(s.machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return nil // its owner writes it from now on
 	}
@@ -346,8 +346,8 @@ func (r *Reconciler) askOwner(ctx context.Context, s *scope) error {
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Duration, error) {
 	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
 		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
-	if going || !owesStart(s.remediation) {
-		return release(s)
+	if going || !shouldStart(s.remediation) {
+		return releaseObject(s)
 	}
 
 	since := time.Since(s.remediation.DeletionTimestamp.Time)
@@ -360,28 +360,28 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 		s.news = &news{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
 			"The VM of the machine was powered off and is not seen to run; look at it in the engine"}
 
-		return release(s)
+		return releaseObject(s)
 	case s.blocked != nil:
 		return steady, nil
-	case s.vm == nil || mayRelease(s, mayGoDown):
-		return release(s)
-	case toStart(s.vm.Status) == start:
-		err := r.start(ctx, s)
+	case s.vm == nil || canRelease(s, mayGoDown):
+		return releaseObject(s)
+	case decideStart(s.vm.Status) == start:
+		err := r.startVM(ctx, s)
 
-		return s.pause(), err
+		return s.getPause(), err
 	}
 
 	return poll, nil
 }
 
-// mayRelease reports whether the VM is back. The object stays while the OLVMMachine still says that the VM has failed:
+// canRelease reports whether the VM is back. The object stays while the OLVMMachine still says that the VM has failed:
 // without the object, the controller of Nodes would fence a VM that runs.
-func mayRelease(s *scope, mayGoDown bool) bool {
-	return toStart(s.vm.Status) == recordStart && !mayGoDown && !hasFailed(s.olvmMachine)
+func canRelease(s *scope, mayGoDown bool) bool {
+	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !hasFailed(s.olvmMachine)
 }
 
-// release lets the object go.
-func release(s *scope) (time.Duration, error) {
+// releaseObject lets the object go.
+func releaseObject(s *scope) (time.Duration, error) {
 	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 	return 0, nil
 }

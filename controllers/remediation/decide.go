@@ -27,17 +27,17 @@ const (
 	giveUp
 )
 
-// decide returns the next step. The VM is nil if the engine has none.
-func decide(remediation *infrav1alpha1.OLVMRemediation, vm *engine.VM, now time.Time) action {
+// decideAction returns the next step. The VM is nil if the engine has none.
+func decideAction(remediation *infrav1alpha1.OLVMRemediation, vm *engine.VM, now time.Time) action {
 	status := remediation.Status
 
 	switch {
 	case status.Step == infrav1alpha1.GivenUpStep || vm == nil:
 		return giveUp
 	case status.Step == infrav1alpha1.PoweringOffStep:
-		return toPowerOff(remediation, vm.Status, now)
+		return decidePowerOff(remediation, vm.Status, now)
 	case status.Step == infrav1alpha1.StartingStep:
-		return toStart(vm.Status)
+		return decideStart(vm.Status)
 	case status.Step == infrav1alpha1.WaitingStep && !isOver(remediation, now):
 		return wait
 	case status.Attempts >= remediation.Spec.Strategy.Retries():
@@ -52,18 +52,19 @@ func isOver(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return now.Sub(remediation.Status.StepTime.Time) >= remediation.Spec.Strategy.Timeout()
 }
 
-// toPowerOff returns the next step until the VM is down. It asks the engine once.
-func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
+// decidePowerOff returns the next step until the VM is down. It asks the engine once.
+func decidePowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
 	asked := remediation.Status.PowerOffTime
 
 	switch {
 	case status == engine.VMDown:
 		return recordOff
-	case !asked.IsZero() && (status.Starting() || status == engine.VMUp && now.Sub(asked.Time) >= engine.StopPatience):
+	case !asked.IsZero() &&
+		(status.IsStarting() || status == engine.VMUp && now.Sub(asked.Time) >= engine.StopPatience):
 		return recordStart // somebody has started it
 	case !asked.IsZero():
 		return wait // it may go down at any time
-	case status.Off(), status.Busy(): // an engine refuses to stop it
+	case status.IsOff(), status.IsBusy(): // an engine refuses to stop it
 		if isOver(remediation, now) {
 			return giveUp
 		}
@@ -74,13 +75,13 @@ func toPowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStat
 	}
 }
 
-// toStart returns the next step until the VM is on a host again. It never gives up, because the controller has powered
-// the VM off.
-func toStart(status engine.VMStatus) action {
+// decideStart returns the next step until the VM is on a host again. It never gives up, because the controller has
+// powered the VM off.
+func decideStart(status engine.VMStatus) action {
 	switch {
 	case status == engine.VMDown:
 		return start
-	case status.Off(), status.Busy():
+	case status.IsOff(), status.IsBusy():
 		return wait
 	default:
 		return recordStart // even if it hangs: another reboot may follow
@@ -96,9 +97,9 @@ func isOverdue(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return isOff && isOver(remediation, now)
 }
 
-// owesStart reports whether the controller may have powered the VM off and has not seen it start. A moved or restored
+// shouldStart reports whether the controller may have powered the VM off and has not seen it start. A moved or restored
 // object has its finalizer, but no status.
-func owesStart(remediation *infrav1alpha1.OLVMRemediation) bool {
+func shouldStart(remediation *infrav1alpha1.OLVMRemediation) bool {
 	switch remediation.Status.Step {
 	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:
 		return true

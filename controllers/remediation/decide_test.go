@@ -78,7 +78,7 @@ func TestARebootHasItsStepsInOrder(t *testing.T) {
 				r.Status.PowerOffTime = metav1.NewTime(now.Add(-c.asked))
 			}
 
-			check.Equal(t, "action", decide(r, c.vm, now), c.want)
+			check.Equal(t, "action", decideAction(r, c.vm, now), c.want)
 		})
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// whyNotStarted returns the reason for keeping the VM down; nil if it may start. Kubernetes detaches the volumes of a
-// fenced Node: a VM starting meanwhile would write to another node's volumes. The controller of Nodes removes the fence
-// once the volumes are detached.
-func (r *Reconciler) whyNotStarted(ctx context.Context, s *scope) *blocker.Error {
+// explainNotStarted returns the reason for keeping the VM down; nil if it may start. Kubernetes detaches the volumes of
+// a fenced Node: a VM starting meanwhile would write to another node's volumes. The controller of Nodes removes the
+// fence once the volumes are detached.
+func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.Error {
 	name := s.machine.Status.NodeRef.Name
 	if name == "" || s.cluster == nil {
 		return nil

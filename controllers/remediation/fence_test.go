@@ -46,7 +46,7 @@ func TestARemediationStaysWhileTheMachineOfAStartedVMSaysThatItHasFailed(t *test
 		},
 	} {
 		s := &scope{vm: &engine.VM{Status: c.status}, olvmMachine: machineWith(c.reason)}
-		check.Equal(t, name, mayRelease(s, c.mayGoDown), c.want)
+		check.Equal(t, name, canRelease(s, c.mayGoDown), c.want)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestAVMIsStartedOnlyIfTheAPIServerShowsNoFence(t *testing.T) {
 		}
 		s.machine.Status.NodeRef.Name = "one"
 
-		got := (&Reconciler{Workloads: c.workloads}).whyNotStarted(t.Context(), s)
+		got := (&Reconciler{Workloads: c.workloads}).explainNotStarted(t.Context(), s)
 		check.Equal(t, name, got != nil, c.blocked)
 	}
 }

@@ -24,7 +24,7 @@ import (
 // owner reference by name and UID.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine := &clusterv1.Machine{}
-	if found, err := fetch(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
+	if found, err := fetchObject(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
 		return err
 	}
 
@@ -40,7 +40,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	}
 
 	cluster := &clusterv1.Cluster{}
-	if found, err := fetch(ctx, r.Client, s, machine.Spec.ClusterName, cluster); err != nil || !found {
+	if found, err := fetchObject(ctx, r.Client, s, machine.Spec.ClusterName, cluster); err != nil || !found {
 		return err
 	}
 
@@ -49,7 +49,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	olvmMachine := &infrav1.OLVMMachine{}
 	ref := machine.Spec.InfrastructureRef
 	if ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMMachine" {
-		found, err := fetch(ctx, r.Client, s, ref.Name, olvmMachine)
+		found, err := fetchObject(ctx, r.Client, s, ref.Name, olvmMachine)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,10 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	}
 
 	olvmCluster := &infrav1.OLVMCluster{}
-	if found, err := fetch(ctx, r.Client, s, cluster.Spec.InfrastructureRef.Name, olvmCluster); err != nil || !found {
+	if found, err := fetchObject(
+		ctx, r.Client, s, cluster.Spec.InfrastructureRef.Name, olvmCluster,
+	); err != nil ||
+		!found {
 		return err
 	}
 
@@ -73,8 +76,8 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// fetch gets an object of the namespace. It reports whether the object exists.
-func fetch(
+// fetchObject gets an object of the namespace. It reports whether the object exists.
+func fetchObject(
 	ctx context.Context, from client.Reader, s *scope, name string, object client.Object,
 ) (bool, error) {
 	key := client.ObjectKey{Namespace: s.remediation.Namespace, Name: name}
@@ -87,8 +90,8 @@ func fetch(
 	return true, nil
 }
 
-// whyNotRemediated returns the reason for not remediating a machine, regardless of its VM; nil if there is none.
-func whyNotRemediated(s *scope) *blocker.Error {
+// explainNotRemediated returns the reason for not remediating a machine, regardless of its VM; nil if there is none.
+func explainNotRemediated(s *scope) *blocker.Error {
 	switch {
 	case s.machine == nil:
 		return &blocker.Error{
@@ -143,7 +146,7 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	for i := range machines.Items {
 		other := &machines.Items[i]
 		at := slices.IndexFunc(remediations.Items, func(r infrav1alpha1.OLVMRemediation) bool {
-			return r.Name == other.Name && goesFirst(&r, s.remediation.Name)
+			return r.Name == other.Name && hasPriority(&r, s.remediation.Name)
 		})
 		if other.Name != s.machine.Name && (at >= 0 || !other.DeletionTimestamp.IsZero()) {
 			s.blocked = &blocker.Error{
@@ -156,8 +159,8 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// goesFirst reports whether a remediation has begun, or begins before the one with this name.
-func goesFirst(other *infrav1alpha1.OLVMRemediation, name string) bool {
+// hasPriority reports whether a remediation has begun, or begins before the one with this name.
+func hasPriority(other *infrav1alpha1.OLVMRemediation, name string) bool {
 	if other.Status.Step == "" {
 		return conditions.Get(other, infrav1.RemediatedCondition) == nil && other.Name < name
 	}

@@ -27,7 +27,7 @@ func updateStatus(s *scope) {
 		return // the reason is final
 	case status.Step == infrav1alpha1.GivenUpStep:
 		condition.Reason = infrav1.RetriesExhaustedReason
-		condition.Message = "The owner of the Machine replaces it: " + whyGivenUp(s)
+		condition.Message = "The owner of the Machine replaces it: " + explainGivenUp(s)
 	case s.blocked != nil:
 		condition.Reason, condition.Message = s.blocked.Reason, s.blocked.Error()
 	case status.Step == infrav1alpha1.StartingStep:
@@ -51,12 +51,12 @@ func setOwnerRemediated(machine *clusterv1.Machine, s *scope) {
 		Type:    clusterv1.MachineOwnerRemediatedCondition,
 		Status:  metav1.ConditionFalse,
 		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
-		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + whyGivenUp(s),
+		Message: "OLVMRemediation " + s.remediation.Name + " has given up: " + explainGivenUp(s),
 	})
 }
 
-// whyGivenUp returns the reason for ending the reboots.
-func whyGivenUp(s *scope) string {
+// explainGivenUp returns the reason for ending the reboots.
+func explainGivenUp(s *scope) string {
 	attempts := s.remediation.Status.Attempts
 	switch {
 	case s.session != nil && s.vm == nil:

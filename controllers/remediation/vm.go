@@ -31,7 +31,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 
 // isRunning reports whether Terraform is changing the machine, and blocks the remediation meanwhile.
 func (r *Reconciler) isRunning(s *scope) bool {
-	if !r.Runs.IsInFlight(workspace.MachineKey(s.olvmMachine)) {
+	if !r.Runs.IsInFlight(workspace.NewMachineKey(s.olvmMachine)) {
 		return false
 	}
 
@@ -44,18 +44,18 @@ func (r *Reconciler) isRunning(s *scope) bool {
 
 // findVM sets the session, and the VM if the engine has it. A *blocker.Error explains why the VM must not be touched.
 func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
-	session, _, _, err := r.Engines.ForMachine(ctx, connection.ClusterEngine(s.olvmCluster), s.olvmMachine)
+	session, _, _, err := r.Engines.OpenMachineSession(ctx, connection.ClusterEngine(s.olvmCluster), s.olvmMachine)
 	if err != nil {
 		return err
 	}
 
-	id := bootstrap.VMOf(s.olvmMachine.Spec.ProviderID)
+	id := bootstrap.ParseProviderID(s.olvmMachine.Spec.ProviderID)
 	if id == "" {
 		s.session = session
 		return nil
 	}
 
-	vm, err := session.VM(ctx, engine.ID(id))
+	vm, err := session.FetchVM(ctx, engine.ID(id))
 	if engine.IsNotFound(err) {
 		s.session = session
 		return checkMissing(s.olvmMachine)
@@ -63,7 +63,7 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	if !ownermark.Of(s.olvmMachine).Marks(vm.CommentText()) {
+	if !ownermark.NewOwner(s.olvmMachine).IsNamedIn(vm.CommentText()) {
 		return &blocker.Error{Reason: infrav1.VMNotOwnedReason, Message: fmt.Sprintf(
 			"VM %s does not have the mark of OLVMMachine %s, so the controller does not reboot it", id,
 			s.olvmMachine.Name)}
@@ -100,7 +100,7 @@ func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
 
 	err := s.session.StopVM(ctx, s.vm.ID, true)
 	if err == nil {
-		s.remediation.Status.PowerOffTime = now()
+		s.remediation.Status.PowerOffTime = currentTime()
 		return nil
 	}
 
@@ -108,31 +108,31 @@ func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
 		return r.giveUp(ctx, s)
 	}
 
-	report(s, err)
+	reportError(s, err)
 
 	return nil
 }
 
-// start asks the engine to start the VM. If the VM stays down for too long, start also asks the owner of the Machine to
-// replace it. It keeps asking the engine, because some owners do not replace it.
-func (r *Reconciler) start(ctx context.Context, s *scope) error {
+// startVM asks the engine to start the VM. If the VM stays down for too long, start also asks the owner of the Machine
+// to replace it. It keeps asking the engine, because some owners do not replace it.
+func (r *Reconciler) startVM(ctx context.Context, s *scope) error {
 	if err := r.Runs.MayAct(ctx); err != nil {
 		return err
 	}
 
-	if s.blocked = r.whyNotStarted(ctx, s); s.blocked == nil {
-		report(s, s.session.StartVM(ctx, s.vm.ID, false))
+	if s.blocked = r.explainNotStarted(ctx, s); s.blocked == nil {
+		reportError(s, s.session.StartVM(ctx, s.vm.ID, false))
 	}
 
 	if isOver(s.remediation, time.Now()) && s.remediation.DeletionTimestamp.IsZero() {
-		return r.askOwner(ctx, s)
+		return r.requestReplacement(ctx, s)
 	}
 
 	return nil
 }
 
-// report shows users an error of the engine. The request is repeated.
-func report(s *scope, err error) {
+// reportError shows users an error of the engine. The request is repeated.
+func reportError(s *scope, err error) {
 	switch {
 	case err == nil:
 	case engine.IsRefused(err):

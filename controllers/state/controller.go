@@ -127,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	if left, err := r.grace(ctx, secret); err != nil || left > 0 {
+	if left, err := r.remainingGrace(ctx, secret); err != nil || left > 0 {
 		return ctrl.Result{RequeueAfter: left}, err
 	}
 
@@ -145,9 +145,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// grace returns the remaining lifetime of a state without an owner. It is zero if the owner's deletion was seen, or if
-// the namespace is being deleted.
-func (r *Reconciler) grace(ctx context.Context, secret client.Object) (time.Duration, error) {
+// remainingGrace returns the remaining lifetime of a state without an owner. It is zero if the owner's deletion was
+// seen, or if the namespace is being deleted.
+func (r *Reconciler) remainingGrace(ctx context.Context, secret client.Object) (time.Duration, error) {
 	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
 	if uid == metav1.GetControllerOf(secret).UID {
 		return 0, nil

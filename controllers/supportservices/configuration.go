@@ -17,8 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// nodes returns the machines of the cluster with a known address, unless they are being deleted.
-func (r *Reconciler) nodes(
+// listNodes returns the machines of the cluster with a known address, unless they are being deleted.
+func (r *Reconciler) listNodes(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {
 	var owners clusterv1.MachineList
@@ -33,12 +33,12 @@ func (r *Reconciler) nodes(
 
 	for i := range owners.Items {
 		owner := &owners.Items[i]
-		m := find(machines, owner.Spec.InfrastructureRef.Name)
+		m := findMachine(machines, owner.Spec.InfrastructureRef.Name)
 		if m == nil || !m.DeletionTimestamp.IsZero() || !owner.DeletionTimestamp.IsZero() {
 			continue
 		}
 
-		if address := addressOf(m); address.IsValid() {
+		if address := getAddress(m); address.IsValid() {
 			out = append(out, support.Node{
 				Name:         owner.Name,
 				Address:      address,
@@ -50,8 +50,8 @@ func (r *Reconciler) nodes(
 	return out, nil
 }
 
-// addressOf returns the first address of a machine, or an invalid one if none is known yet.
-func addressOf(m *infrav1.OLVMMachine) netip.Addr {
+// getAddress returns the first address of a machine, or an invalid one if none is known yet.
+func getAddress(m *infrav1.OLVMMachine) netip.Addr {
 	for _, address := range m.Status.Addresses {
 		parsed, err := netip.ParseAddr(address.Address)
 		if err == nil && parsed.Zone() == "" && address.Type == clusterv1.MachineInternalIP { // a zone may be any text
@@ -59,17 +59,17 @@ func addressOf(m *infrav1.OLVMMachine) netip.Addr {
 		}
 	}
 
-	return recordedAddress(m, func(netip.Addr) bool { return true })
+	return findRecordedAddress(m, func(netip.Addr) bool { return true })
 }
 
-// recordedAddress returns the first wanted static address of a machine's first interface, or an invalid one.
-func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip.Addr {
-	recorded, err := addressing.Recorded(m)
+// findRecordedAddress returns the first wanted static address of a machine's first interface, or an invalid one.
+func findRecordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip.Addr {
+	recorded, err := addressing.ParseRecorded(m)
 	if err != nil {
 		return netip.Addr{} // the machine's own condition reports it
 	}
 
-	for _, address := range recorded[addressing.Networks(m.Spec)[0].VNICName] {
+	for _, address := range recorded[addressing.CollectNetworks(m.Spec)[0].VNICName] {
 		if wanted(address) {
 			return address
 		}
@@ -78,14 +78,14 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 	return netip.Addr{}
 }
 
-// ownAddresses returns the addresses of a VM. An unspecified address stands for an address from elsewhere.
-func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
-	nics, err := addressing.NICs(m.Spec, s.olvmCluster.Spec)
+// collectOwnAddresses returns the addresses of a VM. An unspecified address stands for an address from elsewhere.
+func collectOwnAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
+	nics, err := addressing.BuildNICs(m.Spec, s.olvmCluster.Spec)
 	if err != nil {
 		return nil, err
 	}
 
-	recorded, err := addressing.Recorded(m)
+	recorded, err := addressing.ParseRecorded(m)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +98,11 @@ func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
 		}
 
 		out = append(out, recorded[nic.VNICName]...)
-		if nic.Guest.Dynamic(true) {
+		if nic.Guest.IsDynamic(true) {
 			out = append(out, netip.IPv4Unspecified())
 		}
 
-		if nic.Guest.Dynamic(false) {
+		if nic.Guest.IsDynamic(false) {
 			out = append(out, netip.IPv6Unspecified())
 		}
 	}
@@ -110,30 +110,30 @@ func ownAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// configure publishes the configuration of a VM.
-func (r *Reconciler) configure(
+// publishConfiguration publishes the configuration of a VM.
+func (r *Reconciler) publishConfiguration(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) error {
 	if vm.machine == nil || vm.foreign || !vm.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
 
-	files, err := r.configurationOf(ctx, s, service, vm, nodes)
+	files, err := r.buildConfiguration(ctx, s, service, vm, nodes)
 	if err != nil || files == nil {
 		return err
 	}
 
-	archive, err := support.Archive(files)
+	archive, err := support.PackArchive(files)
 	if err != nil {
 		return err
 	}
 
-	if vm.report, err = r.Delivery.Publish(ctx, vm.machine, archive, support.UserData); err != nil {
+	if vm.report, err = r.Delivery.PublishConfiguration(ctx, vm.machine, archive, support.RenderUserData); err != nil {
 		return err
 	}
 
-	if !addressing.MayHaveVM(vm.machine) {
-		r.Runs.Wake(workspace.MachineKey(vm.machine))
+	if !addressing.CanHaveVM(vm.machine) {
+		r.Runs.WakeObject(workspace.NewMachineKey(vm.machine))
 	}
 
 	if vm.report.Stranded {
@@ -143,15 +143,15 @@ func (r *Reconciler) configure(
 	return nil
 }
 
-// configurationOf returns the configuration of a VM, or nil while it is not known yet.
-func (r *Reconciler) configurationOf(
+// buildConfiguration returns the configuration of a VM, or nil while it is not known yet.
+func (r *Reconciler) buildConfiguration(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) ([]bootstrap.File, error) {
 	switch {
 	case service.JumpHost != nil:
-		return r.jumpHost(ctx, s, service, nodes)
+		return r.buildJumpHost(ctx, s, service, nodes)
 	case service.OIDC != nil:
-		return r.oidc(ctx, s, service, vm)
+		return r.buildOIDC(ctx, s, service, vm)
 	}
 
 	balancer, err := service.NewBalancer(s.olvmCluster.Spec, nodes)
@@ -160,38 +160,38 @@ func (r *Reconciler) configurationOf(
 	}
 
 	balancer.Name = vm.Name
-	if balancer.Own, err = ownAddresses(s, vm.machine); err != nil {
+	if balancer.Own, err = collectOwnAddresses(s, vm.machine); err != nil {
 		return nil, err
 	}
 
 	if balancer.VirtualIP.IsValid() {
-		waiting, err := virtualIPOf(s, service, vm.machine, &balancer)
+		waiting, err := fillVirtualIP(s, service, vm.machine, &balancer)
 		if err != nil || waiting {
 			return nil, err
 		}
 	}
 
-	return balancer.Files(), nil
+	return balancer.BuildFiles(), nil
 }
 
-// virtualIPOf fills in the settings for keepalived. It reports whether addresses are still to be allocated.
-func virtualIPOf(
+// fillVirtualIP fills in the settings for keepalived. It reports whether addresses are still to be allocated.
+func fillVirtualIP(
 	s *scope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
 ) (waiting bool, err error) {
 	c := s.olvmCluster
-	ids, err := desired.RecordedRouterIDs(c)
+	ids, err := desired.ParseRouterIDs(c)
 	if err != nil {
 		return false, err
 	}
 
-	nics, err := addressing.NICs(machine.Spec, c.Spec)
+	nics, err := addressing.BuildNICs(machine.Spec, c.Spec)
 	if err != nil {
 		return false, err
 	}
 
 	template := fmt.Sprintf("the first network interface of OLVMMachineTemplate %s", service.VM.MachineTemplateName)
-	if nics[0].Guest == nil || nics[0].Guest.Dynamic(balancer.VirtualIP.Is4()) {
-		return false, service.Invalid("virtualIP",
+	if nics[0].Guest == nil || nics[0].Guest.IsDynamic(balancer.VirtualIP.Is4()) {
+		return false, service.NewInvalidError("virtualIP",
 			"%s has no static address of the family of %s, which keepalived needs to hold it; give it a range",
 			template, balancer.VirtualIP)
 	}
@@ -204,7 +204,7 @@ func virtualIPOf(
 			return true, nil
 		}
 
-		address := recordedAddress(vm.machine, sameFamily)
+		address := findRecordedAddress(vm.machine, sameFamily)
 
 		switch {
 		case vm.machine.Name == machine.Name:

@@ -83,23 +83,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("fields Client, APIReader, Runs, Addresses and Recorder must be set")
 	}
 
-	err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMSupportServices{}, secretIndex, secretsOf)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMSupportServices{}, secretIndex, secretKeys)
 	if err != nil {
 		return fmt.Errorf("failed to index OLVMSupportServices: %w", err)
 	}
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmsupportservices")
 	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1alpha1.OLVMSupportServices{}, builder.WithPredicates(r.passes.Changed())).
+		For(&infrav1alpha1.OLVMSupportServices{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
 		WithEventFilter(predicate.Or[client.Object](isSecret,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(sameName), pass.IgnoreStatus).
-		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(toServices), clusterFactsChanged).
-		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(toServices),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(nameToServices), pass.IgnoreStatus).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(labelToServices), clusterFactsChanged).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(labelToServices),
 			predicate.Or[client.Object](pass.IgnoreStatus, machineFactsChanged)).
-		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.naming), comes).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toServices), machineGoes).
+		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.templateToServices), comes).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(labelToServices), machineGoes).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToServices)).
 		Complete(ctx, r)
 	if err != nil {
@@ -148,7 +148,7 @@ var machineFactsChanged = predicate.Funcs{
 
 		return before.Annotations[infrav1.AddressesAnnotation] != after.Annotations[infrav1.AddressesAnnotation] ||
 			!slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
-			support.ServiceOf(after) != "" && turned
+			support.GetServiceName(after) != "" && turned
 	},
 }
 
@@ -160,14 +160,14 @@ var machineGoes = predicate.Funcs{
 	},
 }
 
-// sameName wakes the support services of a Cluster.
-func sameName(_ context.Context, object client.Object) []ctrl.Request {
+// nameToServices wakes the support services of a Cluster.
+func nameToServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// toServices wakes the support services of the Cluster in an object's label.
-func toServices(_ context.Context, object client.Object) []ctrl.Request {
-	key := addressing.ClusterOf(object)
+// labelToServices wakes the support services of the Cluster in an object's label.
+func labelToServices(_ context.Context, object client.Object) []ctrl.Request {
+	key := addressing.GetClusterKey(object)
 	if key.Name == "" {
 		return nil
 	}
@@ -175,8 +175,8 @@ func toServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// naming wakes the support services with a reference to a template.
-func (r *Reconciler) naming(ctx context.Context, template client.Object) []ctrl.Request {
+// templateToServices wakes the support services with a reference to a template.
+func (r *Reconciler) templateToServices(ctx context.Context, template client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMSupportServicesList
 	err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -185,23 +185,23 @@ func (r *Reconciler) naming(ctx context.Context, template client.Object) []ctrl.
 
 	names := func(s support.Service) bool { return s.VM.MachineTemplateName == template.GetName() }
 
-	return requestsFor(list.Items, func(of *infrav1alpha1.OLVMSupportServices) bool {
-		return slices.ContainsFunc(support.Services(of), names)
+	return toRequests(list.Items, func(of *infrav1alpha1.OLVMSupportServices) bool {
+		return slices.ContainsFunc(support.CollectServices(of), names)
 	})
 }
 
 // secretIndex is the index of OLVMSupportServices by their Secrets.
 const secretIndex = "namedSecrets"
 
-// secretsOf returns the keys of the Secrets needed by an OLVMSupportServices.
-func secretsOf(object client.Object) []string {
+// secretKeys returns the keys of the Secrets needed by an OLVMSupportServices.
+func secretKeys(object client.Object) []string {
 	of, ok := object.(*infrav1alpha1.OLVMSupportServices)
 	if !ok {
 		return nil
 	}
 
 	var out []string
-	for _, key := range append(support.SecretsOf(of), workload.SecretOf(client.ObjectKeyFromObject(of))) {
+	for _, key := range append(support.CollectSecrets(of), workload.KubeconfigSecret(client.ObjectKeyFromObject(of))) {
 		out = append(out, key.String())
 	}
 
@@ -210,8 +210,8 @@ func secretsOf(object client.Object) []string {
 
 // secretToServices wakes the support services with a reference to a Secret, or with a VM using it.
 func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object) []ctrl.Request {
-	if support.ServiceOf(secret) != "" {
-		return toServices(ctx, secret)
+	if support.GetServiceName(secret) != "" {
+		return labelToServices(ctx, secret)
 	}
 
 	var list infrav1alpha1.OLVMSupportServicesList
@@ -221,10 +221,10 @@ func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object)
 		return nil
 	}
 
-	return requestsFor(list.Items, func(*infrav1alpha1.OLVMSupportServices) bool { return true })
+	return toRequests(list.Items, func(*infrav1alpha1.OLVMSupportServices) bool { return true })
 }
 
-func requestsFor(
+func toRequests(
 	list []infrav1alpha1.OLVMSupportServices, wanted func(*infrav1alpha1.OLVMSupportServices) bool,
 ) []ctrl.Request {
 	var out []ctrl.Request
@@ -281,13 +281,13 @@ func (r *Reconciler) openPass(
 		Labelled: object,
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			if s.cluster != nil && object.DeletionTimestamp.IsZero() {
-				adopt(s)
+				adoptObject(s)
 			}
 
 			return true, ctrl.Result{}, nil
 		},
 		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.PausedWithoutState(ctx, of, object, support.Kind, s.cluster)
+			return workspace.CheckPausedWithoutState(ctx, of, object, support.Kind, s.cluster)
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, s) },
 		SetStatus: func() { updateStatus(s) },
@@ -318,8 +318,8 @@ func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
 }
 
-// adopt makes the object belong to its Cluster. clusterctl move and the deletion of the Cluster need this.
-func adopt(s *scope) {
+// adoptObject makes the object belong to its Cluster. clusterctl move and the deletion of the Cluster need this.
+func adoptObject(s *scope) {
 	controllerutil.AddFinalizer(s.object, infrav1alpha1.SupportServicesFinalizer)
 	metav1.SetMetaDataLabel(&s.object.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
 	s.object.OwnerReferences = util.EnsureOwnerRef(s.object.OwnerReferences, metav1.OwnerReference{
@@ -345,7 +345,7 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 
 	switch ref := cluster.Spec.InfrastructureRef; {
 	case !ref.IsDefined():
-		s.err = waiting("Cluster %s does not name its infrastructure yet", key.Name)
+		s.err = newWaitingError("Cluster %s does not name its infrastructure yet", key.Name)
 		return nil
 	case !holder.HasOLVMCluster(cluster):
 		s.err = blocker.New(infrav1.ClusterOfOtherProviderReason, "spec.clusterName",
@@ -363,22 +363,22 @@ func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
 	found := &infrav1.OLVMCluster{}
 	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		s.err = waiting("there is no OLVMCluster %s yet, which Cluster %s names", key.Name, s.cluster.Name)
+		s.err = newWaitingError("there is no OLVMCluster %s yet, which Cluster %s names", key.Name, s.cluster.Name)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
 
-	claims, err := holder.Find(ctx, r.Client, found)
+	claims, err := holder.FindClaims(ctx, r.Client, found)
 	if err != nil {
 		return err
 	}
 
 	switch {
-	case claims.Excludes(s.cluster):
-		s.err = claims.Problem()
+	case claims.IsExcluded(s.cluster):
+		s.err = claims.ToError()
 	case found.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name && found.DeletionTimestamp.IsZero():
-		s.err = waiting("OLVMCluster %s does not belong to Cluster %s yet", key.Name, s.cluster.Name)
+		s.err = newWaitingError("OLVMCluster %s does not belong to Cluster %s yet", key.Name, s.cluster.Name)
 	default:
 		s.olvmCluster = found
 	}
@@ -386,7 +386,7 @@ func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func waiting(format string, args ...any) error {
+func newWaitingError(format string, args ...any) error {
 	return &blocker.Error{
 		Reason: infrav1.WaitingForClusterInfrastructureReason, Message: fmt.Sprintf(format, args...),
 	}
@@ -394,11 +394,11 @@ func waiting(format string, args ...any) error {
 
 // reconcileDelete deletes the VMs. During the deletion of the cluster, it waits for the nodes first.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
-	if workspace.Moving(s.object) {
+	if workspace.IsMoving(s.object) {
 		return ctrl.Result{}, nil // the VMs stay
 	}
 
-	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
+	machines, err := support.ListMachines(ctx, r.Client, s.clusterKey())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -406,8 +406,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	if s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() {
 		for i := range machines {
 			m := &machines[i]
-			begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.MayHaveVM(m)
-			if support.MachineOf(m) == nil && (len(m.OwnerReferences) > 0 || begun) {
+			begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.CanHaveVM(m)
+			if support.NewStandInMachine(m) == nil && (len(m.OwnerReferences) > 0 || begun) {
 				s.nodes = append(s.nodes, m.Name)
 			}
 		}

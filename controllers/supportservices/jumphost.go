@@ -15,35 +15,35 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// jumpHost returns the configuration of a jump host's VM.
-func (r *Reconciler) jumpHost(
+// buildJumpHost returns the configuration of a jump host's VM.
+func (r *Reconciler) buildJumpHost(
 	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) ([]bootstrap.File, error) {
 	out := service.NewJumpHost(s.olvmCluster.Spec, nodes)
 
 	if name := service.JumpHost.NodeKeysSecretName; name != "" {
 		const field = "nodeKeysSecretName"
-		keys, err := r.wantedSecret(ctx, s, service, field, name)
+		keys, err := r.readRequiredSecret(ctx, s, service, field, name)
 		if err != nil {
 			return nil, err
 		}
 
 		if err := support.CheckNodeKeys(keys); err != nil {
-			return nil, service.Invalid(field, "Secret %s: %v", name, err)
+			return nil, service.NewInvalidError(field, "Secret %s: %v", name, err)
 		}
 
 		out.NodeKeys = keys
 	}
 
-	kubeconfig, err := r.kubeconfigOfJumpHost(ctx, s, service)
+	kubeconfig, err := r.readJumpHostKubeconfig(ctx, s, service)
 	out.Kubeconfig = kubeconfig
 
-	return out.Files(), err
+	return out.BuildFiles(), err
 }
 
-// kubeconfigOfJumpHost returns the kubeconfig for users of the jump host, or nil while the cluster has none. It returns
-// only valid kubeconfigs, because Secrets of other kinds also use this key.
-func (r *Reconciler) kubeconfigOfJumpHost(
+// readJumpHostKubeconfig returns the kubeconfig for users of the jump host, or nil while the cluster has none. It
+// returns only valid kubeconfigs, because Secrets of other kinds also use this key.
+func (r *Reconciler) readJumpHostKubeconfig(
 	ctx context.Context, s *scope, service *serviceFacts,
 ) ([]byte, error) {
 	const field = "kubeconfigSecretName"
@@ -52,11 +52,11 @@ func (r *Reconciler) kubeconfigOfJumpHost(
 	var data map[string][]byte
 	var err error
 	if name != "" {
-		data, err = r.wantedSecret(ctx, s, service, field, name)
+		data, err = r.readRequiredSecret(ctx, s, service, field, name)
 	} else { // it comes with the cluster's first machine
-		own := workload.SecretOf(s.clusterKey())
+		own := workload.KubeconfigSecret(s.clusterKey())
 		name = own.Name
-		data, err = r.secretData(ctx, own)
+		data, err = r.readSecret(ctx, own)
 	}
 
 	if err != nil || data == nil {
@@ -65,15 +65,15 @@ func (r *Reconciler) kubeconfigOfJumpHost(
 
 	kubeconfig := data[secret.KubeconfigDataName]
 	if parsed, err := clientcmd.Load(kubeconfig); err != nil || len(parsed.Clusters) == 0 {
-		return nil, service.Invalid(field, "Secret %s has no kubeconfig under %s; name one that has", name,
+		return nil, service.NewInvalidError(field, "Secret %s has no kubeconfig under %s; name one that has", name,
 			secret.KubeconfigDataName)
 	}
 
 	return kubeconfig, nil
 }
 
-// secretData reads a Secret, and returns nil if there is none.
-func (r *Reconciler) secretData(ctx context.Context, key client.ObjectKey) (map[string][]byte, error) {
+// readSecret reads a Secret, and returns nil if there is none.
+func (r *Reconciler) readSecret(ctx context.Context, key client.ObjectKey) (map[string][]byte, error) {
 	var found corev1.Secret
 	if err := r.APIReader.Get(ctx, key, &found); apierrors.IsNotFound(err) {
 		return nil, nil

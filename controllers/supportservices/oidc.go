@@ -21,11 +21,11 @@ import (
 // connectorsKey is the key of Dex's connectors in their Secret.
 const connectorsKey = "connectors.yaml"
 
-// oidc returns the configuration of an OIDC provider's VM.
-func (r *Reconciler) oidc(
+// buildOIDC returns the configuration of an OIDC provider's VM.
+func (r *Reconciler) buildOIDC(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) ([]bootstrap.File, error) {
-	connectors, err := r.wantedSecret(ctx, s, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
+	connectors, err := r.readRequiredSecret(ctx, s, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
 	if err != nil {
 		return nil, err
 	}
@@ -35,47 +35,48 @@ func (r *Reconciler) oidc(
 		return nil, err
 	}
 
-	if address := addressOf(vm.machine); address.IsValid() && !out.ServedBy(address) {
-		return nil, service.Invalid("issuer",
+	if address := getAddress(vm.machine); address.IsValid() && !out.IsServedBy(address) {
+		return nil, service.NewInvalidError("issuer",
 			"its host is %s, and the VM has %s; give OLVMMachineTemplate %s that address alone, or write the VM's",
 			out.Host, address, service.VM.MachineTemplateName)
 	}
 
-	ca, err := r.wantedSecret(ctx, s, service, "caSecretName", service.OIDC.CASecretName)
+	ca, err := r.readRequiredSecret(ctx, s, service, "caSecretName", service.OIDC.CASecretName)
 	if err != nil {
 		return nil, err
 	}
 
 	authority, err := servingcert.ParseAuthority(ca[corev1.TLSCertKey], ca[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, service.Invalid("caSecretName",
+		return nil, service.NewInvalidError("caSecretName",
 			"Secret %s: %v; it has those of an authority in tls.crt and tls.key", service.OIDC.CASecretName, err)
 	}
 
 	out.Authority = authority.PEM
-	if err := r.serve(ctx, s, &out, authority); err != nil {
+	if err := r.ensureCertificate(ctx, s, &out, authority); err != nil {
 		return nil, err
 	}
 
-	return out.Files()
+	return out.BuildFiles()
 }
 
-// wantedSecret reads a Secret referenced by a service. A missing Secret is an error.
-func (r *Reconciler) wantedSecret(
+// readRequiredSecret reads a Secret referenced by a service. A missing Secret is an error.
+func (r *Reconciler) readRequiredSecret(
 	ctx context.Context, s *scope, service *serviceFacts, field, name string,
 ) (map[string][]byte, error) {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: name}
-	data, err := r.secretData(ctx, key)
+	data, err := r.readSecret(ctx, key)
 	if err == nil && data == nil {
-		err = service.Invalid(field,
+		err = service.NewInvalidError(field,
 			"there is no Secret %q in namespace %s; create it, or correct the name", key.Name, key.Namespace)
 	}
 
 	return data, err
 }
 
-// serve gives an OIDC provider its certificate. A Secret of the object keeps the certificate until a new one is due.
-func (r *Reconciler) serve(
+// ensureCertificate gives an OIDC provider its certificate. A Secret of the object keeps the certificate until a new
+// one is due.
+func (r *Reconciler) ensureCertificate(
 	ctx context.Context, s *scope, out *support.OIDC, authority *servingcert.Authority,
 ) error {
 	secret := &corev1.Secret{}
@@ -92,7 +93,7 @@ func (r *Reconciler) serve(
 	}
 
 	out.Certificate, out.Key = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
-	if authority.Good(out.Certificate, out.Key, out.Host) {
+	if authority.IsValidFor(out.Certificate, out.Key, out.Host) {
 		return nil
 	}
 
@@ -101,7 +102,7 @@ func (r *Reconciler) serve(
 		return err
 	}
 
-	if out.Certificate, out.Key, err = servingcert.Encode(made); err != nil {
+	if out.Certificate, out.Key, err = servingcert.EncodePEM(made); err != nil {
 		return err
 	}
 

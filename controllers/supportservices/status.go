@@ -51,7 +51,7 @@ func setDeleting(s *scope) {
 	}
 
 	switch {
-	case workspace.Moving(s.object):
+	case workspace.IsMoving(s.object):
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
 	case len(s.nodes) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
@@ -98,7 +98,7 @@ func setServices(s *scope) {
 	s.object.Status.ObservedGeneration = s.object.Generation
 
 	for _, service := range s.services {
-		status := service.status(before)
+		status := service.buildStatus(before)
 		s.object.Status.Services = append(s.object.Status.Services, status)
 		ready := conditions.Get(&status, infrav1.ReadyCondition)
 		if ready.Status == metav1.ConditionTrue {
@@ -116,8 +116,8 @@ func setServices(s *scope) {
 	conditions.Set(s.object, summary)
 }
 
-// status returns the status of a service. It keeps the transition times of earlier conditions.
-func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infrav1alpha1.SupportServiceStatus {
+// buildStatus returns the status of a service. It keeps the transition times of earlier conditions.
+func (s *serviceFacts) buildStatus(before []infrav1alpha1.SupportServiceStatus) infrav1alpha1.SupportServiceStatus {
 	out := infrav1alpha1.SupportServiceStatus{Name: s.Name}
 	if s.Balancer != nil {
 		out.Address = s.Balancer.VirtualIP
@@ -134,11 +134,11 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 		}
 
 		out.Machines = append(out.Machines, vm.Name)
-		if vm.ready() {
+		if vm.isReady() {
 			out.ReadyMachines++
 		}
 
-		if address := addressOf(vm.machine); out.Address == "" && address.IsValid() {
+		if address := getAddress(vm.machine); out.Address == "" && address.IsValid() {
 			out.Address = address.String()
 		}
 	}
@@ -148,7 +148,7 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 		Status: metav1.ConditionTrue,
 		Reason: clusterv1.ReadyReason,
 	}
-	if reason, message := s.trouble(); reason != "" {
+	if reason, message := s.findTrouble(); reason != "" {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
 		condition.Message = steadytext.Shorten(message, maxSupportMessage)
 	}
@@ -158,14 +158,14 @@ func (s *serviceFacts) status(before []infrav1alpha1.SupportServiceStatus) infra
 	return out
 }
 
-// trouble returns the reason for a service not being ready. The reason is "" if it is ready.
-func (s *serviceFacts) trouble() (reason, message string) {
+// findTrouble returns the reason for a service not being ready. The reason is "" if it is ready.
+func (s *serviceFacts) findTrouble() (reason, message string) {
 	if s.err != nil {
 		return infrav1.InfraServiceFailureReason, s.err.Error()
 	}
 
 	for _, vm := range s.vms {
-		why, failed := vm.trouble()
+		why, failed := vm.findTrouble()
 
 		switch {
 		case why == "":
@@ -186,8 +186,8 @@ func (s *serviceFacts) trouble() (reason, message string) {
 	return reason, message
 }
 
-// trouble returns the reason for a VM not serving as intended, and whether it is a failure.
-func (v vmOfService) trouble() (why string, failed bool) {
+// findTrouble returns the reason for a VM not serving as intended, and whether it is a failure.
+func (v vmOfService) findTrouble() (why string, failed bool) {
 	if v.machine == nil {
 		return "is to be made", false
 	}

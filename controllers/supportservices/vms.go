@@ -43,8 +43,8 @@ type vmOfService struct {
 	foreign bool
 }
 
-// ready reports whether the VM is up and uses a configuration.
-func (v vmOfService) ready() bool {
+// isReady reports whether the VM is up and uses a configuration.
+func (v vmOfService) isReady() bool {
 	return v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
 		conditions.IsTrue(v.machine, infrav1.ReadyCondition) && v.report.Ever
 }
@@ -59,30 +59,30 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 		return nil // everything stays unchanged
 	}
 
-	machines, err := support.Machines(ctx, r.Client, s.clusterKey())
+	machines, err := support.ListMachines(ctx, r.Client, s.clusterKey())
 	if err != nil {
 		return err
 	}
 
-	nodes, err := r.nodes(ctx, s, machines)
+	nodes, err := r.listNodes(ctx, s, machines)
 	if err != nil {
 		return err
 	}
 
-	problems, err := r.problems(ctx, s)
+	problems, err := r.findProblems(ctx, s)
 	if err != nil {
 		return err
 	}
 
 	asked := map[string]bool{}
 
-	for _, service := range support.Services(s.object) {
+	for _, service := range support.CollectServices(s.object) {
 		facts := &serviceFacts{Service: service}
 		s.services = append(s.services, facts)
 
 		for _, vm := range service.VMs(s.cluster.Name) {
 			asked[vm.Name] = true
-			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: find(machines, vm.Name)})
+			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: findMachine(machines, vm.Name)})
 		}
 
 		if facts.err = problems[service.Name]; facts.err == nil { // otherwise its VMs stay unchanged
@@ -98,23 +98,23 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	return r.removeUnasked(ctx, s, machines, asked)
 }
 
-// problems returns the errors of services by name, independent of their machines: invalid fields, and addresses held by
-// other objects.
-func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, error) {
-	out := support.Problems(s.olvmCluster.Spec, s.object)
-	if s.served() {
+// findProblems returns the errors of services by name, independent of their machines: invalid fields, and addresses
+// held by other objects.
+func (r *Reconciler) findProblems(ctx context.Context, s *scope) (map[string]error, error) {
+	out := support.FindProblems(s.olvmCluster.Spec, s.object)
+	if s.isServed() {
 		return out, nil
 	}
 
-	taken, err := r.Addresses.CheckSupportAddresses(ctx, s.olvmCluster, s.object, connection.EngineOf(s.olvmCluster))
+	taken, err := r.Addresses.CheckSupportAddresses(ctx, s.olvmCluster, s.object, connection.GetEngineID(s.olvmCluster))
 	if err != nil {
 		return nil, err
 	}
 
-	for _, service := range support.Services(s.object) {
+	for _, service := range support.CollectServices(s.object) {
 		for i := range taken {
 			if taken[i].Field == service.VirtualIPField() && out[service.Name] == nil {
-				out[service.Name] = taken[i].Problem()
+				out[service.Name] = taken[i].ToError()
 			}
 		}
 	}
@@ -122,14 +122,14 @@ func (r *Reconciler) problems(ctx context.Context, s *scope) (map[string]error, 
 	return out, nil
 }
 
-// served reports that all services are as requested. The holders of their addresses do not matter any more.
-func (s *scope) served() bool {
+// isServed reports that all services are as requested. The holders of their addresses do not matter any more.
+func (s *scope) isServed() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation &&
 		conditions.IsTrue(s.object, infrav1.ReadyCondition)
 }
 
-// find returns the machine with this name, or nil. machines is a result of support.Machines.
-func find(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
+// findMachine returns the machine with this name, or nil. machines is a result of support.ListMachines.
+func findMachine(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachine {
 	at, found := slices.BinarySearchFunc(machines, name, func(m infrav1.OLVMMachine, name string) int {
 		return strings.Compare(m.Name, name)
 	})
@@ -167,7 +167,7 @@ func (r *Reconciler) reconcileService(
 	}
 
 	for i := range service.vms {
-		if err := keep(&unconfigured, r.configure(ctx, s, service, &service.vms[i], nodes)); err != nil {
+		if err := keep(&unconfigured, r.publishConfiguration(ctx, s, service, &service.vms[i], nodes)); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (r *Reconciler) ensureVM(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) error {
 	if vm.machine != nil {
-		if support.MachineOf(vm.machine) == nil || support.ServiceOf(vm.machine) != service.Name {
+		if support.NewStandInMachine(vm.machine) == nil || support.GetServiceName(vm.machine) != service.Name {
 			return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
 				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name",
 				vm.Name)
@@ -200,7 +200,7 @@ func (r *Reconciler) ensureVM(
 	}
 
 	if err := r.Client.Create(ctx, made); apierrors.IsAlreadyExists(err) {
-		return r.ours(ctx, s, service, made)
+		return r.checkOwner(ctx, s, service, made)
 	} else if err != nil {
 		return fmt.Errorf("failed to create OLVMMachine %s: %w", made.Name, err)
 	}
@@ -219,22 +219,22 @@ func (r *Reconciler) newMachine(
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: service.VM.MachineTemplateName}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-		return nil, service.Invalid("machineTemplateName",
+		return nil, service.NewInvalidError("machineTemplateName",
 			"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
 			key.Namespace)
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 	}
 
-	if err := workspace.MoveWith(ctx, r.Client, template); err != nil {
+	if err := workspace.EnableMove(ctx, r.Client, template); err != nil {
 		return nil, err
 	}
 
 	return service.NewMachine(s.object, vm.VM, template)
 }
 
-// ours checks the owner of an existing OLVMMachine not listed by the cache for this cluster.
-func (r *Reconciler) ours(
+// checkOwner checks the owner of an existing OLVMMachine not listed by the cache for this cluster.
+func (r *Reconciler) checkOwner(
 	ctx context.Context, s *scope, service *serviceFacts, made *infrav1.OLVMMachine,
 ) error {
 	found := &infrav1.OLVMMachine{}
@@ -261,7 +261,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 			continue
 		}
 
-		if why := service.Outdated(vm.machine, vm.VM); why != "" {
+		if why := service.ExplainOutdated(vm.machine, vm.VM); why != "" {
 			vm.outdated = why
 		}
 
@@ -274,9 +274,9 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 	for i := range service.vms {
 		vm := &service.vms[i]
 		othersServe := !slices.ContainsFunc(service.vms, func(other vmOfService) bool {
-			return other.Name != vm.Name && !other.ready()
+			return other.Name != vm.Name && !other.isReady()
 		})
-		if vm.outdated == "" || vm.ready() && !othersServe {
+		if vm.outdated == "" || vm.isReady() && !othersServe {
 			continue
 		}
 
@@ -299,7 +299,7 @@ func (r *Reconciler) removeUnasked(
 ) error {
 	for i := range machines {
 		m := &machines[i]
-		if asked[m.Name] || support.MachineOf(m) == nil {
+		if asked[m.Name] || support.NewStandInMachine(m) == nil {
 			continue
 		}
 

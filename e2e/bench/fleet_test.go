@@ -45,11 +45,26 @@ type fleet struct {
 }
 
 func (f *fleet) String() string {
-	return fmt.Sprintf("%d machines in %d clusters on %d engines, %d VMs of others on the first, for %.1f minutes: ready "+
-		"after %.1f s, all looked at after %.1f s, %d runs, %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB "+
-		"each), engine calls a minute %.1f, KiB a minute %.0f, %.0f passes a minute",
-		f.Machines, f.Clusters, f.Engines, f.Others, f.Minutes, f.ReadySeconds, f.LookedSeconds, f.Runs, f.Core*100,
-		f.MiB, f.BaseMiB, f.KiBPerMachine, f.CallsPerMinute, f.KiBPerMinute, f.PassesPerMinute)
+	return fmt.Sprintf(
+		"%d machines in %d clusters on %d engines, %d VMs of others on the first, for %.1f minutes: ready "+
+			"after %.1f s, all looked at after %.1f s, %d runs, %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB "+
+			"each), engine calls a minute %.1f, KiB a minute %.0f, %.0f passes a minute",
+		f.Machines,
+		f.Clusters,
+		f.Engines,
+		f.Others,
+		f.Minutes,
+		f.ReadySeconds,
+		f.LookedSeconds,
+		f.Runs,
+		f.Core*100,
+		f.MiB,
+		f.BaseMiB,
+		f.KiBPerMachine,
+		f.CallsPerMinute,
+		f.KiBPerMinute,
+		f.PassesPerMinute,
+	)
 }
 
 // judge compares a fleet with its targets.
@@ -125,10 +140,13 @@ func (h *herd) restart(t *testing.T, out *fleet) {
 
 	out.LookedSeconds = time.Since(begin).Seconds()
 	if *profile != "" {
-		t.Log(testsite.Series(s.manager.Scrape(t)["rest_client_requests_total"]))
+		t.Log(testsite.SeriesValues(s.manager.ScrapeMetrics(t)["rest_client_requests_total"]))
 	}
 
-	if h.expectUntouched(t); s.runs(t) > 0 || testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) > 0 {
+	if h.expectUntouched(
+		t,
+	); s.runs(t) > 0 ||
+		testsite.SumSeries(s.manager.ScrapeMetrics(t)["capolvm_terraform_jobs"]) > 0 {
 		t.Fatal("copies of machines are not taken for machines that are made")
 	}
 
@@ -167,9 +185,9 @@ func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(out.Machines)
 	if *profile != "" {
-		for name, family := range s.manager.Scrape(t) {
+		for name, family := range s.manager.ScrapeMetrics(t) {
 			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
-				t.Logf("%s %.3g", name, testsite.Sum(family))
+				t.Logf("%s %.3g", name, testsite.SumSeries(family))
 			}
 		}
 	}

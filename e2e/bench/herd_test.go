@@ -113,11 +113,11 @@ const specimenName = "specimen-machine"
 // makeSpecimen has a manager create a machine, up to its node.
 func makeSpecimen(t *testing.T, s *stage) *specimen {
 	t.Helper()
-	out := &specimen{stage: s, olvm: s.site.Machine(specimenName, bySubnet)}
+	out := &specimen{stage: s, olvm: s.site.CreateMachine(specimenName, bySubnet)}
 	s.site.ExpectProvisioned(out.olvm)
 	s.quiet(t)
 
-	out.machine = &clusterv1.Machine{ObjectMeta: s.site.Meta(specimenName)}
+	out.machine = &clusterv1.Machine{ObjectMeta: s.site.NewMeta(specimenName)}
 	get(t, out.machine)
 
 	out.machine.Status.NodeRef.Name = specimenName
@@ -129,16 +129,16 @@ func makeSpecimen(t *testing.T, s *stage) *specimen {
 	}
 
 	s.site.UpdateStatus(out.machine)
-	s.site.Expect(out.olvm, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
+	s.site.ExpectCondition(out.olvm, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
 	time.Sleep(time.Second) // the status is written
 	get(t, out.olvm)
 	get(t, out.machine)
-	out.cluster = &infrav1.OLVMCluster{ObjectMeta: s.site.Meta("demo")}
+	out.cluster = &infrav1.OLVMCluster{ObjectMeta: s.site.NewMeta("demo")}
 	get(t, out.cluster)
 
-	out.bootstrap = &corev1.Secret{ObjectMeta: s.site.Meta(specimenName + "-bootstrap")}
+	out.bootstrap = &corev1.Secret{ObjectMeta: s.site.NewMeta(specimenName + "-bootstrap")}
 	get(t, out.bootstrap)
-	out.state = &corev1.Secret{ObjectMeta: s.site.Meta(tfstate.SecretName(out.olvm))}
+	out.state = &corev1.Secret{ObjectMeta: s.site.NewMeta(tfstate.SecretName(out.olvm))}
 	get(t, out.state)
 	out.document = unpack(t, out.state.Data["tfstate"])
 
@@ -156,23 +156,23 @@ func makeSpecimen(t *testing.T, s *stage) *specimen {
 // idsOf returns the IDs of the machines' components, because they differ between engines.
 func idsOf(t *testing.T, site *testsite.Site) map[string]string {
 	t.Helper()
-	session := site.Session()
-	center, err := session.DataCenter(t.Context(), "Default")
+	session := site.NewSession()
+	center, err := session.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	clusters, err := session.Clusters(t.Context(), center)
+	clusters, err := session.ListClusters(t.Context(), center)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	templates, err := session.Templates(t.Context())
+	templates, err := session.ListTemplates(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	profiles, err := session.NetworkProfiles(t.Context())
+	profiles, err := session.ListNetworkProfiles(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

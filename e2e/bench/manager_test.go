@@ -100,12 +100,12 @@ func newStageOf(t *testing.T, inventory ovirtsim.Inventory, args ...string) *sta
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
 		},
 	})
-	s.manager = suite.Program.New(t, nil, args...)
+	s.manager = suite.Program.NewManager(t, nil, args...)
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	s.site.Expect(s.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.site.ExpectCondition(s.site.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.watch(t)
 
 	return s
@@ -158,7 +158,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 			defer group.Done()
 			defer func() { <-slots }()
 			name := fmt.Sprintf("m%d", from+i)
-			out[i] = s.site.Machine(name, bySubnet)
+			out[i] = s.site.CreateMachine(name, bySubnet)
 			s.created.note(name)
 		}()
 	}
@@ -182,7 +182,7 @@ func await(t *testing.T, what string, m *times, n int) {
 }
 
 func (s *stage) pids() []int {
-	return slices.Concat(s.manager.Executors(), s.manager.Providers(), []int{s.manager.Process.PID()})
+	return slices.Concat(s.manager.ListExecutors(), s.manager.ListProviders(), []int{s.manager.Process.PID()})
 }
 
 // up returns the boot time of each machine's VM.
@@ -190,7 +190,7 @@ func (s *stage) up() *times {
 	out := &times{}
 
 	names := map[string]string{}
-	for _, vm := range s.site.Sim.VMs() {
+	for _, vm := range s.site.Sim.ListVMs() {
 		names[vm.ID] = vm.Name
 	}
 
@@ -224,7 +224,7 @@ func manager(t *testing.T, n int) round {
 	out.Passes, out.APICalls = s.passesAndCalls(t)
 	out.Passes, out.APICalls = (out.Passes-passes)/float64(n), (out.APICalls-calls)/float64(n)
 	out.Requested, out.Provisioned = newSpread(s.requested.since(&s.created)), newSpread(s.provisioned.since(s.up()))
-	if vms := s.site.Sim.Summary().VMs; vms != n {
+	if vms := s.site.Sim.Summarize().VMs; vms != n {
 		t.Errorf("the engine has %d VMs, not %d", vms, n)
 	}
 
@@ -236,7 +236,7 @@ func manager(t *testing.T, n int) round {
 	await(t, "gone", &s.gone, n)
 	out.Delete = newEffort(n, time.Since(begin), cpuOfManager(s.manager.Process.PID()).minus(before))
 	out.PeakMiB = memory.end()
-	if vms := s.site.Sim.Summary().VMs; vms != 0 {
+	if vms := s.site.Sim.Summarize().VMs; vms != 0 {
 		t.Errorf("the engine has %d VMs", vms)
 	}
 
@@ -248,23 +248,24 @@ func (s *stage) quiet(t *testing.T) {
 	t.Helper()
 
 	wait.Until(t, "all runs have ended", func() bool {
-		return testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) == 0 && len(s.manager.Executors()) == 0
+		return testsite.SumSeries(s.manager.ScrapeMetrics(t)["capolvm_terraform_jobs"]) == 0 &&
+			len(s.manager.ListExecutors()) == 0
 	})
 }
 
 // passesAndCalls returns the reconciles of OLVMMachines, and the manager's calls of the API server.
 func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 	t.Helper()
-	families := s.manager.Scrape(t)
+	families := s.manager.ScrapeMetrics(t)
 
-	return testsite.Sum(families["controller_runtime_reconcile_total"],
-		`controller="olvmmachine"`), testsite.Sum(families["rest_client_requests_total"])
+	return testsite.SumSeries(families["controller_runtime_reconcile_total"],
+		`controller="olvmmachine"`), testsite.SumSeries(families["rest_client_requests_total"])
 }
 
 // runs returns the number of finished Terraform runs, except for drift checks, because each machine has one a day.
 func (s *stage) runs(t *testing.T) int {
 	t.Helper()
-	family := s.manager.Scrape(t)["capolvm_terraform_runs_total"]
+	family := s.manager.ScrapeMetrics(t)["capolvm_terraform_runs_total"]
 
-	return int(testsite.Sum(family) - testsite.Sum(family, `operation="Check"`))
+	return int(testsite.SumSeries(family) - testsite.SumSeries(family, `operation="Check"`))
 }

@@ -52,7 +52,7 @@ func plan(t *testing.T, n int) *preview {
 			parts = []client.Object{secret.DeepCopy(), ca.DeepCopy(), c.DeepCopy()}
 		},
 	})
-	parts = append(parts, &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: s.Cluster.Spec})
+	parts = append(parts, &clusterv1.Cluster{ObjectMeta: s.NewMeta("demo"), Spec: s.Cluster.Spec})
 	parts = append(parts, deployment(s, n)...)
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(file, manifest(t, parts), 0o600); err != nil {
@@ -78,10 +78,10 @@ func plan(t *testing.T, n int) *preview {
 
 // deployment returns a MachineDeployment of this many machines, with its templates.
 func deployment(s *testsite.Site, n int) []client.Object {
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("workers")}
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta("workers")}
 	template.Spec.Template.Spec = s.MachineSpec()
 	bySubnet(&template.Spec.Template.Spec)
-	workers := &clusterv1.MachineDeployment{ObjectMeta: s.Meta("workers"), Spec: clusterv1.MachineDeploymentSpec{
+	workers := &clusterv1.MachineDeployment{ObjectMeta: s.NewMeta("workers"), Spec: clusterv1.MachineDeploymentSpec{
 		ClusterName: "demo", Replicas: ptr.To(int32(n)), //nolint:gosec // a thousand
 		Selector: metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: "demo"}},
 		Template: clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
@@ -95,7 +95,7 @@ func deployment(s *testsite.Site, n int) []client.Object {
 		}},
 	}}
 
-	config := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.Meta("workers")}
+	config := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: s.NewMeta("workers")}
 	config.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate")) // unknown to the suite
 
 	return []client.Object{template, workers, config}

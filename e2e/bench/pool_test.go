@@ -72,7 +72,7 @@ func claims(t *testing.T, vms int) *claiming {
 	defer s.manager.Process.Stop(time.Minute)
 	out := &claiming{VMs: vms, Clusters: claimants, Machines: claimants * machinesEach}
 	begin := time.Now()
-	s.site.Create(poolvm.Inventory(s.site.OLVM, "pool"))
+	s.site.Create(poolvm.NewInventory(s.site.OLVM, "pool"))
 	s.awaitVMs(t, "available", vms, func(vm *infrav1alpha1.OLVMInventoryVM) bool {
 		return vm.Status.Phase == infrav1alpha1.InventoryVMAvailable
 	})
@@ -127,7 +127,7 @@ func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1a
 func (s *stage) claimant(t *testing.T, name string) {
 	t.Helper()
 	meta := func(of string) metav1.ObjectMeta {
-		out := s.site.Meta(of)
+		out := s.site.NewMeta(of)
 		out.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
 
 		return out

@@ -70,7 +70,7 @@ func runRival(t *testing.T, contender string, n int) round {
 		t.Fatalf("%s: %v in %s", contender, err, answer)
 	}
 
-	if got := site.Sim.Summary(); got.VMs+got.NICs+got.Disks != 0 {
+	if got := site.Sim.Summarize(); got.VMs+got.NICs+got.Disks != 0 {
 		t.Errorf("%s left %+v", contender, got)
 	}
 
@@ -156,27 +156,27 @@ func each(n int, work func(name string) error) error {
 // plainMachine returns the same machine as the manager's.
 func plainMachine(session *engine.Client, config engine.Config) (render.Machine, error) {
 	ctx := context.Background()
-	dc, err := session.DataCenter(ctx, "Default")
+	dc, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		return render.Machine{}, err
 	}
 
-	cluster, err := session.Cluster(ctx, dc, "Default")
+	cluster, err := session.FindCluster(ctx, dc, "Default")
 	if err != nil {
 		return render.Machine{}, err
 	}
 
-	template, err := session.Template(ctx, dc, "ol9-k8s")
+	template, err := session.FindTemplate(ctx, dc, "ol9-k8s")
 	if err != nil {
 		return render.Machine{}, err
 	}
 
-	network, err := session.Network(ctx, dc, "kvm-vlan")
+	network, err := session.FindNetwork(ctx, dc, "kvm-vlan")
 	if err != nil {
 		return render.Machine{}, err
 	}
 
-	profile, err := session.VNICProfile(ctx, network, "kvm-vlan")
+	profile, err := session.FindVNICProfile(ctx, network, "kvm-vlan")
 	if err != nil {
 		return render.Machine{}, err
 	}
@@ -214,7 +214,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 	ids := map[string]string{}
 	waitFor := func(id string, status engine.VMStatus) error {
 		return engine.Wait(ctx, string(status), func(ctx context.Context) (bool, string, error) {
-			vm, err := session.VM(ctx, engine.ID(id))
+			vm, err := session.FetchVM(ctx, engine.ID(id))
 			if err != nil {
 				return false, "", err
 			}

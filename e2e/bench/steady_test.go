@@ -78,9 +78,11 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.quiet(t)
 	time.Sleep(time.Minute) // the creation is over, including garbage collection
 	takeProfile(t, "heap", "heap-steady.pprof")()
-	received := func() float64 { return testsite.Sum(s.manager.Scrape(t)["capolvm_engine_received_bytes_total"]) / 1024 }
+	received := func() float64 {
+		return testsite.SumSeries(s.manager.ScrapeMetrics(t)["capolvm_engine_received_bytes_total"]) / 1024
+	}
 	kib := received()
-	requests := testsite.Series(s.manager.Scrape(t)["capolvm_engine_requests_total"])
+	requests := testsite.SeriesValues(s.manager.ScrapeMetrics(t)["capolvm_engine_requests_total"])
 	runs, before := s.runs(t), cpuOf(pid)
 	out.CallsPerMinute = perMinute(long)
 	out.Core, out.Runs = cpuOf(pid).minus(before).self/long.Seconds(), s.runs(t)-runs
@@ -88,8 +90,8 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
 
-	families := s.manager.Scrape(t)
-	for series, now := range testsite.Series(families["capolvm_engine_requests_total"]) {
+	families := s.manager.ScrapeMetrics(t)
+	for series, now := range testsite.SeriesValues(families["capolvm_engine_requests_total"]) {
 		if n := now - requests[series]; n > 0 {
 			t.Logf("%4.0f requests %s", n, series)
 		}
@@ -98,7 +100,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	if *profile != "" {
 		for name, family := range families {
 			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
-				t.Logf("%s %.3g", name, testsite.Sum(family))
+				t.Logf("%s %.3g", name, testsite.SumSeries(family))
 			}
 		}
 	}
@@ -125,8 +127,8 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	time.Sleep(time.Minute) // as above
 	out.RestartRuns = s.runs(t)
 	out.RestartKiBPerMachine = (memoryOf(s.manager.Process.PID()) - out.BaseMiB) * 1024 / float64(n)
-	m := &infrav1.OLVMMachine{ObjectMeta: s.site.Meta("m0")}
-	s.site.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	m := &infrav1.OLVMMachine{ObjectMeta: s.site.NewMeta("m0")}
+	s.site.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 
 	return out
 }
@@ -134,8 +136,12 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 // looks returns the number of successful passes over machines.
 func (s *stage) looks(t *testing.T) float64 {
 	t.Helper()
-	family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
+	family := s.manager.ScrapeMetrics(t)["controller_runtime_reconcile_total"]
 	machines := `controller="olvmmachine"`
 
-	return testsite.Sum(family, machines, `result="success"`) + testsite.Sum(family, machines, `result="requeue_after"`)
+	return testsite.SumSeries(
+		family, machines, `result="success"`,
+	) + testsite.SumSeries(
+		family, machines, `result="requeue_after"`,
+	)
 }

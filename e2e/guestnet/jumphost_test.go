@@ -101,7 +101,7 @@ func (s *site) sshNode(name, address string, key keyPair) {
 func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 	l := newLAN(t, "sshd", "ssh")
 	s := newSupported(l, "j")
-	s.server.Serve(fakeHosts{})
+	s.server.EnableHosts(fakeHosts{})
 	listed, other, late, nodeKey := newKey(t, "listed"), newKey(t, "other"), newKey(t, "late"), newKey(t, "node")
 	s.sshNode("cp-1", "10.99.0.11", nodeKey)
 
@@ -111,16 +111,16 @@ func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 	configure := func(nodes ...support.Node) {
 		t.Helper()
 		check.Error(t, support.Validate(infrav1.OLVMClusterSpec{}, of), "")
-		jump := support.Services(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, nodes)
+		jump := support.CollectServices(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, nodes)
 		jump.NodeKeys = map[string][]byte{"cluster": nodeKey.private}
 		jump.Kubeconfig = []byte("kind: Config\n")
-		v.configure(jump.Files())
+		v.configure(jump.BuildFiles())
 
 		if v.process == nil {
 			v.begin()
 		}
 
-		v.expectUsed(jump.Files())
+		v.expectUsed(jump.BuildFiles())
 	}
 	configure(support.Node{Name: "cp-1", Address: netip.MustParseAddr("10.99.0.11")})
 

@@ -82,14 +82,14 @@ func (i *issuer) files(connectors string) (out []bootstrap.File) {
 		Clients: []infrav1alpha1.SupportOIDCClient{{ID: "kubernetes"}},
 	}
 	check.Error(t, support.Validate(infrav1.OLVMClusterSpec{}, of), "")
-	oidc, err := support.Services(of)[0].NewOIDC([]byte(connectors))
+	oidc, err := support.CollectServices(of)[0].NewOIDC([]byte(connectors))
 	check.Error(t, err, "")
 	made, err := i.authority.Sign(oidc.Host)
 	check.Error(t, err, "")
 	oidc.Authority = i.authority.PEM
-	oidc.Certificate, oidc.Key, err = servingcert.Encode(made)
+	oidc.Certificate, oidc.Key, err = servingcert.EncodePEM(made)
 	check.Error(t, err, "")
-	out, err = oidc.Files()
+	out, err = oidc.BuildFiles()
 	check.Error(t, err, "")
 
 	return out

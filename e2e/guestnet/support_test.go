@@ -84,7 +84,7 @@ func (s *site) serveVMs() {
 	listener, err := listenIn(s.lan.manager, managerAddress+":9445")
 	check.Error(t, err, "")
 
-	runnable, ok := s.server.Runnable(listener).(*manager.Server)
+	runnable, ok := s.server.NewRunnable(listener).(*manager.Server)
 	check.Equal(t, "the server can be run", ok, true)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -133,12 +133,17 @@ func (s *site) supportVM(name string, address string) *supportVM {
 func (v *supportVM) configure(files []bootstrap.File) userdataserver.Report {
 	t := v.site.lan.t
 	t.Helper()
-	archive, err := support.Archive(files)
+	archive, err := support.PackArchive(files)
 	check.Error(t, err, "")
-	report, err := v.site.server.Publish(t.Context(), v.machine, archive, func(p bootstrap.Pointer) ([]byte, error) {
-		v.user, err = support.UserData(p)
-		return v.user, err
-	})
+	report, err := v.site.server.PublishConfiguration(
+		t.Context(),
+		v.machine,
+		archive,
+		func(p bootstrap.Pointer) ([]byte, error) {
+			v.user, err = support.RenderUserData(p)
+			return v.user, err
+		},
+	)
 	check.Error(t, err, "")
 
 	return report
@@ -183,7 +188,7 @@ func newPair(s *site) *pair {
 	p.asked.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{
 		{Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.99.0.5"},
 	}
-	p.service = support.Services(p.asked)[0]
+	p.service = support.CollectServices(p.asked)[0]
 
 	for i, address := range []string{"10.99.0.31", "10.99.0.32"} {
 		p.vms = append(p.vms, s.supportVM(fmt.Sprintf("%s-lb-%d", s.name, i), address))
@@ -206,7 +211,7 @@ func (p *pair) files(v *supportVM) []bootstrap.File {
 		}
 	}
 
-	return out.Files()
+	return out.BuildFiles()
 }
 
 // know lists these nodes to the load balancers, as machines of the balanced role.
@@ -372,7 +377,10 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	}
 
 	l.eventually("the VM says that it has refused it", func() error {
-		if report := p.vms[0].configure(broken); report.Current || !strings.Contains(report.Problem, "balance only supports") {
+		if report := p.vms[0].configure(
+			broken,
+		); report.Current ||
+			!strings.Contains(report.Problem, "balance only supports") {
 			return fmt.Errorf("it reports %+v", report)
 		}
 
@@ -409,7 +417,7 @@ func TestIdleConnectionsOutliveAChange(t *testing.T) {
 	balancer := &p.asked.Spec.LoadBalancers[0]
 	balancer.Role, balancer.Ports = infrav1.WorkerRole, []string{"30002-30011"}
 	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
-	p.service = support.Services(p.asked)[0]
+	p.service = support.CollectServices(p.asked)[0]
 
 	one, two := s.greeter("10.99.0.11", 30002, 30011), s.greeter("10.99.0.12", 30002, 30011)
 	p.begin(one)
@@ -461,13 +469,19 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	s := newSupported(l, "l")
 	p := newPair(s)
 	balancer := &p.asked.Spec.LoadBalancers[0]
-	balancer.Role, balancer.Ports, balancer.Replicas = infrav1.WorkerRole, []string{"443", "30002-30011", "31000-31039"}, 1
+	balancer.Role, balancer.Ports, balancer.Replicas = infrav1.WorkerRole, []string{
+		"443",
+		"30002-30011",
+		"31000-31039",
+	}, 1
 	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
-	p.service, p.vms = support.Services(p.asked)[0], p.vms[:1]
+	p.service, p.vms = support.CollectServices(p.asked)[0], p.vms[:1]
 
 	nodes := []*node{s.greeter("10.99.0.11", 443)}
 	for i := range 60 {
-		nodes = append(nodes, &node{name: fmt.Sprintf("away-%d", i), address: netip.AddrFrom4([4]byte{10, 99, 1, byte(i)})})
+		nodes = append(
+			nodes, &node{name: fmt.Sprintf("away-%d", i), address: netip.AddrFrom4([4]byte{10, 99, 1, byte(i)})},
+		)
 	}
 
 	p.begin(nodes...)
@@ -490,7 +504,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 		return nil
 	})
 	p.asked.Spec.LoadBalancers[0].VirtualIP = ""
-	p.service = support.Services(p.asked)[0]
+	p.service = support.CollectServices(p.asked)[0]
 	p.serve(nodes[:1]...)
 	l.eventually("it has it no more", func() error {
 		if p.vms[0].has(s.endpoint) {

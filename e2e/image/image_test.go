@@ -105,8 +105,8 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	reference := ocktest.Serve(t, nil) + "/olcne/ock:1.33"
-	ocktest.Push(t, reference, ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	reference := ocktest.ServeRegistry(t, nil) + "/olcne/ock:1.33"
+	ocktest.PushImage(t, reference, ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name:    "disk/boot.qcow2",
 		Content: before,
 	})))

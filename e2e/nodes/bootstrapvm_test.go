@@ -45,11 +45,11 @@ func userDataOfVM(t *testing.T, version string) string {
 	check.Error(t, os.WriteFile(path, []byte(content), 0o600), "")
 
 	file, problems, err := clusterfile.Load(path, "", "default")
-	if err != nil || clusterfile.Failed(problems) {
+	if err != nil || clusterfile.HasErrors(problems) {
 		t.Fatal(problems, err)
 	}
 
-	vm, err := bootstrapvm.Decide(bootstrapvm.Options{
+	vm, err := bootstrapvm.New(bootstrapvm.Options{
 		Namespace: "tour", Cluster: "trip", Manifests: file.Objects, Engine: engine.Config{},
 	})
 	check.Error(t, err, "")

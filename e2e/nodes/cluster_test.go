@@ -413,7 +413,7 @@ func (c *cluster) expectNoVMs() {
 // vms returns the VMs of the cluster.
 func (c *cluster) vms() []engine.VM {
 	c.t.Helper()
-	all, err := c.engine.VMs(c.t.Context())
+	all, err := c.engine.ListVMs(c.t.Context())
 	check.Error(c.t, err, "")
 
 	return slices.DeleteFunc(all, func(vm engine.VM) bool { return !strings.HasPrefix(vm.Name, c.name+"-") })

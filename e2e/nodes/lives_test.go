@@ -425,7 +425,7 @@ func (c *cluster) expectOtherHolder() {
 // losePower cuts the power of a VM.
 func (c *cluster) losePower(name string) {
 	c.t.Helper()
-	check.Error(c.t, suite.plane.Control(c.t.Context(), "POST", "/vms/"+name+"/crash", nil, nil), "")
+	check.Error(c.t, suite.plane.CallControl(c.t.Context(), "POST", "/vms/"+name+"/crash", nil, nil), "")
 }
 
 // startVM starts a VM, like an administrator.
@@ -650,7 +650,7 @@ func TestAClusterWithKeepalived(t *testing.T) {
 
 	before := c.workers()
 	body := map[string]string{"ready": "Unknown"}
-	check.Error(t, suite.plane.Control(t.Context(), "POST", "/vms/"+before[0]+"/node", body, nil), "")
+	check.Error(t, suite.plane.CallControl(t.Context(), "POST", "/vms/"+before[0]+"/node", body, nil), "")
 	c.eventually("the worker whose kubelet is dead is gone", func(context.Context) error {
 		if slices.Contains(c.workers(), before[0]) {
 			return fmt.Errorf("the workers are %v", c.workers())
@@ -738,9 +738,9 @@ func (c *cluster) expectLostHost() {
 
 	host := c.hostOf(name)
 	lost := time.Now()
-	check.Error(c.t, suite.plane.Control(c.t.Context(), "POST", "/hosts/"+host+"/fail", nil, nil), "")
+	check.Error(c.t, suite.plane.CallControl(c.t.Context(), "POST", "/hosts/"+host+"/fail", nil, nil), "")
 	c.t.Cleanup(func() {
-		check.Error(c.t, suite.plane.Control(context.Background(), "POST", "/hosts/"+host+"/recover", nil, nil), "")
+		check.Error(c.t, suite.plane.CallControl(context.Background(), "POST", "/hosts/"+host+"/recover", nil, nil), "")
 	})
 
 	c.eventually("the VM is on another host", func(context.Context) error {
@@ -777,7 +777,7 @@ func (c *cluster) hostOf(name string) string {
 	check.Error(c.t, err, "")
 	check.Equal(c.t, "VMs "+name, len(vms), 1)
 
-	host, _ := c.engine.HostName(c.t.Context(), engine.RefID(vms[0].Host))
+	host, _ := c.engine.FindHostName(c.t.Context(), engine.RefID(vms[0].Host))
 
 	return host
 }

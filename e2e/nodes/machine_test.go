@@ -86,7 +86,7 @@ func (s *site) start(config machine.Config) *machine.Machine {
 	}
 
 	s.t.Cleanup(func() {
-		m.Cut()
+		m.CutPower()
 
 		if s.t.Failed() {
 			console, _ := os.ReadFile(filepath.Join(config.Disk, "console.log"))
@@ -104,7 +104,7 @@ func (s *site) until(m *machine.Machine, command ...string) (output string) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 		defer cancel()
 
-		output, err = m.Run(ctx, command...)
+		output, err = m.RunCommand(ctx, command...)
 
 		return err
 	})
@@ -136,7 +136,7 @@ func TestAMachine(t *testing.T) {
 
 	// With the run's drive it is the same instance, so cloud-init does not run again.
 	s.until(m, "rm", "/etc/written")
-	_, _ = m.Run(t.Context(), "systemctl", "reboot")
+	_, _ = m.RunCommand(t.Context(), "systemctl", "reboot")
 	s.waitFor(m, machine.Reboots)
 
 	m = s.start(config)
@@ -154,11 +154,11 @@ func TestAMachine(t *testing.T) {
 	check.Contains(t, "its address after a start", s.until(m, "ip", "-br", "address", "show", "enp1s0"),
 		"10.198.0.11/24")
 
-	_, _ = m.Run(t.Context(), "systemctl", "reboot")
+	_, _ = m.RunCommand(t.Context(), "systemctl", "reboot")
 	s.waitFor(m, machine.Reboots)
 
 	m = s.start(config)
-	m.Cut()
+	m.CutPower()
 	s.waitFor(m, machine.Cut)
 
 	expectNoGroups(t, config.Group)

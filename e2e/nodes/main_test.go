@@ -87,7 +87,7 @@ func run(m *testing.M) (code int, err error) {
 
 	suite.binDir = filepath.Join(suite.dir, "bin")
 	suite.site.Group = fmt.Sprintf("capolvm-test-%d", os.Getpid())
-	clean, err := suite.site.Watch()
+	clean, err := suite.site.StartCleaner()
 	if err != nil {
 		return 0, err
 	}

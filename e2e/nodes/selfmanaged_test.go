@@ -89,11 +89,24 @@ func (u *user) file(name, content string) string {
 func (u *user) olvmctl(args ...string) string {
 	u.t.Helper()
 	command := exec.CommandContext(u.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
-	command.Env = append(os.Environ(), "HOME="+u.home, "XDG_CONFIG_HOME="+u.home, "XDG_STATE_HOME="+u.home,
-		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", testenv.Defaults(u.t, u.home), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CAPOLVM_TERRAFORM="+u.executor,
-		"OLVM_USERNAME="+suite.plane.Engine.Username, "OLVM_PASSWORD="+suite.plane.Engine.Password,
+	command.Env = append(
+		os.Environ(),
+		"HOME="+u.home,
+		"XDG_CONFIG_HOME="+u.home,
+		"XDG_STATE_HOME="+u.home,
+		"XDG_CACHE_HOME="+filepath.Dir(
+			toolchain.CacheDir(),
+		),
+		"KUBECONFIG=",
+		testenv.WriteDefaults(u.t, u.home),
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		"CAPOLVM_TERRAFORM="+u.executor,
+		"OLVM_USERNAME="+suite.plane.Engine.Username,
+		"OLVM_PASSWORD="+suite.plane.Engine.Password,
 		"OLVM_URL="+suite.plane.Engine.URL,
-		"OLVM_CSI_USERNAME="+storageUser.Name, "OLVM_CSI_PASSWORD="+storageUser.Password)
+		"OLVM_CSI_USERNAME="+storageUser.Name,
+		"OLVM_CSI_PASSWORD="+storageUser.Password,
+	)
 	log, err := os.Create(filepath.Join(u.home, "said"))
 	check.Error(u.t, err, "")
 	defer log.Close()
@@ -193,8 +206,10 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	config := m.clusterctl(m.addCertManager(), version.Version)
 
 	ca := u.file("engine.crt", string(suite.plane.EngineCA))
-	text := strings.NewReplacer("VERSION", strings.TrimPrefix(suite.image.Kubernetes, "v"),
-		"ENGINE_CA", ca, "ENGINE", suite.plane.Engine.URL, "PREFIX", c.network.prefix, "NETWORK", c.network.name).Replace(ownFile)
+	text := strings.NewReplacer(
+		"VERSION", strings.TrimPrefix(suite.image.Kubernetes, "v"), "ENGINE_CA", ca, "ENGINE", suite.plane.Engine.URL,
+		"PREFIX", c.network.prefix, "NETWORK", c.network.name,
+	).Replace(ownFile)
 	file := u.file("cluster.yaml", text)
 	definition := u.file("manifests.yaml", m.mirrored(u.olvmctl("template", "-f", file, "--flavor", "default")))
 	u.file("cluster.yaml", text+"clusterDefinition: "+definition+"\n")

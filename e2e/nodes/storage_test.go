@@ -120,7 +120,7 @@ func (c *cluster) expectStorage() {
 	claims := c.workload.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
 	check.Error(c.t, claims.Delete(c.t.Context(), "state-keep-0", metav1.DeleteOptions{}), "")
 	c.eventually("the disk is gone from the engine", func(ctx context.Context) error {
-		_, err := c.engine.Disk(ctx, disk)
+		_, err := c.engine.FetchDisk(ctx, disk)
 		if err == nil {
 			return errors.New("it is still there")
 		}
@@ -204,11 +204,11 @@ func (c *cluster) expectDisk(node string) (disk engine.ID) {
 	var owners []string
 
 	for _, vm := range c.vms() {
-		attachments, err := c.engine.DiskAttachments(c.t.Context(), vm.ID)
+		attachments, err := c.engine.ListDiskAttachments(c.t.Context(), vm.ID)
 		check.Error(c.t, err, "")
 
 		for i := range attachments {
-			found, err := c.engine.Disk(c.t.Context(), attachments[i].DiskID())
+			found, err := c.engine.FetchDisk(c.t.Context(), attachments[i].DiskID())
 			check.Error(c.t, err, "")
 			if strings.HasPrefix(found.AliasText(), "pvc-") {
 				owners, disk = append(owners, vm.Name), found.ID

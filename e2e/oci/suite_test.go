@@ -217,7 +217,7 @@ func siteOn(t *testing.T, cloud *fakeoci.Server) *site {
 		"XDG_STATE_HOME=" + s.dir,
 		"XDG_CACHE_HOME=" + filepath.Dir(toolchain.CacheDir()),
 		"KUBECONFIG=",
-		testenv.Defaults(t, s.dir),
+		testenv.WriteDefaults(t, s.dir),
 		"GOPROXY=off",
 		"SSL_CERT_FILE=" + s.write("cloud.pem", string(cloud.CA())),
 	}

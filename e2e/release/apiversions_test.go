@@ -81,7 +81,7 @@ func (m *management) expectNothingBesideOraclesProvider(t *testing.T) {
 
 	p := &clusterctl.Providers{Config: m.config, Timeout: wait.Limit}
 	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
-	installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM)
+	installed, err := p.EnsureInstalled(t.Context(), to, clusterctl.OLVM)
 	check.Error(t, err, "kubectl -n "+otherprovider.Manager.Namespace+" scale deployment "+otherprovider.Manager.Name)
 	check.Length(t, "what was installed", installed, 0)
 

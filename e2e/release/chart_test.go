@@ -174,7 +174,7 @@ func TestHelmInstallsAndUpgrades(t *testing.T) {
 		check.Error(t, err, "")
 
 		to := addon.Target{Client: m.client, Kubeconfig: m.kubeconfig}
-		check.Error(t, addOns[0].Install(t.Context(), to, wait.Limit, progress.To(io.Discard)), "")
+		check.Error(t, addOns[0].Install(t.Context(), to, wait.Limit, progress.NewDisplay(io.Discard)), "")
 	}
 
 	install(`{replicas: 2, extraArgs: ["--v=4"], image: {repository: registry.example.com/capolvm}, ` +

@@ -57,7 +57,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		m.write(filepath.Join("checkout", name), content)
 	}
 
-	texts := testenv.Documents(t)
+	texts := testenv.ReadDocuments(t)
 	const initialise = "clusterctl init --infrastructure olvm\n"
 	run, initialised := 0, false
 
@@ -160,7 +160,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 func TestTheChecksumsAreVerifiedAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 
-	_, text, _ := strings.Cut(testenv.Documents(t)["docs/operate/install.md"], "## Verifying")
+	_, text, _ := strings.Cut(testenv.ReadDocuments(t)["docs/operate/install.md"], "## Verifying")
 	call := regexp.MustCompile(`(?m)^ +(sha256sum .*)$`).FindStringSubmatch(text)
 	check.Length(t, "calls of sha256sum", call, 2)
 

@@ -309,7 +309,10 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 		err := m.client.Get(t.Context(), client.ObjectKey{Name: name + ".infrastructure.cluster.x-k8s.io"}, &crd)
 		check.Error(t, err, "")
 		check.Equal(t, name+`: crd.Labels["cluster.x-k8s.io/v1beta2"]`, crd.Labels["cluster.x-k8s.io/v1beta2"], "v1")
-		check.Equal(t, name+`: crd.Labels["cluster.x-k8s.io/provider"]`, crd.Labels["cluster.x-k8s.io/provider"], "infrastructure-olvm")
+		check.Equal(
+			t, name+`: crd.Labels["cluster.x-k8s.io/provider"]`, crd.Labels["cluster.x-k8s.io/provider"],
+			"infrastructure-olvm",
+		)
 	}
 
 	var crd apiextensionsv1.CustomResourceDefinition
@@ -416,14 +419,16 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 		Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
 	}
 	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
-	installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM)
+	installed, err := p.EnsureInstalled(t.Context(), to, clusterctl.OLVM)
 	want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}
 	if !slices.Equal(installed, want) {
 		t.Errorf("installed %v", installed)
 	}
 
 	if err == nil ||
-		!strings.Contains(err.Error(), "not available after 10s: Deployment capolvm-system/capolvm-controller-manager") {
+		!strings.Contains(
+			err.Error(), "not available after 10s: Deployment capolvm-system/capolvm-controller-manager",
+		) {
 		t.Errorf("a manager that does not run: %v", err)
 	}
 
@@ -443,7 +448,10 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	}
 
 	said = nil
-	if installed, err := p.Ensure(t.Context(), to, clusterctl.OLVM); err != nil || len(installed) != 0 || len(said) != 0 {
+	if installed, err := p.EnsureInstalled(
+		t.Context(), to, clusterctl.OLVM,
+	); err != nil || len(installed) != 0 ||
+		len(said) != 0 {
 		t.Errorf("a second time: %v, %v, %v", installed, err, said)
 	}
 

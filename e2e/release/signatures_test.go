@@ -173,7 +173,7 @@ func (s *signed) sign(pattern string) {
 // verify runs each call of cosign and sha256sum in install.md, and returns those that fail.
 func (s *signed) verify() (failed []string) {
 	s.t.Helper()
-	_, text, _ := strings.Cut(testenv.Documents(s.t)["docs/operate/install.md"], "## Verifying")
+	_, text, _ := strings.Cut(testenv.ReadDocuments(s.t)["docs/operate/install.md"], "## Verifying")
 	text, _, _ = strings.Cut(text, "\n## ")
 	calls := regexp.MustCompile(`(?m)^ {4}((?:cosign|sha256sum) .*)$`).FindAllStringSubmatch(text, -1)
 	check.Length(s.t, "calls", calls, 5)
@@ -289,7 +289,7 @@ func (s *signed) install() (string, error) {
 	check.Error(s.t, os.MkdirAll(bin, 0o755), "")
 	check.Error(s.t, os.WriteFile(filepath.Join(bin, "cosign"), []byte(cosignOnPath), 0o755), "")
 
-	commands := strings.Join(testenv.Section(s.t, "docs/operate/install.md", "The command olvmctl"), "")
+	commands := strings.Join(testenv.ReadSection(s.t, "docs/operate/install.md", "The command olvmctl"), "")
 	script := strings.ReplaceAll(commands,
 		"https://github.com/capolvm/cluster-api-provider-olvm/releases/download/v0.1.0/", "file://"+s.release()+"/")
 
@@ -314,7 +314,7 @@ func (m *management) start(olvmctl string) ([]byte, error) {
 	command := exec.CommandContext(m.t.Context(), olvmctl, "start", file, "--kubeconfig", m.kubeconfig,
 		"--clusterctl-config", m.config, "--timeout", "20s", "--yes")
 	command.Env = append(m.environment(), "OLVM_USERNAME="+sim.Username(), "OLVM_PASSWORD="+sim.Password(),
-		"OLVM_URL="+sim.URL(), "CAPOLVM_TERRAFORM="+testenv.Executable(m.t).Path)
+		"OLVM_URL="+sim.URL(), "CAPOLVM_TERRAFORM="+testenv.FindExecutable(m.t).Path)
 
 	return command.CombinedOutput()
 }

@@ -16,19 +16,19 @@ func TestACreateIsFewPassesAndCalls(t *testing.T) {
 	t.Parallel()
 	const machines, mostPasses, mostCalls = 5, 9, 27
 	b := newBench(t, withoutGroups)
-	b.site.Expect(b.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	b.site.ExpectCondition(b.site.OLVM, infrav1.ReadyCondition, "True/Ready")
 	passesBefore, callsBefore := passesAndCalls(t, b)
 
 	for i := range machines {
-		b.site.Machine(fmt.Sprintf("m%d", i), nil)
+		b.site.CreateMachine(fmt.Sprintf("m%d", i), nil)
 	}
 
 	for i := range machines {
-		b.site.ExpectProvisioned(&infrav1.OLVMMachine{ObjectMeta: b.site.Meta(fmt.Sprintf("m%d", i))})
+		b.site.ExpectProvisioned(&infrav1.OLVMMachine{ObjectMeta: b.site.NewMeta(fmt.Sprintf("m%d", i))})
 	}
 
 	b.site.Eventually("all runs end", func() error {
-		if testsite.Sum(b.Scrape(t)["capolvm_terraform_jobs"]) > 0 {
+		if testsite.SumSeries(b.ScrapeMetrics(t)["capolvm_terraform_jobs"]) > 0 {
 			return errors.New("some go on")
 		}
 
@@ -46,8 +46,8 @@ func TestACreateIsFewPassesAndCalls(t *testing.T) {
 // passesAndCalls returns the passes over OLVMMachines and the calls of the API server so far.
 func passesAndCalls(t *testing.T, b *bench) (passes, calls float64) {
 	t.Helper()
-	families := b.Scrape(t)
+	families := b.ScrapeMetrics(t)
 
-	return testsite.Sum(families["controller_runtime_reconcile_total"], `controller="olvmmachine"`),
-		testsite.Sum(families["rest_client_requests_total"])
+	return testsite.SumSeries(families["controller_runtime_reconcile_total"], `controller="olvmmachine"`),
+		testsite.SumSeries(families["rest_client_requests_total"])
 }

@@ -46,8 +46,8 @@ func withoutGroups(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.A
 // life creates a machine and deletes it, and checks for exactly the expected objects after each step.
 func (b *bench) life(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
-	m := s.Machine(name, full)
+	s := b.site.ForSubtest(t)
+	m := s.CreateMachine(name, full)
 	b.end(s, m)
 }
 
@@ -65,7 +65,7 @@ func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 // have ended unrecorded.
 func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the machine is provisioned and may be moved", func() error { // conditions are written first
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
@@ -86,12 +86,12 @@ func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 // expectOne checks the single VM of a machine and everything belonging to it.
 func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
-	vms := s.Sim.VMs()
+	vms := s.Sim.ListVMs()
 	if len(vms) != 1 || vms[0].Name != m.Name || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Status != "up" {
 		s.T.Fatalf("machine %s with %s, the engine has %+v", m.Name, m.Spec.ProviderID, vms)
 	}
 
-	if got := s.Sim.Summary(); got.NICs != 2 || got.Disks != 2 {
+	if got := s.Sim.Summarize(); got.NICs != 2 || got.Disks != 2 {
 		s.T.Errorf("the engine has %+v", got)
 	}
 
@@ -119,7 +119,7 @@ func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 func (b *bench) expectNone(s *testsite.Site) {
 	s.T.Helper()
 	s.ExpectEmptyEngine()
-	if left := s.States(); len(left) != 0 {
+	if left := s.ListStates(); len(left) != 0 {
 		s.T.Errorf("left of states: %d", len(left))
 	}
 
@@ -141,7 +141,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 	}
 
 	s.Eventually("no process is left", func() error { // a manager just started asks for the executor's version
-		if left := b.Executors(); len(left) != 0 {
+		if left := b.ListExecutors(); len(left) != 0 {
 			return fmt.Errorf("there are %v", left)
 		}
 
@@ -325,10 +325,10 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 // plainLife is a life for a machine whose first run saves its state as applied: nothing is looked for after that run.
 func (b *bench) plainLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
-	m := s.Machine(name, nil)
+	s := b.site.ForSubtest(t)
+	m := s.CreateMachine(name, nil)
 	b.expectReady(s, m)
-	if vms := s.Sim.VMs(); len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID {
+	if vms := s.Sim.ListVMs(); len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID {
 		t.Fatalf("machine %s with %s, the engine has %+v", m.Name, m.Spec.ProviderID, vms)
 	}
 
@@ -360,7 +360,7 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 	parent := t
 	pool := make(chan *bench, benches)
 	first := newOne(t)
-	probe := func() bool { return len(first.Executors()) > 0 }
+	probe := func() bool { return len(first.ListExecutors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
 
 	// A call seen in only one of two lives depends on timing, and may be missing from all later ones.
@@ -411,15 +411,15 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 // wholeLife is the life of a cluster with one control plane machine in an affinity group.
 func (b *bench) wholeLife(t *testing.T) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	b.expectReady(s, m)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the VM is in its group", func() error {
 		var groups []ovirtsim.AffinityGroupInfo
 
-		for _, dc := range s.Sim.State().DataCenters {
+		for _, dc := range s.Sim.DescribeSite().DataCenters {
 			for _, c := range dc.Clusters {
 				groups = append(groups, c.AffinityGroups...)
 			}
@@ -436,7 +436,7 @@ func (b *bench) wholeLife(t *testing.T) {
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	b.expectNone(s)
-	if left := s.AllStates(); len(left) != 0 {
+	if left := s.ListAllStates(); len(left) != 0 {
 		t.Errorf("left of states: %d", len(left))
 	}
 }
@@ -453,7 +453,7 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 		return b
 	}
 	dry := cold(t)
-	probe := func() bool { return dry.Process != nil && len(dry.Executors()) > 0 }
+	probe := func() bool { return dry.Process != nil && len(dry.ListExecutors()) > 0 }
 	dry.engine.probe, dry.api.probe = probe, probe
 	if err := dry.Start(t.Context()); err != nil {
 		t.Fatal(err)

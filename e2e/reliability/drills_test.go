@@ -30,7 +30,7 @@ import (
 // deleted objects. Judge them by the remaining objects.
 func drill(t *testing.T, s *testsite.Site, section, machine string) {
 	t.Helper()
-	commands := strings.Join(testenv.Section(t, "docs/operate/emergencies.md", section), "")
+	commands := strings.Join(testenv.ReadSection(t, "docs/operate/emergencies.md", section), "")
 	kubectl, err := suite.Tools.Path("plane", "kubectl")
 	check.Error(t, err, "")
 
@@ -74,7 +74,7 @@ func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 		"no state": func(_ *testing.T, secret *corev1.Secret) { secret.Data["tfstate"] = []byte("spoiled") },
 		"another lineage": func(t *testing.T, secret *corev1.Secret) {
 			t.Helper()
-			state, err := tfstate.Decode(secret)
+			state, err := tfstate.DecodeSecret(secret)
 			check.Error(t, err, "")
 			other := strings.ReplaceAll(string(state.Raw), state.Lineage, "00000000-1111-2222-3333-444444444444")
 			secret.Data["tfstate"] = packed(t, other)
@@ -83,18 +83,18 @@ func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups)
-			s := b.site.In(t)
-			m := s.Machine("one", full)
+			s := b.site.ForSubtest(t)
+			m := s.CreateMachine("one", full)
 			b.expectReady(s, m)
 			provider := m.Spec.ProviderID
 
-			secret := &corev1.Secret{ObjectMeta: s.Meta(tfstate.SecretName(m))}
-			testsite.Change(s, secret, func(secret *corev1.Secret) { spoil(t, secret) })
-			testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "5GB" })
-			s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
+			secret := &corev1.Secret{ObjectMeta: s.NewMeta(tfstate.SecretName(m))}
+			testsite.UpdateObject(s, secret, func(secret *corev1.Secret) { spoil(t, secret) })
+			testsite.UpdateObject(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "5GB" })
+			s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
 
 			drill(t, s, "A state that cannot be used", m.Name)
-			s.Expect(m, infrav1.InfrastructureAppliedCondition, "True/"+infrav1.AppliedReason)
+			s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "True/"+infrav1.AppliedReason)
 			check.Equal(t, "the provider ID", m.Spec.ProviderID, provider)
 			b.expectOne(s, m)
 			s.Delete(m)
@@ -114,21 +114,21 @@ func TestDrillOfAnEngineThatIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups)
-			s := b.site.In(t)
-			m := s.Machine("one", full)
+			s := b.site.ForSubtest(t)
+			m := s.CreateMachine("one", full)
 			b.expectReady(s, m)
-			s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+			s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 			b.engine.cut(all)
 
 			if begun {
 				s.Delete(m)
-				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
+				s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
 			}
 
 			drill(t, s, "Finalizers, in order", m.Name)
 			b.expectLetGo(s, m)
 			b.engine.cut(nil)
-			check.Length(t, "VMs", s.Sim.VMs(), 1)
+			check.Length(t, "VMs", s.Sim.ListVMs(), 1)
 		})
 	}
 }
@@ -138,16 +138,16 @@ func TestDrillOfFinalizersWithoutAManager(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()
 	b := newBench(t, nil)
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	m := s.Machine("one", full)
+	m := s.CreateMachine("one", full)
 	b.expectReady(s, m)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.Process.Kill()
 
 	drill(t, s, "Finalizers, in order", m.Name)
 	b.expectLetGo(s, m)
-	check.Length(t, "VMs", s.Sim.VMs(), 1)
+	check.Length(t, "VMs", s.Sim.ListVMs(), 1)
 }
 
 // expectLetGo waits until no object with one of our finalizers is left.
@@ -157,7 +157,7 @@ func (b *bench) expectLetGo(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.ExpectGone(s.OLVM)
 	s.ExpectGone(s.Cluster)
 	s.Eventually("the states are gone", func() error {
-		if left := s.AllStates(); len(left) > 0 {
+		if left := s.ListAllStates(); len(left) > 0 {
 			return fmt.Errorf("%s is left", left[0].Name)
 		}
 
@@ -165,7 +165,7 @@ func (b *bench) expectLetGo(s *testsite.Site, m *infrav1.OLVMMachine) {
 	})
 
 	for _, object := range []client.Object{
-		&corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")},
+		&corev1.Secret{ObjectMeta: s.NewMeta("creds")}, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")},
 	} {
 		s.Eventually(fmt.Sprintf("%T %s is let go", object, object.GetName()), func() error {
 			err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)

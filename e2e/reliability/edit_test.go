@@ -55,33 +55,33 @@ var (
 
 // hardwareOf inspects the engine's only VM. It counts all disks, including those attached to no VM.
 func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
-	ctx, session := context.Background(), s.Session()
-	vms := s.Sim.VMs()
+	ctx, session := context.Background(), s.NewSession()
+	vms := s.Sim.ListVMs()
 	if len(vms) != 1 {
 		return hardware{}, fmt.Errorf("the engine has %d VMs", len(vms))
 	}
 
 	id := engine.ID(vms[0].ID)
-	settings, err := session.VMSettings(ctx, id)
+	settings, err := session.FetchVMSettings(ctx, id)
 	if err != nil {
 		return hardware{}, err
 	}
 
-	nics, nicErr := session.NICs(ctx, id)
-	tags, tagErr := session.VMTags(ctx, id)
-	devices, deviceErr := session.MediatedDevices(ctx, id)
+	nics, nicErr := session.ListNICs(ctx, id)
+	tags, tagErr := session.ListVMTags(ctx, id)
+	devices, deviceErr := session.ListMediatedDevices(ctx, id)
 
 	// An engine reduces memory and sockets of a VM at its next start.
 	return hardware{
 		memory: ptr.Deref(settings.Next.Memory, 0), sockets: settings.Next.CPU.Topology.Sockets,
-		nics: len(nics), disks: s.Sim.Summary().Disks, tags: len(tags), mdevs: len(devices),
+		nics: len(nics), disks: s.Sim.Summarize().Disks, tags: len(tags), mdevs: len(devices),
 		near: memberships(s, "near"), far: memberships(s, "far"),
 	}, errors.Join(nicErr, tagErr, deviceErr)
 }
 
 // memberships counts the VMs in an affinity group.
 func memberships(s *testsite.Site, name string) (count int) {
-	for _, dc := range s.Sim.State().DataCenters {
+	for _, dc := range s.Sim.DescribeSite().DataCenters {
 		for _, c := range dc.Clusters {
 			for _, group := range c.AffinityGroups {
 				if strings.Contains(group.Name, "_"+name+"_") {
@@ -121,7 +121,7 @@ func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardwa
 	}
 
 	applied := conditions.Get(m, infrav1.UpToDateCondition)
-	if applied == nil || applied.ObservedGeneration != m.Generation || len(b.Executors()) > 0 {
+	if applied == nil || applied.ObservedGeneration != m.Generation || len(b.ListExecutors()) > 0 {
 		return "", hardware{}, errors.New("it is not known yet")
 	}
 
@@ -180,9 +180,9 @@ func (b *bench) undoneLife(t *testing.T, name string) { b.editLife(t, name, true
 
 func (b *bench) editLife(t *testing.T, name string, undo bool) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	b.ignoreCalls(true)
-	m := s.Machine(name, toBeEdited)
+	m := s.CreateMachine(name, toBeEdited)
 	b.expectReady(s, m)
 	b.expectHardware(s, m, map[string]hardware{"applied": before})
 	original := m.Spec.DeepCopy()

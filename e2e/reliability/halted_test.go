@@ -147,7 +147,7 @@ func (h *halt) stop() {
 		return
 	}
 
-	for _, pid := range h.bench.Process.Children() {
+	for _, pid := range h.bench.Process.ListChildren() {
 		h.stopped = append(h.stopped, pid)
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 	}
@@ -269,10 +269,10 @@ func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
 // snapshot returns the engine's content and the API server's content in the namespace of a site, as lines of JSON.
 func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	s.T.Helper()
-	state := s.Sim.State()
+	state := s.Sim.DescribeSite()
 	state.Time, state.Requests, state.Events = time.Time{}, nil, nil
 	state.Summary.Sessions, state.Summary.Logins = 0, 0
-	tags, err := s.Session().Tags(context.Background())
+	tags, err := s.NewSession().ListTags(context.Background())
 	check.Error(s.T, err, "")
 	text, err := json.MarshalIndent([]any{state, tags}, "", " ")
 	check.Error(s.T, err, "")
@@ -371,7 +371,7 @@ func haltPoints(b, again *bench) []point {
 func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
 	t.Helper()
 	b := newOne(t)
-	probe := func() bool { return b.Process != nil && len(b.Executors()) > 0 }
+	probe := func() bool { return b.Process != nil && len(b.ListExecutors()) > 0 }
 	b.engine.probe, b.api.probe = probe, probe
 	b.engine.set(nil)
 	b.api.set(nil)
@@ -414,7 +414,7 @@ func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 				b.live(t, fmt.Sprintf("m-%d", p.at.nth))
 
 				if isClosed(h.reached) || t.Failed() {
-					h.atRest(b.site.In(t))
+					h.atRest(b.site.ForSubtest(t))
 					return
 				}
 
@@ -439,9 +439,9 @@ func isClosed(c <-chan struct{}) bool {
 // ownedLife is the life of a machine and its cluster: the machine is created, edited and deleted, then the cluster.
 func (b *bench) ownedLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	m := s.Machine(name, full)
+	m := s.CreateMachine(name, full)
 	b.expectReady(s, m)
 	b.expectOne(s, m)
 	b.rest(s)
@@ -474,14 +474,14 @@ func (b *bench) ownedLife(t *testing.T, name string) {
 // claimedLife is the life of a machine with a VM from a pool, and of the pool.
 func (b *bench) claimedLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
-	lab := poolvm.Inventory(s.OLVM, "lab")
+	s := b.site.ForSubtest(t)
+	lab := poolvm.NewInventory(s.OLVM, "lab")
 	s.Create(lab)
 	b.expectFreePool(t)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
 
-	m := s.Machine(name, pooled)
+	m := s.CreateMachine(name, pooled)
 	b.expectReady(s, m)
 	b.rest(s)
 	s.Delete(m)
@@ -496,13 +496,13 @@ func (b *bench) claimedLife(t *testing.T, name string) {
 // suppliedLife is the life of a pool that creates its VM, and recreates it after use by a machine.
 func (b *bench) suppliedLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	lab := b.provisioned(t, name)
 	b.expectProvisioned(s, lab)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
 
-	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		pooled(spec)
 		spec.FromInventory.InventoryName = lab.Name
 	})
@@ -512,7 +512,7 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.Eventually("another VM is made", func() error {
-		if vms := s.Sim.VMs(); len(vms) != 1 || m.Spec.ProviderID == "olvm://"+vms[0].ID {
+		if vms := s.Sim.ListVMs(); len(vms) != 1 || m.Spec.ProviderID == "olvm://"+vms[0].ID {
 			return fmt.Errorf("the engine has %+v", vms)
 		}
 
@@ -530,13 +530,13 @@ func (b *bench) suppliedLife(t *testing.T, name string) {
 // supportLife is the life of support services: they are created, reconfigured, replaced and deleted.
 func (b *bench) supportLife(t *testing.T, _ string) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	services := createBalancer(s)
 	expectServing(s, services)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	b.rest(s)
 
-	testsite.Change(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
+	testsite.UpdateObject(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
 		services.Spec.LoadBalancers[0].Ports = []string{"443", "80"}
 	})
 	expectServing(s, services)
@@ -544,11 +544,11 @@ func (b *bench) supportLife(t *testing.T, _ string) {
 
 	vm := balancerVM(s)
 	createBalancerTemplate(s, "lb-2")
-	testsite.Change(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
+	testsite.UpdateObject(s, services, func(services *infrav1alpha1.OLVMSupportServices) {
 		services.Spec.LoadBalancers[0].MachineTemplateName = "lb-2"
 	})
 	s.Eventually("the VM is replaced", func() error {
-		if now := s.Sim.VMs(); len(now) != 1 || now[0].ID == vm {
+		if now := s.Sim.ListVMs(); len(now) != 1 || now[0].ID == vm {
 			return fmt.Errorf("the engine has %+v", now)
 		}
 
@@ -599,7 +599,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 		b := haltBench(func(b *bench) func(*testing.T, string) { return b.claimedLife })(t)
 
 		for i := range 2 {
-			poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
+			poolvm.CreateVM(t, b.site.NewSession(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 		}
 
 		// The VM created to give a rebuilt one its disk. Its request cannot be revoked.

@@ -80,7 +80,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 
 			t.Parallel()
 			b := newBench(t, withoutGroups, electing...)
-			s := b.site.In(t)
+			s := b.site.ForSubtest(t)
 			made := make(chan struct{})
 			halted := b.on(at, func() bool {
 				_ = syscall.Kill(b.Process.PID(), syscall.SIGSTOP)
@@ -89,7 +89,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 
 				return false
 			})
-			m := s.Machine("one", full)
+			m := s.CreateMachine("one", full)
 			<-halted.at.reached(t, b.engine)
 			other := b.standby(t)
 			b.expectReady(s, m)
@@ -100,7 +100,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 			old := b.manager
 			b.manager = other
 			b.end(s, m)
-			wait.Until(t, "no process of the old leader is left", func() bool { return len(old.Executors()) == 0 })
+			wait.Until(t, "no process of the old leader is left", func() bool { return len(old.ListExecutors()) == 0 })
 		})
 	}
 }
@@ -110,13 +110,13 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	var early atomic.Bool
 	lost := b.on("POST /vms/ID/nics", func() bool {
 		b.api.cut(all)
 		return false
 	})
-	m := s.Machine("one", full)
+	m := s.CreateMachine("one", full)
 	<-lost.at.reached(t, b.engine)
 	other := b.standby(t)
 	next := &trap{at: call{name: "PATCH olvmmachines/status", nth: 1}, act: func() bool {
@@ -141,7 +141,7 @@ func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups)
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	b.on("POST /vms/ID/nics", func() bool {
 		_ = syscall.Kill(b.Process.PID(), syscall.SIGTERM)
 		wait.Until(t, "the manager shuts down", func() bool {
@@ -151,7 +151,7 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 
 		return false
 	})
-	m := s.Machine("one", full)
+	m := s.CreateMachine("one", full)
 	<-b.engine.trapped(t)
 	ends(t, b.manager)
 	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
@@ -161,7 +161,7 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 
 	check.Equal(t, `len(state.Instances("ovirt_nic"))`, len(state.Instances("ovirt_nic")), 1)
 
-	if left := b.Executors(); len(left) != 0 {
+	if left := b.ListExecutors(); len(left) != 0 {
 		t.Errorf("processes left: %v", left)
 	}
 
@@ -184,13 +184,13 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups)
-			s := b.site.In(t)
+			s := b.site.ForSubtest(t)
 			b.on("POST /vms", func() bool {
 				b.api.cut(away)
 				return false
 			})
 			before := b.ended(t)
-			m := s.Machine("one", full)
+			m := s.CreateMachine("one", full)
 			<-b.engine.trapped(t)
 			wait.Until(t, "the run ends", func() bool { return b.ended(t) > before })
 			b.api.cut(nil)
@@ -202,7 +202,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups)
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	b.on("POST /vms/ID/nics", func() bool {
 		if err := os.RemoveAll(filepath.Join(b.WorkDir(), s.Namespace)); err != nil {
 			t.Error(err)
@@ -210,7 +210,7 @@ func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 
 		return false
 	})
-	m := s.Machine("one", full)
+	m := s.CreateMachine("one", full)
 	<-b.engine.trapped(t)
 	b.end(s, m)
 }
@@ -245,7 +245,9 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	}{
 		"the machine is changed": {
 			func(s *testsite.Site, m *infrav1.OLVMMachine) {
-				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "third" })
+				testsite.UpdateObject(
+					s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "third" },
+				)
 			},
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				b.expectDescription(s, m, "third")
@@ -257,13 +259,13 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 		},
 		"the machine is paused": {
 			func(s *testsite.Site, m *infrav1.OLVMMachine) {
-				testsite.Change(s, m, func(m *infrav1.OLVMMachine) {
+				testsite.UpdateObject(s, m, func(m *infrav1.OLVMMachine) {
 					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "")
 				})
 			},
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				untouched(b, s.T)
-				testsite.Change(s, m, func(m *infrav1.OLVMMachine) {
+				testsite.UpdateObject(s, m, func(m *infrav1.OLVMMachine) {
 					delete(m.Annotations, clusterv1.PausedAnnotation)
 				})
 				b.expectDescription(s, m, "second")
@@ -306,11 +308,11 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			s := b.site.In(t)
-			m := s.Machine("one", first)
+			s := b.site.ForSubtest(t)
+			m := s.CreateMachine("one", first)
 			b.expectReady(s, m)
 			b.engine.set(nil)
-			testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
+			testsite.UpdateObject(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 			s.Eventually("the plan is made", func() error {
 				_, err := os.Stat(planned)
 				return err
@@ -334,9 +336,9 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 // expectDescription waits until the VM has a description.
 func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want string) {
 	s.T.Helper()
-	session := s.Session()
+	session := s.NewSession()
 	s.Eventually("the description of the VM", func() error {
-		vm, err := session.VM(context.Background(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
+		vm, err := session.FetchVM(context.Background(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
 		if err != nil {
 			return err
 		}
@@ -391,9 +393,9 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	t.Parallel()
 	slow := newShard(t, "slow-engine", "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
 	swift := slow.newSite(t, nil)
-	first := swift.Machine("first", nil) // both engines are known
+	first := swift.CreateMachine("first", nil) // both engines are known
 	slow.expectReady(swift, first)
-	slow.site.Expect(slow.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	slow.site.ExpectCondition(slow.site.OLVM, infrav1.ReadyCondition, "True/Ready")
 	if err := slow.site.Sim.Inject(ovirtsim.Fault{Path: "^/", DelayMillis: 20_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -402,14 +404,14 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 
 	var waiting []*infrav1.OLVMMachine
 	for i := range 8 {
-		waiting = append(waiting, slow.site.Machine(fmt.Sprintf("slow-%d", i), nil))
+		waiting = append(waiting, slow.site.CreateMachine(fmt.Sprintf("slow-%d", i), nil))
 	}
 
 	// Passes without a free slot at the engine end, and are retried.
 	wait.Until(t, "the manager is at the slow engine, and its other machines have come again and again", func() bool {
-		return slow.site.Sim.Hits() > 0 && slow.passes(t, "olvmmachine") > before+float64(3*len(waiting))
+		return slow.site.Sim.CountHits() > 0 && slow.passes(t, "olvmmachine") > before+float64(3*len(waiting))
 	})
-	second := swift.Machine("second", nil)
+	second := swift.CreateMachine("second", nil)
 	slow.expectReady(swift, second)
 
 	for _, m := range waiting {
@@ -440,14 +442,14 @@ func TestManyMachinesAtARestart(t *testing.T) {
 
 	var machines []*infrav1.OLVMMachine
 	for i := range many {
-		machines = append(machines, s.Machine(fmt.Sprintf("many-%d", i), func(spec *infrav1.OLVMMachineSpec) {
+		machines = append(machines, s.CreateMachine(fmt.Sprintf("many-%d", i), func(spec *infrav1.OLVMMachineSpec) {
 			spec.VirtualMachine.Memory = "1GB"
 			spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10-10.0.0.99"}
 		}))
 	}
 
 	s.Eventually("a third is made", func() error {
-		if n := s.Sim.Summary().VMs; n < many/3 {
+		if n := s.Sim.Summarize().VMs; n < many/3 {
 			return fmt.Errorf("%d are", n)
 		}
 
@@ -466,21 +468,23 @@ func TestManyMachinesAtARestart(t *testing.T) {
 		b.expectReady(s, m)
 	}
 
-	if n := s.Sim.Summary().VMs; n != many {
+	if n := s.Sim.Summarize().VMs; n != many {
 		t.Errorf("the engine has %d VMs for %d machines", n, many)
 	}
 
 	b.engine.set(nil)
 	restart()
 	s.Eventually("all are looked at", func() error {
-		looks := testsite.Sum(b.Scrape(t)["controller_runtime_reconcile_total"], `controller="olvmmachine"`)
+		looks := testsite.SumSeries(
+			b.ScrapeMetrics(t)["controller_runtime_reconcile_total"], `controller="olvmmachine"`,
+		)
 		if looks < many {
 			return fmt.Errorf("%.0f looks", looks)
 		}
 
 		return nil
 	})
-	if runs := b.Scrape(t)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
+	if runs := b.ScrapeMetrics(t)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
 		t.Errorf("Terraform ran after the restart: %v", runs)
 	}
 

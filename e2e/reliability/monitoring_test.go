@@ -109,13 +109,13 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
-	b.site.Create(poolvm.Inventory(b.site.OLVM, "lab"))
-	m := b.site.Machine("one", full)
+	b.site.Create(poolvm.NewInventory(b.site.OLVM, "lab"))
+	m := b.site.CreateMachine("one", full)
 	b.expectReady(b.site, m)
-	testsite.Change(b.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
+	testsite.UpdateObject(b.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 	b.expectDescription(b.site, m, "second")
 	b.end(b.site, m)
-	families := b.Scrape(t)
+	families := b.ScrapeMetrics(t)
 	asked, names := queries(t)
 	if len(asked) < 20 {
 		t.Errorf("only %d queries were found", len(asked))

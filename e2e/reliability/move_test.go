@@ -46,7 +46,7 @@ func newPlane(t *testing.T, b *bench, api *testsite.APIServer) *plane {
 	t.Helper()
 	p := &plane{bench: b, api: api, door: &gate{name: writeCall}}
 	p.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(p.kubeconfig, testsite.Kubeconfig(t, api.Config, p.door.wrap), 0o600); err != nil {
+	if err := os.WriteFile(p.kubeconfig, testsite.NewKubeconfig(t, api.Config, p.door.wrap), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -73,7 +73,7 @@ func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []str
 	second.Do(func() {
 		second.api, second.err = testsite.StartAPIServer(context.Background(), suite.Tools)
 		if second.err == nil {
-			second.program, second.err = suite.Program.At(context.Background(), suite.Tools, second.api)
+			second.program, second.err = suite.Program.ForServer(context.Background(), suite.Tools, second.api)
 		}
 	})
 	if second.err != nil {
@@ -81,15 +81,15 @@ func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []str
 	}
 
 	b := newBench(t, change, args()...)
-	other := &bench{engine: b.engine, site: b.site.In(t)}
+	other := &bench{engine: b.engine, site: b.site.ForSubtest(t)}
 	other.site.Client = second.api.Client
 	front := &gate{name: writeCall}
 	other.manager = &manager{
 		api:     front,
-		Manager: second.program.New(t, front.wrap, append(args(), "--namespace="+b.site.Namespace)...),
+		Manager: second.program.NewManager(t, front.wrap, append(args(), "--namespace="+b.site.Namespace)...),
 	}
 	other.site.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.site.Namespace}})
-	t.Cleanup(other.site.Clear)
+	t.Cleanup(other.site.RemoveObjects)
 	provider(t, second.api, b.site.Namespace)
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 			return p.api.Client.Status().Update(context.Background(), object)
 		})
 	}
-	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("demo")}
+	cluster := &clusterv1.Cluster{ObjectMeta: s.NewMeta("demo")}
 	status(cluster, func() {
 		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
@@ -124,7 +124,7 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 	})
 
 	for _, name := range names {
-		m := &clusterv1.Machine{ObjectMeta: s.Meta(name)}
+		m := &clusterv1.Machine{ObjectMeta: s.NewMeta(name)}
 		status(m, func() { m.Status.NodeRef.Name = name })
 	}
 }
@@ -132,8 +132,9 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 // clusterctl starts to move the namespace from one plane to another. The channel receives its error once it ends.
 func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	t.Helper()
-	command, err := localplane.Move(context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace,
-		t.TempDir())
+	command, err := localplane.MoveCommand(
+		context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace, t.TempDir(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +202,8 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 
 	ctx := context.Background()
 	for _, kept := range []client.Object{&corev1.Secret{
-		ObjectMeta: s.Meta("creds"),
-	}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}} {
+		ObjectMeta: s.NewMeta("creds"),
+	}, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")}} {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(kept), kept); err != nil {
 			s.T.Error(err)
 		}
@@ -233,7 +234,7 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 // settled makes a machine, and waits until it is movable and its engine is idle.
 func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	s.T.Helper()
-	m := s.Machine(name, full)
+	m := s.CreateMachine(name, full)
 	p.settle(s, m)
 	p.expectOne(s, m)
 
@@ -244,13 +245,13 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	name := m.Name
-	machine := &clusterv1.Machine{ObjectMeta: s.Meta(name)}
-	data := &corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap")}
+	machine := &clusterv1.Machine{ObjectMeta: s.NewMeta(name)}
+	data := &corev1.Secret{ObjectMeta: s.NewMeta(name + "-bootstrap")}
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(machine), machine); err != nil {
 		s.T.Fatal(err)
 	}
 
-	testsite.Change(s, data, func(data *corev1.Secret) { // normally through the bootstrap provider's object
+	testsite.UpdateObject(s, data, func(data *corev1.Secret) { // normally through the bootstrap provider's object
 		data.OwnerReferences = []metav1.OwnerReference{
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID},
 		}
@@ -273,7 +274,7 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 
 	there.move(t, here)
 	here.expectMoved(here.site, there, m)
-	here.letPass(t, here.api.Client, &infrav1.OLVMMachine{ObjectMeta: here.site.Meta(m.Name)})
+	here.letPass(t, here.api.Client, &infrav1.OLVMMachine{ObjectMeta: here.site.NewMeta(m.Name)})
 	here.expectUntouched(t)
 	here.end(here.site, m)
 }
@@ -319,8 +320,8 @@ func (p *plane) finish(t *testing.T, to *plane) {
 }
 
 func resume(s *testsite.Site) {
-	testsite.Change(s, &clusterv1.Cluster{
-		ObjectMeta: s.Meta("demo"),
+	testsite.UpdateObject(s, &clusterv1.Cluster{
+		ObjectMeta: s.NewMeta("demo"),
 	}, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) })
 }
 
@@ -401,7 +402,7 @@ func TestAMoveWaitsForARun(t *testing.T) {
 		<-goOn
 		return false
 	})
-	testsite.Change(here.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
+	testsite.UpdateObject(here.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 	<-changing.at.reached(t, here.engine)
 
 	const look = "GET olvmmachines/one"

@@ -39,21 +39,23 @@ func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 func (m *manager) passes(t *testing.T, controller string) float64 {
 	t.Helper()
 
-	return testsite.Sum(m.Scrape(t)["controller_runtime_reconcile_total"], fmt.Sprintf("controller=%q", controller))
+	return testsite.SumSeries(
+		m.ScrapeMetrics(t)["controller_runtime_reconcile_total"], fmt.Sprintf("controller=%q", controller),
+	)
 }
 
 // jobs returns the number of Terraform runs queued and running in a manager.
 func (m *manager) jobs(t *testing.T) float64 {
 	t.Helper()
 
-	return testsite.Sum(m.Scrape(t)["capolvm_terraform_jobs"])
+	return testsite.SumSeries(m.ScrapeMetrics(t)["capolvm_terraform_jobs"])
 }
 
 // ended returns the number of finished runs of a manager.
 func (m *manager) ended(t *testing.T) float64 {
 	t.Helper()
 
-	return testsite.Sum(m.Scrape(t)["capolvm_terraform_runs_total"])
+	return testsite.SumSeries(m.ScrapeMetrics(t)["capolvm_terraform_runs_total"])
 }
 
 // letThosePass triggers passes over a machine in each of the planes containing it.

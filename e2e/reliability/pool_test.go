@@ -29,10 +29,10 @@ func newPoolBench(t *testing.T) *bench {
 	b.live = b.poolLife
 
 	for i := range 2 {
-		poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
+		poolvm.CreateVM(t, b.site.NewSession(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 	}
 
-	b.site.Create(poolvm.Inventory(b.site.OLVM, "lab"))
+	b.site.Create(poolvm.NewInventory(b.site.OLVM, "lab"))
 	b.expectFreePool(t)
 
 	return b
@@ -45,14 +45,14 @@ const ownAddress = "10.0.0.200"
 // disk, a data disk and a MAC address from a range.
 func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInventory {
 	t.Helper()
-	s := b.site.In(t)
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name + "-t")}
+	s := b.site.ForSubtest(t)
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta(name + "-t")}
 	template.Spec.Template.Spec = s.MachineSpec()
 	full(&template.Spec.Template.Spec)
 	template.Spec.Template.Spec.VirtualMachine.Network = s.MachineSpec().VirtualMachine.Network
 	s.Create(template)
 
-	out := poolvm.Inventory(s.OLVM, name)
+	out := poolvm.NewInventory(s.OLVM, name)
 	out.Spec.Provision = []infrav1alpha1.InventoryProvision{{
 		Name: "vm", MachineTemplateName: template.Name, Count: new(int32(1)),
 		MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:ff"},
@@ -65,7 +65,7 @@ func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInvent
 // expectProvisioned waits until the VM of an inventory is available, and checks everything belonging to it.
 func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInventory) {
 	s.T.Helper()
-	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta(lab.Name + "-vm-0")}
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.NewMeta(lab.Name + "-vm-0")}
 	s.Eventually("the VM is available", func() error {
 		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
 		if err == nil && vm.Status.Phase != infrav1alpha1.InventoryVMAvailable {
@@ -75,13 +75,13 @@ func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInven
 		return err
 	})
 
-	vms := s.Sim.VMs()
+	vms := s.Sim.ListVMs()
 	if len(vms) != 1 || vms[0].ID != vm.Spec.VMID || vms[0].Status != "down" || len(vms[0].Tags) != 1 ||
 		len(vms[0].NICs) != 2 || len(vms[0].Disks) != 2 {
 		s.T.Fatalf("OLVMInventoryVM with %s, the engine has %+v", vm.Spec.VMID, vms)
 	}
 
-	if got := s.Sim.Summary(); got.NICs != 2 || got.Disks != 2 {
+	if got := s.Sim.Summarize(); got.NICs != 2 || got.Disks != 2 {
 		s.T.Errorf("the engine has %+v", got)
 	}
 }
@@ -89,7 +89,7 @@ func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInven
 // provisionLife creates an inventory with a VM, and deletes both.
 func (b *bench) provisionLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	lab := b.provisioned(t, name)
 	b.expectProvisioned(s, lab)
 	s.Delete(lab)
@@ -128,7 +128,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	here, there := planes(t)
 	lab := here.provisioned(t, "lab")
 	here.expectProvisioned(here.site, lab)
-	m := here.site.Machine("one", pooled)
+	m := here.site.CreateMachine("one", pooled)
 	here.settle(here.site, m)
 	vm := m.Spec.ProviderID
 
@@ -138,7 +138,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.expectReady(there.site, moved)
 	check.Equal(t, "provider ID", moved.Spec.ProviderID, vm)
 	there.letPass(t, there.api.Client, moved)
-	there.letPass(t, there.api.Client, &infrav1alpha1.OLVMInventory{ObjectMeta: there.site.Meta(lab.Name)})
+	there.letPass(t, there.api.Client, &infrav1alpha1.OLVMInventory{ObjectMeta: there.site.NewMeta(lab.Name)})
 	there.expectUntouched(t)
 	there.expectClaimed(t, "lab-vm-0", m.Name)
 	here.expectNoPool(t)
@@ -146,7 +146,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.site.Delete(moved)
 	there.site.ExpectGone(moved)
 	there.site.Eventually("another VM", func() error {
-		if vms := there.site.Sim.VMs(); len(vms) != 1 || "olvm://"+vms[0].ID == vm {
+		if vms := there.site.Sim.ListVMs(); len(vms) != 1 || "olvm://"+vms[0].ID == vm {
 			return fmt.Errorf("the engine has %+v", vms)
 		}
 
@@ -161,8 +161,8 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 // expectClaimed waits until a machine has claimed a VM of the pool, in the engine too.
 func (p *plane) expectClaimed(t *testing.T, name, machine string) {
 	t.Helper()
-	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.site.Meta(name)}
-	p.site.In(t).Eventually("the claim is confirmed", func() error {
+	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.site.NewMeta(name)}
+	p.site.ForSubtest(t).Eventually("the claim is confirmed", func() error {
 		err := p.site.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
 		if err == nil && (vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName != machine ||
 			vm.Status.Phase != infrav1alpha1.InventoryVMClaimed || vm.Status.Reason != "") {
@@ -202,8 +202,8 @@ func pooled(spec *infrav1.OLVMMachineSpec) {
 // poolLife is the life of a machine with a VM from the pool.
 func (b *bench) poolLife(t *testing.T, name string) {
 	t.Helper()
-	s := b.site.In(t)
-	m := s.Machine(name, pooled)
+	s := b.site.ForSubtest(t)
+	m := s.CreateMachine(name, pooled)
 	b.expectReady(s, m)
 	vms := b.poolVMs()
 	claimed := slices.IndexFunc(vms, func(vm ovirtsim.VMInfo) bool { return m.Spec.ProviderID == "olvm://"+vm.ID })
@@ -219,19 +219,19 @@ func (b *bench) poolLife(t *testing.T, name string) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	b.expectFreePool(t)
-	if left := s.States(); len(left) != 0 {
+	if left := s.ListStates(); len(left) != 0 {
 		t.Errorf("left of states: %d", len(left))
 	}
 }
 
 // poolVMs returns the VMs of the engine.
-func (b *bench) poolVMs() []ovirtsim.VMInfo { return b.site.Sim.VMs() }
+func (b *bench) poolVMs() []ovirtsim.VMInfo { return b.site.Sim.ListVMs() }
 
 // expectFreePool waits until both VMs of the pool are free, and checks the engine: no VM is lost, rebuilding leaves
 // none behind, each has one disk, and nothing mentions a claim.
 func (b *bench) expectFreePool(t *testing.T) {
 	t.Helper()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	s.Eventually("both VMs are available", func() error {
 		var list infrav1alpha1.OLVMInventoryVMList
 		if err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
@@ -261,7 +261,7 @@ func (b *bench) expectFreePool(t *testing.T) {
 			t.Errorf("a VM that nobody has is %+v", vm)
 		}
 
-		full, err := s.Session().VMInFull(context.Background(), engine.ID(vm.ID))
+		full, err := s.NewSession().FetchFullVM(context.Background(), engine.ID(vm.ID))
 		check.Error(t, err, "")
 		own := full.Initialization
 		if own == nil || own.NICs == nil || len(own.NICs.Items) != 1 || own.NICs.Items[0].IP == nil ||
@@ -270,11 +270,11 @@ func (b *bench) expectFreePool(t *testing.T) {
 		}
 	}
 
-	if got := s.Sim.Summary().Disks; got != 2 {
+	if got := s.Sim.Summarize().Disks; got != 2 {
 		t.Errorf("the engine has %d disks", got)
 	}
 
-	tags, err := s.Session().Tags(context.Background())
+	tags, err := s.NewSession().ListTags(context.Background())
 	check.Error(t, err, "")
 	if at := slices.IndexFunc(tags, func(tag engine.Tag) bool {
 		return strings.HasPrefix(tag.Name, "capolvm-claim-")
@@ -303,15 +303,15 @@ func TestCrashMatrixOfAPool(t *testing.T) {
 func TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
 	b := newPoolBench(t)
-	m := b.site.Machine("one", pooled)
+	m := b.site.CreateMachine("one", pooled)
 	b.expectReady(b.site, m)
 	b.engine.cut(all)
 	b.site.Delete(m)
-	b.site.Expect(m, infrav1.DeletingCondition, "True/UnableToDecommission")
+	b.site.ExpectCondition(m, infrav1.DeletingCondition, "True/UnableToDecommission")
 
 	pool := &infrav1alpha1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: b.site.Namespace, Name: "lab"}}
 	b.site.Delete(pool)
-	b.site.Expect(pool, infrav1.DeletingCondition, "True/UnableToDecommission")
+	b.site.ExpectCondition(pool, infrav1.DeletingCondition, "True/UnableToDecommission")
 	check.Equal(t, "generation observed", pool.Status.Conditions[0].ObservedGeneration, pool.Generation)
 
 	b.engine.cut(nil)

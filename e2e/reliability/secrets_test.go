@@ -62,7 +62,7 @@ func (c *canaries) look(t *testing.T, where, text string) {
 
 // processes checks the arguments and the environments of the manager and its child processes.
 func (c *canaries) processes(t *testing.T, m *manager) {
-	for _, pid := range slices.Concat(m.Executors(), m.Providers(), []int{m.Process.PID()}) {
+	for _, pid := range slices.Concat(m.ListExecutors(), m.ListProviders(), []int{m.Process.PID()}) {
 		for _, name := range []string{"cmdline", "environ"} {
 			if content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)); err == nil {
 				c.look(t, name, string(content))
@@ -125,7 +125,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	s := b.site.In(t)
+	s := b.site.ForSubtest(t)
 	s.UserData = "#cloud-config\nruncmd:\n- echo " + bootstrap + "\n"
 
 	// The engine repeats its input, like validation errors do.
@@ -140,8 +140,8 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m := s.Machine("one", full)
-	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
+	m := s.CreateMachine("one", full)
+	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
 	if !strings.Contains(message, "(redacted)") {
 		t.Errorf("the engine's words do not reach the condition: %s", message)
 	}

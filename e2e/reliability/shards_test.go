@@ -46,7 +46,7 @@ func (s *shard) newSite(t *testing.T, gate func(http.Handler) http.Handler) *tes
 			c.Labels[clusterv1.WatchLabel] = s.label
 		},
 	})
-	testsite.Change(site, site.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = s.label })
+	testsite.UpdateObject(site, site.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = s.label })
 	site.Label = map[string]string{clusterv1.WatchLabel: s.label}
 
 	return site
@@ -65,7 +65,7 @@ func (s *shard) replica(t *testing.T) *manager {
 
 // machine creates a machine in the shard.
 func (s *shard) machine(name string) *infrav1.OLVMMachine {
-	return s.site.Machine(name, nil)
+	return s.site.CreateMachine(name, nil)
 }
 
 // TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager ignores the
@@ -101,7 +101,7 @@ func TestShardsAndStandbys(t *testing.T) {
 
 	a.manager = standby
 	wait.Until(t, "the standby leads", func() bool {
-		return testsite.Sum(standby.Scrape(t)["leader_election_master_status"]) > 0
+		return testsite.SumSeries(standby.ScrapeMetrics(t)["leader_election_master_status"]) > 0
 	})
 
 	a.expectReady(a.site, five)
@@ -114,8 +114,8 @@ func TestShardsAndStandbys(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	testsite.Change(a.site, &corev1.Secret{
-		ObjectMeta: a.site.Meta("creds"),
+	testsite.UpdateObject(a.site, &corev1.Secret{
+		ObjectMeta: a.site.NewMeta("creds"),
 	}, func(s *corev1.Secret) { s.Data["password"] = []byte("changed") })
 	six := a.machine("six")
 	a.expectReady(a.site, six)

@@ -42,7 +42,7 @@ type manager struct {
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
-	m.Manager = suite.Program.New(
+	m.Manager = suite.Program.NewManager(
 		t,
 		m.api.wrap,
 		append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)

@@ -33,26 +33,26 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 
 		return []string{"--bootstrap-url=https://" + at, "--bootstrap-listen=" + at, "--leader-elect-namespace=default"}
 	})
-	s := here.site.In(t)
+	s := here.site.ForSubtest(t)
 	createBalancer(s)
-	m := s.Machine("one", nil)
+	m := s.CreateMachine("one", nil)
 	here.settle(here.site, m)
 	first := here.balancer(t)
 
 	here.move(t, there)
 	there.play(there.site, m.Name)
 	there.site.Eventually("the VM is replaced", func() error {
-		for _, vm := range there.site.Sim.VMs() {
+		for _, vm := range there.site.Sim.ListVMs() {
 			if vm.Name == "demo-lb-apps-0" && vm.ID != first {
 				return nil
 			}
 		}
 
-		return fmt.Errorf("the engine has %+v", there.site.Sim.VMs())
+		return fmt.Errorf("the engine has %+v", there.site.Sim.ListVMs())
 	})
 	check.Equal(t, "another VM", there.balancer(t) == first, false)
 	there.expectReady(there.site, m)
-	check.Length(t, "VMs", there.site.Sim.VMs(), 2)
+	check.Length(t, "VMs", there.site.Sim.ListVMs(), 2)
 
 	left := &infrav1.OLVMMachineList{}
 	check.Error(t, here.api.Client.List(t.Context(), left, client.InNamespace(here.site.Namespace)), "")
@@ -63,7 +63,7 @@ func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 
 	there.site.Delete(m)
 	there.site.ExpectGone(m)
-	infra := &infrav1.OLVMCluster{ObjectMeta: there.site.Meta("demo")}
+	infra := &infrav1.OLVMCluster{ObjectMeta: there.site.NewMeta("demo")}
 	there.site.Delete(infra)
 	there.site.ExpectGone(infra)
 	there.expectNone(there.site)
@@ -76,7 +76,7 @@ func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
 	balancer := infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}}
 	balancer.MachineTemplateName = "lb"
 	services := &infrav1alpha1.OLVMSupportServices{
-		ObjectMeta: s.Meta("demo"),
+		ObjectMeta: s.NewMeta("demo"),
 		Spec: infrav1alpha1.OLVMSupportServicesSpec{
 			ClusterName: "demo", LoadBalancers: []infrav1alpha1.SupportLoadBalancer{balancer},
 		},
@@ -89,7 +89,7 @@ func createBalancer(s *testsite.Site) *infrav1alpha1.OLVMSupportServices {
 // createBalancerTemplate creates a template for the VM of a load balancer.
 func createBalancerTemplate(s *testsite.Site, name string) {
 	s.T.Helper()
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name)}
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta(name)}
 	template.Spec.Template.Spec = s.MachineSpec()
 	template.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30"}
 	s.Create(template)
@@ -184,8 +184,8 @@ func (f *front) carry(from net.Conn) {
 // balancer waits until the load balancer serves, and returns the ID of its VM.
 func (p *plane) balancer(t *testing.T) string {
 	t.Helper()
-	s := p.site.In(t)
-	expectServing(s, &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.Meta("demo")})
+	s := p.site.ForSubtest(t)
+	expectServing(s, &infrav1alpha1.OLVMSupportServices{ObjectMeta: s.NewMeta("demo")})
 
 	return balancerVM(s)
 }
@@ -194,10 +194,10 @@ func (p *plane) balancer(t *testing.T) string {
 func balancerVM(s *testsite.Site) string {
 	s.T.Helper()
 
-	machine := &infrav1.OLVMMachine{ObjectMeta: s.Meta("demo-lb-apps-0")}
+	machine := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta("demo-lb-apps-0")}
 	check.Error(s.T, s.Client.Get(context.Background(), client.ObjectKeyFromObject(machine), machine), "")
 
-	for _, vm := range s.Sim.VMs() {
+	for _, vm := range s.Sim.ListVMs() {
 		if machine.Spec.ProviderID == "olvm://"+vm.ID {
 			return vm.ID
 		}

@@ -33,7 +33,9 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 				})
 			}})
 			start(t, s, "")
-			message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+			message := s.ExpectCondition(
+				s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason,
+			)
 			if !strings.Contains(message, "redirect") || asked.Load() != 0 {
 				t.Errorf("the other server was asked %d times; the condition says %q", asked.Load(), message)
 			}
@@ -64,7 +66,7 @@ func TestATenantCannotSendASecretElsewhere(t *testing.T) {
 		}},
 	)
 	start(t, s, "")
-	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineNotAllowedReason)
+	message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineNotAllowedReason)
 	if got := told.Load().(string); got != "" {
 		t.Errorf("the attacker was told %s", got)
 	}

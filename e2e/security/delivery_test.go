@@ -42,13 +42,19 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 
 	at := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
-	m := suite.Program.New(t, gate, "--namespace="+s.Namespace, "--bootstrap-url=https://"+at, "--bootstrap-listen="+at,
-		"--leader-elect-namespace=capolvm-system")
+	m := suite.Program.NewManager(
+		t,
+		gate,
+		"--namespace="+s.Namespace,
+		"--bootstrap-url=https://"+at,
+		"--bootstrap-listen="+at,
+		"--leader-elect-namespace=capolvm-system",
+	)
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	warm := s.Machine("warm", nil)
+	warm := s.CreateMachine("warm", nil)
 	s.ExpectProvisioned(warm)
 
 	client := &http.Client{Timeout: wait.Limit, Transport: &http.Transport{
@@ -80,7 +86,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 		}()
 	}
 
-	machine := s.Machine("beside", nil)
+	machine := s.CreateMachine("beside", nil)
 	s.ExpectProvisioned(machine)
 	flood.Wait()
 
@@ -95,7 +101,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 
 	check.Equal(t, "answers[http.StatusOK]", answers[http.StatusOK], 0)
 
-	saves := slices.DeleteFunc(m.Scrape(t)["capolvm_terraform_state_save_seconds"].GetMetric(),
+	saves := slices.DeleteFunc(m.ScrapeMetrics(t)["capolvm_terraform_state_save_seconds"].GetMetric(),
 		func(series *dto.Metric) bool { return series.GetHistogram().GetSampleCount() == 0 })
 	if len(saves) != 1 || saves[0].GetHistogram().GetSampleCount() < 2 {
 		t.Fatalf("the saves are %v", saves)
@@ -109,7 +115,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 			bucket.GetCumulativeCount())
 	}
 
-	if ready := s.Expect(machine, infrav1.ReadyCondition, "True/Ready"); ready != "" {
+	if ready := s.ExpectCondition(machine, infrav1.ReadyCondition, "True/Ready"); ready != "" {
 		t.Errorf("the machine is ready, and says %q", ready)
 	}
 }

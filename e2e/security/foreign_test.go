@@ -74,18 +74,18 @@ func (n *namer) gate(next http.Handler) http.Handler {
 func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	e := &namer{}
 	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})
-	poolvm.Make(t, s.Session(), poolvm.Tag, "vm-a", "10.0.0.100")
-	s.Create(poolvm.Inventory(s.OLVM, "lab"))
-	dc, err := s.Session().DataCenter(t.Context(), "Default")
+	poolvm.CreateVM(t, s.NewSession(), poolvm.Tag, "vm-a", "10.0.0.100")
+	s.Create(poolvm.NewInventory(s.OLVM, "lab"))
+	dc, err := s.NewSession().FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	domains, err := s.Session().StorageDomains(t.Context(), dc)
+	domains, err := s.NewSession().ListStorageDomains(t.Context(), dc)
 	check.Error(t, err, "")
 
 	e.callIt(fmt.Sprintf("vm-a\nresource \"ovirt_disk_from_image\" \"loot\" {\n  source_file = %q\n  format = \"raw\"\n"+
 		"  alias = \"loot\"\n  storage_domain_id = %q\n}\n#", token(t), domains[0].ID))
 
 	m := start(t, s, "", "--confinement=required")
-	machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	machine := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
 	})
 	s.ExpectProvisioned(machine)
@@ -101,10 +101,10 @@ func TestAVMNameNeverBecomesHCL(t *testing.T) {
 // expectLeftAlone waits until a machine reports that its VM belongs to others, and checks that the VM is unchanged.
 func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachine, before *engine.VM) {
 	t.Helper()
-	message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
+	message := s.ExpectCondition(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
 	check.Contains(t, "the remedy", message, "replace its comment in the engine with exactly")
 
-	after, err := s.Session().VMInFull(t.Context(), before.ID)
+	after, err := s.NewSession().FetchFullVM(t.Context(), before.ID)
 	check.Error(t, err, "")
 	check.Equal(t, "status of the VM", after.Status, before.Status)
 	check.Equal(t, "comment of the VM", after.CommentText(), before.CommentText())
@@ -114,13 +114,13 @@ func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachin
 // victim creates a foreign VM, with its own user data.
 func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
 	t.Helper()
-	id := poolvm.Make(t, s.Session(), "others", "victim", "10.0.0.100")
-	_, err := s.Session().UpdateVM(t.Context(), id, &engine.VM{
+	id := poolvm.CreateVM(t, s.NewSession(), "others", "victim", "10.0.0.100")
+	_, err := s.NewSession().UpdateVM(t.Context(), id, &engine.VM{
 		Comment:        &comment,
 		Initialization: &engine.Initialization{HostName: "victim", CustomScript: "#cloud-config\n# of the victim\n"},
 	})
 	check.Error(t, err, "")
-	before, err := s.Session().VMInFull(t.Context(), id)
+	before, err := s.NewSession().FetchFullVM(t.Context(), id)
 	check.Error(t, err, "")
 
 	return before
@@ -132,7 +132,7 @@ func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})
 		before := victim(t, s, "")
 		start(t, s, "")
-		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		machine := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 			*spec = infrav1.OLVMMachineSpec{
 				FromInventory: &infrav1.FromInventory{InventoryName: "there-is-none"},
 				ProviderID:    "olvm://" + before.ID.String(),
@@ -145,7 +145,7 @@ func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})
 		before := victim(t, s, "the payroll database")
 		start(t, s, "")
-		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		machine := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 			spec.ProviderID = "olvm://" + before.ID.String()
 		})
 		owner := &clusterv1.Machine{}
@@ -159,7 +159,7 @@ func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})
 		before := victim(t, s, "capolvm owner=prod/db uid=1")
 		start(t, s, "")
-		claim := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.Meta("evil"), Spec: infrav1alpha1.OLVMInventoryVMSpec{
+		claim := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.NewMeta("evil"), Spec: infrav1alpha1.OLVMInventoryVMSpec{
 			InventoryName: "there-is-none", VMID: before.ID.String(),
 			ClaimRef: &infrav1alpha1.InventoryClaim{
 				ID: "x", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "Machine/one", MachineName: "one",
@@ -169,7 +169,7 @@ func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 		claim.Status.ClaimID = "x/one"
 		s.UpdateStatus(claim)
 		s.UserData = "## template: jinja\n#cloud-config\nruncmd: [echo attacker]\n"
-		machine := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		machine := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
 			*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "there-is-none"}}
 		})
 		expectLeftAlone(t, s, machine, before)

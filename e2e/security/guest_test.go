@@ -110,7 +110,7 @@ func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 
 	s.UseEndpoint("https://" + strings.TrimPrefix(suite.API.Config.Host, "https://"))
 	s.Create(&corev1.Secret{
-		ObjectMeta: s.Meta("demo-kubeconfig"),
+		ObjectMeta: s.NewMeta("demo-kubeconfig"),
 		Type:       "cluster.x-k8s.io/secret",
 		Data:       map[string][]byte{"value": kubeconfig},
 	})
@@ -120,8 +120,8 @@ func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
 	})
 	m := start(t, s, "")
-	victim := s.Machine("victim", nil)
-	guest := s.Machine("guest", func(spec *infrav1.OLVMMachineSpec) {
+	victim := s.CreateMachine("victim", nil)
+	guest := s.CreateMachine("guest", func(spec *infrav1.OLVMMachineSpec) {
 		spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "dynamic", VNICProfileName: "dynamic"}
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{
 			Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},

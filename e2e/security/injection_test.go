@@ -72,17 +72,17 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 						strings.ReplaceAll(id, `"`, "&quot;"))
 				})
 			}})
-			if _, err := s.Session().CreateTag(t.Context(), &engine.Tag{Name: "t"}); err != nil {
+			if _, err := s.NewSession().CreateTag(t.Context(), &engine.Tag{Name: "t"}); err != nil {
 				t.Fatal(err)
 			}
 
 			tagged := func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.Tags = []string{"t"} }
 			m := start(t, s, executor)
-			machine := s.Machine("one", tagged)
+			machine := s.CreateMachine("one", tagged)
 			s.ExpectProvisioned(machine)
 			m.Process.Kill()
 
-			for _, state := range s.States() { // anybody with write access to the machine may do this too
+			for _, state := range s.ListStates() { // anybody with write access to the machine may do this too
 				state.Finalizers = nil
 				if err := s.Client.Update(t.Context(), &state); err != nil {
 					t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 				s.Delete(&state)
 			}
 
-			again := suite.Program.New(t, nil, "--namespace="+s.Namespace)
+			again := suite.Program.NewManager(t, nil, "--namespace="+s.Namespace)
 			again.Executor = executor
 			if err := os.WriteFile(filepath.Join(again.Dir, "token"), []byte(canary), 0o600); err != nil {
 				t.Fatal(err)
@@ -102,7 +102,9 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
+			message := s.ExpectCondition(
+				machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason,
+			)
 
 			if !strings.Contains(message, "an ID that is none") {
 				t.Errorf("the condition says %q", message)
@@ -136,7 +138,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // the executor would run for them too
 		}},
 	)
-	m := suite.Program.New(t, nil, "--namespace="+s.Namespace, "--confinement=required")
+	m := suite.Program.NewManager(t, nil, "--namespace="+s.Namespace, "--confinement=required")
 	m.Executor = self
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -154,10 +156,12 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 		"spy:",
 	}
 	for i, attempt := range attempts { // one per description, because descriptions are short
-		machine := s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
-			spec.VirtualMachine.Description = hostile.Attempts(attempt)
+		machine := s.CreateMachine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
+			spec.VirtualMachine.Description = hostile.EncodeAttempts(attempt)
 		})
-		message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
+		message := s.ExpectCondition(
+			machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason,
+		)
 		if !strings.Contains(message, "permission denied") || strings.Contains(message, hostile.Got) {
 			t.Errorf("the executor reached something: %s", message)
 		}
@@ -180,7 +184,7 @@ func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	s.UseEndpoint(attacker.URL)
 	secret := &corev1.Secret{
-		ObjectMeta: s.Meta("demo-kubeconfig"),
+		ObjectMeta: s.NewMeta("demo-kubeconfig"),
 		Type:       "cluster.x-k8s.io/secret",
 		Data:       map[string][]byte{"value": []byte("x")},
 	}
@@ -199,10 +203,10 @@ func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 		"clusters[].cluster.server: it is": attacker.kubeconfig("https://127.0.0.2:1", "", `"token":"x"`),
 	} {
 		t.Run(field, func(t *testing.T) {
-			s := s.In(t)
-			testsite.Change(s, secret, func(secret *corev1.Secret) { secret.Data["value"] = []byte(config) })
+			s := s.ForSubtest(t)
+			testsite.UpdateObject(s, secret, func(secret *corev1.Secret) { secret.Data["value"] = []byte(config) })
 			s.Eventually("the condition names the field", func() error {
-				message := s.Expect(s.OLVM, infrav1.KubeconfigAcceptedCondition,
+				message := s.ExpectCondition(s.OLVM, infrav1.KubeconfigAcceptedCondition,
 					"False/"+infrav1.KubeconfigRefusedReason)
 				if !strings.Contains(message, field) {
 					return fmt.Errorf("it says %q", message)
@@ -218,10 +222,10 @@ func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	}
 
 	// With its own credentials, the same server is accepted as the cluster.
-	testsite.Change(s, secret, func(secret *corev1.Secret) {
+	testsite.UpdateObject(s, secret, func(secret *corev1.Secret) {
 		secret.Data["value"] = []byte(attacker.kubeconfig(attacker.URL, "", `"token":"its-own"`))
 	})
-	s.Expect(s.OLVM, infrav1.KubeconfigAcceptedCondition, "True/"+infrav1.KubeconfigAcceptedReason)
+	s.ExpectCondition(s.OLVM, infrav1.KubeconfigAcceptedCondition, "True/"+infrav1.KubeconfigAcceptedReason)
 	s.Eventually("the manager connects", func() error {
 		if asked.Load() == 0 {
 			return fmt.Errorf("nobody asked; the log is %s", m.Process.LogFile)

@@ -64,7 +64,9 @@ func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 			}})
 			m := start(t, s, "")
 			s.Eventually("the answer is refused", func() error { // a busy machine may need a second try
-				message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+				message := s.ExpectCondition(
+					s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason,
+				)
 				if !strings.Contains(message, test.says) {
 					return fmt.Errorf("the condition says %q", message)
 				}

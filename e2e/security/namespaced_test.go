@@ -61,7 +61,7 @@ func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	objects := namespaced(t, s.Namespace)
 	const user = "namespaced-manager"
-	program, err := suite.Program.As(t.Context(), suite.API, user, objects)
+	program, err := suite.Program.AsUser(t.Context(), suite.API, user, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,14 @@ func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 		}
 	}
 
-	m := program.New(t, nil, "--namespace="+s.Namespace, "--leader-elect", "--leader-elect-namespace=capolvm-system")
+	m := program.NewManager(
+		t, nil, "--namespace="+s.Namespace, "--leader-elect", "--leader-elect-namespace=capolvm-system",
+	)
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	machine := s.Machine("one", nil)
+	machine := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(machine)
 	s.Delete(machine)
 	s.ExpectGone(machine)

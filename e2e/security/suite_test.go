@@ -56,7 +56,7 @@ func executors(t *testing.T) map[string]string {
 // start starts a manager for the site with an executor.
 func start(t *testing.T, s *testsite.Site, executor string, args ...string) *testsite.Manager {
 	t.Helper()
-	m := suite.Program.New(t, nil, append([]string{"--namespace=" + s.Namespace}, args...)...)
+	m := suite.Program.NewManager(t, nil, append([]string{"--namespace=" + s.Namespace}, args...)...)
 	m.Executor = executor
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	}
 
 	start(t, s, "")
-	machine := s.Machine("one", nil)
+	machine := s.CreateMachine("one", nil)
 	s.ExpectProvisioned(machine)
 	if machine.Status.OLVM.IPAddress != "10.0.0.10" {
 		t.Errorf("the machine has the address %s", machine.Status.OLVM.IPAddress)
@@ -76,11 +76,13 @@ func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	one := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
 	}
-	first := a.Machine("secret-project", one)
+	first := a.CreateMachine("secret-project", one)
 	a.ExpectProvisioned(first)
-	b.Expect(b.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
-	second := b.Machine("curious", one)
-	message := b.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason)
+	b.ExpectCondition(b.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	second := b.CreateMachine("curious", one)
+	message := b.ExpectCondition(
+		second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressRangeExhaustedReason,
+	)
 	if strings.Contains(message, "secret-project") || strings.Contains(message, a.Namespace+"/") {
 		t.Errorf("the message names what is not theirs: %s", message)
 	}
@@ -111,7 +113,9 @@ func TestForeignSecrets(t *testing.T) {
 		}
 
 		start(t, s, "")
-		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason)
+		message := s.ExpectCondition(
+			s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason,
+		)
 		messages[name] = strings.NewReplacer(name, "NAME", s.Namespace, "NAMESPACE").Replace(message)
 	}
 

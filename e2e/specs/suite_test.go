@@ -221,6 +221,6 @@ func expectNothingLeft(ctx context.Context) {
 
 // summary counts the engine's objects.
 func summary(ctx context.Context) (out ovirtsim.Summary, err error) {
-	err = plane.Control(ctx, http.MethodGet, "/summary", nil, &out)
+	err = plane.CallControl(ctx, http.MethodGet, "/summary", nil, &out)
 	return out, err
 }

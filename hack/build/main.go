@@ -31,7 +31,7 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := build(ctx, flag.Args(), *output)
+	err := buildPackages(ctx, flag.Args(), *output)
 
 	stop()
 
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-func build(ctx context.Context, packages []string, output string) error {
+func buildPackages(ctx context.Context, packages []string, output string) error {
 	what := strings.Join(packages, ", ")
 	begin := time.Now()
 	say := func(format string, args ...any) {

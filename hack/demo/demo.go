@@ -67,13 +67,13 @@ type demo struct {
 	workload string
 }
 
-// say prints a line of progress.
-func (d *demo) say(format string, args ...any) {
+// reportProgress prints a line of progress.
+func (d *demo) reportProgress(format string, args ...any) {
 	fmt.Fprintf(d.out, "demo %4.0fs  %s\n", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) run(ctx context.Context) error {
-	if err := d.prepare(ctx); err != nil {
+func (d *demo) runDemo(ctx context.Context) error {
+	if err := d.buildTools(ctx); err != nil {
 		return err
 	}
 
@@ -86,7 +86,7 @@ func (d *demo) run(ctx context.Context) error {
 	d.dir = dir
 
 	options := simplane.Options{
-		Options: localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: d.binDir, Progress: d.say},
+		Options: localplane.Options{Tools: d.tools, Dir: d.dir, BinDir: d.binDir, Progress: d.reportProgress},
 	}
 	if d.real {
 		options.SimArgs = []string{"--guests=nodes", "--node-image=" + d.image.Dir(), "--node-netns=this"}
@@ -98,10 +98,10 @@ func (d *demo) run(ctx context.Context) error {
 
 	defer func() {
 		d.plane.Stop()
-		d.say("everything is stopped")
+		d.reportProgress("everything is stopped")
 
 		if err := d.removeKeys(); err != nil {
-			d.say("%v", err)
+			d.reportProgress("%v", err)
 		}
 	}()
 
@@ -110,9 +110,9 @@ func (d *demo) run(ctx context.Context) error {
 
 // runPlane shows the product on the plane, and deletes its objects.
 func (d *demo) runPlane(ctx context.Context) error {
-	err := d.show(ctx)
+	err := d.showCluster(ctx)
 	if err != nil {
-		d.explain(err)
+		d.explainFailure(err)
 	}
 
 	if d.keep && ctx.Err() == nil {
@@ -125,19 +125,19 @@ func (d *demo) runPlane(ctx context.Context) error {
 	}
 
 	if err == nil {
-		err = d.delete(ctx)
+		err = d.deleteCluster(ctx)
 	}
 
 	if err != nil {
-		d.explain(err)
+		d.explainFailure(err)
 	}
 
 	return err
 }
 
-// show creates the cluster and shows it.
-func (d *demo) show(ctx context.Context) error {
-	if err := d.apply(ctx); err != nil {
+// showCluster creates the cluster and shows it.
+func (d *demo) showCluster(ctx context.Context) error {
+	if err := d.applySample(ctx); err != nil {
 		return err
 	}
 
@@ -145,7 +145,7 @@ func (d *demo) show(ctx context.Context) error {
 		return err
 	}
 
-	if err := d.report(ctx); err != nil {
+	if err := d.showResult(ctx); err != nil {
 		return err
 	}
 
@@ -160,9 +160,9 @@ func (d *demo) show(ctx context.Context) error {
 	return d.runPods(ctx)
 }
 
-// apply applies the sample with the connection to the simulator.
-func (d *demo) apply(ctx context.Context) error {
-	manifests, sample, err := d.manifests()
+// applySample applies the sample with the connection to the simulator.
+func (d *demo) applySample(ctx context.Context) error {
+	manifests, sample, err := d.prepareManifests()
 	if err != nil {
 		return err
 	}
@@ -195,14 +195,14 @@ func (d *demo) apply(ctx context.Context) error {
 		return err
 	}
 
-	d.say("applied %d objects from %s", len(objects), sample)
+	d.reportProgress("applied %d objects from %s", len(objects), sample)
 
 	return nil
 }
 
-// manifests returns the sample's manifests, for this engine and in a network free of other demos. It also writes them
-// to a file.
-func (d *demo) manifests() (manifests, sample string, err error) {
+// prepareManifests returns the sample's manifests, for this engine and in a network free of other demos. It also writes
+// them to a file.
+func (d *demo) prepareManifests() (manifests, sample string, err error) {
 	sample = "config/samples/demo.yaml"
 	if d.real {
 		sample = "config/samples/nodes.yaml"
@@ -223,7 +223,7 @@ func (d *demo) manifests() (manifests, sample string, err error) {
 		}
 
 		if moved != "" {
-			d.say("%s", moved)
+			d.reportProgress("%s", moved)
 		}
 	}
 
@@ -273,8 +273,11 @@ func (d *demo) manifestFile() string { return filepath.Join(d.dir, "demo.yaml") 
 
 // waitAvailable waits for the Cluster, and prints changes meanwhile.
 func (d *demo) waitAvailable(ctx context.Context) error {
-	return d.wait(ctx, goal{
-		unmet: "the cluster is not available", limit: availableWithin, broken: d.broken, missing: d.trouble,
+	return d.waitForGoal(ctx, goal{
+		unmet:   "the cluster is not available",
+		limit:   availableWithin,
+		broken:  d.findFailure,
+		missing: d.describeTrouble,
 		look: func(ctx context.Context) (string, bool, error) {
 			var cluster clusterv1.Cluster
 			err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, &cluster)
@@ -282,7 +285,7 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 				return "", false, fmt.Errorf("failed to get the Cluster: %w", err)
 			}
 
-			machines, err := d.machines(ctx)
+			machines, err := d.listMachines(ctx)
 			if err != nil {
 				return "", false, err
 			}
@@ -309,7 +312,7 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 	})
 }
 
-func (d *demo) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+func (d *demo) listMachines(ctx context.Context) ([]clusterv1.Machine, error) {
 	var list clusterv1.MachineList
 	err := d.plane.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: clusterName,
@@ -321,7 +324,7 @@ func (d *demo) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, nil
 }
 
-func (d *demo) olvmMachines(ctx context.Context) (map[string]infrav1.OLVMMachine, error) {
+func (d *demo) listOLVMMachines(ctx context.Context) (map[string]infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	if err := d.plane.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
@@ -335,19 +338,19 @@ func (d *demo) olvmMachines(ctx context.Context) (map[string]infrav1.OLVMMachine
 	return out, nil
 }
 
-// report shows the result and suggests next steps.
-func (d *demo) report(ctx context.Context) error {
-	machines, err := d.machines(ctx)
+// showResult shows the result and suggests next steps.
+func (d *demo) showResult(ctx context.Context) error {
+	machines, err := d.listMachines(ctx)
 	if err != nil {
 		return err
 	}
 
-	infra, err := d.olvmMachines(ctx)
+	infra, err := d.listOLVMMachines(ctx)
 	if err != nil {
 		return err
 	}
 
-	d.say("Cluster is Available\n")
+	d.reportProgress("Cluster is Available\n")
 	table := tabwriter.NewWriter(d.out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "MACHINE\tVM ID\tADDRESS\tNODE\tPHASE\tSECONDS TO READY")
 	var runs int64
@@ -390,7 +393,7 @@ func (d *demo) report(ctx context.Context) error {
 		return nil
 	}
 
-	return d.next(ctx)
+	return d.printSuggestions(ctx)
 }
 
 // removeKeys removes the keys and kubeconfigs of the ended processes; logs and rendered files stay.
@@ -415,11 +418,11 @@ func (d *demo) removeKeys() error {
 	return nil
 }
 
-// delete deletes the cluster and shows that nothing is left.
-func (d *demo) delete(ctx context.Context) error {
+// deleteCluster deletes the cluster and shows that nothing is left.
+func (d *demo) deleteCluster(ctx context.Context) error {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
 	begin := time.Now()
-	d.say("deleting the cluster")
+	d.reportProgress("deleting the cluster")
 	if err := d.plane.Client.Delete(ctx, cluster); err != nil {
 		return fmt.Errorf("failed to delete the Cluster: %w", err)
 	}
@@ -433,7 +436,7 @@ func (d *demo) delete(ctx context.Context) error {
 		return err
 	}
 
-	vms, err := session.VMs(ctx)
+	vms, err := session.ListVMs(ctx)
 	if err != nil {
 		return err
 	}
@@ -443,8 +446,10 @@ func (d *demo) delete(ctx context.Context) error {
 		return fmt.Errorf("failed to list the state Secrets: %w", err)
 	}
 
-	d.say("cluster deleted in %.0f s; left: %d VMs in the engine, %d Terraform states", time.Since(begin).Seconds(),
-		len(vms), len(states.Items))
+	d.reportProgress(
+		"cluster deleted in %.0f s; left: %d VMs in the engine, %d Terraform states", time.Since(begin).Seconds(),
+		len(vms), len(states.Items),
+	)
 	if len(vms)+len(states.Items) > 0 {
 		return fmt.Errorf("the engine still has %d VMs and the management cluster %d Terraform states", len(vms),
 			len(states.Items))
@@ -455,8 +460,8 @@ func (d *demo) delete(ctx context.Context) error {
 
 // waitDeleted waits until the Cluster is gone. The processes in its VMs no longer matter.
 func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) error {
-	return d.wait(ctx, goal{
-		unmet: "the cluster is not deleted", limit: deletedWithin, missing: d.trouble,
+	return d.waitForGoal(ctx, goal{
+		unmet: "the cluster is not deleted", limit: deletedWithin, missing: d.describeTrouble,
 		broken: func(context.Context) error { return d.plane.Failed() },
 		look: func(ctx context.Context) (string, bool, error) {
 			err := d.plane.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
@@ -464,7 +469,7 @@ func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) erro
 				return "", apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 			}
 
-			machines, err := d.machines(ctx)
+			machines, err := d.listMachines(ctx)
 
 			return english.Plural(len(machines), "machine", "") + " left", false, err
 		},

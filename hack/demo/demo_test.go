@@ -89,7 +89,7 @@ func TestWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, out := newDemo()
-				err := d.wait(t.Context(), goal{
+				err := d.waitForGoal(t.Context(), goal{
 					unmet: "there is no cluster", limit: 30 * time.Second,
 					look: func(context.Context) (string, bool, error) { return test.look(time.Since(d.start)) },
 					broken: func(context.Context) error {
@@ -118,7 +118,7 @@ func TestWait(t *testing.T) {
 func TestABreakWhileTheServerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, out := newDemo()
-		err := d.wait(t.Context(), goal{
+		err := d.waitForGoal(t.Context(), goal{
 			unmet: "there is no cluster", limit: time.Minute,
 			look: func(ctx context.Context) (string, bool, error) {
 				<-ctx.Done()
@@ -146,7 +146,7 @@ func TestAServerThatHangs(t *testing.T) {
 		time.AfterFunc(12*time.Second, interrupt)
 
 		d, out := newDemo()
-		err := d.wait(ctx, goal{
+		err := d.waitForGoal(ctx, goal{
 			unmet: "there is no cluster", limit: time.Minute,
 			look: func(ctx context.Context) (string, bool, error) {
 				<-ctx.Done()
@@ -184,8 +184,8 @@ func TestExplain(t *testing.T) {
 				d, out := newDemo()
 				d.dir = test.dir
 				time.Sleep(7 * time.Second)
-				d.explain(test.err)
-				d.explain(errors.New("a consequence"))
+				d.explainFailure(test.err)
+				d.explainFailure(errors.New("a consequence"))
 				check.Equal(t, "text", out.String(), test.want)
 			})
 		})

@@ -39,7 +39,7 @@ func main() {
 	code, err := d.main(ctx, *nodes)
 	stop()
 	if err != nil {
-		d.explain(err)
+		d.explainFailure(err)
 		os.Exit(1)
 	}
 
@@ -50,7 +50,7 @@ func main() {
 func (d *demo) main(ctx context.Context, nodes string) (code int, err error) {
 	switch nodes {
 	case "simulated":
-		return 0, d.run(ctx)
+		return 0, d.runDemo(ctx)
 	case "real":
 	default:
 		return 0, fmt.Errorf("NODES=%s: it is simulated or real", nodes)
@@ -62,24 +62,24 @@ func (d *demo) main(ctx context.Context, nodes string) (code int, err error) {
 
 	d.real = true
 	if d.netns == "" {
-		return d.inNetNS(ctx)
+		return d.rerunInNetNS(ctx)
 	}
 
 	if err := machine.SetUpSite(); err != nil {
 		return 0, err
 	}
 
-	return 0, d.run(ctx)
+	return 0, d.runDemo(ctx)
 }
 
-// prepare builds or finds the tools and the project's own commands.
-func (d *demo) prepare(ctx context.Context) error {
+// buildTools builds or finds the tools and the project's own commands.
+func (d *demo) buildTools(ctx context.Context) error {
 	tools, err := toolchain.New()
 	if err != nil {
 		return err
 	}
 
-	tools.Progress = d.say
+	tools.Progress = d.reportProgress
 	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		return err
 	}
 
-	d.say("executor: %s", d.executor)
+	d.reportProgress("executor: %s", d.executor)
 	// Separate from the commands of make build, because those have a version.
 	d.binDir = filepath.Join(tools.Root(), "bin", ".demo")
 	if err := tools.BuildProject(ctx, d.binDir, "manager", "ovirtsim"); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // This file suggests next steps for a running demo.
 
-// next prints suggestions to try, with commands not needed by the demo itself.
-func (d *demo) next(ctx context.Context) error {
+// printSuggestions prints suggestions to try, with commands not needed by the demo itself.
+func (d *demo) printSuggestions(ctx context.Context) error {
 	if err := d.tools.Build(ctx, "plane", "kubectl"); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ export PATH=%s:"$PATH"
 export KUBECONFIG=%s
 export CAPOLVM_TERRAFORM=%s
 export OLVM_USERNAME=%s OLVM_PASSWORD=%s OLVM_CA_FILE=%s OLVM_URL=%s
-`, quoted(d.dir, commands, d.plane.Kubeconfig, d.executor.Path, d.plane.Engine.Username, d.plane.Engine.Password,
+`, quoteWords(d.dir, commands, d.plane.Kubeconfig, d.executor.Path, d.plane.Engine.Username, d.plane.Engine.Password,
 		d.plane.Engine.CAFile, d.plane.Engine.URL)...)
 
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -82,8 +82,8 @@ export OLVM_USERNAME=%s OLVM_PASSWORD=%s OLVM_CA_FILE=%s OLVM_URL=%s
 	return path, nil
 }
 
-// quoted quotes words for a shell.
-func quoted(words ...string) []any {
+// quoteWords quotes words for a shell.
+func quoteWords(words ...string) []any {
 	var out []any
 	for _, word := range words {
 		out = append(out, shellword.QuoteWord(word))

@@ -39,17 +39,17 @@ const (
 
 // buildNodes builds the boot image of the VMs, and kubectl.
 func (d *demo) buildNodes(ctx context.Context) (err error) {
-	if d.image, err = (&nodeimage.Builder{Tools: d.tools, Say: d.say}).Ensure(ctx); err != nil {
+	if d.image, err = (&nodeimage.Builder{Tools: d.tools, Say: d.reportProgress}).EnsureImage(ctx); err != nil {
 		return err
 	}
 
 	return d.tools.Build(ctx, "plane", "kubectl")
 }
 
-// inNetNS builds everything, and runs this demo again in a new network namespace. The namespace contains the networks
-// of the VMs, so the whole demo can reach them. inNetNS removes the namespace afterwards.
-func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
-	if err := d.prepare(ctx); err != nil {
+// rerunInNetNS builds everything, and runs this demo again in a new network namespace. The namespace contains the
+// networks of the VMs, so the whole demo can reach them. inNetNS removes the namespace afterwards.
+func (d *demo) rerunInNetNS(ctx context.Context) (code int, err error) {
+	if err := d.buildTools(ctx); err != nil {
 		return 0, err
 	}
 
@@ -59,7 +59,7 @@ func (d *demo) inNetNS(ctx context.Context) (code int, err error) {
 
 	var clean func() error
 	if err == nil {
-		clean, err = site.Watch()
+		clean, err = site.StartCleaner()
 	}
 
 	if err != nil {
@@ -119,43 +119,43 @@ func (d *demo) runPods(ctx context.Context) error {
 	}
 
 	hello := filepath.Join(d.tools.Root(), "config", "samples", "hello.yaml")
-	if err := d.kubectl(ctx, d.out, "apply", "-f", hello); err != nil {
+	if err := d.runKubectl(ctx, d.out, "apply", "-f", hello); err != nil {
 		return err
 	}
 
-	answers, err := d.ask(ctx)
+	answers, err := d.queryService(ctx)
 	if err != nil {
 		return err
 	}
 
-	d.say("%s answered through Service hello, at %s\n", strings.Join(answers, " and "), helloURL)
-	err = d.kubectl(ctx, io.Discard, "wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces",
+	d.reportProgress("%s answered through Service hello, at %s\n", strings.Join(answers, " and "), helloURL)
+	err = d.runKubectl(ctx, io.Discard, "wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces",
 		"--timeout=60s")
 	if err != nil {
 		return err
 	}
 
-	if err := d.kubectl(ctx, d.out, "get", "nodes", "-o", "wide"); err != nil {
+	if err := d.runKubectl(ctx, d.out, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}
 
 	fmt.Fprintln(d.out)
 
-	return d.kubectl(ctx, d.out, "get", "pods", "-A", "-o", "wide")
+	return d.runKubectl(ctx, d.out, "get", "pods", "-A", "-o", "wide")
 }
 
-// ask queries the Service until both pods have answered.
-func (d *demo) ask(ctx context.Context) ([]string, error) {
+// queryService queries the Service until both pods have answered.
+func (d *demo) queryService(ctx context.Context) ([]string, error) {
 	// Use a new connection each time, because a Service chooses a pod for each connection.
 	asking := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var answered []string
 
 	seen := func() string { return fmt.Sprintf("%s: %d of 2 pods have answered", helloURL, len(answered)) }
-	err := d.wait(ctx, goal{
-		unmet: "not both pods have answered", limit: answersWithin, broken: d.broken,
+	err := d.waitForGoal(ctx, goal{
+		unmet: "not both pods have answered", limit: answersWithin, broken: d.findFailure,
 		missing: func(context.Context) string { return seen() },
 		look: func(ctx context.Context) (string, bool, error) {
-			name, err := get(ctx, asking, helloURL)
+			name, err := fetchName(ctx, asking, helloURL)
 			if err == nil && !slices.Contains(answered, name) {
 				answered = append(answered, name)
 			}
@@ -167,8 +167,8 @@ func (d *demo) ask(ctx context.Context) ([]string, error) {
 	return answered, err
 }
 
-// get returns the name of the answering pod.
-func get(ctx context.Context, asking *http.Client, url string) (string, error) {
+// fetchName returns the name of the answering pod.
+func fetchName(ctx context.Context, asking *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -185,8 +185,8 @@ func get(ctx context.Context, asking *http.Client, url string) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(string(content), "hello from ")), err
 }
 
-// kubectl runs kubectl against the workload cluster, and writes its output to out.
-func (d *demo) kubectl(ctx context.Context, out io.Writer, args ...string) error {
+// runKubectl runs kubectl against the workload cluster, and writes its output to out.
+func (d *demo) runKubectl(ctx context.Context, out io.Writer, args ...string) error {
 	path, err := d.tools.Path("plane", "kubectl")
 	if err != nil {
 		return err

@@ -28,12 +28,12 @@ type change struct {
 // changes are changes to the manifests of a sample: more workers, larger workers, and none.
 var changes = []change{
 	{"another worker: replicas of demo-md-0 become 3", func(manifests string) (string, error) {
-		return edited(manifests, "MachineDeployment", func(document string) string {
+		return editDocument(manifests, "MachineDeployment", func(document string) string {
 			return strings.Replace(document, "replicas: 2", "replicas: 3", 1)
 		})
 	}},
 	{"larger workers: demo-md-0 gets a template with more memory", func(manifests string) (string, error) {
-		larger, err := edited(manifests, "MachineDeployment", func(document string) string {
+		larger, err := editDocument(manifests, "MachineDeployment", func(document string) string {
 			return strings.Replace(document, "kind: OLVMMachineTemplate\n        name: demo-md-0",
 				"kind: OLVMMachineTemplate\n        name: demo-md-0-large", 1)
 		})
@@ -41,18 +41,19 @@ var changes = []change{
 			return "", err
 		}
 
-		return edited(larger, "OLVMMachineTemplate\nmetadata:\n  name: demo-md-0", func(document string) string {
+		return editDocument(larger, "OLVMMachineTemplate\nmetadata:\n  name: demo-md-0", func(document string) string {
 			return document + "\n---\n" + strings.NewReplacer("name: demo-md-0", "name: demo-md-0-large",
 				"memory: 16GB", "memory: 24GB").Replace(document)
 		})
 	}},
 	{"no workers: demo-md-0 is removed from the file", func(manifests string) (string, error) {
-		return edited(manifests, "MachineDeployment", func(string) string { return "" })
+		return editDocument(manifests, "MachineDeployment", func(string) string { return "" })
 	}},
 }
 
-// edited changes the document beginning with this kind and the text after it. An edit without an effect is an error.
-func edited(manifests, kind string, edit func(document string) string) (string, error) {
+// editDocument changes the document beginning with this kind and the text after it. An edit without an effect is an
+// error.
+func editDocument(manifests, kind string, edit func(document string) string) (string, error) {
 	documents := strings.Split(manifests, "---\n")
 
 	for i, document := range documents {
@@ -75,7 +76,7 @@ func (d *demo) showPlans(ctx context.Context) error {
 		return fmt.Errorf("failed to read the manifests: %w", err)
 	}
 
-	d.say("plans of three changes, none of which is made")
+	d.reportProgress("plans of three changes, none of which is made")
 
 	for _, one := range changes {
 		changed, err := one.make(string(manifests))
@@ -84,35 +85,35 @@ func (d *demo) showPlans(ctx context.Context) error {
 		}
 
 		begin := time.Now()
-		report, err := d.plan(ctx, changed)
+		report, err := d.planChanges(ctx, changed)
 		if err != nil {
 			return fmt.Errorf("failed to plan %s: %w", one.what, err)
 		}
 
-		d.say("%s (%.1f s)\n%s", one.what, time.Since(begin).Seconds(), brief(report))
+		d.reportProgress("%s (%.1f s)\n%s", one.what, time.Since(begin).Seconds(), summarizeReport(report))
 	}
 
 	return nil
 }
 
-// plan compares manifests with the running cluster, with deletions as for a pruning GitOps tool.
-func (d *demo) plan(ctx context.Context, manifests string) (planreport.Report, error) {
+// planChanges compares manifests with the running cluster, with deletions as for a pruning GitOps tool.
+func (d *demo) planChanges(ctx context.Context, manifests string) (planreport.Report, error) {
 	input, err := planinput.Load([]string{"-"}, strings.NewReader(manifests))
 	if err != nil {
 		return planreport.Report{}, err
 	}
 
-	input.Prune(true)
+	input.SetPruning(true)
 
-	if err := input.Compare(ctx, d.plane.Client, "", false); err != nil {
+	if err := input.AddManagementCluster(ctx, d.plane.Client, "", false); err != nil {
 		return planreport.Report{}, err
 	}
 
-	return preview.Of(input).ReportOn(ctx, preview.Request{Progress: io.Discard})
+	return preview.NewManifests(input).ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
-// brief summarizes a report, without unchanged machines and without the plan of each VM.
-func brief(report planreport.Report) string {
+// summarizeReport summarizes a report, without unchanged machines and without the plan of each VM.
+func summarizeReport(report planreport.Report) string {
 	var lines []string
 
 	for _, object := range report.Pruned {

@@ -48,7 +48,7 @@ func TestTheBriefOfAPlanHasNoMachineThatStays(t *testing.T) {
 		Reasons: []string{"template a becomes b"}, Differences: []string{"memory: 16GB -> 24GB"},
 	}}})
 
-	text := brief(report)
+	text := summarizeReport(report)
 	check.Lacks(t, "the text", text, "stays")
 	check.Lacks(t, "the text", text, "\x1b")
 

@@ -41,9 +41,9 @@ type goal struct {
 	missing func(context.Context) string
 }
 
-// wait looks until the goal is reached or unreachable. It prints the state after each change, and in each interval of a
-// heartbeat.
-func (d *demo) wait(ctx context.Context, g goal) error {
+// waitForGoal looks until the goal is reached or unreachable. It prints the state after each change, and in each
+// interval of a heartbeat.
+func (d *demo) waitForGoal(ctx context.Context, g goal) error {
 	begin, said, last := time.Now(), time.Now(), ""
 
 	for {
@@ -53,15 +53,15 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 		}
 
 		if time.Since(begin) >= g.limit {
-			return fmt.Errorf("%s after %s: %s", g.unmet, g.limit, limited(ctx, g.missing))
+			return fmt.Errorf("%s after %s: %s", g.unmet, g.limit, withLimit(ctx, g.missing))
 		}
 
 		switch {
 		case seen != last:
-			d.say("%s", seen)
+			d.reportProgress("%s", seen)
 			last, said = seen, time.Now()
 		case time.Since(said) >= heartbeat.Interval:
-			d.say("%s; %s", seen, shorten(limited(ctx, g.missing)))
+			d.reportProgress("%s; %s", seen, shortenLine(withLimit(ctx, g.missing)))
 			said = time.Now()
 		}
 
@@ -103,7 +103,7 @@ func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool,
 			}
 
 			if found.err != nil { // the API server may be busy rather than gone
-				found.seen = "the management cluster does not answer: " + shorten(found.err.Error())
+				found.seen = "the management cluster does not answer: " + shortenLine(found.err.Error())
 			}
 
 			return found.seen, false, g.broken(ctx)
@@ -116,16 +116,16 @@ func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool,
 	}
 }
 
-// limited calls a function with a time limit.
-func limited(ctx context.Context, ask func(context.Context) string) string {
+// withLimit calls a function with a time limit.
+func withLimit(ctx context.Context, ask func(context.Context) string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookLimit)
 	defer cancel()
 
 	return ask(ctx)
 }
 
-// shorten cuts a text to one line of limited length.
-func shorten(text string) string {
+// shortenLine cuts a text to one line of limited length.
+func shortenLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxReminder {
 		return text
@@ -134,14 +134,14 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxReminder], "") + " …"
 }
 
-// broken returns an error if the cluster can never become available: a process has ended, or a guest failed to start.
-// Nothing restarts either.
-func (d *demo) broken(ctx context.Context) error {
+// findFailure returns an error if the cluster can never become available: a process has ended, or a guest failed to
+// start. Nothing restarts either.
+func (d *demo) findFailure(ctx context.Context) error {
 	if err := d.plane.Failed(); err != nil {
 		return err
 	}
 
-	guests, err := d.plane.GuestErrors(ctx)
+	guests, err := d.plane.QueryGuestErrors(ctx)
 	if err != nil || len(guests) == 0 {
 		return nil //nolint:nilerr // an ended simulator is noticed as a process; a busy one answers later
 	}
@@ -149,8 +149,8 @@ func (d *demo) broken(ctx context.Context) error {
 	return errors.New(strings.Join(guests, "\n"))
 }
 
-// tree reads the cluster.
-func (d *demo) tree(ctx context.Context) (*clustertree.Node, error) {
+// readTree reads the cluster.
+func (d *demo) readTree(ctx context.Context) (*clustertree.Node, error) {
 	var cluster clusterv1.Cluster
 	key := client.ObjectKey{Namespace: namespace, Name: clusterName}
 	if err := d.plane.Client.Get(ctx, key, &cluster); err != nil {
@@ -160,18 +160,18 @@ func (d *demo) tree(ctx context.Context) (*clustertree.Node, error) {
 	return clustertree.Discover(ctx, d.plane.Client, &cluster)
 }
 
-// trouble describes why the cluster is not available.
-func (d *demo) trouble(ctx context.Context) string {
-	tree, err := d.tree(ctx)
+// describeTrouble describes why the cluster is not available.
+func (d *demo) describeTrouble(ctx context.Context) string {
+	tree, err := d.readTree(ctx)
 	if err != nil {
 		return err.Error()
 	}
 
-	return tree.Trouble()
+	return tree.DescribeTrouble()
 }
 
-// explain explains once why the demo failed: first the cause, then the logs and the state of the cluster.
-func (d *demo) explain(err error) {
+// explainFailure explains once why the demo failed: first the cause, then the logs and the state of the cluster.
+func (d *demo) explainFailure(err error) {
 	if d.explained {
 		return
 	}
@@ -201,7 +201,7 @@ func (d *demo) printTree(out io.Writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), treeLimit)
 	defer cancel()
 
-	tree, err := d.tree(ctx)
+	tree, err := d.readTree(ctx)
 	if err != nil {
 		return // the API server may be the broken part
 	}
@@ -217,7 +217,7 @@ func (d *demo) stayUp(ctx context.Context) (failed error) {
 			d.plane.Engine.UIURL, d.plane.Kubeconfig)
 	}
 
-	d.say("staying up until Ctrl-C")
+	d.reportProgress("staying up until Ctrl-C")
 
 	for {
 		select {
@@ -235,11 +235,11 @@ func (d *demo) stayUp(ctx context.Context) (failed error) {
 		}
 
 		if d.explained {
-			d.say("%v", failed)
+			d.reportProgress("%v", failed)
 		} else {
-			d.explain(failed)
+			d.explainFailure(failed)
 		}
 
-		d.say("staying up until Ctrl-C")
+		d.reportProgress("staying up until Ctrl-C")
 	}
 }

@@ -35,7 +35,7 @@ const (
 	// That is today's figure: lower it when the figure falls.
 	widest   = 120
 	tabWidth = 4
-	maxWide  = 825
+	maxWide  = 735
 )
 
 // count holds the figures so far.
@@ -51,14 +51,14 @@ type count struct {
 
 func main() {
 	var c count
-	err := c.folder(".")
+	err := c.countFolder(".")
 	var documents prose
 	if err == nil {
-		err = documents.documents(".")
+		err = documents.addDocuments(".")
 	}
 
 	if err == nil {
-		err = errors.Join(c.check(), checkWords(c.comments, documents, c.names))
+		err = errors.Join(c.checkLimits(), checkWords(c.comments, documents, c.names))
 	}
 
 	if err != nil {
@@ -67,8 +67,8 @@ func main() {
 	}
 }
 
-// folder counts all files below a folder.
-func (c *count) folder(root string) error {
+// countFolder counts all files below a folder.
+func (c *count) countFolder(root string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -89,11 +89,11 @@ func (c *count) folder(root string) error {
 			return nil
 		}
 
-		return c.file(path)
+		return c.countFile(path)
 	})
 }
 
-func (c *count) file(path string) error {
+func (c *count) countFile(path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *count) file(path string) error {
 	}
 
 	for _, comment := range file.Comments {
-		c.comments.add(comment.Text())
+		c.comments.addText(comment.Text())
 	}
 
 	lines := strings.Split(string(content), "\n")
@@ -117,11 +117,11 @@ func (c *count) file(path string) error {
 			continue
 		}
 
-		c.names.add(function)
+		c.names.addFunction(function)
 
 		first, last := set.Position(function.Body.Lbrace).Line, set.Position(function.Body.Rbrace).Line
 		if last-first > smallest {
-			c.function(fmt.Sprintf("%s:%d %s", path, first, function.Name.Name), lines[first:last-1])
+			c.countFunction(fmt.Sprintf("%s:%d %s", path, first, function.Name.Name), lines[first:last-1])
 		}
 	}
 
@@ -145,7 +145,7 @@ func (c *count) testFile(path string) error {
 	return nil
 }
 
-func (c *count) function(name string, body []string) {
+func (c *count) countFunction(name string, body []string) {
 	blank := 0
 
 	for _, line := range body {
@@ -166,8 +166,8 @@ func (c *count) function(name string, body []string) {
 	}
 }
 
-// check prints the figures, and returns an error for those over the limits.
-func (c *count) check() error {
+// checkLimits prints the figures, and returns an error for those over the limits.
+func (c *count) checkLimits() error {
 	ratio := float64(c.blank) / float64(max(c.code, 1))
 	fmt.Printf("layout: %d functions, %.3f blank lines per line of code, %d over %d lines without a blank one, "+
 		"%d over %d lines\n", c.functions, ratio, len(c.solids), long, len(c.talls), tall)

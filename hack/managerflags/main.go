@@ -21,7 +21,7 @@ what manager --help prints.
 
 func main() {
 	fmt.Print(head)
-	command.Flags().VisitAll(func(f *pflag.Flag) {
+	command.NewFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Deprecated != "" {
 			return
 		}

@@ -89,7 +89,7 @@ func coverConditions(args []string) error {
 		return fmt.Errorf("failed to read the coverage profile: %w", err)
 	}
 
-	added, err := conditions(string(profile), func(file string) ([]byte, error) {
+	added, err := missingConditions(string(profile), func(file string) ([]byte, error) {
 		return os.ReadFile(filepath.FromSlash(file))
 	})
 	if err != nil {
@@ -102,16 +102,16 @@ func coverConditions(args []string) error {
 // block is an executed part of a file, from a line and column up to others.
 type block struct{ fromLine, fromColumn, toLine, toColumn int }
 
-func (b block) has(p token.Position) bool {
+func (b block) containsPosition(p token.Position) bool {
 	after := p.Line > b.fromLine || p.Line == b.fromLine && p.Column >= b.fromColumn
 	before := p.Line < b.toLine || p.Line == b.toLine && p.Column < b.toColumn
 
 	return after && before
 }
 
-// conditions returns the lines missing from a coverage profile: a block for the conditions of each case of an executed
-// switch. Files are relative to the module.
-func conditions(profile string, read func(file string) ([]byte, error)) (string, error) {
+// missingConditions returns the lines missing from a coverage profile: a block for the conditions of each case of an
+// executed switch. Files are relative to the module.
+func missingConditions(profile string, read func(file string) ([]byte, error)) (string, error) {
 	ran := map[string][]block{}
 
 	for line := range strings.Lines(profile) {
@@ -164,7 +164,7 @@ func writeConditions(out io.Writer, file string, content []byte, ran []block) er
 		}
 
 		at := set.Position(choice.Switch)
-		if !slices.ContainsFunc(ran, func(b block) bool { return b.has(at) }) {
+		if !slices.ContainsFunc(ran, func(b block) bool { return b.containsPosition(at) }) {
 			return true
 		}
 

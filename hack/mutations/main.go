@@ -60,7 +60,7 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:])
+	err := measurePackages(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutations:", err)
@@ -68,8 +68,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, packages []string) error {
-	chosen, err := choose(packages)
+func measurePackages(ctx context.Context, packages []string) error {
+	chosen, err := chooseFloors(packages)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func run(ctx context.Context, packages []string) error {
 	var results []result
 
 	for _, f := range chosen {
-		r, err := g.measure(ctx, f)
+		r, err := g.measurePackage(ctx, f)
 		if err != nil {
 			return fmt.Errorf("failed to measure %s: %w", f.pkg, err)
 		}
@@ -91,13 +91,13 @@ func run(ctx context.Context, packages []string) error {
 		results = append(results, r)
 	}
 
-	fmt.Print(table(results))
+	fmt.Print(formatTable(results))
 
 	return belowFloors(results)
 }
 
-// choose returns the floors of these packages, or all.
-func choose(packages []string) ([]floor, error) {
+// chooseFloors returns the floors of these packages, or all.
+func chooseFloors(packages []string) ([]floor, error) {
 	if len(packages) == 0 {
 		return floors, nil
 	}
@@ -174,12 +174,12 @@ func newGremlins(ctx context.Context) (*gremlins, error) {
 	}, nil
 }
 
-// measure runs gremlins for one package.
-func (g *gremlins) measure(ctx context.Context, f floor) (result, error) {
+// measurePackage runs gremlins for one package.
+func (g *gremlins) measurePackage(ctx context.Context, f floor) (result, error) {
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "mutations: %s\n", f.pkg)
 
-	coefficient, err := g.coefficient(ctx, f)
+	coefficient, err := g.measureCoefficient(ctx, f)
 	if err != nil {
 		return result{}, err
 	}
@@ -213,8 +213,8 @@ func (g *gremlins) measure(ctx context.Context, f floor) (result, error) {
 	return r, err
 }
 
-// coefficient returns the time limit of a mutant as a multiple of the duration of the unchanged tests.
-func (g *gremlins) coefficient(ctx context.Context, f floor) (int, error) {
+// measureCoefficient returns the time limit of a mutant as a multiple of the duration of the unchanged tests.
+func (g *gremlins) measureCoefficient(ctx context.Context, f floor) (int, error) {
 	// Gremlins takes the time of its first run for the duration of the tests: compile their dependencies before.
 	if _, err := g.goCommand(ctx, testFlags("test", "-cover", "-run", "^$", "./"+f.pkg)...); err != nil {
 		return 0, err

@@ -97,7 +97,7 @@ func g(a int) bool {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := conditions(test.profile, read)
+			got, err := missingConditions(test.profile, read)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "added lines", got, test.want)
 		})
@@ -196,7 +196,7 @@ func TestTheTableHasEachMutantThatLived(t *testing.T) {
 	r.mutants = append(r.mutants, mutant{"b.go", 4, 2, "CONDITIONALS_NEGATION", killed},
 		mutant{"b.go", 5, 2, "CONDITIONALS_NEGATION", notCovered}, mutant{"b.go", 6, 2, "ARITHMETIC_BASE", timedOut})
 
-	got := table([]result{r})
+	got := formatTable([]result{r})
 	header, lines, _ := strings.Cut(got, "\n")
 	row, rest, _ := strings.Cut(lines, "\n")
 	check.Equal(t, "header", strings.Join(strings.Fields(header), " "),
@@ -206,15 +206,15 @@ func TestTheTableHasEachMutantThatLived(t *testing.T) {
 }
 
 func TestPackagesAreChosenByTheirFolders(t *testing.T) {
-	all, err := choose(nil)
+	all, err := chooseFloors(nil)
 	check.Error(t, err, "")
 	check.Equal(t, "all", all, floors)
 
-	one, err := choose([]string{"./internal/tfstate/"})
+	one, err := chooseFloors([]string{"./internal/tfstate/"})
 	check.Error(t, err, "")
 	check.Length(t, "one", one, 1)
 	check.Equal(t, "package", one[0].pkg, "internal/tfstate")
 
-	_, err = choose([]string{"internal"})
+	_, err = chooseFloors([]string{"internal"})
 	check.Error(t, err, "package internal has no floor")
 }

@@ -74,8 +74,8 @@ func readResult(f floor, path string) (result, error) {
 	return out, nil
 }
 
-// count returns the number of mutants with one of these statuses.
-func (r result) count(statuses ...string) int {
+// countMutants returns the number of mutants with one of these statuses.
+func (r result) countMutants(statuses ...string) int {
 	n := 0
 
 	for _, m := range r.mutants {
@@ -87,12 +87,14 @@ func (r result) count(statuses ...string) int {
 	return n
 }
 
-// efficacy returns the percentage of mutants noticed by tests, among those covered by tests.
-func (r result) efficacy() float64 { return percent(r.count(killed), r.count(killed, lived)) }
+// killedPercent returns the percentage of mutants noticed by tests, among those covered by tests.
+func (r result) killedPercent() float64 {
+	return percent(r.countMutants(killed), r.countMutants(killed, lived))
+}
 
-// coverage returns the percentage of mutants covered by tests.
-func (r result) coverage() float64 {
-	return percent(r.count(killed, lived), r.count(killed, lived, notCovered))
+// coveredPercent returns the percentage of mutants covered by tests.
+func (r result) coveredPercent() float64 {
+	return percent(r.countMutants(killed, lived), r.countMutants(killed, lived, notCovered))
 }
 
 func percent(part, whole int) float64 {
@@ -103,16 +105,29 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// table returns a line for each package, and then a line for each mutant no test notices.
-func table(results []result) string {
+// formatTable returns a line for each package, and then a line for each mutant no test notices.
+func formatTable(results []result) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "package\tmutants\tcovered\tkilled\tlived\ttimed out\tnot viable\tkilled %\tcovered %\tseconds\n")
 
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\n", r.floor.pkg, len(r.mutants),
-			r.count(killed, lived, timedOut), r.count(killed), r.count(lived), r.count(timedOut), r.count(notViable),
-			r.efficacy(), r.coverage(), r.elapsed.Seconds())
+		fmt.Fprintf(
+			w,
+			"%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\n",
+			r.floor.pkg,
+			len(r.mutants),
+			r.countMutants(
+				killed, lived, timedOut,
+			),
+			r.countMutants(killed),
+			r.countMutants(lived),
+			r.countMutants(timedOut),
+			r.countMutants(notViable),
+			r.killedPercent(),
+			r.coveredPercent(),
+			r.elapsed.Seconds(),
+		)
 	}
 
 	_ = w.Flush()
@@ -135,14 +150,14 @@ func belowFloors(results []result) error {
 	var errs []error
 
 	for _, r := range results {
-		if r.efficacy() < r.floor.killed {
+		if r.killedPercent() < r.floor.killed {
 			errs = append(errs, fmt.Errorf("%s: tests notice %.1f %% of the mutants they run; the floor is %.0f %%",
-				r.floor.pkg, r.efficacy(), r.floor.killed))
+				r.floor.pkg, r.killedPercent(), r.floor.killed))
 		}
 
-		if r.coverage() < r.floor.covered {
+		if r.coveredPercent() < r.floor.covered {
 			errs = append(errs, fmt.Errorf("%s: tests run %.1f %% of the mutants; the floor is %.0f %%",
-				r.floor.pkg, r.coverage(), r.floor.covered))
+				r.floor.pkg, r.coveredPercent(), r.floor.covered))
 		}
 	}
 

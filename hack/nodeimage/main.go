@@ -20,7 +20,7 @@ func main() {
 	tests := flag.Bool("tests", false, "build what tests boot, also the version before; nothing where they are skipped")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *tests)
+	err := ensureImages(ctx, *tests)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nodeimage:", err)
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, tests bool) error {
+func ensureImages(ctx context.Context, tests bool) error {
 	if reason := nodeimage.Check(); tests && reason != nil {
 		fmt.Fprintln(os.Stderr, "node        no image is built:", reason)
 		return nil
@@ -51,7 +51,7 @@ func run(ctx context.Context, tests bool) error {
 		return err
 	}
 
-	image, err := builder.Ensure(ctx)
+	image, err := builder.EnsureImage(ctx)
 	if err != nil {
 		return err
 	}

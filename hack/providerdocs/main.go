@@ -38,7 +38,7 @@ const configuration = `terraform {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
+	err := generateDocs(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "providerdocs:", err)
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func generateDocs(ctx context.Context) error {
 	tools, err := toolchain.New()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 
-	schema, err := schemaOf(ctx, tools, dir)
+	schema, err := writeSchema(ctx, tools, dir)
 	if err != nil {
 		return err
 	}
@@ -77,13 +77,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 
-	return finish(exec.CommandContext(ctx, generator, "generate", "--provider-dir="+tools.Root(),
+	return runChecked(exec.CommandContext(ctx, generator, "generate", "--provider-dir="+tools.Root(),
 		"--provider-name=ovirt", "--providers-schema="+schema, "--rendered-website-dir="+folder,
 		"--website-source-dir=docs/none", "--examples-dir="+examples))
 }
 
-// schemaOf writes the provider's schema to a file, and returns its path.
-func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (string, error) {
+// writeSchema writes the provider's schema to a file, and returns its path.
+func writeSchema(ctx context.Context, tools *toolchain.Toolchain, dir string) (string, error) {
 	executor, err := tools.EnsureExecutor(ctx)
 	if err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 		"terraform-provider-ovirt_v"+version)
 	build := exec.CommandContext(ctx, "go", "build", "-o", plugin, "./cmd/terraform-provider-ovirt")
 	build.Dir, build.Env = tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
-	if err := finish(build); err != nil {
+	if err := runChecked(build); err != nil {
 		return "", err
 	}
 
@@ -132,7 +132,7 @@ func schemaOf(ctx context.Context, tools *toolchain.Toolchain, dir string) (stri
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-func finish(command *exec.Cmd) error {
+func runChecked(command *exec.Cmd) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(command.Path), err, output)
 	}

@@ -35,12 +35,12 @@ type helmChart struct{ made *chartv2.Chart }
 // values outlive upgrades.
 const digestAnnotation = "infrastructure.cluster.x-k8s.io/image-digest"
 
-// chart writes a Helm chart from config/default: the objects are the same, unless values change them. It has no
+// writeChart writes a Helm chart from config/default: the objects are the same, unless values change them. It has no
 // Namespace, because Helm provides one. CRDs stay after the removal of the release: otherwise, all machines would be
 // deleted.
-func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
+func writeChart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
 	config := filepath.Join(tools.Root(), "config")
-	monitoring, err := kustomization(ctx, tools, filepath.Join(config, "monitoring"))
+	monitoring, err := runKustomize(ctx, tools, filepath.Join(config, "monitoring"))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r
 		{monitoring, conditionOfMonitoring},
 		{roles, func(*unstructured.Unstructured) string { return ".Values.watchNamespace" }},
 	} {
-		if err := h.add(part.manifests, part.condition); err != nil {
+		if err := h.addManifests(part.manifests, part.condition); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func chart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r
 		return fmt.Errorf("failed to write the chart: %w", err)
 	}
 
-	say("a chart with %d templates", len(h.made.Templates))
+	logProgress("a chart with %d templates", len(h.made.Templates))
 
 	return nil
 }
@@ -114,8 +114,8 @@ func conditionOfMonitoring(object *unstructured.Unstructured) string {
 	return ".Values.monitoring.podMonitor.enabled" // and the scrapers
 }
 
-// add converts manifests to templates.
-func (h *helmChart) add(manifests []byte, condition func(*unstructured.Unstructured) string) error {
+// addManifests converts manifests to templates.
+func (h *helmChart) addManifests(manifests []byte, condition func(*unstructured.Unstructured) string) error {
 	objects, err := manifest.Read(manifests)
 	if err != nil {
 		return fmt.Errorf("failed to read what kustomize rendered: %w", err)

@@ -56,7 +56,7 @@ func main() {
 	digest := flag.String("image-digest", "", "digest of the image, such as sha256:...; empty means its tag alone")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, release{version: *version, out: *out, imageDigest: *digest}, *only)
+	err := buildRelease(ctx, release{version: *version, out: *out, imageDigest: *digest}, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -70,7 +70,7 @@ type release struct{ version, out, imageDigest string }
 // digests matches the image digests of registries.
 var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-func run(ctx context.Context, r release, manifestsOnly bool) error {
+func buildRelease(ctx context.Context, r release, manifestsOnly bool) error {
 	parsed, err := utilversion.ParseSemantic(r.version)
 	if err != nil || !strings.HasPrefix(r.version, "v") {
 		return fmt.Errorf("%q is not a version; write for example VERSION=v0.1.0", r.version)
@@ -93,35 +93,37 @@ func run(ctx context.Context, r release, manifestsOnly bool) error {
 		return fmt.Errorf("failed to make the folder: %w", err)
 	}
 
-	if err := manifests(ctx, tools, parsed, r); err != nil {
+	if err := writeManifests(ctx, tools, parsed, r); err != nil {
 		return err
 	}
 
 	if !manifestsOnly {
-		if err := programs(ctx, tools, r.version, r.out); err != nil {
+		if err := buildPrograms(ctx, tools, r.version, r.out); err != nil {
 			return err
 		}
 
-		if err := providerPackages(r.out, r.version); err != nil {
+		if err := writeProviderPackages(r.out, r.version); err != nil {
 			return err
 		}
 
-		if err := executorBill(ctx, tools, r.out); err != nil {
+		if err := writeExecutorBill(ctx, tools, r.out); err != nil {
 			return err
 		}
 
-		if err := packages(tools.Root(), r); err != nil {
+		if err := writePackages(tools.Root(), r); err != nil {
 			return err
 		}
 	}
 
-	return checksums(r.out)
+	return writeChecksums(r.out)
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...) }
+func logProgress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...)
+}
 
-// manifests writes the input of clusterctl, and the chart.
-func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, r release) error {
+// writeManifests writes the input of clusterctl, and the chart.
+func writeManifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	metadata, err := os.ReadFile(filepath.Join(config, "metadata.yaml"))
 	if err != nil {
@@ -137,16 +139,16 @@ func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilvers
 		return fmt.Errorf("config/metadata.yaml has no release series for %s; add it", r.version)
 	}
 
-	components, err := kustomization(ctx, tools, filepath.Join(config, "default"))
+	components, err := runKustomize(ctx, tools, filepath.Join(config, "default"))
 	if err != nil {
 		return err
 	}
 
-	if err := chart(ctx, tools, components, r); err != nil {
+	if err := writeChart(ctx, tools, components, r); err != nil {
 		return err
 	}
 
-	components, err = r.components(components)
+	components, err = r.renderComponents(components)
 	if err != nil {
 		return err
 	}
@@ -178,13 +180,13 @@ func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilvers
 		}
 	}
 
-	say("%d manifests, with the image %s", len(files), r.image())
+	logProgress("%d manifests, with the image %s", len(files), r.imageReference())
 
 	return nil
 }
 
-// image returns the image of the components.
-func (r release) image() string {
+// imageReference returns the image of the components.
+func (r release) imageReference() string {
 	image := strings.TrimSuffix(devImage, "dev") + r.version
 	if r.imageDigest != "" {
 		image += "@" + r.imageDigest
@@ -193,13 +195,13 @@ func (r release) image() string {
 	return image
 }
 
-// components returns the objects of config/default with the image of the release, for clusterctl.
-func (r release) components(rendered []byte) ([]byte, error) {
+// renderComponents returns the objects of config/default with the image of the release, for clusterctl.
+func (r release) renderComponents(rendered []byte) ([]byte, error) {
 	if bytes.Count(rendered, []byte(devImage)) != 1 {
 		return nil, fmt.Errorf("config/default does not have the image %s once", devImage)
 	}
 
-	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.image()), 1)
+	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.imageReference()), 1)
 
 	// Descriptions mention variables; clusterctl would ask for their values.
 	rendered = variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
@@ -218,8 +220,8 @@ func (r release) components(rendered []byte) ([]byte, error) {
 	return rendered, nil
 }
 
-// kustomization returns kustomize's output for a folder.
-func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder string) ([]byte, error) {
+// runKustomize returns kustomize's output for a folder.
+func runKustomize(ctx context.Context, tools *toolchain.Toolchain, folder string) ([]byte, error) {
 	kubectl, err := tools.Path("plane", "kubectl")
 	if err != nil {
 		return nil, err
@@ -235,9 +237,9 @@ func kustomization(ctx context.Context, tools *toolchain.Toolchain, folder strin
 	return components, nil
 }
 
-// programs builds the binaries, each with its bill of materials. One call of go build builds all binaries of a
+// buildPrograms builds the binaries, each with its bill of materials. One call of go build builds all binaries of a
 // platform: it compiles shared packages once, and links in parallel.
-func programs(ctx context.Context, tools *toolchain.Toolchain, version, out string) error {
+func buildPrograms(ctx context.Context, tools *toolchain.Toolchain, version, out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return fmt.Errorf("failed to resolve the folder: %w", err)
@@ -250,13 +252,13 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 
 	for platform, names := range programsOf(binaries) {
 		start := time.Now()
-		say("building %s for %s", strings.Join(names, ", "), platform)
+		logProgress("building %s for %s", strings.Join(names, ", "), platform)
 
 		if err := buildPlatform(ctx, tools.Root(), bill, out, version, platform, names); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
 
-		say("built for %s in %s", platform, time.Since(start).Round(time.Second))
+		logProgress("built for %s in %s", platform, time.Since(start).Round(time.Second))
 	}
 
 	return nil
@@ -321,8 +323,8 @@ func buildPlatform(ctx context.Context, root, bill, out, version, platform strin
 	return nil
 }
 
-// executorBill writes the bill of materials of the image's OpenTofu.
-func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) error {
+// writeExecutorBill writes the bill of materials of the image's OpenTofu.
+func writeExecutorBill(ctx context.Context, tools *toolchain.Toolchain, out string) error {
 	bill, err := tools.Path("sbom", "cyclonedx-gomod")
 	if err != nil {
 		return err
@@ -343,8 +345,8 @@ func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) e
 	return nil
 }
 
-// checksums writes the checksums of all files, in the format of sha256sum -c.
-func checksums(out string) error {
+// writeChecksums writes the checksums of all files, in the format of sha256sum -c.
+func writeChecksums(out string) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {
 		return fmt.Errorf("failed to read the folder: %w", err)
@@ -365,7 +367,7 @@ func checksums(out string) error {
 		return fmt.Errorf("failed to write the checksums: %w", err)
 	}
 
-	say("%d files in %s", len(entries)+1, out)
+	logProgress("%d files in %s", len(entries)+1, out)
 
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 // sumOf matches the placeholder in a file of hack/install for the checksum of a file of the release.
 var sumOf = regexp.MustCompile(`@SHA256 ([^@\n]+)@`)
 
-// packages writes the files for installing olvmctl: archives for krew, its manifest, Homebrew's formula, and the script
-// for everybody else.
-func packages(root string, r release) error {
+// writePackages writes the files for installing olvmctl: archives for krew, its manifest, Homebrew's formula, and the
+// script for everybody else.
+func writePackages(root string, r release) error {
 	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {
 		return fmt.Errorf("failed to read the licence: %w", err)
@@ -47,7 +47,7 @@ func packages(root string, r release) error {
 			return fmt.Errorf("failed to read a file for package managers: %w", err)
 		}
 
-		filled, err := r.fillIn(string(content))
+		filled, err := r.fillText(string(content))
 		if err != nil {
 			return fmt.Errorf("hack/install/%s: %w", name, err)
 		}
@@ -60,8 +60,8 @@ func packages(root string, r release) error {
 	return nil
 }
 
-// fillIn writes the version and the checksums of the release into a text.
-func (r release) fillIn(text string) (string, error) {
+// fillText writes the version and the checksums of the release into a text.
+func (r release) fillText(text string) (string, error) {
 	var failed error
 
 	text = sumOf.ReplaceAllStringFunc(text, func(match string) string {

@@ -30,8 +30,8 @@ func smallRelease(t *testing.T) release {
 		check.Error(t, os.WriteFile(filepath.Join(r.out, name), []byte(program), 0o755), "")
 	}
 
-	check.Error(t, packages("../..", r), "")
-	check.Error(t, checksums(r.out), "")
+	check.Error(t, writePackages("../..", r), "")
+	check.Error(t, writeChecksums(r.out), "")
 
 	return r
 }

@@ -19,10 +19,10 @@ const providerProgram = "terraform-provider-ovirt"
 // providerManifest declares the plug-in's protocol for registries.
 const providerManifest = `{"version":1,"metadata":{"protocol_versions":["5.0"]}}` + "\n"
 
-// providerPackages packs the plug-ins in a folder for a registry or a mirror of Terraform providers: a zip file for
-// each platform, the manifest, and their checksums.
-func providerPackages(out, release string) error {
-	number := version.Provider(release)
+// writeProviderPackages packs the plug-ins in a folder for a registry or a mirror of Terraform providers: a zip file
+// for each platform, the manifest, and their checksums.
+func writeProviderPackages(out, release string) error {
+	number := version.FormatProvider(release)
 	files := map[string][]byte{fmt.Sprintf("%s_%s_manifest.json", providerProgram, number): []byte(providerManifest)}
 
 	for _, platform := range binaries[providerProgram] {
@@ -34,7 +34,7 @@ func providerPackages(out, release string) error {
 		}
 
 		name := fmt.Sprintf("%s_%s_%s_%s.zip", providerProgram, number, system, architecture)
-		if files[name], err = packed(providerProgram+"_v"+number, content); err != nil {
+		if files[name], err = zipProgram(providerProgram+"_v"+number, content); err != nil {
 			return err
 		}
 	}
@@ -57,8 +57,8 @@ func providerPackages(out, release string) error {
 	return nil
 }
 
-// packed returns a zip file with one program. It has no times, so that the same program yields the same file.
-func packed(name string, program []byte) ([]byte, error) {
+// zipProgram returns a zip file with one program. It has no times, so that the same program yields the same file.
+func zipProgram(name string, program []byte) ([]byte, error) {
 	var out bytes.Buffer
 	archive := zip.NewWriter(&out)
 	header := &zip.FileHeader{Name: name, Method: zip.Deflate}

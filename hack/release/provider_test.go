@@ -17,7 +17,7 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 		check.Error(t, os.WriteFile(path, []byte("#!"+platform), 0o755), "")
 	}
 
-	check.Error(t, providerPackages(out, "v0.3.4"), "")
+	check.Error(t, writeProviderPackages(out, "v0.3.4"), "")
 	command := exec.Command("sha256sum", "-c", "terraform-provider-ovirt_2.103.4_SHA256SUMS")
 	command.Dir = out
 	output, err := command.CombinedOutput()
@@ -27,9 +27,9 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 		check.Contains(t, "the sums", string(output), "terraform-provider-ovirt_2.103.4_"+name)
 	}
 
-	first, err := packed("a", []byte("x"))
+	first, err := zipProgram("a", []byte("x"))
 	check.Error(t, err, "")
-	second, err := packed("a", []byte("x"))
+	second, err := zipProgram("a", []byte("x"))
 	check.Error(t, err, "")
 	check.Equal(t, "the same program in another file", string(first), string(second))
 }

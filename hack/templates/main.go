@@ -23,7 +23,7 @@ var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses|authorizedKey
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
+	err := writeTemplates(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "templates:", err)
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func writeTemplates(ctx context.Context) error {
 	tools, err := toolchain.New()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 			name = "cluster-template-" + short + ".yaml"
 		}
 
-		text, err := build(ctx, kubectl, flavor)
+		text, err := buildTemplate(ctx, kubectl, flavor)
 		if err != nil {
 			return err
 		}
@@ -67,8 +67,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// build returns the template of a flavor, with the comment at the head of its kustomization.
-func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
+// buildTemplate returns the template of a flavor, with the comment at the head of its kustomization.
+func buildTemplate(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 	kustomization, err := os.ReadFile(filepath.Join(flavor, "kustomization.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("failed to read a flavor: %w", err)
@@ -87,7 +87,7 @@ func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 		return nil, fmt.Errorf("kubectl kustomize %s: %w", flavor, err)
 	}
 
-	if text, err = quote(text); err != nil {
+	if text, err = quoteVariables(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", flavor, err)
 	}
 

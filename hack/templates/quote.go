@@ -37,11 +37,12 @@ type variable struct {
 	line, column, indent int
 }
 
-// quote makes YAML read each text with a variable as a text. Otherwise, clusterctl would fill in 010, true or "kvm #2",
-// and YAML would read a number, a boolean or half of the name. Object names get quotes. All other texts become a block,
-// in which only the end of a line has a meaning. A second line breaks the YAML of the template, unless it has the
-// indent of the template: then it can add a field. No quotes prevent this, because clusterctl fills in texts.
-func quote(template []byte) ([]byte, error) {
+// quoteVariables makes YAML read each text with a variable as a text. Otherwise, clusterctl would fill in 010, true or
+// "kvm #2", and YAML would read a number, a boolean or half of the name. Object names get quotes. All other texts
+// become a block, in which only the end of a line has a meaning. A second line breaks the YAML of the template, unless
+// it has the indent of the template: then it can add a field. No quotes prevent this, because clusterctl fills in
+// texts.
+func quoteVariables(template []byte) ([]byte, error) {
 	var found []variable
 
 	decoder := yaml.NewDecoder(bytes.NewReader(template))

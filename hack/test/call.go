@@ -18,8 +18,8 @@ type call struct {
 	args   []string
 }
 
-// run runs go test, and writes its output.
-func (c call) run(ctx context.Context, stdout, stderr io.Writer) error {
+// runGoTest runs go test, and writes its output.
+func (c call) runGoTest(ctx context.Context, stdout, stderr io.Writer) error {
 	command := exec.CommandContext(ctx, "go", append([]string{"-C", c.module, "test", "-json"}, c.args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.Stdout, command.Stderr = &lines{to: stdout}, &lines{to: stderr}
@@ -27,8 +27,8 @@ func (c call) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return command.Run()
 }
 
-// test runs go test in several modules concurrently. It returns an error if tests failed or could not run.
-func test(ctx context.Context, calls []call, report *report) error {
+// testModules runs go test in several modules concurrently. It returns an error if tests failed or could not run.
+func testModules(ctx context.Context, calls []call, report *report) error {
 	stdout, printed := io.Pipe()
 	stderr, complained := io.Pipe()
 	ended := make(chan error, 1)
@@ -36,7 +36,7 @@ func test(ctx context.Context, calls []call, report *report) error {
 	go func() {
 		var running errgroup.Group
 		for _, c := range calls {
-			running.Go(func() error { return c.run(ctx, printed, complained) })
+			running.Go(func() error { return c.runGoTest(ctx, printed, complained) })
 		}
 
 		err := running.Wait()

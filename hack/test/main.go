@@ -38,13 +38,13 @@ func main() {
 
 	switch {
 	case *measured:
-		os.Exit(measure(flag.Args()))
+		os.Exit(runMeasured(flag.Args()))
 	case *linked != "":
 		os.Exit(linkOnce(*linked, flag.Args()))
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, list(*modules), list(*alone), list(*early), *cost, flag.Args())
+	ok, err := testAndReport(ctx, splitCommas(*modules), splitCommas(*alone), splitCommas(*early), *cost, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "test:", err)
@@ -55,13 +55,13 @@ func main() {
 	}
 }
 
-// list splits the value of a flag at commas.
-func list(text string) []string {
+// splitCommas splits the value of a flag at commas.
+func splitCommas(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// run tests the modules, prints the summary, and reports whether all tests passed.
-func run(ctx context.Context, modules, alone, early []string, cost bool, args []string) (bool, error) {
+// testAndReport tests the modules, prints the summary, and reports whether all tests passed.
+func testAndReport(ctx context.Context, modules, alone, early []string, cost bool, args []string) (bool, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return false, fmt.Errorf("failed to find this program: %w", err)
@@ -72,17 +72,17 @@ func run(ctx context.Context, modules, alone, early []string, cost bool, args []
 		return false, fmt.Errorf("failed to prepare %s: %w", kept, err)
 	}
 
-	flags, patterns := split(args)
+	flags, patterns := splitArguments(args)
 
-	flags = append(flags, "-toolexec="+join(self, "-link", kept))
+	flags = append(flags, "-toolexec="+quoteCommand(self, "-link", kept))
 	if cost {
-		flags = append(flags, "-exec="+join(self, "-measure"))
+		flags = append(flags, "-exec="+quoteCommand(self, "-measure"))
 	}
 
 	var apart, together []call
 
 	for _, module := range modules {
-		packages, single, err := divide(ctx, module, patterns, alone, early)
+		packages, single, err := dividePackages(ctx, module, patterns, alone, early)
 		if err != nil {
 			return false, err
 		}
@@ -100,18 +100,18 @@ func run(ctx context.Context, modules, alone, early []string, cost bool, args []
 	passed := true
 
 	for _, one := range apart {
-		passed = test(ctx, []call{one}, report) == nil && passed
+		passed = testModules(ctx, []call{one}, report) == nil && passed
 	}
 
-	passed = test(ctx, together, report) == nil && passed
+	passed = testModules(ctx, together, report) == nil && passed
 
-	report.summarize(os.Stdout, cost)
+	report.printSummary(os.Stdout, cost)
 
-	return passed && report.passed(), ctx.Err()
+	return passed && report.hasPassed(), ctx.Err()
 }
 
-// split separates the patterns of packages from the end of go test's arguments.
-func split(args []string) (flags, patterns []string) {
+// splitArguments separates the patterns of packages from the end of go test's arguments.
+func splitArguments(args []string) (flags, patterns []string) {
 	at := len(args)
 	for at > 0 && strings.HasPrefix(args[at-1], "./") {
 		at--
@@ -120,9 +120,9 @@ func split(args []string) (flags, patterns []string) {
 	return slices.Clip(args[:at]), args[at:]
 }
 
-// divide lists the packages of a module matching the patterns. The early ones come first, and the ones to test alone
-// are separate.
-func divide(
+// dividePackages lists the packages of a module matching the patterns. The early ones come first, and the ones to test
+// alone are separate.
+func dividePackages(
 	ctx context.Context, module string, patterns, alone, early []string,
 ) (packages, single []string, err error) {
 	if len(alone) == 0 && len(early) == 0 {
@@ -137,13 +137,13 @@ func divide(
 		return nil, nil, fmt.Errorf("failed to list the packages of %s: %w", module, err)
 	}
 
-	packages, single = order(strings.Fields(string(output)), alone, early)
+	packages, single = orderPackages(strings.Fields(string(output)), alone, early)
 
 	return packages, single, nil
 }
 
-// order separates the packages to test alone, and puts the early ones first, in their order.
-func order(all, alone, early []string) (packages, single []string) {
+// orderPackages separates the packages to test alone, and puts the early ones first, in their order.
+func orderPackages(all, alone, early []string) (packages, single []string) {
 	place := func(path string, names []string) int {
 		return slices.IndexFunc(names, func(name string) bool {
 			return strings.HasSuffix(path, strings.TrimPrefix(name, "."))
@@ -166,13 +166,14 @@ func order(all, alone, early []string) (packages, single []string) {
 	return packages, single
 }
 
-// join quotes a command for the flags of go test.
-func join(args ...string) string {
+// quoteCommand quotes a command for the flags of go test.
+func quoteCommand(args ...string) string {
 	return "'" + strings.Join(args, "' '") + "'"
 }
 
-// measure runs a command, and prints the CPU time of the command and its awaited children. It returns the exit code.
-func measure(args []string) int {
+// runMeasured runs a command, and prints the CPU time of the command and its awaited children. It returns the exit
+// code.
+func runMeasured(args []string) int {
 	command := exec.Command(args[0], args[1:]...) //nolint:noctx // go test ends it
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := command.Run()

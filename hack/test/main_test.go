@@ -10,7 +10,7 @@ import (
 )
 
 func TestPackagesThatTakeLongestAreBegunFirst(t *testing.T) {
-	packages, single := order(
+	packages, single := orderPackages(
 		[]string{module + "api", module + "controllers", module + "e2e", module + "e2e/nodes", module + "render"},
 		[]string{"./e2e/nodes"}, []string{"./e2e", "./controllers"},
 	)

@@ -63,15 +63,15 @@ func (r *report) Event(event testjson.TestEvent, execution *testjson.Execution) 
 		}
 	}
 
-	if word := verdict(event, pkg); word != "" {
+	if word := packageVerdict(event, pkg); word != "" {
 		fmt.Fprintf(r.out, "%-4s  %s  %.1fs\n", word, testjson.RelativePackagePath(event.Package), event.Elapsed)
 	}
 
 	return nil
 }
 
-// verdict returns the word for a finished package, or "" if it has no tests.
-func verdict(event testjson.TestEvent, pkg *testjson.Package) string {
+// packageVerdict returns the word for a finished package, or "" if it has no tests.
+func packageVerdict(event testjson.TestEvent, pkg *testjson.Package) string {
 	switch {
 	case event.Action == testjson.ActionFail:
 		return "FAIL"
@@ -109,13 +109,13 @@ func (r *report) Err(text string) error {
 // WriteString prints the output of tests.
 func (r *report) WriteString(text string) (int, error) { return io.WriteString(r.out, text) }
 
-// passed reports whether tests ran, and none failed.
-func (r *report) passed() bool {
+// hasPassed reports whether tests ran, and none failed.
+func (r *report) hasPassed() bool {
 	return r.execution.Total() > 0 && len(r.execution.Failed()) == 0 && len(r.execution.Errors()) == 0
 }
 
-// summarize prints the totals, the failed tests, and the reasons of skipped tests.
-func (r *report) summarize(out io.Writer, cost bool) {
+// printSummary prints the totals, the failed tests, and the reasons of skipped tests.
+func (r *report) printSummary(out io.Writer, cost bool) {
 	failed, skipped := r.execution.Failed(), r.execution.Skipped()
 
 	if cost {

@@ -35,9 +35,9 @@ func reported(t *testing.T, events string, cost bool) (string, bool) {
 	})
 	check.Error(t, err, "")
 	r.execution = execution
-	r.summarize(&out, cost)
+	r.printSummary(&out, cost)
 
-	return out.String(), r.passed()
+	return out.String(), r.hasPassed()
 }
 
 func TestASummaryNamesWhatFailedAndWhySomethingWasSkipped(t *testing.T) {
@@ -104,19 +104,19 @@ func TestCostsAreInATable(t *testing.T) {
 }
 
 func TestPatternsOfPackagesEndTheArguments(t *testing.T) {
-	flags, patterns := split([]string{"-run", "./x", "-short", "./a", "./b/..."})
+	flags, patterns := splitArguments([]string{"-run", "./x", "-short", "./a", "./b/..."})
 	_ = append(flags, "-v") // leaves the patterns as they are
 	check.Equal(t, "flags", flags, []string{"-run", "./x", "-short"})
 	check.Equal(t, "patterns", patterns, []string{"./a", "./b/..."})
 }
 
 func TestPackagesThatAreTestedAloneAreApart(t *testing.T) {
-	packages, first, err := divide(t.Context(), ".", []string{"."}, []string{"./hack/test"}, nil)
+	packages, first, err := dividePackages(t.Context(), ".", []string{"."}, []string{"./hack/test"}, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the rest", packages, nil)
 	check.Equal(t, "what is tested alone", first, []string{module + "hack/test"})
 
-	packages, first, err = divide(t.Context(), ".", []string{"./..."}, nil, nil)
+	packages, first, err = dividePackages(t.Context(), ".", []string{"./..."}, nil, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the patterns", packages, []string{"./..."})
 	check.Equal(t, "what is tested alone", first, nil)

@@ -23,7 +23,7 @@ func main() {
 	path := flag.String("path", "", "print the path of this tool, as MODULE/NAME, and do nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *path, flag.Args())
+	err := provideTools(ctx, *path, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tools:", err)
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, path string, groups []string) error {
+func provideTools(ctx context.Context, path string, groups []string) error {
 	tools, err := toolchain.New()
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 // Addresses maps names of a machine's network interfaces in the engine to their addresses.
 type Addresses map[string][]netip.Addr
 
-// Recorded returns the addresses recorded on an OLVMMachine.
-func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
+// ParseRecorded returns the addresses recorded on an OLVMMachine.
+func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	text := m.Annotations[infrav1.AddressesAnnotation]
 	if text == "" {
 		return nil, nil
@@ -28,7 +28,7 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 
 	var out Addresses
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil, unusable(
+		return nil, newUnusableError(
 			"metadata.annotations["+infrav1.AddressesAnnotation+"]",
 			"%v; write back what it was, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it from a "+
 				"machine that has no VM yet",
@@ -41,7 +41,7 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the same address as 10.0.0.1
 
 			if address.Zone() != "" { // a zone may be any text, and addresses go into files of guests
-				return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
+				return nil, newUnusableError("metadata.annotations["+infrav1.AddressesAnnotation+"]",
 					"%q has a zone; write it without", address)
 			}
 		}
@@ -50,8 +50,8 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	return out, nil
 }
 
-// Provisioned returns the addresses chosen for an inventory's VM.
-func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
+// ParseProvisioned returns the addresses chosen for an inventory's VM.
+func ParseProvisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
 	for _, nic := range vm.NICs {
@@ -67,8 +67,8 @@ func Provisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 // an unknown network: its addresses count on every network.
 type Held map[string]map[netip.Addr]string
 
-// Add adds an address.
-func (h Held) Add(network string, address netip.Addr, holder string) {
+// AddAddress adds an address.
+func (h Held) AddAddress(network string, address netip.Addr, holder string) {
 	if h[network] == nil {
 		h[network] = map[netip.Addr]string{}
 	}
@@ -79,8 +79,8 @@ func (h Held) Add(network string, address netip.Addr, holder string) {
 // endpointAddress describes the address of a control plane endpoint in messages.
 const endpointAddress = "the control plane endpoint"
 
-// VirtualAddresses returns the addresses of the control plane endpoint and of ingress. It ignores host names.
-func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
+// CollectVirtualAddresses returns the addresses of the control plane endpoint and of ingress. It ignores host names.
+func CollectVirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	var out []VirtualAddress
 	add := func(text, what, field string) {
 		for _, address := range ipam.ParseAll([]string{text}) {
@@ -99,15 +99,15 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	return out
 }
 
-// SupportAddresses returns the virtual addresses of a cluster's load balancers, except its endpoint. of is nil for a
-// cluster without support services.
-func SupportAddresses(
+// CollectSupportAddresses returns the virtual addresses of a cluster's load balancers, except its endpoint. of is nil
+// for a cluster without support services.
+func CollectSupportAddresses(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []VirtualAddress {
 	var out []VirtualAddress
 	endpoint := ipam.ParseAll([]string{cluster.ControlPlaneEndpoint.Host})
 
-	for _, service := range support.Services(of) {
+	for _, service := range support.CollectServices(of) {
 		if service.Balancer == nil {
 			continue
 		}
@@ -129,8 +129,8 @@ func SupportAddresses(
 func (h Held) AddEndpoint(
 	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string,
 ) {
-	for _, virtual := range VirtualAddresses(cluster.Spec) {
-		h.Add("", virtual.Address, virtual.What+" of "+named("OLVMCluster", cluster, namespace))
+	for _, virtual := range CollectVirtualAddresses(cluster.Spec) {
+		h.AddAddress("", virtual.Address, virtual.What+" of "+describeObject("OLVMCluster", cluster, namespace))
 	}
 
 	h.AddSupportAddresses(cluster, of, namespace, nil)
@@ -145,20 +145,22 @@ func (h Held) AddSupportAddresses(
 		networks = []string{""}
 	}
 
-	for _, virtual := range SupportAddresses(cluster.Spec, of) {
+	for _, virtual := range CollectSupportAddresses(cluster.Spec, of) {
 		for _, network := range networks {
-			h.Add(network, virtual.Address, virtual.What+" of "+named("OLVMSupportServices", of, namespace))
+			h.AddAddress(
+				network, virtual.Address, virtual.What+" of "+describeObject("OLVMSupportServices", of, namespace),
+			)
 		}
 	}
 }
 
-// Holder describes a machine with an address, for messages to readers of a namespace.
-func Holder(m *infrav1.OLVMMachine, namespace string) string {
-	return named("OLVMMachine", m, namespace)
+// DescribeHolder describes a machine with an address, for messages to readers of a namespace.
+func DescribeHolder(m *infrav1.OLVMMachine, namespace string) string {
+	return describeObject("OLVMMachine", m, namespace)
 }
 
-// named returns the name of an object for readers of its namespace. It hides the name from others.
-func named(kind string, object metav1.Object, namespace string) string {
+// describeObject returns the name of an object for readers of its namespace. It hides the name from others.
+func describeObject(kind string, object metav1.Object, namespace string) string {
 	if object.GetNamespace() != namespace {
 		return "an " + kind + " of another namespace"
 	}
@@ -172,7 +174,7 @@ const maxHeld = 32
 // AddMachine adds the addresses of a machine with their networks.
 func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holder string) {
 	networks := map[string]string{}
-	for _, n := range Networks(spec) {
+	for _, n := range CollectNetworks(spec) {
 		networks[n.VNICName] = n.NetworkName
 	}
 
@@ -184,30 +186,30 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 
 		left -= len(list)
 		for _, address := range list {
-			h.Add(networks[name], address, holder) // on all networks if the interface no longer exists
+			h.AddAddress(networks[name], address, holder) // on all networks if the interface no longer exists
 		}
 	}
 }
 
 // AddRunning adds the recorded addresses of a machine with their networks, and the known addresses of its VM.
 func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
-	recorded, err := Recorded(m)
+	recorded, err := ParseRecorded(m)
 	if err != nil {
 		recorded = nil // the machine's own condition reports it, and one bad record must not stop all others
 	}
 
 	h.AddMachine(m.Spec, recorded, holder)
 
-	if !MayHaveVM(m) {
+	if !CanHaveVM(m) {
 		return
 	}
 
 	known := slices.Concat(slices.Collect(maps.Values(recorded))...)
-	_, ips := NamesAndAddresses(m)
+	_, ips := CollectNamesAndAddresses(m)
 
 	for _, ip := range ips { // even if the record has changed
 		if address, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(known, address.Unmap()) {
-			h.Add("", address.Unmap(), holder)
+			h.AddAddress("", address.Unmap(), holder)
 		}
 	}
 }
@@ -216,13 +218,13 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	for _, nic := range vm.NICs {
 		for _, address := range ipam.ParseAll(nic.IPAddresses) {
-			h.Add(nic.NetworkName, address, holder)
+			h.AddAddress(nic.NetworkName, address, holder)
 		}
 	}
 }
 
-// On returns the holders of addresses on one network, or on any network for "".
-func (h Held) On(network string) map[netip.Addr]string {
+// HoldersOn returns the holders of addresses on one network, or on any network for "".
+func (h Held) HoldersOn(network string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 
 	for name, addresses := range h {
@@ -247,9 +249,9 @@ type Allocation struct {
 	Made bool
 }
 
-// Given returns the addresses of each interface, as guests configure them. It returns false if a source has no recorded
-// address yet, or a recorded address has no source.
-func (a Allocation) Given() (map[string][]ipam.Address, bool) {
+// ResolveAddresses returns the addresses of each interface, as guests configure them. It returns false if a source has
+// no recorded address yet, or a recorded address has no source.
+func (a Allocation) ResolveAddresses() (map[string][]ipam.Address, bool) {
 	out := map[string][]ipam.Address{}
 
 	left := 0
@@ -278,7 +280,7 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 		}
 
 		for _, pool := range nic.Guest.Pools {
-			address := a.keep(nic.VNICName, pool, used)
+			address := a.keepRecorded(nic.VNICName, pool, used)
 			if !address.IsValid() {
 				if a.Made {
 					continue
@@ -288,7 +290,7 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 			}
 
 			used = append(used, address)
-			out[nic.VNICName] = append(out[nic.VNICName], pool.Address(address))
+			out[nic.VNICName] = append(out[nic.VNICName], pool.ToAddress(address))
 		}
 
 		left -= len(used)
@@ -297,9 +299,9 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 	return out, left == 0 || a.InUse
 }
 
-// keep returns the recorded address from a pool, or the zero address. An address in use stays, even if the ranges have
-// changed. others are the interface's addresses from other sources.
-func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
+// keepRecorded returns the recorded address from a pool, or the zero address. An address in use stays, even if the
+// ranges have changed. others are the interface's addresses from other sources.
+func (a Allocation) keepRecorded(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
 	for _, address := range a.Recorded[nic] {
 		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
 			return address
@@ -309,10 +311,10 @@ func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip
 	return netip.Addr{}
 }
 
-// Conflict describes another owner of a recorded address, or returns "".
-func (a Allocation) Conflict(held Held) string {
+// FindConflict describes another owner of a recorded address, or returns "".
+func (a Allocation) FindConflict(held Held) string {
 	for _, nic := range a.NICs {
-		others := held.On(nic.NetworkName)
+		others := held.HoldersOn(nic.NetworkName)
 		for _, address := range a.Recorded[nic.VNICName] {
 			if holder := others[address]; holder != "" {
 				return fmt.Sprintf("%s has %s too", holder, address)
@@ -371,7 +373,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 				return conflict
 			}
 
-			if holder := held.On(nic.NetworkName)[address.Addr()]; holder != "" {
+			if holder := held.HoldersOn(nic.NetworkName)[address.Addr()]; holder != "" {
 				conflict.Message = fmt.Sprintf(
 					"the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine",
 					address.Addr(), holder,
@@ -381,7 +383,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 			}
 
 			out[nic.VNICName] = append(out[nic.VNICName], address.Addr())
-			held.Add(nic.NetworkName, address.Addr(), thisMachine)
+			held.AddAddress(nic.NetworkName, address.Addr(), thisMachine)
 		}
 	}
 
@@ -396,10 +398,12 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 		}
 
 		for _, pool := range nic.Guest.Pools {
-			address := a.keep(nic.VNICName, pool, out[nic.VNICName])
+			address := a.keepRecorded(nic.VNICName, pool, out[nic.VNICName])
 			if !address.IsValid() {
 				var err error
-				if address, err = pool.Free(slices.Collect(maps.Keys(held.On(nic.NetworkName)))); err != nil {
+				if address, err = pool.LowestFree(
+					slices.Collect(maps.Keys(held.HoldersOn(nic.NetworkName))),
+				); err != nil {
 					return &blocker.Error{
 						Reason: infrav1.AddressRangeExhaustedReason,
 						Field:  nic.Guest.Field,
@@ -413,7 +417,7 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 			}
 
 			out[nic.VNICName] = append(out[nic.VNICName], address)
-			held.Add(nic.NetworkName, address, thisMachine)
+			held.AddAddress(nic.NetworkName, address, thisMachine)
 		}
 	}
 

@@ -69,16 +69,16 @@ func (a *Allocator) Allocate(
 	write func(context.Context) error,
 	learn func(context.Context) (Addresses, error),
 ) (given map[string][]ipam.Address, err error) {
-	allocation, learned, err := a.recall(ctx, machine, nics, learn)
+	allocation, learned, err := a.loadAllocation(ctx, machine, nics, learn)
 	if err != nil {
 		return nil, err
 	}
 
-	given, complete := allocation.Given()
+	given, complete := allocation.ResolveAddresses()
 
 	// Another shard may have chosen the same address at the same moment. Only a later look can tell.
-	unsure := !a.CacheHasAll && !MayHaveVM(machine)
-	if complete && !learned && !unsure && (MayHaveVM(machine) || a.isCompared(machine)) {
+	unsure := !a.CacheHasAll && !CanHaveVM(machine)
+	if complete && !learned && !unsure && (CanHaveVM(machine) || a.isCompared(machine)) {
 		return given, nil
 	}
 
@@ -87,13 +87,13 @@ func (a *Allocator) Allocate(
 	defer a.setCompared(machine, &err)
 
 	self := seeker{Namespace: machine.Namespace, Machine: machine.Name}
-	held, err := a.held(ctx, self, where)
+	held, err := a.collectHeld(ctx, self, where)
 	if err != nil {
 		return nil, err
 	}
 
 	if complete && !learned {
-		return given, a.settle(ctx, machine, write, allocation, held)
+		return given, a.releaseConflict(ctx, machine, write, allocation, held)
 	}
 
 	wanted, err := allocation.Allocate(held)
@@ -101,36 +101,37 @@ func (a *Allocator) Allocate(
 		return nil, err
 	}
 
-	if err := a.record(ctx, machine, write, wanted); err != nil {
+	if err := a.writeRecord(ctx, machine, write, wanted); err != nil {
 		return nil, err
 	}
 
 	allocation.Recorded = wanted
-	if given, complete = allocation.Given(); !complete {
+	if given, complete = allocation.ResolveAddresses(); !complete {
 		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not satisfy its network interfaces", wanted,
 			machine.Name)
 	}
 
 	if unsure {
-		if held, err = a.held(ctx, self, where); err != nil {
+		if held, err = a.collectHeld(ctx, self, where); err != nil {
 			return nil, err
 		}
 
-		err = a.settle(ctx, machine, write, allocation, held)
+		err = a.releaseConflict(ctx, machine, write, allocation, held)
 	}
 
 	return given, err
 }
 
-// recall returns the addresses the machine already has: from its record, else from its VM (learned), and from claims.
-func (a *Allocator) recall(
+// loadAllocation returns the addresses the machine already has: from its record, else from its VM (learned), and from
+// claims.
+func (a *Allocator) loadAllocation(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	nics []NIC,
 	learn func(context.Context) (Addresses, error),
 ) (allocation Allocation, learned bool, err error) {
-	allocation = Allocation{NICs: nics, InUse: MayHaveVM(machine)}
-	if allocation.Recorded, err = Recorded(machine); err != nil {
+	allocation = Allocation{NICs: nics, InUse: CanHaveVM(machine)}
+	if allocation.Recorded, err = ParseRecorded(machine); err != nil {
 		return allocation, false, err
 	}
 
@@ -143,7 +144,7 @@ func (a *Allocator) recall(
 	}
 
 	allocation.Made = machine.Spec.ProviderID != "" && len(allocation.Recorded) > 0
-	allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made)
+	allocation.Claimed, err = a.claimAddresses(ctx, machine, nics, allocation.Made)
 
 	return allocation, learned, err
 }
@@ -154,7 +155,7 @@ func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	return a.compared[client.ObjectKeyFromObject(machine)] == recordOf(machine)
+	return a.compared[client.ObjectKeyFromObject(machine)] == newComparedRecord(machine)
 }
 
 // comparedRecord is the record of a machine with a UID.
@@ -163,8 +164,8 @@ type comparedRecord struct {
 	text string
 }
 
-// recordOf returns the record of a machine.
-func recordOf(m *infrav1.OLVMMachine) comparedRecord {
+// newComparedRecord returns the record of a machine.
+func newComparedRecord(m *infrav1.OLVMMachine) comparedRecord {
 	return comparedRecord{uid: m.UID, text: m.Annotations[infrav1.AddressesAnnotation]}
 }
 
@@ -180,34 +181,34 @@ func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 
 	key := client.ObjectKeyFromObject(machine)
 
-	a.compared[key] = recordOf(machine)
+	a.compared[key] = newComparedRecord(machine)
 	if a.recorded[key] != nil { // the cache has the edited record, and will never have the one written by this process
 		a.recorded[key] = machine.DeepCopy()
 	}
 }
 
-// settle releases recorded addresses if another object has recorded them too. Both may do so, and try again.
-func (a *Allocator) settle(
+// releaseConflict releases recorded addresses if another object has recorded them too. Both may do so, and try again.
+func (a *Allocator) releaseConflict(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	write func(context.Context) error,
 	allocation Allocation,
 	held Held,
 ) error {
-	conflict := allocation.Conflict(held)
+	conflict := allocation.FindConflict(held)
 	if conflict == "" {
 		return nil
 	}
 
-	if err := a.record(ctx, machine, write, Addresses{}); err != nil {
+	if err := a.writeRecord(ctx, machine, write, Addresses{}); err != nil {
 		return err
 	}
 
 	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
 }
 
-// record writes the addresses down. write must refuse a machine read before an earlier allocation was written.
-func (a *Allocator) record(
+// writeRecord writes the addresses down. write must refuse a machine read before an earlier allocation was written.
+func (a *Allocator) writeRecord(
 	ctx context.Context, machine *infrav1.OLVMMachine, write func(context.Context) error, wanted Addresses,
 ) error {
 	text, err := json.Marshal(wanted)
@@ -229,8 +230,8 @@ func (a *Allocator) record(
 	return nil
 }
 
-// machines returns the existing machines with everything ever recorded for them. The caller holds mu.
-func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
+// listMachines returns the existing machines with everything ever recorded for them. The caller holds mu.
+func (a *Allocator) listMachines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
 	reader := a.Reader
 	if a.CacheHasAll && a.recorded != nil {
 		reader = a.Client
@@ -276,8 +277,8 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 	return list.Items, nil
 }
 
-// lists returns the reader for lists of objects written by users only.
-func (a *Allocator) lists() client.Reader {
+// listReader returns the reader for lists of objects written by users only.
+func (a *Allocator) listReader() client.Reader {
 	if a.CacheHasAll {
 		return a.Client
 	}
@@ -288,15 +289,15 @@ func (a *Allocator) lists() client.Reader {
 // seeker is the object in need of addresses. Its own addresses are free for it.
 type seeker struct{ Namespace, Machine, InventoryVM, Cluster string }
 
-// Beside calls do with the holders of addresses on an engine, except an OLVMInventoryVM with this namespace and name.
+// WithHeld calls do with the holders of addresses on an engine, except an OLVMInventoryVM with this namespace and name.
 // Nobody gets an address before do returns, so do can record its choice.
-func (a *Allocator) Beside(
+func (a *Allocator) WithHeld(
 	ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error,
 ) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	held, err := a.held(ctx, seeker{Namespace: vm.Namespace, InventoryVM: vm.Name}, where)
+	held, err := a.collectHeld(ctx, seeker{Namespace: vm.Namespace, InventoryVM: vm.Name}, where)
 	if err != nil {
 		return err
 	}
@@ -304,69 +305,69 @@ func (a *Allocator) Beside(
 	return do(held)
 }
 
-// held returns the addresses of other machines and of inventory VMs on an engine, and its control plane endpoints. An
-// object of another namespace counts only if the engine accepted the credentials of its OLVMCluster or OLVMInventory.
-// Otherwise anybody could claim everybody's addresses.
-func (a *Allocator) held(ctx context.Context, self seeker, where connection.EngineID) (Held, error) {
+// collectHeld returns the addresses of other machines and of inventory VMs on an engine, and its control plane
+// endpoints. An object of another namespace counts only if the engine accepted the credentials of its OLVMCluster or
+// OLVMInventory. Otherwise anybody could claim everybody's addresses.
+func (a *Allocator) collectHeld(ctx context.Context, self seeker, where connection.EngineID) (Held, error) {
 	var clusters infrav1.OLVMClusterList
-	if err := a.lists().List(ctx, &clusters); err != nil {
+	if err := a.listReader().List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
 
-	machines, err := a.machines(ctx)
+	machines, err := a.listMachines(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	services, err := a.supportServices(ctx)
+	services, err := a.listSupportServices(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	out, known := Held{}, map[client.ObjectKey]bool{}
-	holding := letInBy(where, machines)
+	holding := findAcceptedClusters(where, machines)
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		known[ClusterOf(c)] = true
-		if where.Has(connection.ClusterEngine(c), self.Namespace) || holding[ClusterOf(c)] {
-			holding[ClusterOf(c)] = true
-			out.AddEndpoint(c, services.Of(c), self.Namespace)
+		known[GetClusterKey(c)] = true
+		if where.HasEngine(connection.ClusterEngine(c), self.Namespace) || holding[GetClusterKey(c)] {
+			holding[GetClusterKey(c)] = true
+			out.AddEndpoint(c, services.GetServices(c), self.Namespace)
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		orphaned := !known[ClusterOf(m)] && m.Namespace == self.Namespace // its engine may be this one
+		orphaned := !known[GetClusterKey(m)] && m.Namespace == self.Namespace // its engine may be this one
 		own := m.Namespace == self.Namespace && m.Name == self.Machine
-		if own || !holding[ClusterOf(m)] && !orphaned {
+		if own || !holding[GetClusterKey(m)] && !orphaned {
 			continue
 		}
 
-		out.AddRunning(m, Holder(m, self.Namespace))
+		out.AddRunning(m, DescribeHolder(m, self.Namespace))
 	}
 
-	return out, a.holdProvisioned(ctx, out, self, where)
+	return out, a.addProvisioned(ctx, out, self, where)
 }
 
-// letInBy returns the clusters of the machines accepted by an engine. Nothing else is known about OLVMClusters of other
-// managers.
-func letInBy(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
+// findAcceptedClusters returns the clusters of the machines accepted by an engine. Nothing else is known about
+// OLVMClusters of other managers.
+func findAcceptedClusters(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
 	out := map[client.ObjectKey]bool{}
 
 	for i := range machines {
-		if connection.EngineOfMachine(&machines[i]).Is(where) {
-			out[ClusterOf(&machines[i])] = true
+		if connection.EngineOfMachine(&machines[i]).IsSame(where) {
+			out[GetClusterKey(&machines[i])] = true
 		}
 	}
 
 	return out
 }
 
-// holdProvisioned adds the addresses of VMs made for inventories.
-func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
+// addProvisioned adds the addresses of VMs made for inventories.
+func (a *Allocator) addProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
 	var pools infrav1alpha1.OLVMInventoryList
-	if err := a.lists().List(ctx, &pools); err != nil {
+	if err := a.listReader().List(ctx, &pools); err != nil {
 		return fmt.Errorf("failed to list OLVMInventories: %w", err)
 	}
 
@@ -374,7 +375,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if where.Has(connection.InventoryEngine(pool), self.Namespace) {
+		if where.HasEngine(connection.InventoryEngine(pool), self.Namespace) {
 			holding[client.ObjectKeyFromObject(pool)] = true
 		}
 	}
@@ -394,7 +395,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 		own := vm.Namespace == self.Namespace && (vm.Name == self.InventoryVM ||
 			self.Cluster != "" && vm.Spec.ClaimRef != nil && vm.Spec.ClaimRef.ClusterName == self.Cluster)
 		if vm.Spec.FromProvision != nil && holding[pool] && !own {
-			out.AddProvisioned(*vm.Spec.FromProvision, named("OLVMInventoryVM", vm, self.Namespace))
+			out.AddProvisioned(*vm.Spec.FromProvision, describeObject("OLVMInventoryVM", vm, self.Namespace))
 		}
 	}
 
@@ -406,10 +407,10 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
 }
 
-// claim asks the IPAM providers for an address of each pool, and returns the given addresses by network interface. It
-// returns a *blocker.Error while one is missing. A machine with a VM asks for nothing, because its guest could not use
-// another address.
-func (a *Allocator) claim(
+// claimAddresses asks the IPAM providers for an address of each pool, and returns the given addresses by network
+// interface. It returns a *blocker.Error while one is missing. A machine with a VM asks for nothing, because its guest
+// could not use another address.
+func (a *Allocator) claimAddresses(
 	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,
 ) (map[string][]ipam.Address, error) {
 	out := map[string][]ipam.Address{}
@@ -421,7 +422,7 @@ func (a *Allocator) claim(
 		}
 
 		for j, pool := range nics[i].Guest.FromPools {
-			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest, made)
+			address, err := a.claimAddress(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest, made)
 
 			var waiting *blocker.Error
 			switch {
@@ -439,8 +440,8 @@ func (a *Allocator) claim(
 	return out, missing
 }
 
-// claimOne returns the address of one pool, and creates the claim if necessary.
-func (a *Allocator) claimOne(
+// claimAddress returns the address of one pool, and creates the claim if necessary.
+func (a *Allocator) claimAddress(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	name string,
@@ -467,21 +468,21 @@ func (a *Allocator) claimOne(
 		return ipam.Address{}, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
 	}
 
-	if err := a.adopt(ctx, machine, claim); err != nil {
+	if err := a.adoptClaim(ctx, machine, claim); err != nil {
 		return ipam.Address{}, err
 	}
 
-	if !MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
+	if !CanHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
 		// The claim is for another pool, or is being deleted by someone else. Its address is not in use yet. The next
 		// pass claims anew.
-		if err := a.giveBack(ctx, claim); err != nil {
+		if err := a.deleteClaim(ctx, claim); err != nil {
 			return ipam.Address{}, err
 		}
 
 		return ipam.Address{}, waiting
 	}
 
-	return a.claimed(ctx, claim, guest, waiting)
+	return a.readClaimedAddress(ctx, claim, guest, waiting)
 }
 
 func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference) *ipamv1.IPAddressClaim {
@@ -490,7 +491,7 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: machine.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 			Finalizers:      []string{infrav1.MachineFinalizer},
-			OwnerReferences: []metav1.OwnerReference{claimOwner(machine)},
+			OwnerReferences: []metav1.OwnerReference{newClaimOwner(machine)},
 		},
 		Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
 	}
@@ -501,16 +502,16 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 	return claim
 }
 
-// claimOwner does not block the owner's deletion. With foreground deletion, the garbage collector would otherwise
+// newClaimOwner does not block the owner's deletion. With foreground deletion, the garbage collector would otherwise
 // delete the claim first, and the IPAM provider would give the address of a running VM to another.
-func claimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
+func newClaimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
 	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
 	owner.BlockOwnerDeletion = nil
 	return owner
 }
 
-// adopt takes over a claim of the machine without an owner, or with the owner's UID from before a restored backup.
-func (a *Allocator) adopt(
+// adoptClaim takes over a claim of the machine without an owner, or with the owner's UID from before a restored backup.
+func (a *Allocator) adoptClaim(
 	ctx context.Context, machine *infrav1.OLVMMachine, claim *ipamv1.IPAddressClaim,
 ) error {
 	owner := metav1.GetControllerOf(claim)
@@ -530,7 +531,7 @@ func (a *Allocator) adopt(
 	claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool {
 		return r.Kind == "OLVMMachine"
 	})
-	claim.OwnerReferences = append(claim.OwnerReferences, claimOwner(machine))
+	claim.OwnerReferences = append(claim.OwnerReferences, newClaimOwner(machine))
 	controllerutil.AddFinalizer(claim, infrav1.MachineFinalizer)
 	err := a.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
@@ -540,8 +541,8 @@ func (a *Allocator) adopt(
 	return nil
 }
 
-// claimed returns the address of a claim, or waiting while there is none.
-func (a *Allocator) claimed(
+// readClaimedAddress returns the address of a claim, or waiting while there is none.
+func (a *Allocator) readClaimedAddress(
 	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *GuestNIC, waiting *blocker.Error,
 ) (ipam.Address, error) {
 	pool := claim.Spec.PoolRef
@@ -589,26 +590,26 @@ func (a *Allocator) claimed(
 		}
 	}
 
-	return guest.Claimed(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
+	return guest.ToAddress(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
 }
 
-// Release gives back the claims of a machine. Its VM must be gone. Addresses from ranges become free when the object is
-// deleted.
-func (a *Allocator) Release(ctx context.Context, machine *infrav1.OLVMMachine) error {
+// ReleaseClaims gives back the claims of a machine. Its VM must be gone. Addresses from ranges become free when the
+// object is deleted.
+func (a *Allocator) ReleaseClaims(ctx context.Context, machine *infrav1.OLVMMachine) error {
 	return a.forEachClaim(ctx, a.Reader, client.ObjectKeyFromObject(machine), func(claim *ipamv1.IPAddressClaim) error {
-		return a.giveBack(ctx, claim)
+		return a.deleteClaim(ctx, claim)
 	})
 }
 
-// Abandon removes our finalizer from the claims of a machine deleted without a release. The garbage collector then
-// deletes them.
-func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error {
+// AbandonClaims removes our finalizer from the claims of a machine deleted without a release. The garbage collector
+// then deletes them.
+func (a *Allocator) AbandonClaims(ctx context.Context, machine client.ObjectKey) error {
 	a.mu.Lock()
 	delete(a.compared, machine)
 	a.mu.Unlock()
 
 	return a.forEachClaim(ctx, a.Client, machine, func(claim *ipamv1.IPAddressClaim) error {
-		return a.letGo(ctx, claim)
+		return a.removeFinalizer(ctx, claim)
 	})
 }
 
@@ -636,9 +637,9 @@ func (a *Allocator) forEachClaim(
 	return kerrors.NewAggregate(errs)
 }
 
-// giveBack deletes a claim. It spares a claim made by a later machine of the same name.
-func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
-	if err := a.letGo(ctx, claim); err != nil {
+// deleteClaim deletes a claim. It spares a claim made by a later machine of the same name.
+func (a *Allocator) deleteClaim(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	if err := a.removeFinalizer(ctx, claim); err != nil {
 		return err
 	}
 
@@ -649,8 +650,8 @@ func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) 
 	return nil
 }
 
-// letGo removes our finalizer from a claim.
-func (a *Allocator) letGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+// removeFinalizer removes our finalizer from a claim.
+func (a *Allocator) removeFinalizer(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {
 		return nil

@@ -111,13 +111,13 @@ func (b *addressBook) clusterOf(m *infrav1.OLVMMachine) *infrav1.OLVMCluster {
 }
 
 func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, error) {
-	nics, err := NICs(m.Spec, b.clusterOf(m).Spec)
+	nics, err := BuildNICs(m.Spec, b.clusterOf(m).Spec)
 	if err != nil {
 		return nil, err
 	}
 
 	given, err := b.allocator.Allocate(
-		context.Background(), m, connection.EngineOf(b.clusterOf(m)), nics, b.writer(m), b.learn,
+		context.Background(), m, connection.GetEngineID(b.clusterOf(m)), nics, b.writer(m), b.learn,
 	)
 	out := map[string][]string{}
 
@@ -413,11 +413,11 @@ func (b *addressBook) holders(engine string) map[string]string {
 	out := map[string]string{}
 
 	for name, m := range b.live {
-		if connection.EngineOf(b.clusterOf(m)).Host != engine {
+		if connection.GetEngineID(b.clusterOf(m)).Host != engine {
 			continue
 		}
 
-		recorded, err := Recorded(m)
+		recorded, err := ParseRecorded(m)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -512,7 +512,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 					b.fulfil()
 				case 2: // a machine is deleted
 					for name, m := range b.live {
-						err := errors.Join(b.allocator.Release(context.Background(), m),
+						err := errors.Join(b.allocator.ReleaseClaims(context.Background(), m),
 							b.api.Delete(context.Background(), m))
 						if err != nil {
 							t.Fatal(err)
@@ -565,7 +565,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 
 					for name, m := range b.live {
 						if m.Annotations[infrav1.AddressesAnnotation] == "" && len(m.Spec.AdditionalNetworks) == 0 &&
-							connection.EngineOf(b.clusterOf(m)).Host == engine && v4 < size {
+							connection.GetEngineID(b.clusterOf(m)).Host == engine && v4 < size {
 							if _, err := b.allocate(m); err != nil {
 								t.Fatalf("%s gets none although %d of %d are held: %v", name, v4, size, err)
 							}
@@ -601,12 +601,14 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	check.Length(t, "claim.Finalizers", claim.Finalizers, 1)
 
 	b.fulfil()
-	nics, err := NICs(m.Spec, b.clusters["a"].Spec)
+	nics, err := BuildNICs(m.Spec, b.clusters["a"].Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	given, err := b.allocator.Allocate(t.Context(), m, connection.EngineOf(b.clusters["a"]), nics, b.writer(m), b.learn)
+	given, err := b.allocator.Allocate(
+		t.Context(), m, connection.GetEngineID(b.clusters["a"]), nics, b.writer(m), b.learn,
+	)
 	check.Error(t, err, "")
 	check.Equal(t, `given["nic1"][0].Prefix.Bits()`, given["nic1"][0].Prefix.Bits(), 24)
 	check.Equal(t, `given["nic1"][0].Gateway.String()`, given["nic1"][0].Gateway.String(), "10.0.0.1")
@@ -615,7 +617,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 		t.FailNow()
 	}
 
-	if err := b.allocator.Release(t.Context(), m); err != nil {
+	if err := b.allocator.ReleaseClaims(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 
@@ -647,7 +649,7 @@ func TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	check.Error(t, b.allocator.Release(t.Context(), m), "")
+	check.Error(t, b.allocator.ReleaseClaims(t.Context(), m), "")
 }
 
 func TestAClaimThatCannotBeFulfilledSaysWhy(t *testing.T) {
@@ -766,7 +768,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		}
 
 		b.allocated(m)
-		if err := b.allocator.Release(t.Context(), m); err != nil {
+		if err := b.allocator.ReleaseClaims(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 
@@ -787,7 +789,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		b.fulfil()
 		b.allocated(m)
 		m.Annotations[infrav1.CreateRequestedAnnotation] = "one"
-		err := errors.Join(b.allocator.Release(t.Context(), m), b.api.Delete(t.Context(), &ipamv1.IPAddress{
+		err := errors.Join(b.allocator.ReleaseClaims(t.Context(), m), b.api.Delete(t.Context(), &ipamv1.IPAddress{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"},
 		}))
 		if err != nil {
@@ -922,12 +924,12 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		b := newAddressBook(t)
 		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
 		b.refused(m, infrav1.WaitingForIPAddressesReason)
-		err := b.allocator.Abandon(t.Context(), client.ObjectKey{Namespace: "default", Name: "other"})
+		err := b.allocator.AbandonClaims(t.Context(), client.ObjectKey{Namespace: "default", Name: "other"})
 		if err != nil || len(b.claim("one-0-0").Finalizers) != 1 {
 			t.Errorf("the claim of another machine was let go: %v", err)
 		}
 
-		err = b.allocator.Abandon(t.Context(), client.ObjectKeyFromObject(m))
+		err = b.allocator.AbandonClaims(t.Context(), client.ObjectKeyFromObject(m))
 		if err != nil || len(b.claim("one-0-0").Finalizers) != 0 {
 			t.Errorf("the claim is held: %v", err)
 		}

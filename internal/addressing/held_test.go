@@ -30,9 +30,9 @@ func (b *addressBook) beside(vm string) map[string]string {
 	b.t.Helper()
 
 	out := map[string]string{}
-	err := b.allocator.Beside(b.t.Context(), client.ObjectKey{Namespace: "default", Name: vm}, engineOne,
+	err := b.allocator.WithHeld(b.t.Context(), client.ObjectKey{Namespace: "default", Name: vm}, engineOne,
 		func(held Held) error {
-			for address, holder := range held.On("") {
+			for address, holder := range held.HoldersOn("") {
 				out[address.String()] = holder
 			}
 
@@ -186,15 +186,15 @@ func TestAMachineMayHaveWhatItHas(t *testing.T) {
 	b.allocated(b.machine("one", "a", infrav1.GuestNetwork{Addressing: ranges(2)}, nil))
 
 	for machine, holder := range map[string]string{"one": "", "two": "OLVMMachine default/one"} {
-		held, err := b.allocator.held(t.Context(), seeker{Namespace: "default", Machine: machine}, engineOne)
+		held, err := b.allocator.collectHeld(t.Context(), seeker{Namespace: "default", Machine: machine}, engineOne)
 		check.Error(t, err, "")
-		check.Equal(t, "holder for "+machine, held.On("vlan")[netip.MustParseAddr("10.0.0.10")], holder)
+		check.Equal(t, "holder for "+machine, held.HoldersOn("vlan")[netip.MustParseAddr("10.0.0.10")], holder)
 	}
 
-	held, err := b.allocator.held(t.Context(), seeker{Namespace: "other", Machine: "one"}, engineOne)
+	held, err := b.allocator.collectHeld(t.Context(), seeker{Namespace: "other", Machine: "one"}, engineOne)
 	check.Error(t, err, "")
 	check.Equal(t, "addresses for a machine of the same name of another namespace, which the engine did not let in",
-		len(held.On("vlan")), 0)
+		len(held.HoldersOn("vlan")), 0)
 }
 
 // TestAListThatFailsGivesNoAddresses has an API server that refuses one kind of list or read.
@@ -226,7 +226,7 @@ func TestAListThatFailsGivesNoAddresses(t *testing.T) {
 			check.Equal(t, "record", m.Annotations[infrav1.AddressesAnnotation], "")
 
 			called := false
-			err = b.allocator.Beside(t.Context(), client.ObjectKey{Namespace: "default", Name: "vm"}, engineOne,
+			err = b.allocator.WithHeld(t.Context(), client.ObjectKey{Namespace: "default", Name: "vm"}, engineOne,
 				func(Held) error { called = true; return nil })
 			check.Error(t, err, problem+": refused")
 			check.Equal(t, "a VM of a pool takes one", called, false)
@@ -410,21 +410,21 @@ func TestAProviderThatFailsIsNotWaitedFor(t *testing.T) {
 		},
 		"a claim is not released": {
 			interceptor.Funcs{Patch: failingPatch(refused)}, true,
-			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.Release(b.t.Context(), m) },
+			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.ReleaseClaims(b.t.Context(), m) },
 			"failed to release IPAddressClaim one-0-0: refused",
 		},
 		"a claim is not deleted": {
 			interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
 				return refused
 			}}, true,
-			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.Release(b.t.Context(), m) },
+			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.ReleaseClaims(b.t.Context(), m) },
 			"failed to delete IPAddressClaim one-0-0: refused",
 		},
 		"claims are not listed": {
 			interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				return refused
 			}}, true,
-			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.Release(b.t.Context(), m) },
+			func(b *addressBook, m *infrav1.OLVMMachine) error { return b.allocator.ReleaseClaims(b.t.Context(), m) },
 			"failed to list the IPAddressClaims of OLVMMachine default/one: refused",
 		},
 	}

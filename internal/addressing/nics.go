@@ -54,19 +54,19 @@ type GuestNIC struct {
 	gateway4, gateway6 netip.Addr
 }
 
-// Dynamic reports whether only the guest knows some address of the interface.
-func (n NIC) Dynamic() bool {
-	return n.Guest != nil && (n.Guest.Dynamic(true) || n.Guest.Dynamic(false))
+// IsDynamic reports whether only the guest knows some address of the interface.
+func (n NIC) IsDynamic() bool {
+	return n.Guest != nil && (n.Guest.IsDynamic(true) || n.Guest.IsDynamic(false))
 }
 
-// Dynamic reports whether only the guest knows its address of this family.
-func (g *GuestNIC) Dynamic(ipv4 bool) bool {
+// IsDynamic reports whether only the guest knows its address of this family.
+func (g *GuestNIC) IsDynamic(ipv4 bool) bool {
 	return g.Own || ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }
 
-// Claimed returns an address given by an IPAM provider. A gateway of the spec takes precedence over the pool's. Several
-// interfaces may have pools with gateways, but a guest has one default route.
-func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
+// ToAddress returns an address given by an IPAM provider. A gateway of the spec takes precedence over the pool's.
+// Several interfaces may have pools with gateways, but a guest has one default route.
+func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
 	written := g.gateway6
 	if prefix.Addr().Is4() {
 		written = g.gateway4
@@ -85,8 +85,8 @@ func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address
 // interfaceTypes are the emulated network cards other than virtio.
 var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
 
-// Networks returns the networks of all network interfaces in order, with their names and hardware filled in.
-func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
+// CollectNetworks returns the networks of all network interfaces in order, with their names and hardware filled in.
+func CollectNetworks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	all := []infrav1.OLVMNetwork{spec.OLVMNetwork}
 	all[0].VNICName = cmp.Or(all[0].VNICName, defaultVNICName)
 
@@ -107,11 +107,11 @@ func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	return all
 }
 
-// NICs returns the network interfaces of a machine in order, with the sources of their addresses.
-func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC, error) {
-	if spec.FromInventory != nil && !spec.VirtualMachine.Network.Configured() {
+// BuildNICs returns the network interfaces of a machine in order, with the sources of their addresses.
+func BuildNICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC, error) {
+	if spec.FromInventory != nil && !spec.VirtualMachine.Network.IsConfigured() {
 		return []NIC{{
-			OLVMNetwork: Networks(spec)[0],
+			OLVMNetwork: CollectNetworks(spec)[0],
 			Guest:       &GuestNIC{Field: "spec.virtualMachine.network", Own: true, First: true},
 			Field:       "spec.fromInventory.",
 		}}, nil
@@ -119,7 +119,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 
 	var nics []NIC
 
-	for i, network := range Networks(spec) {
+	for i, network := range CollectNetworks(spec) {
 		nic := NIC{OLVMNetwork: network, Field: "spec.olvmNetwork."}
 		guest, path := &spec.VirtualMachine.Network, "spec.virtualMachine.network"
 		if i > 0 {
@@ -141,7 +141,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 
 		if guest != nil {
 			var err error
-			if nic.Guest, err = guestNIC(*guest, path, i == 0, cluster); err != nil {
+			if nic.Guest, err = parseGuestNIC(*guest, path, i == 0, cluster); err != nil {
 				return nil, err
 			}
 
@@ -178,13 +178,13 @@ func (n NIC) checkInterfaceType(first bool) error {
 		n.InterfaceType, strings.Join(interfaceTypes, ", "), where)
 }
 
-// unusable returns the error for an unusable network configuration.
-func unusable(field, format string, args ...any) error {
+// newUnusableError returns the error for an unusable network configuration.
+func newUnusableError(field, format string, args ...any) error {
 	return blocker.New(infrav1.AddressRangeInvalidReason, field, format, args...)
 }
 
-// guestNIC reads the configuration of one interface at path, or from its IP profile.
-func guestNIC(
+// parseGuestNIC reads the configuration of one interface at path, or from its IP profile.
+func parseGuestNIC(
 	network infrav1.GuestNetwork, path string, first bool, cluster infrav1.OLVMClusterSpec,
 ) (*GuestNIC, error) {
 	out := &GuestNIC{
@@ -234,14 +234,14 @@ func guestNIC(
 		return nil, err
 	}
 
-	if len(out.Pools)+len(out.FromPools) == 0 && !out.Dynamic(true) && !out.Dynamic(false) {
-		return nil, unusable(
+	if len(out.Pools)+len(out.FromPools) == 0 && !out.IsDynamic(true) && !out.IsDynamic(false) {
+		return nil, newUnusableError(
 			source,
 			"it says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools",
 		)
 	}
 
-	return out, out.excludes(VirtualAddresses(cluster), addressing, source)
+	return out, out.checkRanges(CollectVirtualAddresses(cluster), addressing, source)
 }
 
 // addFamilies reads the sources of addresses of both families.
@@ -250,7 +250,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 		if g.DHCPv4 = n.DHCP; !n.DHCP {
 			pool, err := ipam.NewIPv4(n.Subnet, addressing.Gateway, n.IPAddresses)
 			if err != nil {
-				return rangeError(err, source)
+				return newRangeError(err, source)
 			}
 
 			if !g.First && addressing.Gateway == "" {
@@ -270,7 +270,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 		if g.DHCPv6, g.AutoConf = n.DHCP, n.AutoConf && !static; static {
 			pool, err := ipam.NewIPv6(n.Subnet, n.Gateway, n.IPAddresses)
 			if err != nil {
-				return rangeError(err, source)
+				return newRangeError(err, source)
 			}
 
 			g.Pools = append(g.Pools, pool)
@@ -286,7 +286,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	if pools && addressing.Gateway != "" {
 		var err error
 		if g.gateway4, err = netip.ParseAddr(addressing.Gateway); err != nil || !g.gateway4.Is4() {
-			return unusable(source+".gateway", "%q is not an IPv4 address", addressing.Gateway)
+			return newUnusableError(source+".gateway", "%q is not an IPv4 address", addressing.Gateway)
 		}
 	}
 
@@ -296,7 +296,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	}
 
 	if n.Subnet != "" {
-		return unusable(source+".ipv6.subnet", "there are no ipv6.ipAddresses in it; add some, or remove it")
+		return newUnusableError(source+".ipv6.subnet", "there are no ipv6.ipAddresses in it; add some, or remove it")
 	}
 
 	if n.Gateway == "" {
@@ -305,7 +305,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 
 	var err error
 	if g.gateway6, err = netip.ParseAddr(n.Gateway); err != nil || !g.gateway6.Is6() || !pools {
-		return unusable(
+		return newUnusableError(
 			source+".ipv6.gateway",
 			"%q is not the gateway of static IPv6 addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",
 			n.Gateway,
@@ -315,14 +315,14 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	return nil
 }
 
-// rangeError returns the error for unusable ranges, with its field.
-func rangeError(err error, source string) error {
+// newRangeError returns the error for unusable ranges, with its field.
+func newRangeError(err error, source string) error {
 	var field *ipam.FieldError
 	if errors.As(err, &field) {
-		return unusable(source+"."+field.Field, "%s", field.Problem)
+		return newUnusableError(source+"."+field.Field, "%s", field.Problem)
 	}
 
-	return unusable(source, "%v", err)
+	return newUnusableError(source, "%v", err)
 }
 
 // addNames reads the DNS settings of the guest.
@@ -330,13 +330,15 @@ func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error 
 	for i, server := range addressing.DNSServers {
 		address, err := netip.ParseAddr(server)
 		if err != nil || address.Zone() != "" || address.IsUnspecified() || address.IsMulticast() {
-			return unusable(fmt.Sprintf("%s.dnsServers[%d]", source, i), "%q is not the IP address of a server", server)
+			return newUnusableError(
+				fmt.Sprintf("%s.dnsServers[%d]", source, i), "%q is not the IP address of a server", server,
+			)
 		}
 	}
 
 	for i, domain := range addressing.SearchDomains {
 		if problems := validation.IsDNS1123Subdomain(domain); len(problems) > 0 {
-			return unusable(fmt.Sprintf("%s.searchDomains[%d]", source, i), "%q is not a domain: %s", domain,
+			return newUnusableError(fmt.Sprintf("%s.searchDomains[%d]", source, i), "%q is not a domain: %s", domain,
 				strings.Join(problems, "; "))
 		}
 	}
@@ -346,9 +348,9 @@ func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error 
 	return nil
 }
 
-// excludes refuses ranges with a virtual address of the cluster. A machine with this address would answer in place of
-// the API server.
-func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
+// checkRanges refuses ranges with a virtual address of the cluster. A machine with this address would answer in place
+// of the API server.
+func (g *GuestNIC) checkRanges(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
 	for _, v := range virtual {
 		for _, pool := range g.Pools {
 			if !pool.Contains(v.Address) {

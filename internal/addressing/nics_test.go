@@ -51,7 +51,7 @@ func TestNetworkInterfacesHaveDefaults(t *testing.T) {
 		more(infrav1.OLVMNetwork{}, nil),
 	}
 
-	nics, err := NICs(spec, infrav1.OLVMClusterSpec{})
+	nics, err := BuildNICs(spec, infrav1.OLVMClusterSpec{})
 	check.Error(t, err, "")
 
 	var got []string
@@ -131,17 +131,17 @@ func TestWhereAddressesComeFrom(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			nics, err := NICs(specOf(test.network), profiles)
+			nics, err := BuildNICs(specOf(test.network), profiles)
 			check.Error(t, err, "")
 			check.Length(t, "interfaces", nics, 1)
 			check.Equal(t, "sources", describe(nics[0].Guest), test.want)
-			check.Equal(t, "IPv4 is dynamic", nics[0].Guest.Dynamic(true), test.dynamic4)
-			check.Equal(t, "IPv6 is dynamic", nics[0].Guest.Dynamic(false), test.dynamic6)
-			check.Equal(t, "either is", nics[0].Dynamic(), test.dynamic4 || test.dynamic6)
+			check.Equal(t, "IPv4 is dynamic", nics[0].Guest.IsDynamic(true), test.dynamic4)
+			check.Equal(t, "IPv6 is dynamic", nics[0].Guest.IsDynamic(false), test.dynamic6)
+			check.Equal(t, "either is", nics[0].IsDynamic(), test.dynamic4 || test.dynamic6)
 		})
 	}
 
-	check.Equal(t, "an interface that we do not configure is dynamic", NIC{}.Dynamic(), false)
+	check.Equal(t, "an interface that we do not configure is dynamic", NIC{}.IsDynamic(), false)
 }
 
 // TestAnotherInterfaceHasNoDefaultRoute has a gateway derived from the subnet, and an explicit one.
@@ -159,7 +159,7 @@ func TestAnotherInterfaceHasNoDefaultRoute(t *testing.T) {
 			spec := specOf(network)
 			spec.AdditionalNetworks = []infrav1.AdditionalNetwork{more(infrav1.OLVMNetwork{}, &second)}
 
-			nics, err := NICs(spec, infrav1.OLVMClusterSpec{})
+			nics, err := BuildNICs(spec, infrav1.OLVMClusterSpec{})
 			check.Error(t, err, "")
 			check.Equal(t, "gateway of the first", nics[0].Guest.Pools[0].Gateway.String(), test.first)
 			check.Equal(t, "gateway of the second", nics[1].Guest.Pools[0].Gateway.String(), test.second)
@@ -188,7 +188,7 @@ func TestTheGatewayOfAClaimedAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &GuestNIC{First: test.first, FromPools: pool}
 			check.Error(t, g.addGateways(test.addressing, "f"), "")
-			got := g.Claimed(netip.MustParsePrefix(test.address), netip.MustParseAddr("10.0.0.1"))
+			got := g.ToAddress(netip.MustParsePrefix(test.address), netip.MustParseAddr("10.0.0.1"))
 			check.Equal(t, "address", got.Prefix.String(), test.address)
 			check.Equal(t, "gateway", got.Gateway.String(), test.want)
 		})
@@ -323,7 +323,7 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			nics, err := NICs(test.spec, cluster)
+			nics, err := BuildNICs(test.spec, cluster)
 
 			var blocked *blocker.Error
 			if !errors.As(err, &blocked) {
@@ -341,16 +341,16 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 func TestAVMOfAPoolKeepsItsNetwork(t *testing.T) {
 	spec := specOf(infrav1.GuestNetwork{})
 	spec.FromInventory = &infrav1.FromInventory{InventoryName: "pool"}
-	nics, err := NICs(spec, infrav1.OLVMClusterSpec{})
+	nics, err := BuildNICs(spec, infrav1.OLVMClusterSpec{})
 	check.Error(t, err, "")
 	check.Length(t, "interfaces", nics, 1)
 	check.Equal(t, "it keeps its network", nics[0].Guest.Own, true)
-	check.Equal(t, "only the guest knows its address", nics[0].Dynamic(), true)
-	check.Equal(t, "IPv6, too", nics[0].Guest.Dynamic(false), true)
+	check.Equal(t, "only the guest knows its address", nics[0].IsDynamic(), true)
+	check.Equal(t, "IPv6, too", nics[0].Guest.IsDynamic(false), true)
 	check.Equal(t, "field", nics[0].Field, "spec.fromInventory.")
 
 	spec.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: ranges(2)}
-	nics, err = NICs(spec, infrav1.OLVMClusterSpec{})
+	nics, err = BuildNICs(spec, infrav1.OLVMClusterSpec{})
 	check.Error(t, err, "")
 	check.Equal(t, "it keeps its network though another is written", nics[0].Guest.Own, false)
 }
@@ -365,7 +365,7 @@ func TestVirtualAddressesOfACluster(t *testing.T) {
 
 	describe := func(spec infrav1.OLVMClusterSpec) []string {
 		var out []string
-		for _, v := range VirtualAddresses(spec) {
+		for _, v := range CollectVirtualAddresses(spec) {
 			out = append(out, v.Address.String()+" "+v.What)
 		}
 
@@ -391,10 +391,10 @@ func TestAddressesOfLoadBalancers(t *testing.T) {
 		{Name: "api", VirtualIP: "FD00::5"}, {Name: "apps", VirtualIP: "10.0.0.7"}, {Name: "none"},
 	}
 	spec := infrav1.OLVMClusterSpec{ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "fd00::5"}}
-	check.Equal(t, "addresses", SupportAddresses(spec, of), []VirtualAddress{{
+	check.Equal(t, "addresses", CollectSupportAddresses(spec, of), []VirtualAddress{{
 		netip.MustParseAddr("10.0.0.7"), "the address of load balancer apps", "spec.loadBalancers[1].virtualIP",
 	}})
-	check.Length(t, "without support services", SupportAddresses(spec, nil), 0)
+	check.Length(t, "without support services", CollectSupportAddresses(spec, nil), 0)
 }
 
 func TestRecordedAddresses(t *testing.T) {
@@ -417,7 +417,7 @@ func TestRecordedAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &infrav1.OLVMMachine{}
 			m.Annotations = map[string]string{infrav1.AddressesAnnotation: test.text}
-			got, err := Recorded(m)
+			got, err := ParseRecorded(m)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "addresses", fmt.Sprint(got), fmt.Sprint(test.want))
 		})
@@ -425,7 +425,7 @@ func TestRecordedAddresses(t *testing.T) {
 }
 
 func TestAddressesOfAProvisionedVM(t *testing.T) {
-	got := Provisioned(infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
+	got := ParseProvisioned(infrav1alpha1.ProvisionedVM{NICs: []infrav1alpha1.ProvisionedNIC{
 		{Name: "nic1", IPAddresses: []string{"fd00::7", "10.0.0.7"}}, {Name: "nic2"},
 		{Name: "nic3", IPAddresses: []string{"x"}},
 	}})
@@ -456,26 +456,26 @@ func TestOneMachineHoldsSoManyAddressesAtMost(t *testing.T) {
 	for name, test := range tests {
 		held := Held{}
 		held.AddMachine(specOf(dhcp()), test.recorded, "m")
-		check.Equal(t, name, len(held.On("")), test.want)
+		check.Equal(t, name, len(held.HoldersOn("")), test.want)
 	}
 
 	// The network of a removed interface is unknown, and may be any.
 	held := Held{}
 	held.AddMachine(specOf(dhcp()), Addresses{"nic1": list(1, 2), "gone": list(3, 1)}, "m")
-	check.Equal(t, "on the network of the machine", len(held.On("vlan")), 3)
-	check.Equal(t, "on another network", len(held.On("else")), 1)
+	check.Equal(t, "on the network of the machine", len(held.HoldersOn("vlan")), 3)
+	check.Equal(t, "on another network", len(held.HoldersOn("else")), 1)
 }
 
 func TestWhoHoldsAnAddressOnANetwork(t *testing.T) {
 	held := Held{}
 	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
-	held.Add("one", a, "A")
-	held.Add("two", b, "B")
-	held.Add("", c, "C")
+	held.AddAddress("one", a, "A")
+	held.AddAddress("two", b, "B")
+	held.AddAddress("", c, "C")
 
-	check.Equal(t, "on one", fmt.Sprint(held.On("one")), fmt.Sprint(map[netip.Addr]string{a: "A", c: "C"}))
-	check.Equal(t, "on two", fmt.Sprint(held.On("two")), fmt.Sprint(map[netip.Addr]string{b: "B", c: "C"}))
-	check.Equal(t, "on any", len(held.On("")), 3)
+	check.Equal(t, "on one", fmt.Sprint(held.HoldersOn("one")), fmt.Sprint(map[netip.Addr]string{a: "A", c: "C"}))
+	check.Equal(t, "on two", fmt.Sprint(held.HoldersOn("two")), fmt.Sprint(map[netip.Addr]string{b: "B", c: "C"}))
+	check.Equal(t, "on any", len(held.HoldersOn("")), 3)
 }
 
 func TestNamesAndAddressesOfAMachine(t *testing.T) {
@@ -486,13 +486,13 @@ func TestNamesAndAddressesOfAMachine(t *testing.T) {
 		{Type: clusterv1.MachineExternalIP, Address: "fd00::7"}, {Type: clusterv1.MachineInternalIP, Address: "ten"},
 		{Type: "Else", Address: "10.0.0.8"},
 	}
-	names, ips := NamesAndAddresses(m)
+	names, ips := CollectNamesAndAddresses(m)
 	check.Equal(t, "names", names, []string{"host", "in", "out"})
 	check.Equal(t, "addresses", fmt.Sprint(ips), fmt.Sprint([]net.IP{net.ParseIP("10.0.0.7"), net.ParseIP("fd00::7")}))
 
-	check.Equal(t, "a machine without a VM may have one", MayHaveVM(m), false)
+	check.Equal(t, "a machine without a VM may have one", CanHaveVM(m), false)
 	m.Spec.ProviderID = "olvm://x"
-	check.Equal(t, "a machine with a VM may have one", MayHaveVM(m), true)
+	check.Equal(t, "a machine with a VM may have one", CanHaveVM(m), true)
 	m.Spec.ProviderID, m.Annotations = "", map[string]string{infrav1.CreateRequestedAnnotation: "x"}
-	check.Equal(t, "a machine whose VM was asked for may have one", MayHaveVM(m), true)
+	check.Equal(t, "a machine whose VM was asked for may have one", CanHaveVM(m), true)
 }

@@ -8,13 +8,13 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// MayHaveVM reports whether a VM was made for the object, or a submitted run may have made one.
-func MayHaveVM(m *infrav1.OLVMMachine) bool {
+// CanHaveVM reports whether a VM was made for the object, or a submitted run may have made one.
+func CanHaveVM(m *infrav1.OLVMMachine) bool {
 	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""
 }
 
-// NamesAndAddresses returns the names and IP addresses given to a machine, but not those claimed by its guest.
-func NamesAndAddresses(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
+// CollectNamesAndAddresses returns the names and IP addresses given to a machine, but not those claimed by its guest.
+func CollectNamesAndAddresses(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
 	for _, address := range m.Status.Addresses {
 		switch address.Type {
 		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS:

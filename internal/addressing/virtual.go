@@ -36,8 +36,8 @@ type Taken struct {
 	Holder string
 }
 
-// Problem returns a *blocker.Error with the field, the holder and the remedy.
-func (t *Taken) Problem() error {
+// ToError returns a *blocker.Error with the field, the holder and the remedy.
+func (t *Taken) ToError() error {
 	return blocker.New(infrav1.EndpointInUseReason, t.Field,
 		"%s belongs to %s; choose another address, or delete what has it", t.Address, t.Holder)
 }
@@ -50,13 +50,13 @@ func (a *Allocator) CheckVirtualAddresses(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	held, networks, err := a.heldBeside(ctx, c, c, where)
+	held, networks, err := a.collectHeldBeside(ctx, c, c, where)
 	if err != nil {
 		return nil, err
 	}
 
-	taken := FindTaken(VirtualAddresses(c.Spec), networks, held)
-	a.admit(c, len(taken) == 0)
+	taken := FindTaken(CollectVirtualAddresses(c.Spec), networks, held)
+	a.recordAdmitted(c, len(taken) == 0)
 
 	if len(taken) > 0 {
 		return &taken[0], nil
@@ -74,24 +74,24 @@ func (a *Allocator) CheckSupportAddresses(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	wanted := SupportAddresses(c.Spec, of)
+	wanted := CollectSupportAddresses(c.Spec, of)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
 
-	held, networks, err := a.heldBeside(ctx, c, of, where)
+	held, networks, err := a.collectHeldBeside(ctx, c, of, where)
 	if err != nil {
 		return nil, err
 	}
 
 	taken := FindTaken(wanted, networks, held)
-	a.admit(of, len(taken) == 0)
+	a.recordAdmitted(of, len(taken) == 0)
 
 	return taken, nil
 }
 
-// admit records whether an object's current virtual addresses were free. The caller holds mu.
-func (a *Allocator) admit(object client.Object, free bool) {
+// recordAdmitted records whether an object's current virtual addresses were free. The caller holds mu.
+func (a *Allocator) recordAdmitted(object client.Object, free bool) {
 	if !free {
 		delete(a.admitted, object.GetUID())
 		return
@@ -115,7 +115,7 @@ func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 
 	for _, virtual := range wanted {
 		for _, network := range networks {
-			if holder := held.On(network)[virtual.Address]; holder != "" {
+			if holder := held.HoldersOn(network)[virtual.Address]; holder != "" {
 				out = append(out, Taken{virtual, holder})
 				break
 			}
@@ -131,15 +131,15 @@ type ServicesOf func(*infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices
 // Services maps Clusters to their OLVMSupportServices, which have the same names.
 type Services map[client.ObjectKey]*infrav1alpha1.OLVMSupportServices
 
-// Of returns the support services of a cluster by its label, or nil.
-func (s Services) Of(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
-	return s[ClusterOf(c)]
+// GetServices returns the support services of a cluster by its label, or nil.
+func (s Services) GetServices(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
+	return s[GetClusterKey(c)]
 }
 
-// supportServices returns the OLVMSupportServices of all clusters.
-func (a *Allocator) supportServices(ctx context.Context) (Services, error) {
+// listSupportServices returns the OLVMSupportServices of all clusters.
+func (a *Allocator) listSupportServices(ctx context.Context) (Services, error) {
 	var list infrav1alpha1.OLVMSupportServicesList
-	if err := a.lists().List(ctx, &list); err != nil {
+	if err := a.listReader().List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMSupportServices: %w", err)
 	}
 
@@ -151,70 +151,70 @@ func (a *Allocator) supportServices(ctx context.Context) (Services, error) {
 	return out, nil
 }
 
-// heldBeside returns the holders of addresses other than self, and the networks of the cluster. self is the cluster or
-// its OLVMSupportServices. For the cluster, its own machines do not count; for the services, its nodes do. The caller
-// holds mu.
-func (a *Allocator) heldBeside(
+// collectHeldBeside returns the holders of addresses other than self, and the networks of the cluster. self is the
+// cluster or its OLVMSupportServices. For the cluster, its own machines do not count; for the services, its nodes do.
+// The caller holds mu.
+func (a *Allocator) collectHeldBeside(
 	ctx context.Context, c *infrav1.OLVMCluster, self client.Object, where connection.EngineID,
 ) (held Held, own []string, err error) {
 	var clusters infrav1.OLVMClusterList
-	if err := a.lists().List(ctx, &clusters); err != nil {
+	if err := a.listReader().List(ctx, &clusters); err != nil {
 		return nil, nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
 
-	machines, err := a.machines(ctx)
+	machines, err := a.listMachines(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	networks, err := a.networks(ctx)
+	networks, err := a.listNetworks(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	services, err := a.supportServices(ctx)
+	services, err := a.listSupportServices(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	held = Held{}
-	holding := letInBy(where, machines)
+	holding := findAcceptedClusters(where, machines)
 
-	a.prune(clusters.Items, services)
+	a.pruneAdmitted(clusters.Items, services)
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
-		counts := where.Has(connection.ClusterEngine(other), c.Namespace) || holding[ClusterOf(other)]
+		counts := where.HasEngine(connection.ClusterEngine(other), c.Namespace) || holding[GetClusterKey(other)]
 
 		if other.UID == c.UID || !counts {
 			continue
 		}
 
-		holding[ClusterOf(other)] = true
-		if a.admitted[other.UID] || Precedes(other, self) {
-			held.AddVirtualAddresses(other, c, services.Of, networks[ClusterOf(other)])
+		holding[GetClusterKey(other)] = true
+		if a.admitted[other.UID] || HasPrecedence(other, self) {
+			held.AddVirtualAddresses(other, c, services.GetServices, networks[GetClusterKey(other)])
 		}
 
-		if of := services.Of(other); of != nil && (a.admitted[of.UID] || SupportPrecedes(of, self)) {
-			held.AddSupportAddresses(other, of, c.Namespace, networks[ClusterOf(other)])
+		if of := services.GetServices(other); of != nil && (a.admitted[of.UID] || HasSupportPrecedence(of, self)) {
+			held.AddSupportAddresses(other, of, c.Namespace, networks[GetClusterKey(other)])
 		}
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		node := self != client.Object(c) && support.ServiceOf(m) == ""
-		if of := ClusterOf(m); holding[of] && of != ClusterOf(c) || node && of == ClusterOf(c) {
-			held.AddRunning(m, Holder(m, c.Namespace))
+		node := self != client.Object(c) && support.GetServiceName(m) == ""
+		if of := GetClusterKey(m); holding[of] && of != GetClusterKey(c) || node && of == GetClusterKey(c) {
+			held.AddRunning(m, DescribeHolder(m, c.Namespace))
 		}
 	}
 
-	seeks := seeker{Namespace: c.Namespace, Cluster: ClusterOf(c).Name}
+	seeks := seeker{Namespace: c.Namespace, Cluster: GetClusterKey(c).Name}
 
-	return held, networks[ClusterOf(c)], a.holdProvisioned(ctx, held, seeks, where)
+	return held, networks[GetClusterKey(c)], a.addProvisioned(ctx, held, seeks, where)
 }
 
-// prune forgets deleted objects. The caller holds mu.
-func (a *Allocator) prune(clusters []infrav1.OLVMCluster, services Services) {
+// pruneAdmitted forgets deleted objects. The caller holds mu.
+func (a *Allocator) pruneAdmitted(clusters []infrav1.OLVMCluster, services Services) {
 	there := map[types.UID]bool{}
 	for i := range clusters {
 		there[clusters[i].UID] = true
@@ -227,21 +227,21 @@ func (a *Allocator) prune(clusters []infrav1.OLVMCluster, services Services) {
 	maps.DeleteFunc(a.admitted, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
-// Precedes reports whether another cluster keeps an address wanted by both. A provisioned cluster may have machines, so
-// it keeps the address unless the address was refused to it. Otherwise the older cluster keeps it.
-func Precedes(other *infrav1.OLVMCluster, object client.Object) bool {
+// HasPrecedence reports whether another cluster keeps an address wanted by both. A provisioned cluster may have
+// machines, so it keeps the address unless the address was refused to it. Otherwise the older cluster keeps it.
+func HasPrecedence(other *infrav1.OLVMCluster, object client.Object) bool {
 	refused := conditions.GetReason(other, infrav1.EndpointConfiguredCondition) == infrav1.EndpointInUseReason
 	if ptr.Deref(other.Status.Initialization.Provisioned, false) && !refused {
 		return true
 	}
 
-	return older(other, object)
+	return isOlder(other, object)
 }
 
-// SupportPrecedes reports whether load balancers keep an address wanted by both. Load balancers serving with it keep
-// it. Otherwise the older object does.
-func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
-	serves := slices.ContainsFunc(support.Services(other), func(service support.Service) bool {
+// HasSupportPrecedence reports whether load balancers keep an address wanted by both. Load balancers serving with it
+// keep it. Otherwise the older object does.
+func HasSupportPrecedence(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
+	serves := slices.ContainsFunc(support.CollectServices(other), func(service support.Service) bool {
 		return service.Balancer != nil &&
 			slices.ContainsFunc(other.Status.Services, func(s infrav1alpha1.SupportServiceStatus) bool {
 				return s.Name == service.Name && s.Address == service.Balancer.VirtualIP &&
@@ -249,11 +249,11 @@ func SupportPrecedes(other *infrav1alpha1.OLVMSupportServices, object client.Obj
 			})
 	})
 
-	return serves || older(other, object)
+	return serves || isOlder(other, object)
 }
 
-// older reports whether other is older than object. In the same second, the order of names decides.
-func older(other, object client.Object) bool {
+// isOlder reports whether other is older than object. In the same second, the order of names decides.
+func isOlder(other, object client.Object) bool {
 	age := other.GetCreationTimestamp().Compare(object.GetCreationTimestamp().Time)
 
 	return cmp.Or(age, cmp.Compare(other.GetNamespace(), object.GetNamespace()),
@@ -267,17 +267,17 @@ func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services Servic
 		networks = []string{""}
 	}
 
-	holder := named("OLVMCluster", other, c.Namespace)
+	holder := describeObject("OLVMCluster", other, c.Namespace)
 	shares := isExternal(other.Spec, services(other)) && isExternal(c.Spec, services(c)) &&
 		other.Spec.ControlPlaneEndpoint.Port != c.Spec.ControlPlaneEndpoint.Port
 
-	for _, virtual := range VirtualAddresses(other.Spec) {
+	for _, virtual := range CollectVirtualAddresses(other.Spec) {
 		if shares && virtual.What == endpointAddress {
 			continue
 		}
 
 		for _, network := range networks {
-			h.Add(network, virtual.Address, virtual.What+" of "+holder)
+			h.AddAddress(network, virtual.Address, virtual.What+" of "+holder)
 		}
 	}
 }
@@ -290,11 +290,11 @@ func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServi
 	return !own && (of == nil || len(of.Spec.LoadBalancers) == 0)
 }
 
-// networks returns the networks of clusters' machines, from the templates owned by a Cluster. An interface without a
-// network name counts as "", for any network.
-func (a *Allocator) networks(ctx context.Context) (map[client.ObjectKey][]string, error) {
+// listNetworks returns the networks of clusters' machines, from the templates owned by a Cluster. An interface without
+// a network name counts as "", for any network.
+func (a *Allocator) listNetworks(ctx context.Context) (map[client.ObjectKey][]string, error) {
 	var templates infrav1.OLVMMachineTemplateList
-	if err := a.lists().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := a.listReader().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return nil, fmt.Errorf("failed to list OLVMMachineTemplates: %w", err)
 	}
 
@@ -308,7 +308,7 @@ func (a *Allocator) networks(ctx context.Context) (map[client.ObjectKey][]string
 			}
 
 			key := client.ObjectKey{Namespace: template.Namespace, Name: owner.Name}
-			for _, n := range Networks(template.Spec.Template.Spec) {
+			for _, n := range CollectNetworks(template.Spec.Template.Spec) {
 				out[key] = append(out[key], n.NetworkName)
 			}
 		}
@@ -317,7 +317,7 @@ func (a *Allocator) networks(ctx context.Context) (map[client.ObjectKey][]string
 	return out, nil
 }
 
-// ClusterOf returns the Cluster of an object by its label.
-func ClusterOf(object client.Object) client.ObjectKey {
+// GetClusterKey returns the Cluster of an object by its label.
+func GetClusterKey(object client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
 }

@@ -217,17 +217,17 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 
 			b.create(c)
 
-			taken, err := b.allocator.CheckVirtualAddresses(t.Context(), c, connection.EngineOf(c))
+			taken, err := b.allocator.CheckVirtualAddresses(t.Context(), c, connection.GetEngineID(c))
 			check.Error(t, err, "")
 
 			switch {
 			case test.want == "" && taken != nil:
-				t.Error(taken.Problem())
+				t.Error(taken.ToError())
 			case test.want != "" && taken == nil:
 				t.Errorf("it is free, want %s", test.want)
 			case taken != nil:
 				check.Equal(t, "holder", taken.Holder, test.want)
-				check.Contains(t, "error", taken.Problem().Error(), wantedAddress+" belongs to "+test.want)
+				check.Contains(t, "error", taken.ToError().Error(), wantedAddress+" belongs to "+test.want)
 				check.Equal(t, "field", taken.Field, map[bool]string{
 					true: "spec.controlPlaneEndpoint.host", false: test.field,
 				}[test.field == ""])
@@ -311,7 +311,7 @@ func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 			c, of := newCluster("default", "new", elsewhere), balanced("new", 5, false)
 			b.create(c)
 			b.create(of)
-			taken, err := b.allocator.CheckSupportAddresses(t.Context(), c, of, connection.EngineOf(c))
+			taken, err := b.allocator.CheckSupportAddresses(t.Context(), c, of, connection.GetEngineID(c))
 			check.Error(t, err, "")
 
 			holder := ""
@@ -339,7 +339,7 @@ func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 			c := newCluster("default", name)
 			b.create(c)
 
-			taken, err := b.allocator.CheckVirtualAddresses(t.Context(), c, connection.EngineOf(c))
+			taken, err := b.allocator.CheckVirtualAddresses(t.Context(), c, connection.GetEngineID(c))
 			check.Error(t, err, "")
 
 			if taken == nil {

@@ -31,8 +31,8 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// Deletion returns the error of an object not yet allowed to go. The message names the remedy.
-func Deletion(retryAfter time.Duration, format string, args ...any) *Error {
+// NewDeletionError returns the error of an object not yet allowed to go. The message names the remedy.
+func NewDeletionError(retryAfter time.Duration, format string, args ...any) *Error {
 	return &Error{
 		Reason:     infrav1.DeletionBlockedReason,
 		Message:    fmt.Sprintf(format, args...),
@@ -61,8 +61,8 @@ func CheckTexts(reason, within string, spec any) error {
 	return New(reason, within+separator+problem.Path, "%v", problem.Problem)
 }
 
-// NotFound turns an unknown name, or a storage domain unavailable for disks, into an error of its field.
-func NotFound(err error, reason, field string) error {
+// WrapNotFound turns an unknown name, or a storage domain unavailable for disks, into an error of its field.
+func WrapNotFound(err error, reason, field string) error {
 	var (
 		unknown  *engine.NameError
 		inactive *engine.InactiveError
@@ -133,5 +133,5 @@ var mendedByPeople = map[string]bool{
 	infrav1.VirtualRouterIDInUseReason:        true,
 }
 
-// StaysUntilMended reports whether a problem with this reason stays until somebody changes an object or the engine.
-func StaysUntilMended(reason string) bool { return mendedByPeople[reason] }
+// IsStuckUntilFixed reports whether a problem with this reason stays until somebody changes an object or the engine.
+func IsStuckUntilFixed(reason string) bool { return mendedByPeople[reason] }

@@ -22,18 +22,18 @@ var OfManifests = Places{
 	URL:         "spec.olvmOvirtAPIServer.serverURL",
 }
 
-// EngineReason returns the condition reason and message of a failed call to the engine.
-func EngineReason(err error) (reason, message string) {
+// ExplainEngineError returns the condition reason and message of a failed call to the engine.
+func ExplainEngineError(err error) (reason, message string) {
 	var field *Error
 	if errors.As(err, &field) {
 		return field.Reason, field.Error()
 	}
 
-	return OfManifests.reason(err)
+	return OfManifests.explainReason(err)
 }
 
-// reason returns the reason why an engine cannot be used, and the remedy in the message.
-func (p Places) reason(err error) (reason, message string) {
+// explainReason returns the reason why an engine cannot be used, and the remedy in the message.
+func (p Places) explainReason(err error) (reason, message string) {
 	var (
 		auth *engine.AuthError
 		tls  *engine.TLSError
@@ -44,11 +44,11 @@ func (p Places) reason(err error) (reason, message string) {
 	switch {
 	case engine.IsCancelled(err): // the request to the engine was cut short
 		return infrav1.WaitingForEngineReason, err.Error()
-	case errors.As(err, &auth) && auth.Closed():
+	case errors.As(err, &auth) && auth.IsClosed():
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; its password may be right: have the user unlocked "+
 			"or enabled, or its password renewed, in the engine (ovirt-aaa-jdbc-tool for users of the domain internal)",
 			auth)
-	case errors.As(err, &auth) && auth.NoProfile():
+	case errors.As(err, &auth) && auth.HasUnknownProfile():
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; the profile is missing or wrong (it follows "+
 			"the last @ of a user name); the password was not checked. Correct the user name in %s: for example "+
 			"admin@internal, or admin@ovirt@internalsso at an engine with Keycloak, whose web interface takes "+
@@ -90,8 +90,8 @@ func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
 	}
 }
 
-// OfEngine reports whether an engine is unusable: it does not answer, or rejects its user.
-func OfEngine(err error) bool {
+// IsEngineError reports whether an engine is unusable: it does not answer, or rejects its user.
+func IsEngineError(err error) bool {
 	var (
 		auth        *engine.AuthError
 		tls         *engine.TLSError
@@ -102,15 +102,15 @@ func OfEngine(err error) bool {
 		engine.IsNotAnAdministrator(err)
 }
 
-// Explain adds the remedy to a connection error, for a command with these places to correct it. Errors from the engine
-// itself need none, and explained errors already have one.
-func Explain(err error, at Places) error {
+// AddRemedy adds the remedy to a connection error, for a command with these places to correct it. Errors from the
+// engine itself need none, and explained errors already have one.
+func AddRemedy(err error, at Places) error {
 	var done *explained
-	if !OfEngine(err) || errors.As(err, &done) {
+	if !IsEngineError(err) || errors.As(err, &done) {
 		return err
 	}
 
-	_, message := at.reason(err)
+	_, message := at.explainReason(err)
 
 	return &explained{message, err}
 }

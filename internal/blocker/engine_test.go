@@ -58,18 +58,18 @@ func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, inCondition := EngineReason(fmt.Errorf("machine a: %w", test.err))
+			_, inCondition := ExplainEngineError(fmt.Errorf("machine a: %w", test.err))
 			check.Contains(t, "the condition", inCondition, test.manifests)
 
-			explained := Explain(fmt.Errorf("machine a: %w", test.err), file)
+			explained := AddRemedy(fmt.Errorf("machine a: %w", test.err), file)
 			check.Contains(t, "the command", explained.Error(), test.ofFile)
 			check.Lacks(t, "the command", explained.Error(), test.noWord)
 			check.Lacks(t, "the command", explained.Error(), "Secret")
-			check.Equal(t, "the command, explained twice", Explain(explained, file).Error(), explained.Error())
+			check.Equal(t, "the command, explained twice", AddRemedy(explained, file).Error(), explained.Error())
 			check.Equal(t, "the cause is kept", errors.Is(explained, test.err), true)
 		})
 	}
 
 	other := errors.New("no such template")
-	check.Equal(t, "what the engine itself says", Explain(other, file), other)
+	check.Equal(t, "what the engine itself says", AddRemedy(other, file), other)
 }

@@ -298,10 +298,10 @@ func askOnce(t *testing.T, c refusedConnection) (reason, message string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 
-	_, err = client.VMs(ctx)
+	_, err = client.ListVMs(ctx)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
 
-	return EngineReason(err)
+	return ExplainEngineError(err)
 }

@@ -57,9 +57,9 @@ var nodePorts = []nodePort{
 	{"4", false, true, "IP in IP of Calico"},
 }
 
-// kubernetes allows the ports of a Kubernetes node. held reports that the node's own services hold the endpoint, and
-// open its ports.
-func (a *Allowed) kubernetes(node *Node, held bool) {
+// allowKubernetes allows the ports of a Kubernetes node. held reports that the node's own services hold the endpoint,
+// and open its ports.
+func (a *Allowed) allowKubernetes(node *Node, held bool) {
 	if node == nil {
 		return
 	}
@@ -106,8 +106,8 @@ func (a *Allowed) NeighborRules() []string {
 	return out
 }
 
-// TCP opens TCP ports.
-func (a *Allowed) TCP(ports ...int) {
+// AllowTCP opens TCP ports.
+func (a *Allowed) AllowTCP(ports ...int) {
 	for _, port := range ports {
 		if text := fmt.Sprintf("%d/tcp", port); !slices.Contains(a.Ports, text) {
 			a.Ports = append(a.Ports, text)
@@ -115,23 +115,24 @@ func (a *Allowed) TCP(ports ...int) {
 	}
 }
 
-// Keepalived allows keepalived to hold an address, and to check its service.
-func (a *Allowed) Keepalived() {
+// AllowKeepalived allows keepalived to hold an address, and to check its service.
+func (a *Allowed) AllowKeepalived() {
 	a.Booleans = append(a.Booleans, "keepalived_connect_any")
 	a.Protocols = append(a.Protocols, "vrrp")
 }
 
-// HAProxy allows haproxy to listen on any port, and to connect to any.
-func (a *Allowed) HAProxy() { a.Booleans = append(a.Booleans, "haproxy_connect_any") }
+// AllowHAProxy allows haproxy to listen on any port, and to connect to any.
+func (a *Allowed) AllowHAProxy() { a.Booleans = append(a.Booleans, "haproxy_connect_any") }
 
-// Nginx allows the image's nginx to listen on a port, and to connect to others. A container needs neither.
-func (a *Allowed) Nginx(port int) {
+// AllowNginx allows the image's nginx to listen on a port, and to connect to others. A container needs neither.
+func (a *Allowed) AllowNginx(port int) {
 	a.Booleans = append(a.Booleans, "httpd_can_network_connect")
 	a.HTTPPorts = append(a.HTTPPorts, port)
 }
 
-// Script returns a script to apply the settings on systems with SELinux or firewalld. It changes nothing on others.
-func (a *Allowed) Script() string { return renderFile("allow.sh", a) }
+// RenderScript returns a script to apply the settings on systems with SELinux or firewalld. It changes nothing on
+// others.
+func (a *Allowed) RenderScript() string { return renderFile("allow.sh", a) }
 
 // The script of a node, and the unit running it before the services.
 const (
@@ -139,45 +140,45 @@ const (
 	allowUnit = "capolvm-allow.service"
 )
 
-// allowed returns the settings needed by the node's services.
-func (s *Services) allowed() *Allowed {
+// buildAllowed returns the settings needed by the node's services.
+func (s *Services) buildAllowed() *Allowed {
 	out := &Allowed{}
-	if s.keepalived() {
-		out.Keepalived()
+	if s.hasKeepalived() {
+		out.AllowKeepalived()
 	}
 
 	if api := s.API; api != nil {
-		out.TCP(int(api.Port))
+		out.AllowTCP(int(api.Port))
 
 		switch api.LoadBalancer {
 		case HAProxy:
-			out.HAProxy()
-			out.TCP(int(api.ServerPort))
+			out.AllowHAProxy()
+			out.AllowTCP(int(api.ServerPort))
 		case Nginx:
 			if api.NginxImage == "" {
-				out.Nginx(int(api.Port))
+				out.AllowNginx(int(api.Port))
 			}
 
-			out.TCP(int(api.ServerPort))
+			out.AllowTCP(int(api.ServerPort))
 		}
 	}
 
 	if s.Ingress != nil {
-		out.TCP(80, 443)
+		out.AllowTCP(80, 443)
 	}
 
 	if s.DNS != nil {
-		out.TCP(53)
+		out.AllowTCP(53)
 		out.Ports = append(out.Ports, "53/udp")
 	}
 
-	out.kubernetes(s.Node, s.API != nil)
+	out.allowKubernetes(s.Node, s.API != nil)
 
 	return out
 }
 
-// allowing returns the unit to run the script before other units.
-func allowing(before string) Unit {
+// newAllowUnit returns the unit to run the script before other units.
+func newAllowUnit(before string) Unit {
 	return Unit{
 		Name: allowUnit,
 		Contents: "[Unit]\nDescription=Have SELinux and the firewall allow the services of this node\n" +

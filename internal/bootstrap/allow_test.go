@@ -176,7 +176,7 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node, script := newNode(t, programs()), test.services.allowed().Script()
+			node, script := newNode(t, programs()), test.services.buildAllowed().RenderScript()
 			changes, output, err := node.run(t, script)
 			check.Error(t, err, "")
 			check.Equal(t, "changes", changes, test.want)
@@ -214,7 +214,7 @@ func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.services.Node.Neighbors = []netip.Prefix{v4, v6}
 			test.services.Node.Pods = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
-			changes, output, err := newNode(t, programs()).run(t, test.services.allowed().Script())
+			changes, output, err := newNode(t, programs()).run(t, test.services.buildAllowed().RenderScript())
 			check.Error(t, err, "")
 			check.Equal(t, "output", output, "")
 
@@ -268,7 +268,7 @@ func TestTheDocumentationHasEachPortThatIsOpen(t *testing.T) {
 }
 
 func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
-	script := served(Nginx, nil).allowed().Script()
+	script := served(Nginx, nil).buildAllowed().RenderScript()
 
 	for name, test := range map[string]struct {
 		programs map[string]string
@@ -328,7 +328,7 @@ func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			units := services.units()
+			units := services.buildUnits()
 			check.Equal(t, "the first unit", units[0].Name, "capolvm-allow.service")
 			check.Contains(t, "unit", units[0].Contents, "ExecStart=/bin/bash /etc/capolvm/allow.sh\n")
 			check.Contains(t, "unit", units[0].Contents, "After=firewalld.service\n")
@@ -344,15 +344,15 @@ func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
 
 			var script string
 
-			for _, file := range services.files(false) {
+			for _, file := range services.buildFiles(false) {
 				if file.Path == "/etc/capolvm/allow.sh" {
 					script = file.Content
 				}
 			}
 
-			check.Equal(t, "script", script, services.allowed().Script())
+			check.Equal(t, "script", script, services.buildAllowed().RenderScript())
 		})
 	}
 
-	check.Length(t, "units of a node without services", (*Services)(nil).units(), 0)
+	check.Length(t, "units of a node without services", (*Services)(nil).buildUnits(), 0)
 }

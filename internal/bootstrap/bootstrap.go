@@ -31,8 +31,8 @@ const (
 // ProviderIDPrefix precedes the UUID of a VM in a provider ID.
 const ProviderIDPrefix = "olvm://"
 
-// VMOf returns the UUID of the VM in a provider ID, or "" if there is none.
-func VMOf(providerID string) string {
+// ParseProviderID returns the UUID of the VM in a provider ID, or "" if there is none.
+func ParseProviderID(providerID string) string {
 	id, ok := strings.CutPrefix(providerID, ProviderIDPrefix)
 	if !ok {
 		return ""
@@ -140,8 +140,8 @@ func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 // sources maps parts of a configuration, by place, to their sources.
 type sources map[string]string
 
-// of returns the source of the nearest enclosing place. Places without a record came with the bootstrap data.
-func (s sources) of(where string) string {
+// findSource returns the source of the nearest enclosing place. Places without a record came with the bootstrap data.
+func (s sources) findSource(where string) string {
 	best := ""
 	for place := range s {
 		if strings.HasPrefix(where, place) && len(place) > len(best) {
@@ -156,8 +156,8 @@ func (s sources) of(where string) string {
 	return s[best]
 }
 
-// conflict returns the error for a setting with different values in two sources.
-func conflict(what, one, other string) error {
+// newConflictError returns the error for a setting with different values in two sources.
+func newConflictError(what, one, other string) error {
 	return fmt.Errorf("%s is set differently by %s and by %s; remove it from one of them", what, one, other)
 }
 

@@ -54,7 +54,7 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 			return nil, err
 		}
 
-		if err := c.add(more, extra.Source); err != nil {
+		if err := c.addConfig(more, extra.Source); err != nil {
 			return nil, err
 		}
 	}
@@ -69,24 +69,24 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	}
 
 	c.addKeys(guest.SSH)
-	if err := c.secure(guest.SSH); err != nil {
+	if err := c.addSecureDefaults(guest.SSH); err != nil {
 		return nil, err
 	}
 
 	c.prependCommands()
 
-	return c.encode(data)
+	return c.encodeDocument(data)
 }
 
 // indexFiles records the files of the bootstrap data.
 func (c *cloudConfig) indexFiles() {
-	files := value(c.root, "write_files")
+	files := findValue(c.root, "write_files")
 	if files == nil {
 		return
 	}
 
 	for _, file := range files.Content {
-		if path := value(file, "path"); path != nil && c.files[path.Value] == nil {
+		if path := findValue(file, "path"); path != nil && c.files[path.Value] == nil {
 			c.files[path.Value] = file
 		}
 	}
@@ -107,13 +107,13 @@ func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// add merges another cloud-config: mappings by key, and lists by appending.
-func (c *cloudConfig) add(more *yaml.Node, source string) error {
+// addConfig merges another cloud-config: mappings by key, and lists by appending.
+func (c *cloudConfig) addConfig(more *yaml.Node, source string) error {
 	if len(more.Content) == 0 {
 		return nil
 	}
 
-	if files := value(more, "write_files"); files != nil {
+	if files := findValue(more, "write_files"); files != nil {
 		for _, file := range files.Content {
 			if err := c.addFile(file, source); err != nil {
 				return err
@@ -121,12 +121,12 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 		}
 	}
 
-	return c.merge(c.root, more, "", source)
+	return c.mergeMapping(c.root, more, "", source)
 }
 
-// merge adds the keys of one mapping to another. It skips write_files at the root: addFile merges them.
-func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
-	known := keysOf(into)
+// mergeMapping adds the keys of one mapping to another. It skips write_files at the root: addFile merges them.
+func (c *cloudConfig) mergeMapping(into, from *yaml.Node, path, source string) error {
+	known := indexValues(into)
 
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, given := from.Content[i].Value, from.Content[i+1]
@@ -138,13 +138,13 @@ func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 		there := known[key]
 		switch {
 		case there == nil:
-			into.Content = append(into.Content, text(key), given)
+			into.Content = append(into.Content, newTextNode(key), given)
 			known[key] = given
 			c.sources[at] = source
 		case there.Tag == "!!null":
 			*there = *given
 		case there.Kind == yaml.MappingNode && given.Kind == yaml.MappingNode:
-			if err := c.merge(there, given, at, source); err != nil {
+			if err := c.mergeMapping(there, given, at, source); err != nil {
 				return err
 			}
 		case there.Kind == yaml.SequenceNode && given.Kind == yaml.SequenceNode:
@@ -152,7 +152,7 @@ func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 		case given.Tag == "!!null" ||
 			there.Kind == yaml.ScalarNode && given.Kind == yaml.ScalarNode && there.Value == given.Value:
 		default:
-			return conflict(at+" of the cloud-config", c.sources.of(at), source)
+			return newConflictError(at+" of the cloud-config", c.sources.findSource(at), source)
 		}
 	}
 
@@ -162,19 +162,19 @@ func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 // addFile adds an entry of write_files, unless it already exists. Two entries may have the same path only if the later
 // one appends.
 func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
-	path := value(file, "path")
+	path := findValue(file, "path")
 	if path == nil {
 		return fmt.Errorf("%s: a file of write_files has no path", source)
 	}
 
-	files := ensure(c.root, "write_files", yaml.SequenceNode)
-	appends := value(file, "append")
+	files := ensureValue(c.root, "write_files", yaml.SequenceNode)
+	appends := findValue(file, "append")
 	if other := c.files[path.Value]; other != nil && (appends == nil || appends.Value != "true") {
-		if sameFile(other, file) {
+		if isSameFile(other, file) {
 			return nil
 		}
 
-		return conflict("the file "+path.Value, c.sources.of("write_files["+path.Value+"]"), source)
+		return newConflictError("the file "+path.Value, c.sources.findSource("write_files["+path.Value+"]"), source)
 	}
 
 	files.Content = append(files.Content, file)
@@ -187,10 +187,10 @@ func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	return nil
 }
 
-// sameFile compares two entries of write_files.
-func sameFile(a, b *yaml.Node) bool {
+// isSameFile compares two entries of write_files.
+func isSameFile(a, b *yaml.Node) bool {
 	for _, key := range []string{"content", "encoding", "append"} {
-		x, y := value(a, key), value(b, key)
+		x, y := findValue(a, key), findValue(b, key)
 		if (x == nil) != (y == nil) || x != nil && x.Value != y.Value {
 			return false
 		}
@@ -201,21 +201,21 @@ func sameFile(a, b *yaml.Node) bool {
 
 // addFiles adds all files of the guest: its own, its units, and those for SLAAC and the proxy.
 func (c *cloudConfig) addFiles(guest Guest, superAdmin bool) error {
-	files := slices.Concat(guest.Files, guest.Services.files(superAdmin))
+	files := slices.Concat(guest.Files, guest.Services.buildFiles(superAdmin))
 
-	units := slices.Concat(guest.Units, guest.Services.units())
+	units := slices.Concat(guest.Units, guest.Services.buildUnits())
 	for _, unit := range units {
 		if unit.Contents != "" {
 			files = append(files, File{Path: "/etc/systemd/system/" + unit.Name, Content: unit.Contents, Mode: 0o644})
 		}
 	}
 
-	profiles, networking := guest.slaac()
+	profiles, networking := guest.buildSLAAC()
 	c.before = append(c.before, networking...)
 
-	proxied := guest.Proxy.files(guest.Services.pulling())
+	proxied := guest.Proxy.buildFiles(guest.Services.pullingUnits())
 	for _, file := range slices.Concat(files, profiles, proxied) {
-		if err := c.addFile(file.node(), machineSource); err != nil {
+		if err := c.addFile(file.toNode(), machineSource); err != nil {
 			return err
 		}
 	}
@@ -243,28 +243,30 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 
 	at := c.root
 	if ssh.User != "" {
-		users := ensure(c.root, "users", yaml.SequenceNode)
+		users := ensureValue(c.root, "users", yaml.SequenceNode)
 		if len(users.Content) == 0 {
-			users.Content = []*yaml.Node{text("default")} // without it, cloud-init does not create the image's own user
+			users.Content = []*yaml.Node{
+				newTextNode("default"),
+			} // without it, cloud-init does not create the image's own user
 		}
 
 		at = nil
 
 		for _, user := range users.Content {
-			if name := value(user, "name"); name != nil && name.Value == ssh.User {
+			if name := findValue(user, "name"); name != nil && name.Value == ssh.User {
 				at = user
 			}
 		}
 
 		if at == nil {
-			at = mapping("name", ssh.User)
+			at = newMapping("name", ssh.User)
 			users.Content = append(users.Content, at)
 		}
 	}
 
-	keys := ensure(at, "ssh_authorized_keys", yaml.SequenceNode)
+	keys := ensureValue(at, "ssh_authorized_keys", yaml.SequenceNode)
 	for _, key := range ssh.AuthorizedKeys {
-		keys.Content = append(keys.Content, text(key))
+		keys.Content = append(keys.Content, newTextNode(key))
 	}
 }
 
@@ -276,17 +278,17 @@ var laterBoots = File{
 	Mode:    0o644,
 }
 
-// secure reverts the engine's insecure defaults: logins with passwords and logins of root. It also keeps later boots
-// from other data sources. It does not override settings of the data.
-func (c *cloudConfig) secure(ssh *SSH) error {
+// addSecureDefaults reverts the engine's insecure defaults: logins with passwords and logins of root. It also keeps
+// later boots from other data sources. It does not override settings of the data.
+func (c *cloudConfig) addSecureDefaults(ssh *SSH) error {
 	closed := map[string]string{"ssh_pwauth": "false", "disable_root": "true"}
 	if ssh != nil && ssh.User == "root" {
 		closed["disable_root"] = "false"
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(closed)) {
-		if value(c.root, key) == nil {
-			c.root.Content = append(c.root.Content, text(key), &yaml.Node{
+		if findValue(c.root, key) == nil {
+			c.root.Content = append(c.root.Content, newTextNode(key), &yaml.Node{
 				Kind:  yaml.ScalarNode,
 				Tag:   "!!bool",
 				Value: closed[key],
@@ -294,13 +296,13 @@ func (c *cloudConfig) secure(ssh *SSH) error {
 		}
 	}
 
-	if value(c.root, "datasource_list") != nil {
+	if findValue(c.root, "datasource_list") != nil {
 		return nil
 	}
 
-	if files := value(c.root, "write_files"); files != nil {
+	if files := findValue(c.root, "write_files"); files != nil {
 		for _, file := range files.Content {
-			path, content := value(file, "path"), value(file, "content")
+			path, content := findValue(file, "path"), findValue(file, "content")
 			if path != nil && content != nil && strings.HasPrefix(path.Value,
 				"/etc/cloud/") && strings.Contains(content.Value, "datasource_list") {
 				return nil
@@ -308,12 +310,12 @@ func (c *cloudConfig) secure(ssh *SSH) error {
 		}
 	}
 
-	return c.addFile(laterBoots.node(), machineSource)
+	return c.addFile(laterBoots.toNode(), machineSource)
 }
 
-// node returns the file as an entry of write_files.
-func (f File) node() *yaml.Node {
-	node := mapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content",
+// toNode returns the file as an entry of write_files.
+func (f File) toNode() *yaml.Node {
+	node := newMapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content",
 		f.Content)
 	node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
 
@@ -322,13 +324,13 @@ func (f File) node() *yaml.Node {
 
 // addKubelet edits kubeadm's configuration, and reports whether the node gets a super-admin.conf.
 func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
-	files := value(c.root, "write_files")
+	files := findValue(c.root, "write_files")
 	if files == nil {
 		return false, nil
 	}
 
 	for _, file := range files.Content {
-		path, content := value(file, "path"), value(file, "content")
+		path, content := findValue(file, "path"), findValue(file, "content")
 		if path == nil || content == nil || !isKubeadmFile(path.Value) {
 			continue
 		}
@@ -338,13 +340,13 @@ func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 			return false, fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
 		}
 
-		superAdmin = superAdmin || edit.superAdmin()
+		superAdmin = superAdmin || edit.hasSuperAdmin()
 		if edit.changed {
 			content.Value, content.Style = edit.text, yaml.LiteralStyle
 		}
 
 		if edit.needsUUID {
-			c.before = append(c.before, putUUID(path.Value))
+			c.before = append(c.before, insertUUIDCommand(path.Value))
 		}
 	}
 
@@ -357,20 +359,20 @@ func (c *cloudConfig) prependCommands() {
 		return
 	}
 
-	list := ensure(c.root, "runcmd", yaml.SequenceNode)
+	list := ensureValue(c.root, "runcmd", yaml.SequenceNode)
 
 	var first []*yaml.Node
 	for _, command := range c.before {
-		first = append(first, text(command))
+		first = append(first, newTextNode(command))
 	}
 
 	list.Content = append(first, list.Content...)
 }
 
-// encode writes the document after the leading comment lines of the data.
-func (c *cloudConfig) encode(data []byte) ([]byte, error) {
+// encodeDocument writes the document after the leading comment lines of the data.
+func (c *cloudConfig) encodeDocument(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString(header(data))
+	out.WriteString(findHeader(data))
 	c.root.HeadComment, c.root.Style = "", 0
 	if len(c.root.Content) > 0 { // the header already contains these lines
 		c.root.Content[0].HeadComment = ""
@@ -385,8 +387,8 @@ func (c *cloudConfig) encode(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// header returns the comment lines identifying the data for cloud-init.
-func header(data []byte) string {
+// findHeader returns the comment lines identifying the data for cloud-init.
+func findHeader(data []byte) string {
 	var lines strings.Builder
 
 	for line := range strings.Lines(string(data)) {

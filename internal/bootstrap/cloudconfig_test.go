@@ -83,7 +83,7 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 	}
 
 	want := []string{
-		putUUID("/run/kubeadm/kubeadm.yaml"),
+		insertUUIDCommand("/run/kubeadm/kubeadm.yaml"),
 		"nmcli connection reload",
 		"nmcli --wait 60 connection up enp1s0",
 		"nmcli --wait 60 connection up enp2s0",

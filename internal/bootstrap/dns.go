@@ -48,7 +48,7 @@ func (d *DNS) APINames() []string {
 	return []string{"api." + d.Domain, "api-int." + d.Domain}
 }
 
-func (d *DNS) files(hostName string) []File {
+func (d *DNS) buildFiles(hostName string) []File {
 	if d == nil {
 		return nil
 	}
@@ -60,28 +60,28 @@ func (d *DNS) files(hostName string) []File {
 		file("Corefile", renderFile("Corefile", map[string]any{
 			"Domain":       d.Domain,
 			"Folder":       dnsPodFolder,
-			"Bind":         join(slices.Concat(d.Addresses, d.Floating), " "),
+			"Bind":         joinAddresses(slices.Concat(d.Addresses, d.Floating), " "),
 			"API":          strings.Join(d.APINames(), " "),
 			"Apps":         len(d.Ingress) > 0,
 			"ControlPlane": d.ControlPlane,
-			"Servers":      join(d.Servers[:min(len(d.Servers), maxServers)], " "),
-			"Upstream":     join(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
+			"Servers":      joinAddresses(d.Servers[:min(len(d.Servers), maxServers)], " "),
+			"Upstream":     joinAddresses(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
 		})),
-		file("endpoint.zone", zone("@", d.Endpoint)),
+		file("endpoint.zone", renderZone("@", d.Endpoint)),
 	}
 	if len(d.Ingress) > 0 {
-		out = append(out, file("apps.zone", zone("*", d.Ingress)))
+		out = append(out, file("apps.zone", renderZone("*", d.Ingress)))
 	}
 
 	if d.ControlPlane {
-		out = append(out, file("nodes.zone", zone(strings.TrimSuffix(hostName, "."+d.Domain), d.Addresses)))
+		out = append(out, file("nodes.zone", renderZone(strings.TrimSuffix(hostName, "."+d.Domain), d.Addresses)))
 	}
 
-	return append(out, File{Path: "/etc/kubernetes/manifests/capolvm-dns.yaml", Mode: 0o600, Content: d.pod()})
+	return append(out, File{Path: "/etc/kubernetes/manifests/capolvm-dns.yaml", Mode: 0o600, Content: d.renderPod()})
 }
 
-// zone returns a zone file with the addresses of a name.
-func zone(name string, addresses []netip.Addr) string {
+// renderZone returns a zone file with the addresses of a name.
+func renderZone(name string, addresses []netip.Addr) string {
 	var out strings.Builder
 	out.WriteString(renderFile("zone", "1"))
 
@@ -97,7 +97,7 @@ func zone(name string, addresses []netip.Addr) string {
 	return out.String()
 }
 
-func (d *DNS) pod() string {
+func (d *DNS) renderPod() string {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: "capolvm-dns", Namespace: metav1.NamespaceSystem},
@@ -135,5 +135,5 @@ func (d *DNS) pod() string {
 		},
 	}
 
-	return manifest(pod)
+	return encodePod(pod)
 }

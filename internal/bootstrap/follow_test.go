@@ -29,7 +29,7 @@ func followingWith(t *testing.T, kubectl string, services *Services, nodes strin
 		check.Error(t, os.WriteFile(path, []byte(content), 0o700), "")
 	}
 
-	for path, content := range written(services.files(false)) {
+	for path, content := range written(services.buildFiles(false)) {
 		write(path, strings.NewReplacer("/etc/", root+"/etc/", "/opt/", root+"/opt/").Replace(content))
 	}
 

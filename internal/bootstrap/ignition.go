@@ -39,7 +39,7 @@ type ignitionConfig struct {
 // mergeIgnition merges into an Ignition configuration of any generation. The result is of the third generation.
 func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
 	c := &ignitionConfig{root: map[string]any{}, version: semver.Version{Major: 3}, sources: sources{}}
-	if err := c.add(data, providerSource); err != nil {
+	if err := c.addConfig(data, providerSource); err != nil {
 		return nil, fmt.Errorf("bootstrap data: %w", err)
 	}
 
@@ -50,46 +50,48 @@ func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
 			var err error
 			raw, messages, err = butane.TranslateBytes(raw, butanecommon.TranslateBytesOptions{Raw: true})
 			if err != nil {
-				return nil, fmt.Errorf("%s is neither Ignition nor Butane: %w", extra.Source, refusal(err, messages))
+				return nil, fmt.Errorf(
+					"%s is neither Ignition nor Butane: %w", extra.Source, withMessages(err, messages),
+				)
 			} else if len(messages.Entries) > 0 {
 				return nil, fmt.Errorf("%s: %w", extra.Source,
-					refusal(errors.New("it has warnings of Butane"), messages))
+					withMessages(errors.New("it has warnings of Butane"), messages))
 			}
 		}
 
-		if err := c.add(raw, extra.Source); err != nil {
+		if err := c.addConfig(raw, extra.Source); err != nil {
 			return nil, fmt.Errorf("%s: %w", extra.Source, err)
 		}
 	}
 
-	ours, err := c.overlay(guest)
+	ours, err := c.buildOverlay(guest)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.merge(c.root, ours, "", machineSource); err != nil {
+	if err := c.mergeObject(c.root, ours, "", machineSource); err != nil {
 		return nil, err
 	}
 
-	return c.encode()
+	return c.encodeConfig()
 }
 
 func isJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) }
 
-// add merges a configuration of any generation.
-func (c *ignitionConfig) add(data []byte, source string) error {
-	data, err := withoutEmptyReplace(data)
+// addConfig merges a configuration of any generation.
+func (c *ignitionConfig) addConfig(data []byte, source string) error {
+	data, err := removeEmptyReplace(data)
 	if err != nil {
 		return err
 	}
 
 	version, messages, err := util.GetConfigVersion(data)
 	if err != nil {
-		return refusal(fmt.Errorf("it is not an Ignition configuration: %w", err), messages)
+		return withMessages(fmt.Errorf("it is not an Ignition configuration: %w", err), messages)
 	}
 
 	if version.Major == 2 {
-		if data, err = translate2(data); err != nil {
+		if data, err = translateV2(data); err != nil {
 			return err
 		}
 
@@ -97,7 +99,7 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 	}
 
 	if _, messages, err := v3_6.ParseCompatibleVersion(data); err != nil {
-		return refusal(fmt.Errorf("it is not a valid Ignition configuration: %w", err), messages)
+		return withMessages(fmt.Errorf("it is not a valid Ignition configuration: %w", err), messages)
 	}
 
 	var root map[string]any
@@ -111,12 +113,12 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 
 	delete(root["ignition"].(map[string]any), "version") // already checked by the parser
 
-	return c.merge(c.root, root, "", source)
+	return c.mergeObject(c.root, root, "", source)
 }
 
-// withoutEmptyReplace removes a config.replace without a source, as written by Oracle's command, because Ignition
+// removeEmptyReplace removes a config.replace without a source, as written by Oracle's command, because Ignition
 // itself would reject its URL. Everything else stays unchanged.
-func withoutEmptyReplace(data []byte) ([]byte, error) {
+func removeEmptyReplace(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
 		return data, nil // reported later
 	}
@@ -142,16 +144,16 @@ func withoutEmptyReplace(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// translate2 translates a configuration of the second generation to the third.
-func translate2(data []byte) ([]byte, error) {
+// translateV2 translates a configuration of the second generation to the third.
+func translateV2(data []byte) ([]byte, error) {
 	old, messages, err := v2_3.Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("it is not a valid Ignition 2 configuration: %w: %s", err,
 			strings.TrimSpace(messages.String()))
 	}
 
-	old.Storage.Files = lastWritten(old.Storage.Files)
-	config, err := v23tov30.Translate(old, mountPoints(old))
+	old.Storage.Files = dropOverwritten(old.Storage.Files)
+	config, err := v23tov30.Translate(old, collectMountPoints(old))
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be translated to Ignition 3: %w", err)
 	}
@@ -164,9 +166,9 @@ func translate2(data []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// lastWritten omits files replaced by later ones. The second generation writes files one after another, but the third
-// rejects duplicates.
-func lastWritten(files []types2.File) []types2.File {
+// dropOverwritten omits files replaced by later ones. The second generation writes files one after another, but the
+// third rejects duplicates.
+func dropOverwritten(files []types2.File) []types2.File {
 	var out []types2.File
 
 	for _, file := range files {
@@ -183,9 +185,9 @@ func lastWritten(files []types2.File) []types2.File {
 	return out
 }
 
-// mountPoints returns the mount points of second-generation file systems, from their mount units. The third generation
-// requires them.
-func mountPoints(config types2.Config) map[string]string {
+// collectMountPoints returns the mount points of second-generation file systems, from their mount units. The third
+// generation requires them.
+func collectMountPoints(config types2.Config) map[string]string {
 	out := map[string]string{}
 
 	for _, system := range config.Storage.Filesystems {
@@ -200,7 +202,7 @@ func mountPoints(config types2.Config) map[string]string {
 				continue
 			}
 
-			what, where := setting(unit.Contents, "What"), setting(unit.Contents, "Where")
+			what, where := findSetting(unit.Contents, "What"), findSetting(unit.Contents, "Where")
 			if what == system.Mount.Device ||
 				system.Mount.Label != nil && what == "/dev/disk/by-label/"+*system.Mount.Label {
 				out[system.Name] = where
@@ -211,8 +213,8 @@ func mountPoints(config types2.Config) map[string]string {
 	return out
 }
 
-// setting returns a setting of a unit.
-func setting(contents, key string) string {
+// findSetting returns a setting of a unit.
+func findSetting(contents, key string) string {
 	for line := range strings.Lines(contents) {
 		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == key {
 			return strings.TrimSpace(value)
@@ -222,16 +224,16 @@ func setting(contents, key string) string {
 	return ""
 }
 
-// overlay returns the guest's additions as Ignition. It edits kubeadm's configuration in place.
-func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
+// buildOverlay returns the guest's additions as Ignition. It edits kubeadm's configuration in place.
+func (c *ignitionConfig) buildOverlay(guest Guest) (map[string]any, error) {
 	commands, superAdmin, err := c.editKubeadm(guest)
 	if err != nil {
 		return nil, err
 	}
 
-	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(superAdmin),
-		guest.Proxy.files(slices.Concat(updatingServices, guest.Services.pulling())))
-	units := ignitionUnits(slices.Concat(guest.Units, guest.Services.units()))
+	files := slices.Concat(guest.buildNetworkFiles(), guest.Files, guest.Services.buildFiles(superAdmin),
+		guest.Proxy.buildFiles(slices.Concat(updatingServices, guest.Services.pullingUnits())))
+	units := toIgnitionUnits(slices.Concat(guest.Units, guest.Services.buildUnits()))
 	if len(commands) > 0 {
 		files = append(files, File{
 			Path:    kubeadmPrepare,
@@ -253,7 +255,7 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 		out["systemd"] = map[string]any{"units": units}
 	}
 
-	made, err := ignitionFiles(files)
+	made, err := toIgnitionFiles(files)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +284,7 @@ func asList(texts []string) []any {
 	return out
 }
 
-func ignitionUnits(units []Unit) []any {
+func toIgnitionUnits(units []Unit) []any {
 	var out []any
 
 	for _, unit := range units {
@@ -297,12 +299,12 @@ func ignitionUnits(units []Unit) []any {
 	return out
 }
 
-// ignitionFiles returns files to replace those of the image.
-func ignitionFiles(files []File) ([]any, error) {
+// toIgnitionFiles returns files to replace those of the image.
+func toIgnitionFiles(files []File) ([]any, error) {
 	var out []any
 
 	for _, file := range files {
-		contents, err := contentsOf(file.Content)
+		contents, err := encodeContents(file.Content)
 		if err != nil {
 			return nil, err
 		}
@@ -318,8 +320,8 @@ func ignitionFiles(files []File) ([]any, error) {
 	return out, nil
 }
 
-// contentsOf returns the shortest encoding of a file's contents.
-func contentsOf(content string) (map[string]any, error) {
+// encodeContents returns the shortest encoding of a file's contents.
+func encodeContents(content string) (map[string]any, error) {
 	source, compression, err := butaneutil.MakeDataURL([]byte(content), nil, true)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode a file: %w", err)
@@ -359,15 +361,15 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin
 			return nil, false, fmt.Errorf("bootstrap data: %s: %w", where, err)
 		}
 
-		superAdmin = superAdmin || edit.superAdmin()
+		superAdmin = superAdmin || edit.hasSuperAdmin()
 		if edit.changed {
-			if file["contents"], err = contentsOf(edit.text); err != nil {
+			if file["contents"], err = encodeContents(edit.text); err != nil {
 				return nil, false, err
 			}
 		}
 
 		if edit.needsUUID {
-			commands = append(commands, putUUID(where))
+			commands = append(commands, insertUUIDCommand(where))
 		}
 	}
 
@@ -377,7 +379,7 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin
 // identities are the keys to identify list elements.
 var identities = []string{"path", "name", "device", "source"}
 
-func identity(element any) string {
+func elementIdentity(element any) string {
 	object, ok := element.(map[string]any)
 	if !ok {
 		return fmt.Sprint(element)
@@ -392,9 +394,9 @@ func identity(element any) string {
 	return ""
 }
 
-// merge adds one object to another. List elements with the same path, name or device are merged. Other different values
-// are a conflict.
-func (c *ignitionConfig) merge(into, from map[string]any, at, source string) error {
+// mergeObject adds one object to another. List elements with the same path, name or device are merged. Other different
+// values are a conflict.
+func (c *ignitionConfig) mergeObject(into, from map[string]any, at, source string) error {
 	for key, given := range from {
 		where := strings.TrimPrefix(at+"."+key, ".")
 		there, known := into[key]
@@ -418,7 +420,7 @@ func (c *ignitionConfig) mergeValue(set func(any), there, given any, where, sour
 		return nil
 	case map[string]any:
 		if object, ok := there.(map[string]any); ok {
-			return c.merge(object, given, where, source)
+			return c.mergeObject(object, given, where, source)
 		}
 	case []any:
 		if list, ok := there.([]any); ok {
@@ -432,13 +434,13 @@ func (c *ignitionConfig) mergeValue(set func(any), there, given any, where, sour
 		}
 	}
 
-	return conflict(where+" of the Ignition configuration", c.sources.of(where), source)
+	return newConflictError(where+" of the Ignition configuration", c.sources.findSource(where), source)
 }
 
 func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]any, error) {
 	places := make(map[string]int, len(list))
 	for at, element := range list {
-		if name := identity(element); name != "" {
+		if name := elementIdentity(element); name != "" {
 			if _, twice := places[name]; !twice {
 				places[name] = at
 			}
@@ -446,7 +448,7 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 	}
 
 	for _, element := range more {
-		name := identity(element)
+		name := elementIdentity(element)
 		place := fmt.Sprintf("%s[%s]", where, name)
 		at, known := places[name]
 		if !known {
@@ -467,8 +469,8 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 	return list, nil
 }
 
-// encode writes the configuration, once Ignition's parser accepts it.
-func (c *ignitionConfig) encode() ([]byte, error) {
+// encodeConfig writes the configuration, once Ignition's parser accepts it.
+func (c *ignitionConfig) encodeConfig() ([]byte, error) {
 	header, _ := c.root["ignition"].(map[string]any)
 	if header == nil {
 		header = map[string]any{}
@@ -482,14 +484,14 @@ func (c *ignitionConfig) encode() ([]byte, error) {
 	}
 
 	if _, messages, err := v3_6.ParseCompatibleVersion(out); err != nil {
-		return nil, refusal(fmt.Errorf("the merged Ignition configuration is not valid: %w", err), messages)
+		return nil, withMessages(fmt.Errorf("the merged Ignition configuration is not valid: %w", err), messages)
 	}
 
 	return out, nil
 }
 
-// refusal adds the parser's messages to an error.
-func refusal(err error, messages report.Report) error {
+// withMessages adds the parser's messages to an error.
+func withMessages(err error, messages report.Report) error {
 	if text := strings.Join(strings.Fields(messages.String()), " "); text != "" {
 		return fmt.Errorf("%w: %s", err, text)
 	}

@@ -37,9 +37,9 @@ type kubeadmEdit struct {
 	version string
 }
 
-// superAdmin reports whether only super-admin.conf has administrator rights while kubeadm initialises the cluster. This
-// is so since Kubernetes 1.29.
-func (e *kubeadmEdit) superAdmin() bool {
+// hasSuperAdmin reports whether only super-admin.conf has administrator rights while kubeadm initialises the cluster.
+// This is so since Kubernetes 1.29.
+func (e *kubeadmEdit) hasSuperAdmin() bool {
 	asked, err := version.ParseGeneric(e.version)
 	return e.init && (err != nil || asked.AtLeast(version.MajorMinor(1, 29)))
 }
@@ -48,13 +48,13 @@ func (e *kubeadmEdit) superAdmin() bool {
 // precedence.
 func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	out := kubeadmEdit{text: config}
-	documents, err := mappings(config)
+	documents, err := parseMappings(config)
 	if err != nil {
 		return out, err
 	}
 
 	for _, root := range documents {
-		if err := out.edit(root, guest); err != nil {
+		if err := out.editDocument(root, guest); err != nil {
 			return out, err
 		}
 	}
@@ -78,8 +78,8 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	return out, nil
 }
 
-// mappings returns the YAML documents of a text, limited to mappings.
-func mappings(text string) ([]*yaml.Node, error) {
+// parseMappings returns the YAML documents of a text, limited to mappings.
+func parseMappings(text string) ([]*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var out []*yaml.Node
 
@@ -100,27 +100,27 @@ func mappings(text string) ([]*yaml.Node, error) {
 	}
 }
 
-// edit edits one document of kubeadm's configuration.
-func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
-	kind := value(root, "kind")
+// editDocument edits one document of kubeadm's configuration.
+func (e *kubeadmEdit) editDocument(root *yaml.Node, guest Guest) error {
+	kind := findValue(root, "kind")
 	if kind == nil {
 		return nil
 	}
 
 	switch kind.Value {
 	case "ClusterConfiguration":
-		if asked := value(root, "kubernetesVersion"); asked != nil {
+		if asked := findValue(root, "kubernetesVersion"); asked != nil {
 			e.version = asked.Value
 		}
 
-		return checkNames(root, guest.Services.names())
+		return checkNames(root, guest.Services.serverNames())
 	case "InitConfiguration", "JoinConfiguration":
 	default:
 		return nil
 	}
 
 	e.init = e.init || kind.Value == "InitConfiguration"
-	if port := guest.Services.bindPort(); port != 0 {
+	if port := guest.Services.getBindPort(); port != 0 {
 		changed, err := setBindPort(root, kind.Value, port, guest.Services.API.LoadBalancer)
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 		e.changed = e.changed || changed
 	}
 
-	args, err := argumentsOf(root)
+	args, err := ensureArguments(root)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 		e.changed, e.needsUUID = true, true
 	}
 
-	if len(guest.NodeIPs) > 0 && setArgument(args, "node-ip", join(guest.NodeIPs, ",")) {
+	if len(guest.NodeIPs) > 0 && setArgument(args, "node-ip", joinAddresses(guest.NodeIPs, ",")) {
 		e.changed = true
 	}
 
@@ -148,12 +148,12 @@ func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
 // checkNames returns an error for a name or address missing from the API server's certificate. It does not add the
 // name, because Cluster API reads the names for later machines only from the KubeadmControlPlane.
 func checkNames(root *yaml.Node, names []string) error {
-	given := value(value(root, "apiServer"), "certSANs")
+	given := findValue(findValue(root, "apiServer"), "certSANs")
 	for _, name := range names {
 		if given == nil ||
 			!slices.ContainsFunc(given.Content, func(n *yaml.Node) bool {
 				return n.Value == name ||
-					sameAddress(n.Value, name)
+					isSameAddress(n.Value, name)
 			}) {
 			return fmt.Errorf(
 				"the API server's certificate would lack %s, which controlPlaneServices gives it; add it to "+
@@ -166,7 +166,7 @@ func checkNames(root *yaml.Node, names []string) error {
 	return nil
 }
 
-func sameAddress(one, other string) bool {
+func isSameAddress(one, other string) bool {
 	a, err := netip.ParseAddr(one)
 	b, failed := netip.ParseAddr(other)
 	return err == nil && failed == nil && a == b
@@ -178,21 +178,21 @@ const kubeadmBindPort = 6443
 // setBindPort sets the port of the node's API server, if the node has one.
 func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer) (bool, error) {
 	if kind == "JoinConfiguration" {
-		if root = value(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
+		if root = findValue(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
 			return false, nil
 		}
 	}
 
-	there, wanted := value(value(root, "localAPIEndpoint"), "bindPort"), strconv.Itoa(int(port))
+	there, wanted := findValue(findValue(root, "localAPIEndpoint"), "bindPort"), strconv.Itoa(int(port))
 	if there == nil || there.Value == "0" {
 		if port == kubeadmBindPort {
 			return false, nil
 		}
 
-		endpoint := ensure(root, "localAPIEndpoint", yaml.MappingNode)
+		endpoint := ensureValue(root, "localAPIEndpoint", yaml.MappingNode)
 		if there == nil {
 			there = &yaml.Node{}
-			endpoint.Content = append(endpoint.Content, text("bindPort"), there)
+			endpoint.Content = append(endpoint.Content, newTextNode("bindPort"), there)
 		}
 
 		*there = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: wanted}
@@ -225,12 +225,12 @@ func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer
 // reads no newer versions.
 var mappedArguments = []string{"kubeadm.k8s.io/v1beta1", "kubeadm.k8s.io/v1beta2", "kubeadm.k8s.io/v1beta3"}
 
-// argumentsOf returns the kubelet's arguments of a node, in the form of the document's version. kubeadm rejects the
+// ensureArguments returns the kubelet's arguments of a node, in the form of the document's version. kubeadm rejects the
 // other form.
-func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
+func ensureArguments(root *yaml.Node) (*yaml.Node, error) {
 	shapes := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list of name and value"}
 	wanted, apiVersion := yaml.SequenceNode, "the newest apiVersion"
-	if api := value(root, "apiVersion"); api != nil {
+	if api := findValue(root, "apiVersion"); api != nil {
 		apiVersion = api.Value
 	}
 
@@ -238,52 +238,52 @@ func argumentsOf(root *yaml.Node) (*yaml.Node, error) {
 		wanted = yaml.MappingNode
 	}
 
-	registration := value(root, "nodeRegistration")
+	registration := findValue(root, "nodeRegistration")
 	if registration != nil && registration.Kind != yaml.MappingNode && registration.Tag != "!!null" {
 		return nil, errors.New("nodeRegistration is no mapping")
 	}
 
-	registration = ensure(root, "nodeRegistration", yaml.MappingNode)
-	there := value(registration, "kubeletExtraArgs")
+	registration = ensureValue(root, "nodeRegistration", yaml.MappingNode)
+	there := findValue(registration, "kubeletExtraArgs")
 	if there != nil && there.Kind != wanted && there.Tag != "!!null" {
 		return nil, fmt.Errorf("nodeRegistration.kubeletExtraArgs is not %s, which %s asks for; write it so, or "+
 			"change apiVersion", shapes[wanted], apiVersion)
 	}
 
-	return ensure(registration, "kubeletExtraArgs", wanted), nil
+	return ensureValue(registration, "kubeletExtraArgs", wanted), nil
 }
 
 // setArgument adds a kubelet argument, unless it exists.
 func setArgument(args *yaml.Node, name, argument string) bool {
 	if args.Kind == yaml.MappingNode {
-		if value(args, name) != nil {
+		if findValue(args, name) != nil {
 			return false
 		}
 
-		args.Content = append(args.Content, text(name), text(argument))
+		args.Content = append(args.Content, newTextNode(name), newTextNode(argument))
 
 		return true
 	}
 
 	for _, arg := range args.Content {
-		if n := value(arg, "name"); n != nil && n.Value == name {
+		if n := findValue(arg, "name"); n != nil && n.Value == name {
 			return false
 		}
 	}
 
-	args.Content = append(args.Content, mapping("name", name, "value", argument))
+	args.Content = append(args.Content, newMapping("name", name, "value", argument))
 
 	return true
 }
 
-// putUUID returns the command to insert the VM's UUID into kubeadm's configuration.
-func putUUID(path string) string {
+// insertUUIDCommand returns the command to insert the VM's UUID into kubeadm's configuration.
+func insertUUIDCommand(path string) string {
 	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`,
 		vmUUIDInKubeadm, path)
 }
 
-// join joins addresses with a separator.
-func join(addresses []netip.Addr, separator string) string {
+// joinAddresses joins addresses with a separator.
+func joinAddresses(addresses []netip.Addr, separator string) string {
 	var list []string
 	for _, address := range addresses {
 		list = append(list, address.String())

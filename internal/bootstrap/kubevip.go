@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeVIP returns the static pod to hold the endpoint's address. The nodes elect the holder through a lease, so they
-// need not know each other.
+// renderKubeVIPPod returns the static pod to hold the endpoint's address. The nodes elect the holder through a lease,
+// so they need not know each other.
 //
 // During kubeadm init, admin.conf may have no rights yet. superAdmin reports that super-admin.conf has them. Only the
 // node initialising the cluster has this file.
-func kubeVIP(s *Services, superAdmin bool) string {
+func renderKubeVIPPod(s *Services, superAdmin bool) string {
 	kubeconfig := "/etc/kubernetes/admin.conf"
 	if superAdmin {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
@@ -41,7 +41,7 @@ func kubeVIP(s *Services, superAdmin bool) string {
 		{Name: "vip_leaseduration", Value: strconv.Itoa(int(lease.Duration))},
 		{Name: "vip_renewdeadline", Value: strconv.Itoa(int(lease.RenewDeadline))},
 		{Name: "vip_retryperiod", Value: strconv.Itoa(int(lease.RetryPeriod))},
-		{Name: "address", Value: join(s.API.All(), ",")},
+		{Name: "address", Value: joinAddresses(s.API.All(), ",")},
 	}
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -75,11 +75,11 @@ func kubeVIP(s *Services, superAdmin bool) string {
 		},
 	}
 
-	return manifest(pod)
+	return encodePod(pod)
 }
 
-// manifest returns a static pod in the kubelet's format.
-func manifest(pod *corev1.Pod) string {
+// encodePod returns a static pod in the kubelet's format.
+func encodePod(pod *corev1.Pod) string {
 	text, err := yaml.Marshal(pod)
 	if err != nil {
 		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // a pod built by this program

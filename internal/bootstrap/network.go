@@ -15,9 +15,9 @@ const (
 	cloudInitPriority = 200
 )
 
-// networkFiles returns the host name and the NetworkManager profiles for a guest not configured by the engine.
-func (g *Guest) networkFiles() []File {
-	out := g.profiles(ignitionPriority)
+// buildNetworkFiles returns the host name and the NetworkManager profiles for a guest not configured by the engine.
+func (g *Guest) buildNetworkFiles() []File {
+	out := g.buildProfiles(ignitionPriority)
 	if g.HostName != "" {
 		out = append([]File{{Path: "/etc/hostname", Content: g.HostName + "\n", Mode: 0o644}}, out...)
 	}
@@ -25,11 +25,11 @@ func (g *Guest) networkFiles() []File {
 	return out
 }
 
-// slaac returns the profiles for a cloud-init guest with an interface listening to routers, and the commands to
+// buildSLAAC returns the profiles for a cloud-init guest with an interface listening to routers, and the commands to
 // activate them. It returns none for other guests. The engine cannot configure SLAAC in cloud-init, because it rejects
 // the boot protocol autoconf. For a static address without a gateway, cloud-init writes a NetworkManager profile
 // without router advertisements.
-func (g *Guest) slaac() (files []File, commands []string) {
+func (g *Guest) buildSLAAC() (files []File, commands []string) {
 	listens := func(i render.GuestNIC) bool {
 		return i.IPv6.Method == render.AutoConf || followsRouters(i, "ipv6", i.IPv6)
 	}
@@ -42,25 +42,29 @@ func (g *Guest) slaac() (files []File, commands []string) {
 		commands = append(commands, "nmcli --wait 60 connection up "+each.Name)
 	}
 
-	return g.profiles(cloudInitPriority), commands
+	return g.buildProfiles(cloudInitPriority), commands
 }
 
-// profiles returns NetworkManager profiles, one for each interface.
-func (g *Guest) profiles(priority int) []File {
+// buildProfiles returns NetworkManager profiles, one for each interface.
+func (g *Guest) buildProfiles(priority int) []File {
 	var out []File
 
 	// NetworkManager accepts DNS servers only on an interface with the same address family, and domains with either.
-	v4, v6, domains := filter(g.DNSServers, netip.Addr.Is4), filter(g.DNSServers, netip.Addr.Is6), g.SearchDomains
+	v4, v6, domains := filterItems(
+		g.DNSServers, netip.Addr.Is4,
+	), filterItems(
+		g.DNSServers, netip.Addr.Is6,
+	), g.SearchDomains
 	for _, each := range g.Interfaces {
 		var text strings.Builder
 		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=%[2]d\n",
 			each.Name, priority)
-		section(&text, each, "ipv4", each.IPv4, v4, domains)
+		writeSection(&text, each, "ipv4", each.IPv4, v4, domains)
 		if each.IPv4.Method != render.Off {
 			v4, domains = nil, nil // once is enough
 		}
 
-		section(&text, each, "ipv6", each.IPv6, v6, domains)
+		writeSection(&text, each, "ipv6", each.IPv6, v6, domains)
 		if each.IPv6.Method != render.Off {
 			v6, domains = nil, nil
 		}
@@ -83,8 +87,8 @@ func followsRouters(of render.GuestNIC, family string, ip render.IP) bool {
 	return family == "ipv6" && of.DefaultRoute && ip.Method == render.Static && !ip.Gateway.IsValid()
 }
 
-// section writes one address family.
-func section(
+// writeSection writes one address family.
+func writeSection(
 	out *strings.Builder, of render.GuestNIC, name string, ip render.IP, servers []netip.Addr, domains []string,
 ) {
 	fmt.Fprintf(out, "\n[%s]\n", name)
@@ -120,7 +124,7 @@ func section(
 	}
 
 	if len(servers) > 0 {
-		fmt.Fprintf(out, "dns=%s;\n", join(servers, ";"))
+		fmt.Fprintf(out, "dns=%s;\n", joinAddresses(servers, ";"))
 	}
 
 	if len(domains) > 0 {
@@ -128,7 +132,7 @@ func section(
 	}
 }
 
-func filter[T any](list []T, keep func(T) bool) []T {
+func filterItems[T any](list []T, keep func(T) bool) []T {
 	var out []T
 
 	for _, item := range list {

@@ -23,8 +23,8 @@ type Pointer struct {
 	CA []byte
 }
 
-// Ignition returns a configuration pointing to data. Ignition fetches it from the URL, and verifies its hash.
-func (p Pointer) Ignition(data []byte) ([]byte, error) {
+// RenderIgnition returns a configuration pointing to data. Ignition fetches it from the URL, and verifies its hash.
+func (p Pointer) RenderIgnition(data []byte) ([]byte, error) {
 	sum := sha512.Sum512(data)
 	config := types.Config{Ignition: types.Ignition{
 		Version: types.MaxVersion.String(),

@@ -12,8 +12,9 @@ var proxiedServices = []string{"containerd.service", "crio.service", "kubelet.se
 // updatingServices pull operating systems from a registry, in images of OCK.
 var updatingServices = []string{"ocne-update.service", "rpm-ostreed.service"}
 
-// files returns drop-ins for the services, and for units pulling images themselves. Without a proxy, it returns none.
-func (p *Proxy) files(pulling []string) []File {
+// buildFiles returns drop-ins for the services, and for units pulling images themselves. Without a proxy, it returns
+// none.
+func (p *Proxy) buildFiles(pulling []string) []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {
 		return nil
 	}

@@ -135,9 +135,9 @@ func (v VirtualAddress) All() []netip.Addr {
 	return []netip.Addr{v.Address, v.Additional}
 }
 
-// bindPort returns the port of this node's API server; 0 leaves it unchanged. Without a load balancer, the API server
-// listens on the endpoint's port.
-func (s *Services) bindPort() int32 {
+// getBindPort returns the port of this node's API server; 0 leaves it unchanged. Without a load balancer, the API
+// server listens on the endpoint's port.
+func (s *Services) getBindPort() int32 {
 	switch {
 	case s == nil || s.API == nil:
 		return 0
@@ -148,8 +148,8 @@ func (s *Services) bindPort() int32 {
 	return s.API.ServerPort
 }
 
-// names returns the names of the API server besides its endpoint.
-func (s *Services) names() []string {
+// serverNames returns the names of the API server besides its endpoint.
+func (s *Services) serverNames() []string {
 	if s == nil {
 		return nil
 	}
@@ -162,17 +162,19 @@ func (s *Services) names() []string {
 	return out
 }
 
-// keepalived reports whether keepalived holds the endpoint's address.
-func (a *APIEndpoint) keepalived() bool { return a != nil && a.KubeVIPImage == "" }
+// hasKeepalived reports whether keepalived holds the endpoint's address.
+func (a *APIEndpoint) hasKeepalived() bool { return a != nil && a.KubeVIPImage == "" }
 
-// keepalived reports whether keepalived holds an address on this node.
-func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepalived() }
+// hasKeepalived reports whether keepalived holds an address on this node.
+func (s *Services) hasKeepalived() bool { return s.Ingress != nil || s.API.hasKeepalived() }
 
-// follows reports whether the node's services track the nodes of the cluster.
-func (s *Services) follows() bool { return s.keepalived() || s.DNS != nil && s.DNS.ControlPlane }
+// shouldFollowNodes reports whether the node's services track the nodes of the cluster.
+func (s *Services) shouldFollowNodes() bool {
+	return s.hasKeepalived() || s.DNS != nil && s.DNS.ControlPlane
+}
 
-// files returns the files of the services. superAdmin reports that kubeadm writes a super-admin.conf on the node.
-func (s *Services) files(superAdmin bool) []File {
+// buildFiles returns the files of the services. superAdmin reports that kubeadm writes a super-admin.conf on the node.
+func (s *Services) buildFiles(superAdmin bool) []File {
 	if s == nil {
 		return nil
 	}
@@ -181,21 +183,21 @@ func (s *Services) files(superAdmin bool) []File {
 	add := func(path string, mode int, content string) {
 		out = append(out, File{Path: path, Mode: mode, Content: content})
 	}
-	add(allowPath, 0o700, s.allowed().Script())
+	add(allowPath, 0o700, s.buildAllowed().RenderScript())
 
-	if s.follows() {
-		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
+	if s.shouldFollowNodes() {
+		add("/etc/capolvm/follow.sh", 0o700, s.renderFollowScript())
 	}
 
-	if s.keepalived() {
-		add("/etc/capolvm/keepalived.conf", 0o644, s.keepalivedConfig())
+	if s.hasKeepalived() {
+		add("/etc/capolvm/keepalived.conf", 0o644, s.renderKeepalivedConfig())
 		add("/etc/capolvm/control-plane", 0o644, s.knownNodes())
 	}
 
-	out = append(out, s.startAgain()...)
-	out = append(out, s.DNS.files(s.HostName)...)
+	out = append(out, s.restartDropIns()...)
+	out = append(out, s.DNS.buildFiles(s.HostName)...)
 	if s.Ingress != nil {
-		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", s.ingressHosts()))
+		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", s.collectIngressHosts()))
 		add("/etc/capolvm/nodes", 0o644, s.ingressSelf().String()+"\n")
 	}
 
@@ -204,10 +206,10 @@ func (s *Services) files(superAdmin bool) []File {
 		return out
 	}
 
-	if api.keepalived() {
+	if api.hasKeepalived() {
 		add("/etc/keepalived/capolvm-check-api.sh", 0o755, renderFile("check-api.sh", api))
 	} else {
-		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, superAdmin))
+		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, renderKubeVIPPod(s, superAdmin))
 	}
 
 	switch api.LoadBalancer {
@@ -230,11 +232,11 @@ const (
 	startAgainService = "Restart=always\nRestartSec=2\n"
 )
 
-// startAgain returns the drop-ins for services of the image.
-func (s *Services) startAgain() []File {
+// restartDropIns returns the drop-ins for services of the image.
+func (s *Services) restartDropIns() []File {
 	var out []File
 
-	for _, unit := range s.units() {
+	for _, unit := range s.buildUnits() {
 		if unit.Contents == "" {
 			path := fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm.conf", unit.Name)
 			out = append(out, File{Path: path, Mode: 0o644, Content: StartAgain})
@@ -244,9 +246,9 @@ func (s *Services) startAgain() []File {
 	return out
 }
 
-// ingressHosts returns the addresses to check before the node holds the ingress address. Container runtimes do not map
-// IPv6 ports on the loopback, so the check includes the node's own address.
-func (s *Services) ingressHosts() []string {
+// collectIngressHosts returns the addresses to check before the node holds the ingress address. Container runtimes do
+// not map IPv6 ports on the loopback, so the check includes the node's own address.
+func (s *Services) collectIngressHosts() []string {
 	var out []string
 	if s.Ingress.HasIPv4() {
 		out = append(out, "127.0.0.1")
@@ -271,7 +273,7 @@ func (s *Services) ingressSelf() netip.Addr {
 	return s.Self
 }
 
-func (s *Services) keepalivedConfig() string {
+func (s *Services) renderKeepalivedConfig() string {
 	type instance struct {
 		VirtualAddress
 		Interface string
@@ -281,7 +283,7 @@ func (s *Services) keepalivedConfig() string {
 		HostName     string
 		API, Ingress *instance
 	}{HostName: s.HostName}
-	if s.API.keepalived() {
+	if s.API.hasKeepalived() {
 		values.API = &instance{s.API.VirtualAddress, s.Interface, s.Self}
 	}
 
@@ -292,8 +294,8 @@ func (s *Services) keepalivedConfig() string {
 	return renderFile("keepalived.conf", values)
 }
 
-func (s *Services) followScript() string {
-	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": s.keepalived()}
+func (s *Services) renderFollowScript() string {
+	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": s.hasKeepalived()}
 	if s.DNS != nil && s.DNS.ControlPlane {
 		values["Domain"] = s.DNS.Domain
 	}
@@ -311,7 +313,7 @@ func (s *Services) followScript() string {
 
 	if s.API != nil {
 		values["BackendPort"] = s.API.ServerPort
-		values["OwnPort"] = s.bindPort()
+		values["OwnPort"] = s.getBindPort()
 		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
 	}
 
@@ -335,14 +337,14 @@ func (s *Services) knownNodes() string {
 // nginxService is the unit of nginx.
 const nginxService = "capolvm-nginx.service"
 
-// units returns the units of the services, in start order.
-func (s *Services) units() []Unit {
+// buildUnits returns the units of the services, in start order.
+func (s *Services) buildUnits() []Unit {
 	if s == nil {
 		return nil
 	}
 
 	before, started := "kubelet.service", []Unit{}
-	if s.keepalived() {
+	if s.hasKeepalived() {
 		before += " keepalived.service"
 	}
 
@@ -353,16 +355,16 @@ func (s *Services) units() []Unit {
 			started = append(started, Unit{Name: "haproxy.service"})
 		case Nginx:
 			before += " " + nginxService
-			started = append(started, Unit{Name: nginxService, Contents: nginxUnit(s.API.NginxImage)})
+			started = append(started, Unit{Name: nginxService, Contents: newNginxUnit(s.API.NginxImage)})
 		}
 	}
 
-	if !s.follows() {
-		return []Unit{allowing(before)}
+	if !s.shouldFollowNodes() {
+		return []Unit{newAllowUnit(before)}
 	}
 
 	out := []Unit{
-		allowing(before + " capolvm-follow.service"),
+		newAllowUnit(before + " capolvm-follow.service"),
 		{
 			Name: "capolvm-follow.service",
 			Contents: "[Unit]\nDescription=Follow the nodes of the " +
@@ -372,7 +374,7 @@ func (s *Services) units() []Unit {
 		},
 	}
 	out = append(out, started...)
-	if s.keepalived() {
+	if s.hasKeepalived() {
 		out = append(out, Unit{Name: "keepalived.service"})
 	}
 
@@ -387,8 +389,8 @@ func (s *Services) units() []Unit {
 	return out
 }
 
-// pulling returns the units pulling an image without the container runtime of Kubernetes.
-func (s *Services) pulling() []string {
+// pullingUnits returns the units pulling an image without the container runtime of Kubernetes.
+func (s *Services) pullingUnits() []string {
 	if s == nil || s.API == nil || s.API.LoadBalancer != Nginx || s.API.NginxImage == "" {
 		return nil
 	}
@@ -396,8 +398,8 @@ func (s *Services) pulling() []string {
 	return []string{nginxService}
 }
 
-// nginxUnit returns a unit with its own nginx configuration, and leaves the image's configuration untouched.
-func nginxUnit(image string) string {
+// newNginxUnit returns a unit with its own nginx configuration, and leaves the image's configuration untouched.
+func newNginxUnit(image string) string {
 	start := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n"
 	reload := "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"
 	if image != "" {

@@ -56,7 +56,7 @@ func TestServicesListenAtTheFamiliesOfTheEndpoint(t *testing.T) {
 				files := written(served(balancer, func(s *Services) {
 					s.API.Address, s.API.Additional = test.first, test.second
 					s.Ingress = &VirtualAddress{Address: test.first, Additional: test.second, RouterID: 52}
-				}).files(false))
+				}).buildFiles(false))
 				check.Contains(t, "check of the API", files["/etc/keepalived/capolvm-check-api.sh"], test.asked)
 				check.Contains(t, "check of ingress", files["/etc/keepalived/capolvm-check-ingress.sh"], test.ingress)
 
@@ -82,7 +82,7 @@ func TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress(t *testing.T) {
 		Self:    netip.MustParseAddr("fd00::7"),
 		Ingress: &VirtualAddress{Address: netip.MustParseAddr("fd00::6")},
 	}
-	check.Equal(t, "hosts", s.ingressHosts(), []string{"::1", "fd00::7"})
+	check.Equal(t, "hosts", s.collectIngressHosts(), []string{"::1", "fd00::7"})
 }
 
 // TestTheAPIServerIsWhereTheEndpointLooksForIt verifies kubeadm's port. The endpoint, its checks and its load balancer
@@ -135,7 +135,7 @@ func TestTheAPIServerIsWhereTheEndpointLooksForIt(t *testing.T) {
 		Guest{Services: served(NoLoadBalancer, nil)})
 	check.Error(t, err, "localAPIEndpoint.bindPort is 6444, and without a load balancer API servers are at port 6443")
 
-	script := served(NoLoadBalancer, func(s *Services) { s.API.Port = 8443 }).followScript()
+	script := served(NoLoadBalancer, func(s *Services) { s.API.Port = 8443 }).renderFollowScript()
 	check.Contains(t, "the script that follows nodes", script, "--server https://10.20.30.7:8443")
 }
 
@@ -151,9 +151,9 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 		"no services":          nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := written(proxy.files(services.pulling()))
+			files := written(proxy.buildFiles(services.pullingUnits()))
 
-			for _, unit := range services.units() {
+			for _, unit := range services.buildUnits() {
 				dropIn := files["/etc/systemd/system/"+unit.Name+".d/10-capolvm-proxy.conf"]
 				pulls := strings.Contains(unit.Contents, "podman run")
 				check.Equal(
@@ -195,7 +195,9 @@ func TestKubeVIPOutlivesAStallOfEtcd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pod corev1.Pod
-			text := kubeVIP(served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPLease = test.lease }), false)
+			text := renderKubeVIPPod(
+				served(NoLoadBalancer, func(s *Services) { s.API.KubeVIPLease = test.lease }), false,
+			)
 			check.Error(t, kyaml.UnmarshalStrict([]byte(text), &pod), "")
 			env := map[string]string{}
 
@@ -242,7 +244,7 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var profile string
-			for _, file := range test.guest.networkFiles() {
+			for _, file := range test.guest.buildNetworkFiles() {
 				profile += file.Content
 			}
 
@@ -291,14 +293,14 @@ func TestAServiceThatEndsStartsAgain(t *testing.T) {
 				check.Equal(t, unit+" with Ignition", strings.Contains(string(ignition), path), wanted)
 
 				if wanted {
-					restartsForever(t, unit+".service", written(test.services.files(false))[path])
+					restartsForever(t, unit+".service", written(test.services.buildFiles(false))[path])
 				}
 			}
 		})
 	}
 
 	for _, image := range []string{"", "nginx"} {
-		restartsForever(t, nginxService, nginxUnit(image))
+		restartsForever(t, nginxService, newNginxUnit(image))
 	}
 }
 

@@ -56,7 +56,7 @@ func TestNetworkManagerReadsItsProfiles(t *testing.T) {
 	}
 	read := 0
 
-	for _, file := range guest.networkFiles() {
+	for _, file := range guest.buildNetworkFiles() {
 		name := strings.TrimSuffix(filepath.Base(file.Path), ".nmconnection")
 		if filepath.Ext(file.Path) != ".nmconnection" {
 			continue
@@ -205,7 +205,7 @@ func configurations(t *testing.T, balancer LoadBalancer, path, backend string) m
 			if len(addresses) > 1 {
 				s.API.Additional = netip.MustParseAddr(addresses[1])
 			}
-		}).files(false))
+		}).buildFiles(false))
 		check.Set(t, path, files[path])
 		lines := strings.ReplaceAll(backend, "%", "10.20.30.7") + "\n" + strings.ReplaceAll(backend, "%", "10.20.30.8")
 		out[name] = strings.NewReplacer("\n@BACKENDS@\n", "\n"+lines+"\n", "\n@PEERS@\n", "\n        "+peer+"\n",

@@ -4,8 +4,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value returns the value of a key in a mapping, or nil.
-func value(mapping *yaml.Node, key string) *yaml.Node {
+// findValue returns the value of a key in a mapping, or nil.
+func findValue(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -19,8 +19,8 @@ func value(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// keysOf returns the values of a mapping by key. The first of duplicate keys wins.
-func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
+// indexValues returns the values of a mapping by key. The first of duplicate keys wins.
+func indexValues(mapping *yaml.Node) map[string]*yaml.Node {
 	out := make(map[string]*yaml.Node, len(mapping.Content)/2)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if key := mapping.Content[i].Value; out[key] == nil {
@@ -31,9 +31,9 @@ func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
 	return out
 }
 
-// ensure returns the value of a key in a mapping. It creates a missing value.
-func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
-	if found := value(mapping, key); found != nil && found.Kind == kind {
+// ensureValue returns the value of a key in a mapping. It creates a missing value.
+func ensureValue(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
+	if found := findValue(mapping, key); found != nil && found.Kind == kind {
 		return found
 	} else if found != nil && found.Tag == "!!null" {
 		*found = yaml.Node{Kind: kind}
@@ -41,20 +41,20 @@ func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	}
 
 	made := &yaml.Node{Kind: kind}
-	mapping.Content = append(mapping.Content, text(key), made)
+	mapping.Content = append(mapping.Content, newTextNode(key), made)
 
 	return made
 }
 
-func text(value string) *yaml.Node {
+func newTextNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-// mapping returns a mapping of texts: key, value, key, value.
-func mapping(pairs ...string) *yaml.Node {
+// newMapping returns a mapping of texts: key, value, key, value.
+func newMapping(pairs ...string) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 	for _, item := range pairs {
-		out.Content = append(out.Content, text(item))
+		out.Content = append(out.Content, newTextNode(item))
 	}
 
 	return out

@@ -60,8 +60,8 @@ const (
 		landlock.AccessFSTruncate
 )
 
-// handled returns the rights a kernel with this version of Landlock can deny.
-func handled(version int, signals bool) landlock.RulesetAttr {
+// handledRights returns the rights a kernel with this version of Landlock can deny.
+func handledRights(version int, signals bool) landlock.RulesetAttr {
 	attr := landlock.RulesetAttr{HandledAccessFS: landlock.AccessFSMakeSym<<1 - 1}
 	if version >= 2 {
 		attr.HandledAccessFS |= landlock.AccessFSRefer
@@ -91,7 +91,7 @@ func handled(version int, signals bool) landlock.RulesetAttr {
 
 // restrictThread permanently removes rights from the calling thread.
 func restrictThread(version int, rules Rules) error {
-	attr := handled(version, rules.Signals)
+	attr := handledRights(version, rules.Signals)
 	ruleset, err := landlock.LandlockCreateRuleset(&attr, 0)
 	if err != nil {
 		return fmt.Errorf("failed to make the rules: %w", err)
@@ -112,7 +112,7 @@ func restrictThread(version int, rules Rules) error {
 		{[]string{os.DevNull}, mayUse, false},
 	} {
 		for _, path := range some.paths {
-			err := allow(ruleset, path, some.rights&attr.HandledAccessFS)
+			err := allowPath(ruleset, path, some.rights&attr.HandledAccessFS)
 			skipped := errors.Is(err, fs.ErrNotExist) ||
 				some.optional && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR))
 
@@ -142,8 +142,8 @@ func restrictThread(version int, rules Rules) error {
 	return nil
 }
 
-// allow grants rights to a path and everything below it.
-func allow(ruleset int, path string, rights uint64) error {
+// allowPath grants rights to a path and everything below it.
+func allowPath(ruleset int, path string, rights uint64) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return fmt.Errorf("failed to resolve %s: %w", path, err)

@@ -12,7 +12,7 @@ import (
 // unknown rights.
 func TestWhatAKernelCanDeny(t *testing.T) {
 	for version := 1; version <= 7; version++ {
-		attr := handled(version, false)
+		attr := handledRights(version, false)
 		for name, right := range map[string]struct {
 			denied bool
 			since  int
@@ -33,6 +33,6 @@ func TestWhatAKernelCanDeny(t *testing.T) {
 
 		check.Equal(t, "signals are denied", attr.Scoped&landlock.ScopeSignal != 0, version >= 6)
 		check.Equal(t, "signals are denied although they are allowed",
-			handled(version, true).Scoped&landlock.ScopeSignal != 0, false)
+			handledRights(version, true).Scoped&landlock.ScopeSignal != 0, false)
 	}
 }

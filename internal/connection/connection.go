@@ -44,11 +44,11 @@ type Policy struct {
 	IdentityNamespace string
 }
 
-// Config returns the connection to the engine of a cluster. It refuses a Secret without allowed server URLs, unless
-// Unbound is set.
-func Config(of Engine, objects Objects) (engine.Config, error) {
+// BuildConfig returns the connection to the engine of a cluster. It refuses a Secret without allowed server URLs,
+// unless Unbound is set.
+func BuildConfig(of Engine, objects Objects) (engine.Config, error) {
 	server := of.Server
-	base, err := engine.BaseURL(server.ServerURL)
+	base, err := engine.ParseBaseURL(server.ServerURL)
 	if err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason:  infrav1.EngineUnreachableReason,
@@ -57,7 +57,7 @@ func Config(of Engine, objects Objects) (engine.Config, error) {
 		}
 	}
 
-	if IdentityOf(of) != "" {
+	if GetIdentityName(of) != "" {
 		err = checkIdentity(of, objects, base)
 	} else {
 		err = checkCredentials(of, objects.Secret, base, objects.Unbound)
@@ -67,25 +67,25 @@ func Config(of Engine, objects Objects) (engine.Config, error) {
 		return engine.Config{}, err
 	}
 
-	return configOf(of, objects, server.ServerURL)
+	return newConfig(of, objects, server.ServerURL)
 }
 
-// configOf returns the connection to an engine. The caller has checked that the objects may be used for it.
-func configOf(of Engine, objects Objects, serverURL string) (engine.Config, error) {
+// newConfig returns the connection to an engine. The caller has checked that the objects may be used for it.
+func newConfig(of Engine, objects Objects, serverURL string) (engine.Config, error) {
 	server, secret := of.Server, objects.Secret
 	config := engine.Config{URL: serverURL, Insecure: server.InsecureSkipTLSVerify}
-	config.Username, config.Password = Login(secret)
+	config.Username, config.Password = GetLogin(secret)
 
-	if err := checkLogin(config, place(of, "credentialsSecret"), secret.Name); err != nil {
+	if err := checkLogin(config, describeSource(of, "credentialsSecret"), secret.Name); err != nil {
 		return engine.Config{}, err
 	}
 
 	_, caNamed := CAKey(of, objects.Identity)
-	if err := checkTrustKeys(secret, server, caNamed, place(of, "credentialsSecret")); err != nil {
+	if err := checkTrustKeys(secret, server, caNamed, describeSource(of, "credentialsSecret")); err != nil {
 		return engine.Config{}, err
 	}
 
-	if IdentityOf(of) == "" && secret.Namespace != "" && secret.Namespace != of.Key.Namespace {
+	if GetIdentityName(of) == "" && secret.Namespace != "" && secret.Namespace != of.Key.Namespace {
 		if err := checkTrust(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
@@ -102,16 +102,16 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 	case config.Insecure:
 		return config, nil
 	case !named:
-		return withBundleOfSecret(config, objects.Secret, place(of, "credentialsSecret"))
+		return withBundleOfSecret(config, objects.Secret, describeSource(of, "credentialsSecret"))
 	}
 
-	if IdentityOf(of) == "" {
+	if GetIdentityName(of) == "" {
 		if err := checkBundle(of, objects.CA); err != nil {
 			return engine.Config{}, err
 		}
 	}
 
-	config.CA = bundleOf(objects.CA)
+	config.CA = getBundle(objects.CA)
 	_, err := engine.New(config)
 	if len(config.CA) == 0 { // otherwise the trust store of the image would replace it
 		err = errors.New("it is empty")
@@ -120,7 +120,7 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 	if err != nil {
 		return engine.Config{}, &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
-			Field:  place(of, "caConfigMap"),
+			Field:  describeSource(of, "caConfigMap"),
 			Message: fmt.Sprintf(
 				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
 				objects.CA.Name, err,
@@ -158,14 +158,14 @@ func checkLogin(config engine.Config, field, secretName string) error {
 func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound bool) error {
 	const field = "spec.olvmOvirtAPIServer.credentialsSecret"
 	named := of.Server.CredentialsSecret
-	key := Key(named, of)
+	key := ResolveKey(named, of)
 
 	switch {
-	case secret == nil && key.Namespace != of.Key.Namespace, secret != nil && !Allowed(secret, of.Key.Namespace):
+	case secret == nil && key.Namespace != of.Key.Namespace, secret != nil && !IsAllowed(secret, of.Key.Namespace):
 		return &blocker.Error{
 			Reason:  infrav1.CredentialsNotAllowedReason,
 			Field:   field,
-			Message: notShared("Secret", key, of.Key.Namespace),
+			Message: describeNotShared("Secret", key, of.Key.Namespace),
 		}
 	case secret == nil:
 		return &blocker.Error{
@@ -173,7 +173,7 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound b
 			Field:   field,
 			Message: fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", named.Name),
 		}
-	case !forEngine(secret, base, unbound):
+	case !isForEngine(secret, base, unbound):
 		return &blocker.Error{
 			Reason: infrav1.EngineNotAllowedReason,
 			Field:  field,
@@ -190,14 +190,14 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound b
 func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	const field = "spec.olvmOvirtAPIServer.caConfigMap"
 	named := of.Server.CAConfigMap
-	key := Key(*named, of)
+	key := ResolveKey(*named, of)
 
 	switch {
-	case ca == nil && key.Namespace != of.Key.Namespace, ca != nil && !Allowed(ca, of.Key.Namespace):
+	case ca == nil && key.Namespace != of.Key.Namespace, ca != nil && !IsAllowed(ca, of.Key.Namespace):
 		return &blocker.Error{
 			Reason:  infrav1.CAConfigMapInvalidReason,
 			Field:   field,
-			Message: notShared("ConfigMap", key, of.Key.Namespace),
+			Message: describeNotShared("ConfigMap", key, of.Key.Namespace),
 		}
 	case ca == nil:
 		return &blocker.Error{
@@ -213,8 +213,8 @@ func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	return nil
 }
 
-// bundleOf returns the CA of a ConfigMap in PEM.
-func bundleOf(ca *corev1.ConfigMap) []byte {
+// getBundle returns the CA of a ConfigMap in PEM.
+func getBundle(ca *corev1.ConfigMap) []byte {
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
 		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
@@ -223,8 +223,8 @@ func bundleOf(ca *corev1.ConfigMap) []byte {
 	return []byte(bundle.String())
 }
 
-// notShared returns the same message in both cases, to hide whether the object exists.
-func notShared(kind string, key types.NamespacedName, namespace string) string {
+// describeNotShared returns the same message in both cases, to hide whether the object exists.
+func describeNotShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
 		kind, key, namespace, infrav1.AllowedNamespacesAnnotation,
@@ -255,15 +255,15 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	return nil
 }
 
-// forEngine reports whether a Secret may be sent to an engine. Without this check, the author of an OLVMCluster could
+// isForEngine reports whether a Secret may be sent to an engine. Without this check, the author of an OLVMCluster could
 // choose any URL, and receive the password of any Secret allowed for its namespace. A key without a URL allows no
 // engine.
-func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
+func isForEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
 	}
 
-	if !namesEngines(secret) {
+	if !hasEngineKey(secret) {
 		return unbound
 	}
 
@@ -273,8 +273,8 @@ func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 // engineKeys are the keys with engine URLs in a credentials Secret.
 var engineKeys = []string{infrav1.AllowedServerURLsKey, "ovirt_url"}
 
-// namesEngines reports whether a Secret has a key for allowed engines, even an empty one.
-func namesEngines(secret *corev1.Secret) bool {
+// hasEngineKey reports whether a Secret has a key for allowed engines, even an empty one.
+func hasEngineKey(secret *corev1.Secret) bool {
 	return slices.ContainsFunc(engineKeys, func(key string) bool {
 		_, data := secret.Data[key]
 		_, text := secret.StringData[key]
@@ -294,9 +294,9 @@ func AllowedServerURLs(secret *corev1.Secret) []string {
 	return strings.FieldsFunc(listed.String(), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// Allowed reports whether a namespace may use a Secret or ConfigMap. The object's own namespace and its listed
+// IsAllowed reports whether a namespace may use a Secret or ConfigMap. The object's own namespace and its listed
 // namespaces may.
-func Allowed(object metav1.Object, namespace string) bool {
+func IsAllowed(object metav1.Object, namespace string) bool {
 	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // from a command line
 		return true
 	}
@@ -310,8 +310,8 @@ func Allowed(object metav1.Object, namespace string) bool {
 	return false
 }
 
-// Key returns the full name of an object referenced by an OLVMCluster. The default namespace is the cluster's.
-func Key(name infrav1.NamespacedName, of Engine) types.NamespacedName {
+// ResolveKey returns the full name of an object referenced by an OLVMCluster. The default namespace is the cluster's.
+func ResolveKey(name infrav1.NamespacedName, of Engine) types.NamespacedName {
 	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 	if key.Namespace == "" {
 		key.Namespace = of.Key.Namespace
@@ -320,8 +320,8 @@ func Key(name infrav1.NamespacedName, of Engine) types.NamespacedName {
 	return key
 }
 
-// Login returns the cleaned user name and password of a Secret, or "" for a missing one.
-func Login(secret *corev1.Secret) (username, password string) {
+// GetLogin returns the cleaned user name and password of a Secret, or "" for a missing one.
+func GetLogin(secret *corev1.Secret) (username, password string) {
 	first := func(keys ...string) string {
 		for _, key := range keys {
 			if text := secretText(secret, key); strings.TrimRight(text, "\r\n") != "" {

@@ -190,7 +190,7 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := test.world(ca)
 			test.change(w)
-			got, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
+			got, err := connection.BuildConfig(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got, test.want)
 		})
@@ -386,7 +386,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := test.world(certificate(t))
 			test.change(w)
-			got, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
+			got, err := connection.BuildConfig(connection.ClusterEngine(w.cluster), w.objects)
 			check.Equal(t, "connection", got, engine.Config{})
 
 			var blocked *blocker.Error
@@ -453,7 +453,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 				test.change(w)
 			}
 
-			got, err := connection.Read(
+			got, err := connection.ReadObjects(
 				t.Context(), w.reader(t, test.fails, failing), connection.ClusterEngine(w.cluster),
 			)
 			check.Error(t, err, test.problem)
@@ -542,7 +542,7 @@ func TestWhichNamespacesMayUseAnObject(t *testing.T) {
 		object := &metav1.ObjectMeta{
 			Namespace: test.of, Annotations: map[string]string{infrav1.AllowedNamespacesAnnotation: test.annotation},
 		}
-		check.Equal(t, name, connection.Allowed(object, "team-a"), test.want)
+		check.Equal(t, name, connection.IsAllowed(object, "team-a"), test.want)
 	}
 }
 
@@ -622,7 +622,7 @@ func TestOneEngineHasOneKey(t *testing.T) {
 	for name, test := range tests {
 		w := worldOfOwn("")
 		w.server().ServerURL = test.url
-		check.Equal(t, name, connection.EngineOf(w.cluster).Host, test.want)
+		check.Equal(t, name, connection.GetEngineID(w.cluster).Host, test.want)
 	}
 }
 
@@ -658,28 +658,32 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 			inventory.Status.ServerURL, inventory.Status.EngineID = test.status.ServerURL, test.status.EngineID
 		}
 
-		where := connection.EngineOf(w.cluster)
+		where := connection.GetEngineID(w.cluster)
 		where.Host, where.Installation = "engine.example.com", id
 
 		check.Equal(
-			t, "cluster, own namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), w.cluster.Namespace),
+			t,
+			"cluster, own namespace: "+name,
+			where.HasEngine(connection.ClusterEngine(w.cluster), w.cluster.Namespace),
 			test.inside,
 		)
 		check.Equal(
-			t, "cluster, another namespace: "+name, where.Has(connection.ClusterEngine(w.cluster), "another"),
+			t, "cluster, another namespace: "+name, where.HasEngine(connection.ClusterEngine(w.cluster), "another"),
 			test.beyond,
 		)
 		check.Equal(
-			t, "inventory, own namespace: "+name, where.Has(connection.InventoryEngine(inventory), w.cluster.Namespace),
+			t,
+			"inventory, own namespace: "+name,
+			where.HasEngine(connection.InventoryEngine(inventory), w.cluster.Namespace),
 			test.inside,
 		)
 		check.Equal(
-			t, "inventory, another namespace: "+name, where.Has(connection.InventoryEngine(inventory), "another"),
+			t, "inventory, another namespace: "+name, where.HasEngine(connection.InventoryEngine(inventory), "another"),
 			test.beyond,
 		)
 	}
 
-	check.Equal(t, "engines of which nothing is known", connection.EngineID{}.Is(connection.EngineID{}), false)
+	check.Equal(t, "engines of which nothing is known", connection.EngineID{}.IsSame(connection.EngineID{}), false)
 }
 
 func TestAnInventoryIsConnectedAsAClusterIs(t *testing.T) {

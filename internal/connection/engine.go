@@ -56,7 +56,7 @@ func InventoryEngine(pool *infrav1alpha1.OLVMInventory) Engine {
 
 // ID returns the identity of the engine.
 func (e Engine) ID() EngineID {
-	return EngineID{hostOf(e.Server.ServerURL), e.recordedID().Installation}
+	return EngineID{parseHost(e.Server.ServerURL), e.recordedID().Installation}
 }
 
 // CredentialsKeys returns the Secret with the credentials, if the object names one. The Secret of an
@@ -80,5 +80,5 @@ func (e Engine) recordedID() EngineID {
 		return EngineID{}
 	}
 
-	return EngineID{hostOf(e.Recorded.ServerURL), e.Recorded.EngineID}
+	return EngineID{parseHost(e.Recorded.ServerURL), e.Recorded.EngineID}
 }

@@ -21,12 +21,12 @@ type EngineID struct {
 	Installation string
 }
 
-// EngineOf returns the identity of a cluster's engine.
-func EngineOf(c *infrav1.OLVMCluster) EngineID { return ClusterEngine(c).ID() }
+// GetEngineID returns the identity of a cluster's engine.
+func GetEngineID(c *infrav1.OLVMCluster) EngineID { return ClusterEngine(c).ID() }
 
-// hostOf returns the host and port of a URL. It returns an invalid URL unchanged.
-func hostOf(serverURL string) string {
-	base, err := engine.BaseURL(serverURL)
+// parseHost returns the host and port of a URL. It returns an invalid URL unchanged.
+func parseHost(serverURL string) string {
+	base, err := engine.ParseBaseURL(serverURL)
 	if err != nil {
 		return serverURL
 	}
@@ -34,8 +34,8 @@ func hostOf(serverURL string) string {
 	return strings.ToLower(strings.TrimSuffix(base.Host, ":443"))
 }
 
-// Is reports whether both are known to be the same engine.
-func (e EngineID) Is(other EngineID) bool {
+// IsSame reports whether both are known to be the same engine.
+func (e EngineID) IsSame(other EngineID) bool {
 	return e.Host != "" && e.Host == other.Host || e.Installation != "" && e.Installation == other.Installation
 }
 
@@ -64,16 +64,16 @@ func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	return EngineID{Installation: m.Status.OLVM.EngineID}
 }
 
-// Has reports whether an object's engine counts as e in a namespace. An object of another namespace counts only if the
-// engine accepted its credentials, because anybody can write the URL of an engine.
-func (e EngineID) Has(c Engine, namespace string) bool {
-	return c.recordedID().Is(e) || c.Key.Namespace == namespace && c.ID().Is(e)
+// HasEngine reports whether an object's engine counts as e in a namespace. An object of another namespace counts only
+// if the engine accepted its credentials, because anybody can write the URL of an engine.
+func (e EngineID) HasEngine(c Engine, namespace string) bool {
+	return c.recordedID().IsSame(e) || c.Key.Namespace == namespace && c.ID().IsSame(e)
 }
 
-// Identify returns the identity reported by a cluster's engine. The session may be older than the cluster's last
+// FetchIdentity returns the identity reported by a cluster's engine. The session may be older than the cluster's last
 // recorded event. In that case Identify looks for the event in the engine, once per session.
-func Identify(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
-	seen, err := session.Identity(ctx)
+func FetchIdentity(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
+	seen, err := session.LoadIdentity(ctx)
 	if err != nil || of.Recorded == nil || of.Recorded.LastEvent == nil || of.Recorded.EngineID != seen.Installation {
 		return seen, err
 	}

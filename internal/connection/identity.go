@@ -22,8 +22,8 @@ import (
 // identityPath is the field with an OLVMCluster's identity.
 const identityPath = "spec.olvmOvirtAPIServer.identityRef"
 
-// IdentityOf returns the name of a cluster's OLVMClusterIdentity, or "".
-func IdentityOf(of Engine) string {
+// GetIdentityName returns the name of a cluster's OLVMClusterIdentity, or "".
+func GetIdentityName(of Engine) string {
 	if ref := of.Server.IdentityRef; ref != nil {
 		return ref.Name
 	}
@@ -36,9 +36,9 @@ func IdentityOf(of Engine) string {
 func CredentialsKey(
 	of Engine, identity *infrav1alpha1.OLVMClusterIdentity,
 ) (types.NamespacedName, bool) {
-	if IdentityOf(of) == "" {
+	if GetIdentityName(of) == "" {
 		name := of.Server.CredentialsSecret
-		return Key(name, of), name.Name != ""
+		return ResolveKey(name, of), name.Name != ""
 	}
 
 	if identity == nil {
@@ -51,13 +51,13 @@ func CredentialsKey(
 // CAKey returns the name of the ConfigMap with the engine's CA, from the cluster or its identity. It returns false if
 // there is none, or if it is unknown.
 func CAKey(of Engine, identity *infrav1alpha1.OLVMClusterIdentity) (types.NamespacedName, bool) {
-	if IdentityOf(of) == "" {
+	if GetIdentityName(of) == "" {
 		name := of.Server.CAConfigMap
 		if name == nil {
 			return types.NamespacedName{}, false
 		}
 
-		return Key(*name, of), name.Name != ""
+		return ResolveKey(*name, of), name.Name != ""
 	}
 
 	if identity == nil || identity.Spec.CAConfigMap == nil {
@@ -71,10 +71,10 @@ func CAKey(of Engine, identity *infrav1alpha1.OLVMClusterIdentity) (types.Namesp
 // nothing, it returns the same message for missing identities and for those of others.
 func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 	identity := objects.Identity
-	if identity == nil || !MayUse(identity, of.Key.Namespace, objects.Namespace) {
+	if identity == nil || !CanUse(identity, of.Key.Namespace, objects.Namespace) {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
 			"OLVMClusterIdentity %q does not exist, or does not allow namespace %q; an administrator can add the "+
-				"namespace to its allowedNamespaces", IdentityOf(of), of.Key.Namespace)
+				"namespace to its allowedNamespaces", GetIdentityName(of), of.Key.Namespace)
 	}
 
 	// The API server does not check the manifests of a pull request.
@@ -162,7 +162,7 @@ func CheckIdentity(
 			identity.Spec.CAConfigMap.Name)
 	}
 
-	_, err := configOf(of, objects, identity.Spec.AllowedServerURLs[0])
+	_, err := newConfig(of, objects, identity.Spec.AllowedServerURLs[0])
 
 	return err
 }
@@ -176,7 +176,7 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 		return blocker.New(infrav1.NoNamespaceAllowedReason, field,
 			"no namespace may use it; list some, or write selector: {} to allow all")
 	default:
-		if _, err := metav1.LabelSelectorAsSelector(allowed.Selector.Kubernetes()); err != nil {
+		if _, err := metav1.LabelSelectorAsSelector(allowed.Selector.ToKubernetes()); err != nil {
 			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it cannot be read: %v; correct it",
 				err)
 		}
@@ -187,7 +187,7 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	}
 
 	for i, url := range identity.Spec.AllowedServerURLs {
-		if _, err := engine.BaseURL(url); err != nil {
+		if _, err := engine.ParseBaseURL(url); err != nil {
 			return blocker.New(infrav1.EngineNotAllowedReason, fmt.Sprintf("spec.allowedServerURLs[%d]", i), "%v", err)
 		}
 	}
@@ -195,9 +195,9 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	return nil
 }
 
-// MayUse reports whether a namespace may use an identity. object is nil if the namespace's labels are unknown; then no
+// CanUse reports whether a namespace may use an identity. object is nil if the namespace's labels are unknown; then no
 // selector selects it. An empty list or part allows none, but an empty selector allows all.
-func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
+func CanUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
 	allowed := identity.Spec.AllowedNamespaces
 
 	switch {
@@ -213,7 +213,7 @@ func MayUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, objec
 		return false
 	}
 
-	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector.Kubernetes())
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector.ToKubernetes())
 
 	return err == nil && selector.Matches(labels.Set(object.Labels))
 }
@@ -226,7 +226,7 @@ func isEmptied(selector infrav1.LabelSelector) bool {
 
 // ListsEngine reports whether one of the URLs belongs to an engine.
 func ListsEngine(urls []string, serverURL string) bool {
-	base, err := engine.BaseURL(serverURL)
+	base, err := engine.ParseBaseURL(serverURL)
 
 	return err == nil && listsEngine(urls, base)
 }
@@ -234,14 +234,15 @@ func ListsEngine(urls []string, serverURL string) bool {
 // listsEngine reports whether one of the URLs belongs to an engine.
 func listsEngine(urls []string, base *url.URL) bool {
 	return slices.ContainsFunc(urls, func(text string) bool {
-		allowed, err := engine.BaseURL(text)
+		allowed, err := engine.ParseBaseURL(text)
 		return err == nil && strings.EqualFold(allowed.Host, base.Host) && allowed.Path == base.Path
 	})
 }
 
-// place returns the source of a part of the connection for messages: the field of the cluster, or its identity.
-func place(of Engine, field string) string {
-	if name := IdentityOf(of); name != "" && of.Key.Name == "" {
+// describeSource returns the source of a part of the connection for messages: the field of the cluster, or its
+// identity.
+func describeSource(of Engine, field string) string {
+	if name := GetIdentityName(of); name != "" && of.Key.Name == "" {
 		return "spec." + field // of the identity itself
 	} else if name != "" {
 		return fmt.Sprintf("%s (OLVMClusterIdentity %s)", identityPath, name)

@@ -63,7 +63,7 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 		},
 		"a selector that means nothing": {&infrav1alpha1.AllowedNamespaces{Selector: none}, labelled, false},
 	} {
-		check.Equal(t, name, connection.MayUse(identity(test.allowed), "team-a", test.object), test.want)
+		check.Equal(t, name, connection.CanUse(identity(test.allowed), "team-a", test.object), test.want)
 	}
 }
 
@@ -90,18 +90,18 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 		ServerURL: server, IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: "production"},
 	}
 
-	objects, err := connection.Read(t.Context(), reader, connection.ClusterEngine(cluster))
+	objects, err := connection.ReadObjects(t.Context(), reader, connection.ClusterEngine(cluster))
 	check.Error(t, err, "")
-	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
+	config, err := connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, "")
 	check.Equal(t, "the user of the identity", config.Username, "admin@internal")
 
 	objects.IdentityNamespace = "vault"
-	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
+	_, err = connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, "")
 
 	objects.IdentityNamespace = "capolvm-system"
-	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
+	_, err = connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
 
 	config, err = connection.ConfigAs(
@@ -114,9 +114,9 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")
-	objects, err = connection.Read(t.Context(), reader, connection.ClusterEngine(cluster))
+	objects, err = connection.ReadObjects(t.Context(), reader, connection.ClusterEngine(cluster))
 	check.Error(t, err, "")
-	_, err = connection.Config(connection.ClusterEngine(cluster), objects)
+	_, err = connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `the Secret of OLVMClusterIdentity "production" does not exist`)
 
 	_, ok := connection.CredentialsKey(connection.ClusterEngine(cluster), nil)

@@ -62,7 +62,7 @@ func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 			secret.Name = "login"
 			w.objects.Secret = secret
 
-			config, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
+			config, err := connection.BuildConfig(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, "")
 			check.Equal(t, "user", config.Username, "odd@internal")
 			check.Equal(t, "password", config.Password, oddPassword)
@@ -70,7 +70,7 @@ func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 			session, err := engine.New(config)
 			check.Error(t, err, "")
 
-			_, err = session.VMs(t.Context())
+			_, err = session.ListVMs(t.Context())
 			check.Error(t, err, "")
 			check.Equal(t, "the password of Terraform", terraformPassword(t, session, config), oddPassword)
 		})
@@ -100,7 +100,7 @@ func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 			w := worldOfOwn(certificate(t))
 			w.objects.Secret.Data["password"] = []byte(password)
 
-			_, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
+			_, err := connection.BuildConfig(connection.ClusterEngine(w.cluster), w.objects)
 			check.Error(t, err, `Secret "login": the password is not text in UTF-8`)
 			check.Lacks(t, "error", err.Error(), "s3cret")
 
@@ -119,7 +119,7 @@ func TestAControllerTellsTheURLToWrite(t *testing.T) {
 		w := worldOfOwn(certificate(t))
 		w.server().ServerURL = url
 
-		_, err := connection.Config(connection.ClusterEngine(w.cluster), w.objects)
+		_, err := connection.BuildConfig(connection.ClusterEngine(w.cluster), w.objects)
 
 		var field *blocker.Error
 		check.Equal(t, "it is of a field", errors.As(err, &field), true)

@@ -13,24 +13,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Read reads the objects for the connection to the engine of a cluster.
-func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error) {
+// ReadObjects reads the objects for the connection to the engine of a cluster.
+func ReadObjects(ctx context.Context, reader client.Reader, of Engine) (Objects, error) {
 	var out Objects
 	var err error
 
-	if name := IdentityOf(of); name != "" {
+	if name := GetIdentityName(of); name != "" {
 		key := client.ObjectKey{Name: name}
-		if out.Identity, err = get(ctx, reader, key, &infrav1alpha1.OLVMClusterIdentity{}); err != nil {
+		if out.Identity, err = readOrNil(ctx, reader, key, &infrav1alpha1.OLVMClusterIdentity{}); err != nil {
 			return out, err
 		}
 
 		key.Name = of.Key.Namespace
-		if out.Namespace, err = get(ctx, reader, key, &corev1.Namespace{}); err != nil {
+		if out.Namespace, err = readOrNil(ctx, reader, key, &corev1.Namespace{}); err != nil {
 			return out, err
 		}
 
 		// Users without access to the identity learn nothing about its objects.
-		if out.Identity == nil || !MayUse(out.Identity, of.Key.Namespace, out.Namespace) {
+		if out.Identity == nil || !CanUse(out.Identity, of.Key.Namespace, out.Namespace) {
 			return out, nil
 		}
 
@@ -48,13 +48,13 @@ func Read(ctx context.Context, reader client.Reader, of Engine) (Objects, error)
 // readNamed reads the Secret and the ConfigMap.
 func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine) (err error) {
 	if key, ok := CredentialsKey(of, o.Identity); ok {
-		if o.Secret, err = get(ctx, reader, key, &corev1.Secret{}); err != nil {
+		if o.Secret, err = readOrNil(ctx, reader, key, &corev1.Secret{}); err != nil {
 			return err
 		}
 	}
 
 	if key, ok := CAKey(of, o.Identity); ok {
-		o.CA, err = get(ctx, reader, key, &corev1.ConfigMap{})
+		o.CA, err = readOrNil(ctx, reader, key, &corev1.ConfigMap{})
 	}
 
 	return err
@@ -69,7 +69,7 @@ func ConfigAs(
 	other.Server.CredentialsSecret, other.Server.IdentityRef = infrav1.NamespacedName{Name: secret}, nil
 
 	config, err := ReadConfig(ctx, reader, other, policy)
-	if err != nil || IdentityOf(of) == "" {
+	if err != nil || GetIdentityName(of) == "" {
 		return config, err
 	}
 
@@ -83,18 +83,18 @@ func ConfigAs(
 func ReadConfig(
 	ctx context.Context, reader client.Reader, of Engine, policy Policy,
 ) (engine.Config, error) {
-	objects, err := Read(ctx, reader, of)
+	objects, err := ReadObjects(ctx, reader, of)
 	if err != nil {
 		return engine.Config{}, err
 	}
 
 	objects.Policy = policy
 
-	return Config(of, objects)
+	return BuildConfig(of, objects)
 }
 
-// get reads an object, and returns nil if it does not exist.
-func get[T client.Object](ctx context.Context, reader client.Reader, key client.ObjectKey, into T) (T, error) {
+// readOrNil reads an object, and returns nil if it does not exist.
+func readOrNil[T client.Object](ctx context.Context, reader client.Reader, key client.ObjectKey, into T) (T, error) {
 	var none T
 
 	if err := reader.Get(ctx, key, into); apierrors.IsNotFound(err) {

@@ -30,8 +30,8 @@ type Additions struct {
 	Others []string `json:"others,omitempty"`
 }
 
-// AdditionsOf returns the additions of a configuration.
-func AdditionsOf(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions {
+// NewAdditions returns the additions of a configuration.
+func NewAdditions(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions {
 	out := Additions{
 		TagIDs:          machine.TagIDs,
 		HostDevices:     machine.HostDevices,
@@ -39,7 +39,7 @@ func AdditionsOf(spec infrav1.OLVMMachineSpec, machine render.Machine) Additions
 		Watchdog:        machine.WatchdogAction != "",
 	}
 
-	for _, network := range addressing.Networks(spec) {
+	for _, network := range addressing.CollectNetworks(spec) {
 		out.NICs = append(out.NICs, network.VNICName)
 	}
 
@@ -58,15 +58,15 @@ func ParseAdditions(text string) Additions {
 	return out
 }
 
-// Text returns the additions as text. Equal additions have equal texts.
-func (a Additions) Text() (string, error) {
-	content, err := json.Marshal(a.And(Additions{}))
+// EncodeJSON returns the additions as text. Equal additions have equal texts.
+func (a Additions) EncodeJSON() (string, error) {
+	content, err := json.Marshal(a.UnionWith(Additions{}))
 
 	return string(content), err
 }
 
-// And returns the sorted union of a and others.
-func (a Additions) And(others Additions) Additions {
+// UnionWith returns the sorted union of a and others.
+func (a Additions) UnionWith(others Additions) Additions {
 	return Additions{
 		NICs:            sortedUnion(a.NICs, others.NICs),
 		TagIDs:          sortedUnion(a.TagIDs, others.TagIDs),
@@ -81,23 +81,29 @@ func (a Additions) And(others Additions) Additions {
 // Without returns the names missing from others.
 func (a Additions) Without(others Additions) Additions {
 	return Additions{
-		NICs:            surplus(a.NICs, others.NICs),
-		TagIDs:          surplus(a.TagIDs, others.TagIDs),
-		HostDevices:     surplus(a.HostDevices, others.HostDevices),
-		MediatedDevices: surplus(a.MediatedDevices, others.MediatedDevices),
+		NICs:            subtractNames(a.NICs, others.NICs),
+		TagIDs:          subtractNames(a.TagIDs, others.TagIDs),
+		HostDevices:     subtractNames(a.HostDevices, others.HostDevices),
+		MediatedDevices: subtractNames(a.MediatedDevices, others.MediatedDevices),
 		Watchdog:        a.Watchdog && !others.Watchdog,
-		GroupIDs:        surplus(a.GroupIDs, others.GroupIDs),
+		GroupIDs:        subtractNames(a.GroupIDs, others.GroupIDs),
 	}
 }
 
-// On returns the IDs of the VM's parts with these names.
-func (a Additions) On(ctx context.Context, session *engine.Client, vm, cluster engine.ID) ([]string, error) {
+// ListOnVM returns the IDs of the VM's parts with these names.
+func (a Additions) ListOnVM(ctx context.Context, session *engine.Client, vm, cluster engine.ID) ([]string, error) {
 	var out []string
 
-	err := a.each(ctx, session, vm, cluster, func(_ context.Context, id string, _ func(context.Context) error) error {
-		out = append(out, id)
-		return nil
-	})
+	err := a.visitParts(
+		ctx,
+		session,
+		vm,
+		cluster,
+		func(_ context.Context, id string, _ func(context.Context) error) error {
+			out = append(out, id)
+			return nil
+		},
+	)
 	slices.Sort(out)
 
 	return out, err
@@ -119,14 +125,14 @@ type Undo struct {
 	State         *tfstate.State
 }
 
-// Run removes the additions.
-func (u Undo) Run(ctx context.Context, session *engine.Client) error {
+// RemoveAdditions removes the additions.
+func (u Undo) RemoveAdditions(ctx context.Context, session *engine.Client) error {
 	added := u.Added.Without(u.Wanted)
 	// A VM may have several devices of a type. The state has all wanted ones.
 	added.MediatedDevices = u.Added.MediatedDevices
 	known := u.State.Instances("ovirt_vm_mediated_device")
 
-	return added.each(ctx, session, u.VM, u.Cluster, func(
+	return added.visitParts(ctx, session, u.VM, u.Cluster, func(
 		ctx context.Context, id string, remove func(context.Context) error,
 	) error {
 		if slices.Contains(u.Added.Others, id) ||
@@ -138,8 +144,8 @@ func (u Undo) Run(ctx context.Context, session *engine.Client) error {
 	})
 }
 
-// surplus returns the added names except the wanted ones.
-func surplus(added, wanted []string) []string {
+// subtractNames returns the added names except the wanted ones.
+func subtractNames(added, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(added), func(name string) bool { return slices.Contains(wanted, name) })
 }
 
@@ -154,29 +160,29 @@ func ignoreMissing(err error) error {
 // visitor is called for each matching part of a VM, with its ID and a function to remove it.
 type visitor func(ctx context.Context, id string, remove func(context.Context) error) error
 
-// each visits the VM's parts with these names, kind by kind.
-func (a Additions) each(
+// visitParts visits the VM's parts with these names, kind by kind.
+func (a Additions) visitParts(
 	ctx context.Context, session *engine.Client, vm, cluster engine.ID, visit visitor,
 ) error {
 	for _, kind := range []func() error{
 		func() error {
 			return visitAll(ctx, len(a.NICs) > 0,
-				func() ([]engine.NIC, error) { return session.NICs(ctx, vm) },
+				func() ([]engine.NIC, error) { return session.ListNICs(ctx, vm) },
 				func(n engine.NIC) (string, bool) { return n.ID.String(), slices.Contains(a.NICs, n.Name) },
 				func(ctx context.Context, n engine.NIC) error { return removeNIC(ctx, session, vm, n.ID) }, visit)
 		},
 		func() error {
 			return visitAll(ctx, len(a.TagIDs) > 0,
-				func() ([]engine.Tag, error) { return session.VMTags(ctx, vm) },
+				func() ([]engine.Tag, error) { return session.ListVMTags(ctx, vm) },
 				func(t engine.Tag) (string, bool) { return t.ID.String(), slices.Contains(a.TagIDs, t.ID.String()) },
 				func(ctx context.Context, t engine.Tag) error { return session.UntagVM(ctx, vm, t.ID) }, visit)
 		},
-		func() error { return a.eachDevice(ctx, session, vm, visit) },
+		func() error { return a.visitDevices(ctx, session, vm, visit) },
 		func() error {
 			return visitAll(ctx, len(a.GroupIDs) > 0,
-				func() ([]engine.AffinityGroup, error) { return session.AffinityGroups(ctx, cluster) },
+				func() ([]engine.AffinityGroup, error) { return session.ListAffinityGroups(ctx, cluster) },
 				func(g engine.AffinityGroup) (string, bool) {
-					return g.ID.String(), slices.Contains(a.GroupIDs, g.ID.String()) && g.Has(vm)
+					return g.ID.String(), slices.Contains(a.GroupIDs, g.ID.String()) && g.HasVM(vm)
 				},
 				func(ctx context.Context, g engine.AffinityGroup) error {
 					return session.RemoveFromAffinityGroup(ctx, cluster, g.ID, vm)
@@ -191,12 +197,12 @@ func (a Additions) each(
 	return nil
 }
 
-// eachDevice visits mediated devices, host devices (identified by name), and watchdogs.
-func (a Additions) eachDevice(
+// visitDevices visits mediated devices, host devices (identified by name), and watchdogs.
+func (a Additions) visitDevices(
 	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
 ) error {
 	err := visitAll(ctx, len(a.MediatedDevices) > 0,
-		func() ([]engine.MediatedDevice, error) { return session.MediatedDevices(ctx, vm) },
+		func() ([]engine.MediatedDevice, error) { return session.ListMediatedDevices(ctx, vm) },
 		func(d engine.MediatedDevice) (string, bool) {
 			return d.ID.String(), slices.Contains(a.MediatedDevices, d.Type())
 		},
@@ -208,7 +214,7 @@ func (a Additions) eachDevice(
 	}
 
 	err = visitAll(ctx, len(a.HostDevices) > 0,
-		func() ([]string, error) { return session.VMHostDevices(ctx, vm) },
+		func() ([]string, error) { return session.ListVMHostDevices(ctx, vm) },
 		func(name string) (string, bool) { return name, slices.Contains(a.HostDevices, name) },
 		func(ctx context.Context, name string) error { return session.RemoveHostDevice(ctx, vm, name) }, visit)
 	if err != nil {
@@ -216,7 +222,7 @@ func (a Additions) eachDevice(
 	}
 
 	return visitAll(ctx, a.Watchdog,
-		func() ([]engine.Watchdog, error) { return session.Watchdogs(ctx, vm) },
+		func() ([]engine.Watchdog, error) { return session.ListWatchdogs(ctx, vm) },
 		func(w engine.Watchdog) (string, bool) { return w.ID.String(), true },
 		func(ctx context.Context, w engine.Watchdog) error { return session.RemoveWatchdog(ctx, vm, w.ID) }, visit)
 }

@@ -61,9 +61,9 @@ func newSite(t *testing.T, version string) *site {
 func (s *site) domain(t *testing.T, name string) string {
 	t.Helper()
 
-	dc, err := s.client.DataCenter(t.Context(), "Default")
+	dc, err := s.client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	domain, err := s.client.StorageDomain(t.Context(), dc, name)
+	domain, err := s.client.FindStorageDomain(t.Context(), dc, name)
 	check.Error(t, err, "")
 
 	return domain.ID.String()
@@ -119,7 +119,7 @@ func (s *site) build(t *testing.T, change func(*Input)) (*Built, error) {
 
 	if in.NICs == nil {
 		var err error
-		if in.NICs, err = addressing.NICs(in.Spec, in.Cluster); err != nil {
+		if in.NICs, err = addressing.BuildNICs(in.Spec, in.Cluster); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,9 +138,9 @@ func (s *site) ids(t *testing.T) ids {
 
 	ctx := t.Context()
 	out := ids{domains: map[string]string{}, templates: map[string]string{}, profiles: map[string]string{}}
-	dc, err := s.client.DataCenter(ctx, "Default")
+	dc, err := s.client.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	cluster, err := s.client.Cluster(ctx, dc, "Default")
+	cluster, err := s.client.FindCluster(ctx, dc, "Default")
 	check.Error(t, err, "")
 
 	out.cluster = cluster.ID.String()
@@ -150,18 +150,18 @@ func (s *site) ids(t *testing.T) ids {
 	}
 
 	for _, name := range []string{"ol9-k8s", "ock-1.36", "raw", "diskless"} {
-		template, err := s.client.Template(ctx, dc, name)
+		template, err := s.client.FindTemplate(ctx, dc, name)
 		check.Error(t, err, "")
 
 		out.templates[name] = template.ID.String()
 	}
 
 	for network, names := range map[string][]string{"kvm-vlan": {"kvm-vlan"}, "many": {"a", "b", "kvm-vlan"}} {
-		found, err := s.client.Network(ctx, dc, network)
+		found, err := s.client.FindNetwork(ctx, dc, network)
 		check.Error(t, err, "")
 
 		for _, name := range names {
-			profile, err := s.client.VNICProfile(ctx, found, name)
+			profile, err := s.client.FindVNICProfile(ctx, found, name)
 			check.Error(t, err, "")
 
 			out.profiles[network+"/"+name] = profile.ID.String()
@@ -689,7 +689,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 // TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields excluded by its instance type.
 func TestOneOfTwoMistakesIsReportedAtEachPass(t *testing.T) {
 	for range 50 { // a random choice would be noticed
-		err := instanceType(t.Context(), nil, infrav1.VirtualMachine{
+		err := resolveInstanceType(t.Context(), nil, infrav1.VirtualMachine{
 			InstanceType: "Small", GuaranteedMemory: "1GB", MaximumMemory: "8GB",
 		}, &render.Machine{})
 		checkBlocked(t, err, infrav1.InvalidHardwareReason, "spec.virtualMachine.guaranteedMemory", "remove one of")
@@ -719,10 +719,10 @@ func TestDevicesAreListedInMessages(t *testing.T) {
 		return out
 	}
 	twenty := strings.Repeat("d, ", 19) + "d"
-	check.Equal(t, "none", listed(nil), "none")
-	check.Equal(t, "two", listed(names(2)), "d, d")
-	check.Equal(t, "as many as are listed", listed(names(20)), twenty)
-	check.Equal(t, "more", listed(names(22)), twenty+" and 2 more")
+	check.Equal(t, "none", joinShortened(nil), "none")
+	check.Equal(t, "two", joinShortened(names(2)), "d, d")
+	check.Equal(t, "as many as are listed", joinShortened(names(20)), twenty)
+	check.Equal(t, "more", joinShortened(names(22)), twenty+" and 2 more")
 }
 
 func TestAnEngineThatIsTooOldPinsNoCPU(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// Topology returns the topology of a VM's virtual processor, with the defaults filled in.
-func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
+// GetTopology returns the topology of a VM's virtual processor, with the defaults filled in.
+func GetTopology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	t := vm.CPU.Topology
 
 	return cmp.Or(
@@ -26,12 +26,12 @@ func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 		)
 }
 
-// Capacity returns a VM's contribution to its node: every processor thread, and the memory before the guest's kernel
-// takes its part. It does not ask the engine, so it works before there is a machine. Sizes known only to the engine
-// must be resolved first. The error names the field.
-func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
+// ComputeCapacity returns a VM's contribution to its node: every processor thread, and the memory before the guest's
+// kernel takes its part. It does not ask the engine, so it works before there is a machine. Sizes known only to the
+// engine must be resolved first. The error names the field.
+func ComputeCapacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	if name := spec.VirtualMachine.InstanceType; name != "" {
-		return nil, invalid(
+		return nil, newInvalidError(
 			"spec.virtualMachine.instanceType",
 			"only the engine knows the size of instance type %q; to scale from zero, annotate the MachineDeployment "+
 				"with capacity.cluster-autoscaler.kubernetes.io/cpu and memory",
@@ -39,8 +39,8 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 		)
 	}
 
-	if autoPinned(spec.VirtualMachine) {
-		return nil, invalid(
+	if isAutoPinned(spec.VirtualMachine) {
+		return nil, newInvalidError(
 			"spec.virtualMachine.cpu.autoPinningPolicy",
 			"only the host knows the size of the CPU; to scale from zero, annotate the MachineDeployment with "+
 				"capacity.cluster-autoscaler.kubernetes.io/cpu and memory",
@@ -56,7 +56,7 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 		}
 	}
 
-	cores, sockets, threads := Topology(spec.VirtualMachine)
+	cores, sockets, threads := GetTopology(spec.VirtualMachine)
 
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(cores*sockets*threads, resource.DecimalSI),
@@ -64,8 +64,8 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	}, nil
 }
 
-// NodeInfo describes a node on a VM of this spec.
-func NodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
+// BuildNodeInfo describes a node on a VM of this spec.
+func BuildNodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
 	info := infrav1.NodeInfo{Architecture: infrav1.ArchitectureAmd64, OperatingSystem: "linux"}
 	switch spec.VirtualMachine.CPU.Architecture {
 	case "aarch64", "arm64":

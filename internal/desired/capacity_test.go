@@ -44,18 +44,18 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 		spec := infrav1.OLVMMachineSpec{VirtualMachine: infrav1.VirtualMachine{
 			CPU: infrav1.CPU{Architecture: architecture},
 		}}
-		check.Equal(t, "architecture "+architecture, NodeInfo(spec).Architecture, want)
+		check.Equal(t, "architecture "+architecture, BuildNodeInfo(spec).Architecture, want)
 	}
 
 	for name, test := range tests {
 		spec := infrav1.OLVMMachineSpec{VirtualMachine: test.vm}
-		capacity, err := Capacity(spec)
+		capacity, err := ComputeCapacity(spec)
 		check.Error(t, err, "")
 		check.Equal(t, name+": len(capacity)", len(capacity), 2)
 		check.Equal(t, name+": capacity.Cpu().String()", capacity.Cpu().String(), test.cpu)
 		check.Equal(t, name+": capacity.Memory().String()", capacity.Memory().String(), test.memory)
 
-		if info := NodeInfo(spec); info != test.info {
+		if info := BuildNodeInfo(spec); info != test.info {
 			t.Errorf("%s: got %+v", name, info)
 		}
 	}
@@ -83,7 +83,7 @@ func TestACapacityThatOnlyTheEngineKnows(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			capacity, err := Capacity(infrav1.OLVMMachineSpec{VirtualMachine: test.vm})
+			capacity, err := ComputeCapacity(infrav1.OLVMMachineSpec{VirtualMachine: test.vm})
 			check.Equal(t, "capacity", capacity, nil)
 			checkBlocked(t, err, test.reason, test.field, test.message)
 		})

@@ -9,20 +9,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// claimed adopts an existing VM unchanged.
-func (r *machineResolver) claimed(ctx context.Context) error {
+// adoptClaimed adopts an existing VM unchanged.
+func (r *machineResolver) adoptClaimed(ctx context.Context) error {
 	vm := r.in.ClaimedVM
 	if vm == nil {
 		return blocker.New(infrav1.WaitingForClaimReason, "spec.fromInventory", "no VM is claimed yet")
 	}
 
 	var err error
-	r.dc, err = r.client.DataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
+	r.dc, err = r.client.FindDataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
 	if err != nil {
-		return blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return blocker.WrapNotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	clusters, err := r.client.Clusters(ctx, r.dc)
+	clusters, err := r.client.ListClusters(ctx, r.dc)
 	if err != nil {
 		return err
 	}
@@ -47,5 +47,5 @@ func (r *machineResolver) claimed(ctx context.Context) error {
 		VMTemplateID: r.out.TemplateID,
 	}
 
-	return guests(r.in, &r.out)
+	return resolveGuests(r.in, &r.out)
 }

@@ -14,9 +14,9 @@ import (
 
 // This file resolves the engine's services for a VM beyond running it, and host devices.
 
-// availability resolves high availability. For a VM with a lease, the engine silently changes every other behavior to
-// kill.
-func availability(
+// resolveAvailability resolves high availability. For a VM with a lease, the engine silently changes every other
+// behavior to kill.
+func resolveAvailability(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, vm infrav1.VirtualMachine, out *render.Machine,
 ) error {
 	const path = vmPath + "highAvailability."
@@ -34,13 +34,13 @@ func availability(
 	}
 
 	if wanted.StorageErrorResume != "" && wanted.StorageErrorResume != "kill" {
-		return invalid(path+"storageErrorResume",
+		return newInvalidError(path+"storageErrorResume",
 			"a VM with a lease is killed when its storage fails: write kill, or remove leaseStorageDomainName")
 	}
 
-	domain, err := client.StorageDomain(ctx, dc, wanted.LeaseStorageDomainName)
+	domain, err := client.FindStorageDomain(ctx, dc, wanted.LeaseStorageDomainName)
 	if err != nil {
-		return blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, path+"leaseStorageDomainName")
+		return blocker.WrapNotFound(err, infrav1.StorageDomainNotFoundReason, path+"leaseStorageDomainName")
 	}
 
 	out.HighAvailability.LeaseStorageDomainID = domain.ID.String()
@@ -48,11 +48,11 @@ func availability(
 	return nil
 }
 
-// devicesOf checks watchdog, firmware and custom properties, without look-ups.
-func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
+// checkDevices checks watchdog, firmware and custom properties, without look-ups.
+func checkDevices(vm infrav1.VirtualMachine, out *render.Machine) error {
 	firmware := vm.Firmware
 	if strings.HasSuffix(firmware.BiosType, "_sea_bios") && firmware.TPM != nil && *firmware.TPM {
-		return invalid(vmPath+"firmware.tpm",
+		return newInvalidError(vmPath+"firmware.tpm",
 			"a TPM needs UEFI, and biosType is %s; write q35_ovmf or q35_secure_boot", firmware.BiosType)
 	}
 
@@ -71,9 +71,9 @@ func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
 	for i, property := range vm.CustomProperties {
 		switch field := fmt.Sprintf("%scustomProperties[%d].name", vmPath, i); property.Name {
 		case "hugepages":
-			return invalid(field, "huge pages have a field of their own: write %shugePages", vmPath)
+			return newInvalidError(field, "huge pages have a field of their own: write %shugePages", vmPath)
 		case "mdev_type":
-			return invalid(field, "mediated devices have a field of their own: write %smediatedDevices", vmPath)
+			return newInvalidError(field, "mediated devices have a field of their own: write %smediatedDevices", vmPath)
 		}
 
 		if out.CustomProperties == nil {
@@ -86,8 +86,8 @@ func devicesOf(vm infrav1.VirtualMachine, out *render.Machine) error {
 	return nil
 }
 
-// hostDevices checks the host devices of a VM. The VM must be bound to one host.
-func hostDevices(
+// checkHostDevices checks the host devices of a VM. The VM must be bound to one host.
+func checkHostDevices(
 	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, hosts []engine.ID, out *render.Machine,
 ) error {
 	const field = vmPath + "hostDevices"
@@ -96,18 +96,18 @@ func hostDevices(
 	}
 
 	if len(hosts) != 1 {
-		return invalid(field, "they belong to one host, and the VM may run on %s; name one host in "+
-			"%splacement.hostNames", anyOf(len(hosts)), vmPath)
+		return newInvalidError(field, "they belong to one host, and the VM may run on %s; name one host in "+
+			"%splacement.hostNames", describeHostCount(len(hosts)), vmPath)
 	}
 
-	there, err := client.HostDevices(ctx, hosts[0])
+	there, err := client.ListHostDevices(ctx, hosts[0])
 	if err != nil {
 		return err
 	}
 
 	for _, name := range vm.HostDevices {
 		if !slices.Contains(there, name) {
-			return invalid(field, "the host has no device %q; it has %s", name, listed(there))
+			return newInvalidError(field, "the host has no device %q; it has %s", name, joinShortened(there))
 		}
 	}
 
@@ -116,7 +116,7 @@ func hostDevices(
 	return nil
 }
 
-func anyOf(hosts int) string {
+func describeHostCount(hosts int) string {
 	if hosts == 0 {
 		return "any"
 	}
@@ -124,8 +124,8 @@ func anyOf(hosts int) string {
 	return fmt.Sprintf("any of %d", hosts)
 }
 
-// listed joins names for a message. It shortens the list, because a host may have hundreds of devices.
-func listed(names []string) string {
+// joinShortened joins names for a message. It shortens the list, because a host may have hundreds of devices.
+func joinShortened(names []string) string {
 	const most = 20
 
 	switch {

@@ -24,8 +24,8 @@ type renderedDigest struct {
 	digest string
 }
 
-// Of returns the digest of a machine's configuration. The error says why it cannot be rendered.
-func (d *DigestCache) Of(owner types.NamespacedName, machine render.Machine) (string, error) {
+// GetDigest returns the digest of a machine's configuration. The error says why it cannot be rendered.
+func (d *DigestCache) GetDigest(owner types.NamespacedName, machine render.Machine) (string, error) {
 	// A digest omits the secrets above all. They have no place here either.
 	lasting := machine
 	lasting.Engine, lasting.UserData = render.Engine{}, ""
@@ -58,8 +58,8 @@ func (d *DigestCache) Of(owner types.NamespacedName, machine render.Machine) (st
 	return digest, nil
 }
 
-// Forget drops the digest of a deleted object.
-func (d *DigestCache) Forget(owner types.NamespacedName) {
+// DropDigest drops the digest of a deleted object.
+func (d *DigestCache) DropDigest(owner types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.known, owner)

@@ -36,9 +36,9 @@ type Existing struct {
 func FindExisting(
 	ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec,
 ) (*Existing, error) {
-	dc, err := session.DataCenter(ctx, dcName)
+	dc, err := session.FindDataCenter(ctx, dcName)
 	if err != nil {
-		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return nil, blocker.WrapNotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
 	vm, err := session.FindVM(ctx, dc, name)
@@ -47,13 +47,13 @@ func FindExisting(
 	}
 
 	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID.String()}}
-	found.Owner, _ = ownermark.OwnerOf(vm.CommentText())
-	nics, err := session.NICs(ctx, vm.ID)
+	found.Owner, _ = ownermark.ParseOwner(vm.CommentText())
+	nics, err := session.ListNICs(ctx, vm.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	wanted := addressing.Networks(spec)
+	wanted := addressing.CollectNetworks(spec)
 	for _, nic := range nics {
 		// Other interfaces were added by hand, and are not part of the configuration.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
@@ -61,17 +61,17 @@ func FindExisting(
 		}
 	}
 
-	if err := found.dataDisks(ctx, session, dc, spec.VirtualMachine.DataDisks); err != nil {
+	if err := found.findDataDisks(ctx, session, dc, spec.VirtualMachine.DataDisks); err != nil {
 		return nil, err
 	}
 
-	if err := found.tags(ctx, session, spec.VirtualMachine.Tags); err != nil {
+	if err := found.findTags(ctx, session, spec.VirtualMachine.Tags); err != nil {
 		return nil, err
 	}
 
-	if vm.Status == engine.VMUp || vm.Status.Starting() {
+	if vm.Status == engine.VMUp || vm.Status.IsStarting() {
 		found.imports[render.StartAddress] = vm.ID.String()
-		if autoPinned(spec.VirtualMachine) { // pinned before the start, and impossible after it
+		if isAutoPinned(spec.VirtualMachine) { // pinned before the start, and impossible after it
 			found.imports[render.OptimizeCPUAddress] = vm.ID.String()
 		}
 	}
@@ -79,27 +79,27 @@ func FindExisting(
 	return found, nil
 }
 
-// marked reports whether a VM has this marker.
-func marked(vm *engine.VM, comment string) bool {
+// hasMarker reports whether a VM has this marker.
+func hasMarker(vm *engine.VM, comment string) bool {
 	return strings.TrimSpace(vm.CommentText()) == comment
 }
 
-// Of returns e if its VM carries the marker, or is the VM in the state (even if renamed). It returns nil if the state
-// has another VM. It fails if there is neither a state nor the marker.
-func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
+// FilterOwned returns e if its VM carries the marker, or is the VM in the state (even if renamed). It returns nil if
+// the state has another VM. It fails if there is neither a state nor the marker.
+func (e *Existing) FilterOwned(comment string, inState engine.ID) (*Existing, error) {
 	switch {
 	case e == nil || inState != "" && e.VM.ID != inState:
 		return nil, nil
-	case inState == "" && !marked(&e.VM, comment):
-		return nil, e.Conflict()
+	case inState == "" && !hasMarker(&e.VM, comment):
+		return nil, e.NewConflictError()
 	}
 
 	return e, nil
 }
 
-// Beside returns e for import in addition to the resources of the state. It returns nil if e is nil. After an
+// WithState returns e for import in addition to the resources of the state. It returns nil if e is nil. After an
 // incomplete change, it imports only possible results of the change.
-func (e *Existing) Beside(state *tfstate.State) *Existing {
+func (e *Existing) WithState(state *tfstate.State) *Existing {
 	if e == nil || state == nil {
 		return e
 	}
@@ -123,13 +123,13 @@ func (e *Existing) isOthers(_ render.Address, id string) bool {
 	})
 }
 
-// tags finds the wanted tags already on the VM.
-func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []string) error {
+// findTags finds the wanted tags already on the VM.
+func (e *Existing) findTags(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
 	}
 
-	there, err := session.VMTags(ctx, e.VM.ID)
+	there, err := session.ListVMTags(ctx, e.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -143,15 +143,15 @@ func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []st
 	return nil
 }
 
-// dataDisks finds the data disks made for the VM, attached or not.
-func (e *Existing) dataDisks(
+// findDataDisks finds the data disks made for the VM, attached or not.
+func (e *Existing) findDataDisks(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, wanted []infrav1.DataDisk,
 ) error {
 	if len(wanted) == 0 {
 		return nil
 	}
 
-	attached, err := session.DiskAttachments(ctx, e.VM.ID)
+	attached, err := session.ListDiskAttachments(ctx, e.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (e *Existing) dataDisks(
 			return err
 		}
 
-		madeForVM := func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }
+		madeForVM := func(d engine.Disk) bool { return d.IsMadeFor(e.VM.CommentText()) }
 		marked := slices.DeleteFunc(slices.Clone(disks), func(d engine.Disk) bool { return !madeForVM(d) })
 		disks = slices.Concat(marked, slices.DeleteFunc(disks, madeForVM))
 
@@ -180,7 +180,7 @@ func (e *Existing) dataDisks(
 			}
 
 		default: // made, but not attached yet
-			loose, err := session.WithoutUsed(ctx, disks)
+			loose, err := session.ExcludeUsedDisks(ctx, disks)
 			if err != nil {
 				return err
 			}
@@ -195,27 +195,27 @@ func (e *Existing) dataDisks(
 	return nil
 }
 
-// adopt adds imports of existing resources to the configuration of a machine.
-func (e *Existing) adopt(
+// addImports adds imports of existing resources to the configuration of a machine.
+func (e *Existing) addImports(
 	ctx context.Context, session *engine.Client, configuration render.Configuration, machine render.Machine,
 ) (render.Configuration, error) {
-	if err := e.memberships(ctx, session, engine.ID(machine.ClusterID), machine.AffinityGroups); err != nil {
+	if err := e.findMemberships(ctx, session, engine.ID(machine.ClusterID), machine.AffinityGroups); err != nil {
 		return render.Configuration{}, err
 	}
 
-	if err := e.devices(ctx, session, machine); err != nil {
+	if err := e.findDevices(ctx, session, machine); err != nil {
 		return render.Configuration{}, err
 	}
 
 	maps.DeleteFunc(e.imports, e.isOthers)
 
-	return configuration.Adopting(e.imports), nil
+	return configuration.WithImports(e.imports), nil
 }
 
-// devices finds the wanted watchdog, host devices and mediated devices already on the VM.
-func (e *Existing) devices(ctx context.Context, session *engine.Client, machine render.Machine) error {
+// findDevices finds the wanted watchdog, host devices and mediated devices already on the VM.
+func (e *Existing) findDevices(ctx context.Context, session *engine.Client, machine render.Machine) error {
 	if machine.WatchdogAction != "" {
-		watchdogs, err := session.Watchdogs(ctx, e.VM.ID)
+		watchdogs, err := session.ListWatchdogs(ctx, e.VM.ID)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (e *Existing) devices(ctx context.Context, session *engine.Client, machine 
 	}
 
 	if len(machine.HostDevices) > 0 {
-		names, err := session.VMHostDevices(ctx, e.VM.ID)
+		names, err := session.ListVMHostDevices(ctx, e.VM.ID)
 		if err != nil {
 			return err
 		}
@@ -238,17 +238,17 @@ func (e *Existing) devices(ctx context.Context, session *engine.Client, machine 
 		}
 	}
 
-	return e.mediatedDevices(ctx, session, machine.MediatedDevices)
+	return e.findMediatedDevices(ctx, session, machine.MediatedDevices)
 }
 
-// mediatedDevices finds the wanted mediated devices already on the VM. A VM may have several of a type, so it counts
-// them, without those in the state.
-func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
+// findMediatedDevices finds the wanted mediated devices already on the VM. A VM may have several of a type, so it
+// counts them, without those in the state.
+func (e *Existing) findMediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
 	}
 
-	there, err := session.MediatedDevices(ctx, e.VM.ID)
+	there, err := session.ListMediatedDevices(ctx, e.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -277,23 +277,23 @@ func (e *Existing) mediatedDevices(ctx context.Context, session *engine.Client, 
 	return nil
 }
 
-// memberships finds the wanted affinity groups with the VM as a member. groups maps names of wanted groups to their
+// findMemberships finds the wanted affinity groups with the VM as a member. groups maps names of wanted groups to their
 // UUIDs in the engine's cluster.
-func (e *Existing) memberships(
+func (e *Existing) findMemberships(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
 ) error {
 	if len(groups) == 0 {
 		return nil
 	}
 
-	there, err := session.AffinityGroups(ctx, clusterID)
+	there, err := session.ListAffinityGroups(ctx, clusterID)
 	if err != nil {
 		return err
 	}
 
 	for name, id := range groups {
 		joined := slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
-			return g.ID.String() == id && g.Has(e.VM.ID)
+			return g.ID.String() == id && g.HasVM(e.VM.ID)
 		})
 		if joined {
 			e.imports[render.MembershipAddress(name)] = clusterID.String() + "/" + id + "/" + e.VM.ID.String()
@@ -303,8 +303,8 @@ func (e *Existing) memberships(
 	return nil
 }
 
-// Conflict returns the error for a VM of someone else.
-func (e *Existing) Conflict() error {
+// NewConflictError returns the error for a VM of someone else.
+func (e *Existing) NewConflictError() error {
 	return &blocker.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+
 			"or delete it, or delete this Machine",

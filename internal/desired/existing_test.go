@@ -23,11 +23,11 @@ func (s *site) vm(t *testing.T, name, comment string) *engine.VM {
 	t.Helper()
 
 	ctx := t.Context()
-	dc, err := s.client.DataCenter(ctx, "Default")
+	dc, err := s.client.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	cluster, err := s.client.Cluster(ctx, dc, "Default")
+	cluster, err := s.client.FindCluster(ctx, dc, "Default")
 	check.Error(t, err, "")
-	template, err := s.client.Template(ctx, dc, "ol9-k8s")
+	template, err := s.client.FindTemplate(ctx, dc, "ol9-k8s")
 	check.Error(t, err, "")
 
 	vm, err := s.client.CreateVM(ctx, &engine.VM{
@@ -35,8 +35,8 @@ func (s *site) vm(t *testing.T, name, comment string) *engine.VM {
 	}, nil)
 	check.Error(t, err, "")
 	check.Error(t, engine.Wait(ctx, "the VM", func(ctx context.Context) (bool, string, error) {
-		vm, err = s.client.VM(ctx, vm.ID)
-		return err == nil && vm.Status.Off(), "", err
+		vm, err = s.client.FetchVM(ctx, vm.ID)
+		return err == nil && vm.Status.IsOff(), "", err
 	}, func(string) {}), "")
 
 	return vm
@@ -50,7 +50,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	vm := s.vm(t, "demo-1", comment)
 	id := vm.ID.String()
 
-	tag, err := s.client.TagByName(ctx, "prod")
+	tag, err := s.client.FindTag(ctx, "prod")
 	check.Error(t, err, "")
 	check.Error(t, s.client.TagVM(ctx, vm.ID, tag.ID), "")
 	watchdog, err := s.client.AddWatchdog(ctx, vm.ID, engine.Watchdog{Action: "reset", Model: "i6300esb"})
@@ -78,7 +78,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 		AffinityGroups:  map[string]string{"in": group.ID.String(), "out": other.ID.String(), "gone": "x"},
 		HostDevices:     []string{"pci_0"},
 	}
-	_, err = found.adopt(ctx, s.client, render.Configuration{Files: render.Files{}}, machine)
+	_, err = found.addImports(ctx, s.client, render.Configuration{Files: render.Files{}}, machine)
 	check.Error(t, err, "")
 	check.Equal(t, "what the run adopts", found.imports, map[render.Address]string{
 		render.WatchdogAddress:          id + "/" + watchdog.ID.String(),
@@ -87,7 +87,9 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	})
 
 	clear(found.imports)
-	_, err = found.adopt(ctx, s.client, render.Configuration{Files: render.Files{}}, render.Machine{ClusterID: machine.ClusterID})
+	_, err = found.addImports(
+		ctx, s.client, render.Configuration{Files: render.Files{}}, render.Machine{ClusterID: machine.ClusterID},
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "what a machine adopts that asks for none of it", len(found.imports), 0)
 }
@@ -139,18 +141,28 @@ func TestWhoseVMItIs(t *testing.T) {
 		ours    bool
 		problem string
 	}{
-		"none":                                    {nil, "", false, ""},
-		"none, and a state":                       {nil, "1", false, ""},
-		"with the mark":                           {at("1", mark), "", true, ""},
-		"with the mark and a line break":          {at("1", mark+"\n"), "", true, ""},
-		"with the mark of another":                {at("1", "capolvm owner=a/x uid=c"), "", false, "does not belong to this machine"},
-		"without a mark":                          {at("1", ""), "", false, "rename or delete it, or delete this Machine"},
+		"none":                           {nil, "", false, ""},
+		"none, and a state":              {nil, "1", false, ""},
+		"with the mark":                  {at("1", mark), "", true, ""},
+		"with the mark and a line break": {at("1", mark+"\n"), "", true, ""},
+		"with the mark of another": {
+			at("1", "capolvm owner=a/x uid=c"),
+			"",
+			false,
+			"does not belong to this machine",
+		},
+		"without a mark": {
+			at("1", ""),
+			"",
+			false,
+			"rename or delete it, or delete this Machine",
+		},
 		"the one in the state, without a mark":    {at("1", ""), "1", true, ""},
 		"with the mark, and another in the state": {at("1", mark), "2", false, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.found.Of(mark, test.inState)
+			got, err := test.found.FilterOwned(mark, test.inState)
 			if test.problem != "" {
 				checkBlocked(t, err, infrav1.VMNameConflictReason, "metadata.name", test.problem)
 			} else {
@@ -193,16 +205,24 @@ func TestAnOrphanIsFoundByItsMark(t *testing.T) {
 		found   bool
 		problem string
 	}{
-		"by its ID":                       {Orphan{ID: vm.ID}, true, ""},
-		"by an ID that is gone":           {Orphan{ID: "00000000-0000-0000-0000-00000000000a"}, false, ""},
-		"by its name and mark":            {Orphan{DataCenter: "Default", Name: "demo-1", Comment: "capolvm owner=a/b uid=c"}, true, ""},
-		"another's of that name":          {Orphan{DataCenter: "Default", Name: "demo-1", Comment: "capolvm owner=a/b uid=d"}, false, ""},
+		"by its ID":             {Orphan{ID: vm.ID}, true, ""},
+		"by an ID that is gone": {Orphan{ID: "00000000-0000-0000-0000-00000000000a"}, false, ""},
+		"by its name and mark": {
+			Orphan{DataCenter: "Default", Name: "demo-1", Comment: "capolvm owner=a/b uid=c"},
+			true,
+			"",
+		},
+		"another's of that name": {
+			Orphan{DataCenter: "Default", Name: "demo-1", Comment: "capolvm owner=a/b uid=d"},
+			false,
+			"",
+		},
 		"none of that name":               {Orphan{DataCenter: "Default", Name: "demo-2"}, false, ""},
 		"a data center that is not there": {Orphan{DataCenter: "else", Name: "demo-1"}, false, "else"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.orphan.find(t.Context(), s.client)
+			got, err := test.orphan.findVM(t.Context(), s.client)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "it is found", got != nil && got.ID == vm.ID, test.found)
 		})
@@ -216,7 +236,7 @@ func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	check.Error(t, s.client.StartVM(t.Context(), vm.ID, false), "")
 	current := func() *engine.VM {
 		t.Helper()
-		out, err := s.client.VM(t.Context(), vm.ID)
+		out, err := s.client.FetchVM(t.Context(), vm.ID)
 		if engine.IsNotFound(err) {
 			return nil
 		}
@@ -243,7 +263,7 @@ func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	check.Equal(t, "status after an objection", current().Status, engine.VMUp)
 
 	step()
-	wait("the VM to be off", func(vm *engine.VM) bool { return vm.Status.Off() })
+	wait("the VM to be off", func(vm *engine.VM) bool { return vm.Status.IsOff() })
 	step()
 	wait("the VM to be gone", func(vm *engine.VM) bool { return vm == nil })
 	check.Error(t, Orphan{ID: vm.ID}.removeStep(t.Context(), s.client, vm), "") // it is gone already
@@ -260,9 +280,9 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
-	dc, err := client.DataCenter(ctx, "Default")
+	dc, err := client.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	domain, err := client.StorageDomain(ctx, dc, "olvm-data")
+	domain, err := client.FindStorageDomain(ctx, dc, "olvm-data")
 	check.Error(t, err, "")
 
 	const mark = "capolvm owner=a/b uid=c"
@@ -302,7 +322,7 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 		"lost": {lost, true}, "in the state": {inState, false}, "of another": {others, false},
 		"not asked for": {unasked, false},
 	} {
-		_, err := client.Disk(ctx, each.id)
+		_, err := client.FetchDisk(ctx, each.id)
 		check.Equal(t, what+" is gone", engine.IsNotFound(err), each.gone)
 	}
 
@@ -316,7 +336,7 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 	}{
 		"not asked for": {unasked, true}, "in the state": {inState, false}, "of another": {others, false},
 	} {
-		_, err := client.Disk(ctx, each.id)
+		_, err := client.FetchDisk(ctx, each.id)
 		check.Equal(t, what+" is gone after an interrupted change", engine.IsNotFound(err), each.gone)
 	}
 }
@@ -333,12 +353,12 @@ func TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack(t *testing.T) {
 	none := func(context.Context) (*tfstate.State, error) { return nil, nil }
 	orphan := Orphan{ID: vm.ID, Name: "demo-1", Comment: mark, Interrupted: true}
 	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
-	_, err := s.client.Disk(t.Context(), made)
+	_, err := s.client.FetchDisk(t.Context(), made)
 	check.Error(t, err, "")
 
 	orphan.Undoes = true
 	check.Error(t, orphan.RemoveDisks(t.Context(), s.client, none), "")
-	_, err = s.client.Disk(t.Context(), made)
+	_, err = s.client.FetchDisk(t.Context(), made)
 	check.Equal(t, "it is gone", engine.IsNotFound(err), true)
 }
 
@@ -355,15 +375,15 @@ func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
 		ids = append(ids, device.ID)
 	}
 
-	there, err := s.client.MediatedDevices(t.Context(), vm.ID)
+	there, err := s.client.ListMediatedDevices(t.Context(), vm.ID)
 	check.Error(t, err, "")
 	lost, known := there[0].ID, there[1].ID // the engine lists the device of the state last
 	state, err := tfstate.Parse(fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","resources":[
 		{"mode":"managed","type":"ovirt_vm_mediated_device","name":"this","instances":[
 			{"index_key":"1","attributes":{"id":%q}}]}]}`, known))
 	check.Error(t, err, "")
-	found := (&Existing{VM: *vm, imports: map[render.Address]string{}}).Beside(state)
-	check.Error(t, found.mediatedDevices(t.Context(), s.client, []string{"nvidia-63", "nvidia-63"}), "")
+	found := (&Existing{VM: *vm, imports: map[render.Address]string{}}).WithState(state)
+	check.Error(t, found.findMediatedDevices(t.Context(), s.client, []string{"nvidia-63", "nvidia-63"}), "")
 	check.Equal(t, "imports", found.imports, map[render.Address]string{
 		render.MediatedDeviceAddress(1): vm.ID.String() + "/" + lost.String(),
 	})
@@ -430,7 +450,7 @@ func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	ctx := t.Context()
 	vm := s.vm(t, "demo-1", "")
 	cluster := engine.RefID(vm.Cluster)
-	before, err := s.client.NICs(ctx, vm.ID)
+	before, err := s.client.ListNICs(ctx, vm.ID)
 	check.Error(t, err, "")
 
 	for _, name := range []string{"nic1", "storage", "byhand"} {
@@ -443,7 +463,7 @@ func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	var tagIDs []string
 
 	for _, name := range []string{"k8s", "prod"} {
-		tag, err := s.client.TagByName(ctx, name)
+		tag, err := s.client.FindTag(ctx, name)
 		check.Error(t, err, "")
 		check.Error(t, s.client.TagVM(ctx, vm.ID, tag.ID), "")
 		tagIDs = append(tagIDs, tag.ID.String())
@@ -465,18 +485,26 @@ func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	check.Error(t, err, "")
 	wanted := Additions{NICs: []string{"nic1"}, TagIDs: tagIDs[:1], MediatedDevices: []string{"nvidia-63"}}
 	change := Additions{
-		NICs: []string{"nic1", "storage", "missing"}, TagIDs: tagIDs, Watchdog: true, GroupIDs: []string{group.ID.String()},
-		MediatedDevices: []string{"nvidia-63"}, HostDevices: []string{"pci_0"},
+		NICs: []string{
+			"nic1",
+			"storage",
+			"missing",
+		},
+		TagIDs:          tagIDs,
+		Watchdog:        true,
+		GroupIDs:        []string{group.ID.String()},
+		MediatedDevices: []string{"nvidia-63"},
+		HostDevices:     []string{"pci_0"},
 	}
-	text, err := change.And(wanted).Text()
+	text, err := change.UnionWith(wanted).EncodeJSON()
 	check.Error(t, err, "")
 	undo := Undo{VM: vm.ID, Cluster: cluster, Added: ParseAdditions(text), Wanted: wanted, State: state}
 
 	for range 2 { // nothing is left to do the second time
-		check.Error(t, undo.Run(ctx, s.client), "")
+		check.Error(t, undo.RemoveAdditions(ctx, s.client), "")
 	}
 
-	nics, err := s.client.NICs(ctx, vm.ID)
+	nics, err := s.client.ListNICs(ctx, vm.ID)
 	check.Error(t, err, "")
 
 	var names []string
@@ -487,17 +515,17 @@ func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	slices.Sort(names)
 	check.Equal(t, "network interfaces", names, []string{"byhand", "nic1"})
 
-	tags, err := s.client.VMTags(ctx, vm.ID)
+	tags, err := s.client.ListVMTags(ctx, vm.ID)
 	check.Error(t, err, "")
 	check.Length(t, "tags", tags, 1)
-	devices, err := s.client.MediatedDevices(ctx, vm.ID)
+	devices, err := s.client.ListMediatedDevices(ctx, vm.ID)
 	check.Error(t, err, "")
 	check.Length(t, "mediated devices", devices, 1)
 	check.Equal(t, "the device of the state", devices[0].ID, known.ID)
-	watchdogs, err := s.client.Watchdogs(ctx, vm.ID)
+	watchdogs, err := s.client.ListWatchdogs(ctx, vm.ID)
 	check.Error(t, err, "")
 	check.Length(t, "watchdogs", watchdogs, 0)
-	groups, err := s.client.AffinityGroups(ctx, cluster)
+	groups, err := s.client.ListAffinityGroups(ctx, cluster)
 	check.Error(t, err, "")
-	check.Equal(t, "it is in the group", groups[0].Has(vm.ID), false)
+	check.Equal(t, "it is in the group", groups[0].HasVM(vm.ID), false)
 }

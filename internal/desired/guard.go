@@ -8,13 +8,13 @@ var undoable = []string{
 	"ovirt_vm_mediated_device", "ovirt_vm_disks_resize",
 }
 
-// Refuses returns the action of a plan refused for a machine, or "" if it is allowed. A plan must neither delete nor
-// replace parts of a machine, nor create its VM again: machines are immutable, and a change is a rollout. hadVM reports
-// that the machine has had a VM.
+// FindRefusedAction returns the action of a plan refused for a machine, or "" if it is allowed. A plan must neither
+// delete nor replace parts of a machine, nor create its VM again: machines are immutable, and a change is a rollout.
+// hadVM reports that the machine has had a VM.
 //
 // undoes reports that the plan reverts an incomplete change; see tfstate.State.Undoes. Such a plan may delete the
 // additions of the change, because the last fully applied configuration did not have them.
-func Refuses(action, resource string, hadVM, undoes bool) string {
+func FindRefusedAction(action, resource string, hadVM, undoes bool) string {
 	switch {
 	case resource == "ovirt_vm_affinity_group":
 		return "" // leaving or changing a group touches no VM

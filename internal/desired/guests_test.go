@@ -123,7 +123,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out render.Machine
-			err := guests(Input{NICs: test.nics, Addresses: test.addresses, NamePools: test.namePools}, &out)
+			err := resolveGuests(Input{NICs: test.nics, Addresses: test.addresses, NamePools: test.namePools}, &out)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "interfaces", fmt.Sprint(out.Guests), fmt.Sprint(test.want))
 		})
@@ -132,7 +132,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 
 func TestNameServersOfAllInterfacesAreAskedOnce(t *testing.T) {
 	var out render.Machine
-	err := guests(Input{NICs: []addressing.NIC{
+	err := resolveGuests(Input{NICs: []addressing.NIC{
 		nic("nic1", &addressing.GuestNIC{DNSServers: []string{"10.0.0.3", "10.0.0.2"}, SearchDomains: []string{"b", "a"}}),
 		nic("nic2", &addressing.GuestNIC{DNSServers: []string{"10.0.0.2", "10.0.0.4"}, SearchDomains: []string{"a", "c"}}),
 	}}, &out)
@@ -216,7 +216,7 @@ func TestANodeAsksItsOwnNameServerFirst(t *testing.T) {
 			}
 
 			var out render.Machine
-			err := guests(test.in, &out)
+			err := resolveGuests(test.in, &out)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "servers", fmt.Sprint(out.DNSServers), test.servers)
 			check.Equal(t, "domains", fmt.Sprint(out.SearchDomains), test.domains)
@@ -331,7 +331,7 @@ func TestTheServicesOfANode(t *testing.T) {
 				test.change(&test.in)
 			}
 
-			got, err := services(test.in, servers)
+			got, err := buildServices(test.in, servers)
 			check.Error(t, err, "")
 			check.Equal(t, "services", got, test.want)
 		})
@@ -392,7 +392,7 @@ func TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster(t *testing.T) {
 			}
 
 			var got *bootstrap.Node
-			if services := asNode(test.in, nil); services != nil {
+			if services := openNodeFirewall(test.in, nil); services != nil {
 				got = services.Node
 			}
 
@@ -438,7 +438,7 @@ func TestServicesOfANodeThatAreRefused(t *testing.T) {
 				test.change(&test.in)
 			}
 
-			_, err := services(test.in, nil)
+			_, err := buildServices(test.in, nil)
 			check.Error(t, err, test.problem)
 		})
 	}
@@ -452,7 +452,7 @@ func TestADigestIsRenderedOncePerConfiguration(t *testing.T) {
 	machine := built.Machine
 	first := types.NamespacedName{Namespace: "default", Name: "demo-1"}
 	cache := &DigestCache{}
-	digest, err := cache.Of(first, machine)
+	digest, err := cache.GetDigest(first, machine)
 	check.Error(t, err, "")
 
 	rendered, err := render.MachineDigest(machine)
@@ -467,7 +467,7 @@ func TestADigestIsRenderedOncePerConfiguration(t *testing.T) {
 		t.Helper()
 		changed := machine
 		change(&changed)
-		got, err := cache.Of(first, changed)
+		got, err := cache.GetDigest(first, changed)
 		check.Error(t, err, "")
 		check.Equal(t, what, got, want)
 	}
@@ -475,23 +475,23 @@ func TestADigestIsRenderedOncePerConfiguration(t *testing.T) {
 	of("another password", "cached", func(m *render.Machine) { m.Engine.Password = "other" })
 	of("other user data", "cached", func(m *render.Machine) { m.UserData = "other" })
 
-	got, err := cache.Of(types.NamespacedName{Namespace: "default", Name: "demo-2"}, machine)
+	got, err := cache.GetDigest(types.NamespacedName{Namespace: "default", Name: "demo-2"}, machine)
 	check.Error(t, err, "")
 	check.Equal(t, "another object", got, rendered)
 
 	larger := machine
 	larger.Memory *= 2
-	got, err = cache.Of(first, larger)
+	got, err = cache.GetDigest(first, larger)
 	check.Error(t, err, "")
 	check.Equal(t, "more memory is another digest", got != rendered && got != "cached", true)
 
 	of("the first configuration, which is forgotten", rendered, func(*render.Machine) {})
-	cache.Forget(first)
+	cache.DropDigest(first)
 	check.Equal(t, "configurations that are known", len(cache.known), 1)
 
 	invalid := machine
 	invalid.ClusterID = ""
-	_, err = cache.Of(first, invalid)
+	_, err = cache.GetDigest(first, invalid)
 	check.Equal(t, "a machine that cannot be rendered is an error", err != nil, true)
 	check.Equal(t, "configurations that are known after it", len(cache.known), 1)
 }

@@ -20,29 +20,31 @@ const (
 	highPerformance = "high_performance"
 )
 
-// invalid returns the error for an option in conflict with another option or the template.
-func invalid(field, format string, args ...any) error {
+// newInvalidError returns the error for an option in conflict with another option or the template.
+func newInvalidError(field, format string, args ...any) error {
 	return blocker.New(infrav1.InvalidHardwareReason, field, format, args...)
 }
 
-// operatingSystem checks the name of an operating system. An engine accepts any name. For an unknown one it makes the
-// VM with another system, and hands the user data to cloud-init.
-func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
+// checkOperatingSystem checks the name of an operating system. An engine accepts any name. For an unknown one it makes
+// the VM with another system, and hands the user data to cloud-init.
+func checkOperatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
 	if vm.OSType == "" {
 		return nil
 	}
 
 	if err := client.CheckOperatingSystem(ctx, vm.OSType); err != nil {
-		return blocker.NotFound(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
+		return blocker.WrapNotFound(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
 	}
 
 	return nil
 }
 
-// instanceType resolves the type with the sizes of a VM. No other field may set a size.
-func instanceType(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
+// resolveInstanceType resolves the type with the sizes of a VM. No other field may set a size.
+func resolveInstanceType(
+	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine,
+) error {
 	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
-		return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
+		return newInvalidError(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
 			vm.InstanceType)
 	}
 
@@ -52,14 +54,14 @@ func instanceType(ctx context.Context, client *engine.Client, vm infrav1.Virtual
 		{"maximumMemory", vm.MaximumMemory},
 	} {
 		if size.value != "" {
-			return invalid(vmPath+size.field, "the instance type %q has the memory; remove one of the two",
+			return newInvalidError(vmPath+size.field, "the instance type %q has the memory; remove one of the two",
 				vm.InstanceType)
 		}
 	}
 
-	sized, err := client.InstanceType(ctx, vm.InstanceType)
+	sized, err := client.FindInstanceType(ctx, vm.InstanceType)
 	if err != nil {
-		return blocker.NotFound(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
+		return blocker.WrapNotFound(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
 	}
 
 	out.InstanceTypeID = sized.ID.String()
@@ -67,14 +69,14 @@ func instanceType(ctx context.Context, client *engine.Client, vm infrav1.Virtual
 	return nil
 }
 
-// sizes resolves memory and CPU: explicit ones, or an instance type.
-func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
+// resolveSizes resolves memory and CPU: explicit ones, or an instance type.
+func resolveSizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if vm.InstanceType != "" {
-		return instanceType(ctx, client, vm, out)
+		return resolveInstanceType(ctx, client, vm, out)
 	}
 
-	if !autoPinned(vm) {
-		out.Cores, out.Sockets, out.Threads = Topology(vm)
+	if !isAutoPinned(vm) {
+		out.Cores, out.Sockets, out.Threads = GetTopology(vm)
 	}
 
 	for _, size := range []struct {
@@ -101,11 +103,13 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 
 	switch {
 	case out.GuaranteedMemory > out.Memory:
-		return invalid(vmPath+"guaranteedMemory", "%s is more than memory, which is %s; lower it", vm.GuaranteedMemory,
-			vm.Memory)
+		return newInvalidError(
+			vmPath+"guaranteedMemory", "%s is more than memory, which is %s; lower it", vm.GuaranteedMemory, vm.Memory,
+		)
 	case out.MaximumMemory != 0 && out.MaximumMemory < out.Memory:
-		return invalid(vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory,
-			vm.Memory)
+		return newInvalidError(
+			vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory, vm.Memory,
+		)
 	}
 
 	return nil
@@ -114,10 +118,10 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 // resizeAndPin leaves the CPU to the hosts.
 const resizeAndPin = "resize_and_pin"
 
-func autoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
+func isAutoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
 
-// autoPinning checks for errors the engine would report only after half of the VM is made.
-func autoPinning(
+// checkAutoPinning checks for errors the engine would report only after half of the VM is made.
+func checkAutoPinning(
 	ctx context.Context,
 	client *engine.Client,
 	vm infrav1.VirtualMachine,
@@ -125,33 +129,35 @@ func autoPinning(
 	out *render.Machine,
 ) error {
 	const field = vmPath + "cpu.autoPinningPolicy"
-	if !autoPinned(vm) {
+	if !isAutoPinned(vm) {
 		return nil
 	}
 
 	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
-		return invalid(vmPath+"cpu.topology", "%s takes it from the host; remove one of the two", resizeAndPin)
+		return newInvalidError(vmPath+"cpu.topology", "%s takes it from the host; remove one of the two", resizeAndPin)
 	}
 
 	if vm.InstanceType != "" {
-		return invalid(field, "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
+		return newInvalidError(field, "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
 	}
 
 	if len(placement.HostIDs) == 0 {
-		return invalid(
+		return newInvalidError(
 			field,
 			"it needs hosts to pin to; name them in %splacement.hostNames, or use a failure domain that has hosts",
 			vmPath,
 		)
 	}
 
-	ok, product, err := client.Supports(ctx, 4, 4, 5)
+	ok, product, err := client.SupportsVersion(ctx, 4, 4, 5)
 	if err != nil {
 		return err
 	}
 
 	if !ok {
-		return invalid(field, "the engine is of version %s and cannot do it before 4.4.5; write none", product.Version)
+		return newInvalidError(
+			field, "the engine is of version %s and cannot do it before 4.4.5; write none", product.Version,
+		)
 	}
 
 	out.OptimizeCPU = true
@@ -159,9 +165,9 @@ func autoPinning(
 	return nil
 }
 
-// options copies the settings without look-ups. A high-performance VM has special rules. The engine's web interface
+// copyOptions copies the settings without look-ups. A high-performance VM has special rules. The engine's web interface
 // applies them, but its API does not.
-func options(vm infrav1.VirtualMachine, out *render.Machine) error {
+func copyOptions(vm infrav1.VirtualMachine, out *render.Machine) error {
 	out.CPUMode = vm.CPU.Mode
 	out.OSType = vm.OSType
 	out.VMType = vm.Type
@@ -174,7 +180,9 @@ func options(vm infrav1.VirtualMachine, out *render.Machine) error {
 	}
 
 	if vm.GraphicsConsoles == "Keep" {
-		return invalid(vmPath+"graphicsConsoles", "a high_performance VM has none; write Remove or leave it out")
+		return newInvalidError(
+			vmPath+"graphicsConsoles", "a high_performance VM has none; write Remove or leave it out",
+		)
 	}
 
 	out.RemoveGraphicsConsoles = true
@@ -193,12 +201,12 @@ func options(vm infrav1.VirtualMachine, out *render.Machine) error {
 	return nil
 }
 
-// tags resolves the names of tags.
-func tags(ctx context.Context, client *engine.Client, names []string, out *render.Machine) error {
+// resolveTags resolves the names of tags.
+func resolveTags(ctx context.Context, client *engine.Client, names []string, out *render.Machine) error {
 	for i, name := range names {
-		tag, err := client.TagByName(ctx, name)
+		tag, err := client.FindTag(ctx, name)
 		if err != nil {
-			return blocker.NotFound(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
+			return blocker.WrapNotFound(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
 		}
 
 		out.TagIDs = append(out.TagIDs, tag.ID.String())
@@ -209,8 +217,8 @@ func tags(ctx context.Context, client *engine.Client, names []string, out *rende
 	return nil
 }
 
-// disks resolves the data disks, and the root disk from the template.
-func disks(
+// resolveDisks resolves the data disks, and the root disk from the template.
+func resolveDisks(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -218,12 +226,12 @@ func disks(
 	vm infrav1.VirtualMachine,
 	out *render.Machine,
 ) error {
-	hardware, err := client.Hardware(ctx, template.ID)
+	hardware, err := client.FetchHardware(ctx, template.ID)
 	if err != nil {
 		return err
 	}
 
-	if err := readable(ctx, client, dc, template, hardware); err != nil {
+	if err := checkTemplateDisks(ctx, client, dc, template, hardware); err != nil {
 		return err
 	}
 
@@ -238,20 +246,20 @@ func disks(
 
 	if vm.RootDisk != nil {
 		if hardware.RootDisk == nil {
-			return invalid(
+			return newInvalidError(
 				vmPath+"rootDisk",
 				"template %q has no bootable disk; name another template or remove rootDisk",
 				template.Name,
 			)
 		}
 
-		if err := rootDisk(ctx, client, dc, hardware, *vm.RootDisk, out); err != nil {
+		if err := resolveRootDisk(ctx, client, dc, hardware, *vm.RootDisk, out); err != nil {
 			return err
 		}
 	}
 
 	for i, d := range vm.DataDisks {
-		made, err := dataDisk(ctx, client, dc, fmt.Sprintf("%sdataDisks[%d].", vmPath, i), d, home)
+		made, err := resolveDataDisk(ctx, client, dc, fmt.Sprintf("%sdataDisks[%d].", vmPath, i), d, home)
 		if err != nil {
 			return err
 		}
@@ -262,8 +270,8 @@ func disks(
 	return nil
 }
 
-// readable checks that a VM can be made from each disk of a template on its storage domain.
-func readable(
+// checkTemplateDisks checks that a VM can be made from each disk of a template on its storage domain.
+func checkTemplateDisks(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -278,7 +286,7 @@ func readable(
 	for _, disk := range all {
 		var inactive *engine.InactiveError
 
-		_, _, err := client.PlaceDisk(ctx, dc, engine.DiskPlace{Among: disk.StorageDomainIDs()})
+		_, _, err := client.ChooseDiskPlace(ctx, dc, engine.DiskPlace{Among: disk.StorageDomainIDs()})
 		if errors.As(err, &inactive) {
 			return blocker.New(infrav1.StorageDomainInactiveReason, "spec.vmTemplateName",
 				"no VM can be made of disk %q of template %q: %s; activate it in the engine, copy the disk to another "+
@@ -291,19 +299,19 @@ func readable(
 	return nil
 }
 
-// place decides where to make a disk, and whether it is sparse there. field is the path of its fields.
-func place(
+// placeDisk decides where to make a disk, and whether it is sparse there. field is the path of its fields.
+func placeDisk(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, at engine.DiskPlace,
 ) (domainID string, sparse *bool, err error) {
-	domain, sparse, err := client.PlaceDisk(ctx, dc, at)
+	domain, sparse, err := client.ChooseDiskPlace(ctx, dc, at)
 
 	var impossible *engine.AllocationError
 	if errors.As(err, &impossible) {
-		return "", nil, invalid(field+"sparse", "%v", impossible)
+		return "", nil, newInvalidError(field+"sparse", "%v", impossible)
 	}
 
 	if err != nil {
-		return "", nil, blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
+		return "", nil, blocker.WrapNotFound(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
 	}
 
 	if domain != nil {
@@ -313,9 +321,9 @@ func place(
 	return domainID, sparse, nil
 }
 
-// dataDisk resolves one data disk. field is the path of its fields. home are the storage domains of the template's
-// disk. The disk goes to one of them unless it names its own.
-func dataDisk(
+// resolveDataDisk resolves one data disk. field is the path of its fields. home are the storage domains of the
+// template's disk. The disk goes to one of them unless it names its own.
+func resolveDataDisk(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -330,28 +338,28 @@ func dataDisk(
 	}
 	var err error
 	if out.Size, err = ParseMemory(d.Size); err != nil {
-		return out, invalid(field+"size", "%v", err)
+		return out, newInvalidError(field+"size", "%v", err)
 	}
 
 	at := engine.DiskPlace{Domain: d.StorageDomainName, Among: home, Format: out.Format, Sparse: d.Sparse}
 
 	var isSparse *bool
-	if out.StorageDomainID, isSparse, err = place(ctx, client, dc, field, at); err != nil {
+	if out.StorageDomainID, isSparse, err = placeDisk(ctx, client, dc, field, at); err != nil {
 		return out, err
 	}
 
 	out.Sparse = isSparse != nil && *isSparse // a raw disk is preallocated unless it asks for sparse
 	if out.StorageDomainID == "" {
-		return out, invalid(field+"storageDomainName",
+		return out, newInvalidError(field+"storageDomainName",
 			"the template has no disk whose storage domain could be taken; name one")
 	}
 
 	return out, nil
 }
 
-// rootDisk decides whether the root disk is linked to the template's disk or copied. Linked disks are cow and sparse,
-// and stay on the template's storage domain.
-func rootDisk(
+// resolveRootDisk decides whether the root disk is linked to the template's disk or copied. Linked disks are cow and
+// sparse, and stay on the template's storage domain.
+func resolveRootDisk(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -364,7 +372,7 @@ func rootDisk(
 	home := origin.StorageDomainIDs()
 	preallocated := want.Sparse != nil && !*want.Sparse
 
-	domainID, _, err := place(ctx, client, dc, path, engine.DiskPlace{Domain: want.StorageDomainName, Among: home})
+	domainID, _, err := placeDisk(ctx, client, dc, path, engine.DiskPlace{Domain: want.StorageDomainName, Among: home})
 	if err != nil {
 		return err
 	}
@@ -382,7 +390,7 @@ func rootDisk(
 
 	if out.Clone = want.Clone; needs != "" {
 		if want.Clone != nil && !*want.Clone {
-			return invalid(path+"clone", "%s needs a copy; write true or leave it out", needs)
+			return newInvalidError(path+"clone", "%s needs a copy; write true or leave it out", needs)
 		}
 
 		yes := true
@@ -399,11 +407,11 @@ func rootDisk(
 
 	size, err := ParseMemory(want.Size)
 	if err != nil {
-		return invalid(path+"size", "%v", err)
+		return newInvalidError(path+"size", "%v", err)
 	}
 
 	if size < origin.ProvisionedSize {
-		return invalid(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk",
+		return newInvalidError(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk",
 			want.Size, origin.ProvisionedSize)
 	}
 
@@ -431,7 +439,7 @@ func overrideDisks(
 	}
 
 	const path = vmPath + "rootDisk."
-	override, err := templateDisk(ctx, client, dc, path, template.RootDisk, want, clone)
+	override, err := describeTemplateDisk(ctx, client, dc, path, template.RootDisk, want, clone)
 	if err != nil {
 		return err
 	}
@@ -444,7 +452,7 @@ func overrideDisks(
 
 	// An engine needs all disks in a request with any of them.
 	for _, disk := range template.OtherDisks {
-		same, err := templateDisk(ctx, client, dc, path, disk, infrav1.RootDisk{}, clone)
+		same, err := describeTemplateDisk(ctx, client, dc, path, disk, infrav1.RootDisk{}, clone)
 		if err != nil {
 			return err
 		}
@@ -455,8 +463,9 @@ func overrideDisks(
 	return nil
 }
 
-// templateDisk describes how to copy one disk of a template, or how to link to it. A linked disk is cow and sparse.
-func templateDisk(
+// describeTemplateDisk describes how to copy one disk of a template, or how to link to it. A linked disk is cow and
+// sparse.
+func describeTemplateDisk(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -470,7 +479,7 @@ func templateDisk(
 		at.Format, at.Sparse = cmp.Or(want.Format, origin.Format), want.Sparse
 	}
 
-	domainID, isSparse, err := place(ctx, client, dc, field, at)
+	domainID, isSparse, err := placeDisk(ctx, client, dc, field, at)
 	if err != nil {
 		return render.TemplateDisk{}, err
 	}

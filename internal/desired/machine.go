@@ -61,7 +61,7 @@ type Input struct {
 	ClaimedVM *engine.VM
 	// Pooled makes a powered-off VM for an inventory. Its guest gets only the network configuration.
 	Pooled bool
-	// NICs of the machine, as read by addressing.NICs.
+	// NICs of the machine, as read by addressing.BuildNICs.
 	NICs []addressing.NIC
 	// Addresses maps names of network interfaces in the engine to the machine's allocated addresses.
 	Addresses map[string][]ipam.Address
@@ -115,15 +115,29 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 
 	// Checks without the engine come first, so they report bad input even without an engine.
 	steps := []func(context.Context) error{
-		r.checkTexts, r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
+		r.checkTexts,
+		r.checkName,
+		r.resolveHardware,
+		r.resolvePlace,
+		r.resolveGroups,
+		r.resolveTemplate,
+		r.resolveUserData,
+		r.resolveDevices,
 	}
 
 	switch {
 	case in.Spec.FromInventory != nil:
-		steps = []func(context.Context) error{r.checkTexts, r.claimed, r.userData}
+		steps = []func(context.Context) error{r.checkTexts, r.adoptClaimed, r.resolveUserData}
 	case in.Pooled:
 		r.out.Comment = in.Owner.InventoryComment()
-		steps = []func(context.Context) error{r.checkTexts, r.checkName, r.hardware, r.place, r.template, r.devices}
+		steps = []func(context.Context) error{
+			r.checkTexts,
+			r.checkName,
+			r.resolveHardware,
+			r.resolvePlace,
+			r.resolveTemplate,
+			r.resolveDevices,
+		}
 	}
 
 	for _, step := range steps {
@@ -135,9 +149,9 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	return &Built{Machine: r.out, Names: r.names}, nil
 }
 
-// Configuration renders the machine, with imports of the parts already in the engine. existing is nil if there are
-// none.
-func (b *Built) Configuration(
+// RenderConfiguration renders the machine, with imports of the parts already in the engine. existing is nil if there
+// are none.
+func (b *Built) RenderConfiguration(
 	ctx context.Context, client *engine.Client, existing *Existing,
 ) (render.Configuration, error) {
 	configuration, err := render.MachineConfiguration(b.Machine)
@@ -145,7 +159,7 @@ func (b *Built) Configuration(
 		return configuration, err
 	}
 
-	return existing.adopt(ctx, client, configuration, b.Machine)
+	return existing.addImports(ctx, client, configuration, b.Machine)
 }
 
 // machineResolver resolves one machine, step by step.
@@ -181,37 +195,39 @@ func (r *machineResolver) checkName(context.Context) error {
 			"makes it, a shorter name", length, engine.MaxVMName)}
 }
 
-// hardware resolves options, operating system, sizes, and the guest's network configuration.
-func (r *machineResolver) hardware(ctx context.Context) error {
+// resolveHardware resolves options, operating system, sizes, and the guest's network configuration.
+func (r *machineResolver) resolveHardware(ctx context.Context) error {
 	vm := r.in.Spec.VirtualMachine
-	if err := options(vm, &r.out); err != nil {
+	if err := copyOptions(vm, &r.out); err != nil {
 		return err
 	}
 
-	if err := devicesOf(vm, &r.out); err != nil {
+	if err := checkDevices(vm, &r.out); err != nil {
 		return err
 	}
 
-	if err := operatingSystem(ctx, r.client, vm); err != nil {
+	if err := checkOperatingSystem(ctx, r.client, vm); err != nil {
 		return err
 	}
 
-	if err := sizes(ctx, r.client, vm, &r.out); err != nil {
+	if err := resolveSizes(ctx, r.client, vm, &r.out); err != nil {
 		return err
 	}
 
-	return guests(r.in, &r.out)
+	return resolveGuests(r.in, &r.out)
 }
 
-// place resolves the VM's location.
-func (r *machineResolver) place(ctx context.Context) error {
+// resolvePlace resolves the VM's location.
+func (r *machineResolver) resolvePlace(ctx context.Context) error {
 	var err error
-	r.dc, err = r.client.DataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
+	r.dc, err = r.client.FindDataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
 	if err != nil {
-		return blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return blocker.WrapNotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	r.placement, err = placement.Place(ctx, r.client, r.in.Spec, placement.SiteOf(r.in.Cluster), r.in.FailureDomain)
+	r.placement, err = placement.ResolveLocation(
+		ctx, r.client, r.in.Spec, placement.SiteOf(r.in.Cluster), r.in.FailureDomain,
+	)
 	if err != nil {
 		return err
 	}
@@ -220,21 +236,22 @@ func (r *machineResolver) place(ctx context.Context) error {
 	r.out.Placement = r.placement.Policy()
 
 	vm := r.in.Spec.VirtualMachine
-	if err := hostDevices(ctx, r.client, vm, r.placement.HostIDs, &r.out); err != nil {
+	if err := checkHostDevices(ctx, r.client, vm, r.placement.HostIDs, &r.out); err != nil {
 		return err
 	}
 
-	if err := availability(ctx, r.client, r.dc, vm, &r.out); err != nil {
+	if err := resolveAvailability(ctx, r.client, r.dc, vm, &r.out); err != nil {
 		return err
 	}
 
-	return autoPinning(ctx, r.client, vm, r.placement, &r.out)
+	return checkAutoPinning(ctx, r.client, vm, r.placement, &r.out)
 }
 
-// groups resolves the machine's affinity groups.
-func (r *machineResolver) groups(ctx context.Context) error {
-	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster, r.in.SupportServices), r.in.Spec,
-		r.in.Role, r.in.Service)
+// resolveGroups resolves the machine's affinity groups.
+func (r *machineResolver) resolveGroups(ctx context.Context) error {
+	names, err := placement.CollectGroupNames(
+		placement.CollectAffinityGroups(r.in.Cluster, r.in.SupportServices), r.in.Spec, r.in.Role, r.in.Service,
+	)
 	if err != nil || len(names) == 0 || r.in.FindGroups == nil {
 		return err
 	}
@@ -249,8 +266,8 @@ func (r *machineResolver) groups(ctx context.Context) error {
 	return err
 }
 
-// template resolves the template. Its name may contain the Kubernetes version.
-func (r *machineResolver) template(ctx context.Context) error {
+// resolveTemplate resolves the template. Its name may contain the Kubernetes version.
+func (r *machineResolver) resolveTemplate(ctx context.Context) error {
 	const field = "spec.vmTemplateName"
 	name := r.in.Spec.VMTemplateName
 	if strings.Contains(name, versionVariable) && r.in.KubernetesVersion == "" {
@@ -263,9 +280,9 @@ func (r *machineResolver) template(ctx context.Context) error {
 	}
 
 	name = TemplateName(name, r.in.KubernetesVersion)
-	found, err := r.client.TemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
+	found, err := r.client.FindTemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
 	if err != nil {
-		return blocker.NotFound(err, infrav1.VMTemplateNotFoundReason, field)
+		return blocker.WrapNotFound(err, infrav1.VMTemplateNotFoundReason, field)
 	}
 
 	r.from = found
@@ -273,39 +290,39 @@ func (r *machineResolver) template(ctx context.Context) error {
 
 	if tpm := r.out.TPM; tpm != nil && *tpm {
 		err := r.client.CheckTPM(ctx, cmp.Or(r.out.OSType, found.OS.Type))
-		return blocker.NotFound(err, infrav1.InvalidHardwareReason, vmPath+"firmware.tpm")
+		return blocker.WrapNotFound(err, infrav1.InvalidHardwareReason, vmPath+"firmware.tpm")
 	}
 
 	return nil
 }
 
-// userData merges the user data for the guest's first boot.
-func (r *machineResolver) userData(context.Context) error {
+// resolveUserData merges the user data for the guest's first boot.
+func (r *machineResolver) resolveUserData(context.Context) error {
 	if !usesIgnition(r.in, r.from) {
 		r.out.HostName = r.in.VMName // Ignition gets it as a file: the engine would add the same
 	}
 
 	var err error
-	r.out.UserData, err = userData(r.in, r.from, r.out)
+	r.out.UserData, err = mergeUserData(r.in, r.from, r.out)
 
 	return err
 }
 
-// devices resolves network interfaces, disks and tags.
-func (r *machineResolver) devices(ctx context.Context) error {
+// resolveDevices resolves network interfaces, disks and tags.
+func (r *machineResolver) resolveDevices(ctx context.Context) error {
 	r.out.RemoveTemplateNICs = ptr.Deref(r.in.Spec.RemoveTemplateInterfaces, false)
 
-	network, profile, err := networks(ctx, r.client, r.dc, r.from, r.in.NICs, &r.out)
+	network, profile, err := resolveNetworks(ctx, r.client, r.dc, r.from, r.in.NICs, &r.out)
 	if err != nil {
 		return err
 	}
 
 	vm := r.in.Spec.VirtualMachine
-	if err := disks(ctx, r.client, r.dc, r.from, r.placement.Stored(vm), &r.out); err != nil {
+	if err := resolveDisks(ctx, r.client, r.dc, r.from, r.placement.ApplyStorage(vm), &r.out); err != nil {
 		return err
 	}
 
-	if err := tags(ctx, r.client, vm.Tags, &r.out); err != nil {
+	if err := resolveTags(ctx, r.client, vm.Tags, &r.out); err != nil {
 		return err
 	}
 

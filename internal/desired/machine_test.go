@@ -50,12 +50,12 @@ func TestParseMemory(t *testing.T) {
 
 func TestOwnerMarkersAreReadBack(t *testing.T) {
 	owner := ownermark.Owner{Namespace: "default", Name: "demo-x7k2p", UID: "5f0c"}
-	if got, ok := ownermark.OwnerOf(owner.Comment()); !ok || got != owner {
+	if got, ok := ownermark.ParseOwner(owner.Comment()); !ok || got != owner {
 		t.Errorf("%q was read as %+v, %t", owner.Comment(), got, ok)
 	}
 
 	for _, comment := range []string{"", "my VM", "capolvm owner=default uid=1", "see capolvm owner=a/b uid=c please"} {
-		if got, ok := ownermark.OwnerOf(comment); ok {
+		if got, ok := ownermark.ParseOwner(comment); ok {
 			t.Errorf("%q was taken for a marker of %+v", comment, got)
 		}
 	}
@@ -84,17 +84,17 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	dc, err := client.DataCenter(ctx, "Default")
+	dc, err := client.FindDataCenter(ctx, "Default")
 	must(err)
-	cluster, err := client.Cluster(ctx, dc, "Default")
+	cluster, err := client.FindCluster(ctx, dc, "Default")
 	must(err)
-	template, err := client.Template(ctx, dc, "ol9-k8s")
+	template, err := client.FindTemplate(ctx, dc, "ol9-k8s")
 	must(err)
-	domain, err := client.StorageDomain(ctx, dc, "olvm-data")
+	domain, err := client.FindStorageDomain(ctx, dc, "olvm-data")
 	must(err)
-	network, err := client.Network(ctx, dc, "kvm-vlan")
+	network, err := client.FindNetwork(ctx, dc, "kvm-vlan")
 	must(err)
-	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	profile, err := client.FindVNICProfile(ctx, network, "kvm-vlan")
 	must(err)
 	comment := ownermark.Owner{Namespace: "a", Name: "b", UID: "c"}.Comment()
 	vm, err := client.CreateVM(ctx, &engine.VM{

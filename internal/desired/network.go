@@ -13,28 +13,28 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// guests resolves the network configuration in the guest.
-func guests(in Input, out *render.Machine) error {
+// resolveGuests resolves the network configuration in the guest.
+func resolveGuests(in Input, out *render.Machine) error {
 	for _, nic := range in.NICs {
 		if nic.Guest == nil || nic.Guest.Own {
 			continue
 		}
 
-		made, err := guestNIC(nic, in)
+		made, err := resolveGuestNIC(nic, in)
 		if err != nil {
 			return err
 		}
 
 		out.Guests = append(out.Guests, made)
-		out.DNSServers = union(out.DNSServers, nic.Guest.DNSServers)
-		out.SearchDomains = union(out.SearchDomains, nic.Guest.SearchDomains)
+		out.DNSServers = appendMissing(out.DNSServers, nic.Guest.DNSServers)
+		out.SearchDomains = appendMissing(out.SearchDomains, nic.Guest.SearchDomains)
 	}
 
-	return clusterDNS(in, out)
+	return addClusterDNS(in, out)
 }
 
-// guestNIC returns the configuration of a network interface in the guest.
-func guestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
+// resolveGuestNIC returns the configuration of a network interface in the guest.
+func resolveGuestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	g := nic.Guest
 	out := render.GuestNIC{Name: g.Interface, DefaultRoute: g.First}
 	if g.DHCPv4 {
@@ -71,8 +71,8 @@ func guestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	return out, nil
 }
 
-// networks resolves the network interfaces in the engine. The first one has the node's address.
-func networks(
+// resolveNetworks resolves the network interfaces in the engine. The first one has the node's address.
+func resolveNetworks(
 	ctx context.Context,
 	client *engine.Client,
 	dc *engine.DataCenter,
@@ -100,7 +100,7 @@ func networks(
 		}
 	}
 
-	hardware, err := client.Hardware(ctx, template.ID)
+	hardware, err := client.FetchHardware(ctx, template.ID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +108,7 @@ func networks(
 	for _, given := range hardware.NICs {
 		isNamed := slices.ContainsFunc(out.NICs, func(n render.NIC) bool { return n.Name == given.Name })
 		if !isNamed && !out.RemoveTemplateNICs {
-			return nil, nil, invalid(
+			return nil, nil, newInvalidError(
 				"spec.additionalNetworks",
 				"template %q gives its VMs a network interface %q, which the machine does not name; name it as "+
 					"vnicName, set spec.removeTemplateInterfaces to true, or remove it from the template",
@@ -126,7 +126,7 @@ func resolveNIC(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, n addressing.NIC,
 ) (*engine.Network, *engine.VNICProfile, error) {
 	if n.NetworkName == "" {
-		profiles, networks, err := client.VNICProfiles(ctx, dc, n.VNICProfileName)
+		profiles, networks, err := client.ListVNICProfiles(ctx, dc, n.VNICProfileName)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -153,16 +153,16 @@ func resolveNIC(
 		return &networks[0], &profiles[0], nil
 	}
 
-	network, err := client.Network(ctx, dc, n.NetworkName)
+	network, err := client.FindNetwork(ctx, dc, n.NetworkName)
 	if err != nil {
-		return nil, nil, blocker.NotFound(err, infrav1.NetworkNotFoundReason, n.Field+"networkName")
+		return nil, nil, blocker.WrapNotFound(err, infrav1.NetworkNotFoundReason, n.Field+"networkName")
 	}
 
 	var profile *engine.VNICProfile
 	if n.VNICProfileName == "" {
-		profile, err = client.DefaultVNICProfile(ctx, network)
+		profile, err = client.FindDefaultVNICProfile(ctx, network)
 	} else {
-		profile, err = client.VNICProfile(ctx, network, n.VNICProfileName)
+		profile, err = client.FindVNICProfile(ctx, network, n.VNICProfileName)
 	}
 
 	var choice *engine.ProfileChoiceError
@@ -171,14 +171,14 @@ func resolveNIC(
 	}
 
 	if err != nil {
-		return nil, nil, blocker.NotFound(err, infrav1.VNICProfileNotFoundReason, n.Field+"vnicProfileName")
+		return nil, nil, blocker.WrapNotFound(err, infrav1.VNICProfileNotFoundReason, n.Field+"vnicProfileName")
 	}
 
 	return network, profile, nil
 }
 
-// union appends the missing items.
-func union[T comparable](list, more []T) []T {
+// appendMissing appends the missing items.
+func appendMissing[T comparable](list, more []T) []T {
 	for _, item := range more {
 		if !slices.Contains(list, item) {
 			list = append(list, item)

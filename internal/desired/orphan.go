@@ -42,10 +42,10 @@ const (
 	OrphanLimit = 10 * time.Minute
 )
 
-// find returns the VM, or nil if none is ours.
-func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, error) {
+// findVM returns the VM, or nil if none is ours.
+func (o Orphan) findVM(ctx context.Context, session *engine.Client) (*engine.VM, error) {
 	if o.ID != "" { // the caller has checked its ownership before the job
-		vm, err := session.VM(ctx, o.ID)
+		vm, err := session.FetchVM(ctx, o.ID)
 		if engine.IsNotFound(err) {
 			return nil, nil
 		}
@@ -53,7 +53,7 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 		return vm, err
 	}
 
-	dc, err := session.DataCenter(ctx, o.DataCenter)
+	dc, err := session.FindDataCenter(ctx, o.DataCenter)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 		return nil, err
 	}
 
-	if !marked(vm, o.Comment) {
+	if !hasMarker(vm, o.Comment) {
 		return nil, nil
 	}
 
@@ -93,7 +93,7 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 	var last error
 
 	for {
-		vm, err := o.find(ctx, session)
+		vm, err := o.findVM(ctx, session)
 		if err != nil && !engine.IsTransient(err) {
 			return err
 		}
@@ -108,7 +108,7 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 			// An engine shows a VM as up for a while after stopping it, and refuses to stop it again. The next look
 			// sees the result. After the time limit, the refusal becomes an error.
 			last = o.removeStep(ctx, session, vm)
-			stopping := !vm.Status.Off() && engine.IsRefused(last)
+			stopping := !vm.Status.IsOff() && engine.IsRefused(last)
 			if last != nil && !stopping && !engine.IsTransient(last) {
 				return last
 			}
@@ -132,10 +132,10 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 	}
 
 	switch {
-	case vm.Status.Off():
+	case vm.Status.IsOff():
 		// Without a state, the disks of the VM are unknown. Take its boot disks and the requested ones.
 		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
-			return a.Boots() ||
+			return a.IsBootDisk() ||
 				slices.ContainsFunc(o.DataDisks, func(want infrav1.DataDisk) bool {
 					return d.AliasText() == render.DiskAlias(vm.Name, want.Name)
 				})
@@ -143,7 +143,7 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 		if err == nil {
 			err = session.DeleteVM(ctx, vm.ID)
 		}
-	case vm.Status.Busy():
+	case vm.Status.IsBusy():
 	default:
 		err = session.StopVM(ctx, vm.ID, true)
 	}
@@ -170,7 +170,7 @@ func (o Orphan) RemoveDisks(
 		return err
 	}
 
-	made, err := o.madeDisks(ctx, session)
+	made, err := o.listMadeDisks(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -194,11 +194,11 @@ func (o Orphan) RemoveDisks(
 	return nil
 }
 
-// madeDisks returns the data disks made for the VM. After an interrupted change they may differ from the requested
+// listMadeDisks returns the data disks made for the VM. After an interrupted change they may differ from the requested
 // ones.
-func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
+func (o Orphan) listMadeDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	if o.Interrupted {
-		return o.disksOfChange(ctx, session)
+		return o.listChangedDisks(ctx, session)
 	}
 
 	var out []engine.Disk
@@ -210,37 +210,37 @@ func (o Orphan) madeDisks(ctx context.Context, session *engine.Client) ([]engine
 		}
 
 		for i := range found {
-			if found[i].MadeFor(o.Comment) {
+			if found[i].IsMadeFor(o.Comment) {
 				out = append(out, found[i])
 			}
 		}
 	}
 
-	return session.WithoutUsed(ctx, out)
+	return session.ExcludeUsedDisks(ctx, out)
 }
 
-// disksOfChange returns the disks with the VM's mark that are unused by templates and VMs. The engine also marks
+// listChangedDisks returns the disks with the VM's mark that are unused by templates and VMs. The engine also marks
 // copies, and an administrator may have given a disk to another VM. For a reverted change, it also returns marked disks
 // attached to the VM, except boot disks.
-func (o Orphan) disksOfChange(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
-	all, err := session.DisksMadeFor(ctx, o.Comment)
+func (o Orphan) listChangedDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
+	all, err := session.ListDisksMadeFor(ctx, o.Comment)
 	if err != nil {
 		return nil, err
 	}
 
-	out, err := session.WithoutUsed(ctx, all)
+	out, err := session.ExcludeUsedDisks(ctx, all)
 	if err != nil || !o.Undoes || o.ID == "" || len(all) == 0 {
 		return out, err
 	}
 
-	attached, err := session.DiskAttachments(ctx, o.ID)
+	attached, err := session.ListDiskAttachments(ctx, o.ID)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, disk := range all {
 		ours := slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool {
-			return a.DiskID() == disk.ID && !a.Boots()
+			return a.DiskID() == disk.ID && !a.IsBootDisk()
 		})
 		if ours {
 			out = append(out, disk)

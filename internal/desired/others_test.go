@@ -25,7 +25,7 @@ func (s *site) has(t *testing.T, vm *engine.VM, group engine.ID) has {
 	t.Helper()
 
 	ctx := t.Context()
-	nics, err := s.client.NICs(ctx, vm.ID)
+	nics, err := s.client.ListNICs(ctx, vm.ID)
 	check.Error(t, err, "")
 
 	var out has
@@ -35,19 +35,21 @@ func (s *site) has(t *testing.T, vm *engine.VM, group engine.ID) has {
 
 	slices.Sort(out.nics)
 
-	tags, err := s.client.VMTags(ctx, vm.ID)
+	tags, err := s.client.ListVMTags(ctx, vm.ID)
 	check.Error(t, err, "")
-	devices, err := s.client.MediatedDevices(ctx, vm.ID)
+	devices, err := s.client.ListMediatedDevices(ctx, vm.ID)
 	check.Error(t, err, "")
-	watchdogs, err := s.client.Watchdogs(ctx, vm.ID)
+	watchdogs, err := s.client.ListWatchdogs(ctx, vm.ID)
 	check.Error(t, err, "")
-	hosts, err := s.client.VMHostDevices(ctx, vm.ID)
+	hosts, err := s.client.ListVMHostDevices(ctx, vm.ID)
 	check.Error(t, err, "")
-	groups, err := s.client.AffinityGroups(ctx, engine.RefID(vm.Cluster))
+	groups, err := s.client.ListAffinityGroups(ctx, engine.RefID(vm.Cluster))
 	check.Error(t, err, "")
 
 	out.tags, out.devices, out.watchdogs, out.hosts = len(tags), len(devices), len(watchdogs), len(hosts)
-	out.member = slices.ContainsFunc(groups, func(g engine.AffinityGroup) bool { return g.ID == group && g.Has(vm.ID) })
+	out.member = slices.ContainsFunc(
+		groups, func(g engine.AffinityGroup) bool { return g.ID == group && g.HasVM(vm.ID) },
+	)
 
 	return out
 }
@@ -63,7 +65,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 
 	_, err := s.client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "storage"})
 	check.Error(t, err, "")
-	tag, err := s.client.TagByName(ctx, "prod")
+	tag, err := s.client.FindTag(ctx, "prod")
 	check.Error(t, err, "")
 	check.Error(t, s.client.TagVM(ctx, vm.ID, tag.ID), "")
 	_, err = s.client.AddMediatedDevice(ctx, vm.ID, "nvidia-63")
@@ -79,11 +81,11 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 		NICs: []string{"storage", "backup"}, TagIDs: []string{tag.ID.String()}, MediatedDevices: []string{"nvidia-63"},
 		Watchdog: true, GroupIDs: []string{group.ID.String()}, HostDevices: []string{"pci_0"},
 	}
-	change.Others, err = change.Without(Additions{}).On(ctx, s.client, vm.ID, cluster)
+	change.Others, err = change.Without(Additions{}).ListOnVM(ctx, s.client, vm.ID, cluster)
 	check.Error(t, err, "")
 	check.Length(t, "what was there before", change.Others, 5)
 
-	again, err := change.Without(change).On(ctx, s.client, vm.ID, cluster)
+	again, err := change.Without(change).ListOnVM(ctx, s.client, vm.ID, cluster)
 	check.Error(t, err, "")
 	check.Length(t, "what a second run of the same change leaves to others", again, 0)
 
@@ -92,7 +94,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 	check.Error(t, err, "")
 	added, err := s.client.AddMediatedDevice(ctx, vm.ID, "nvidia-63")
 	check.Error(t, err, "")
-	text, err := change.Text()
+	text, err := change.EncodeJSON()
 	check.Error(t, err, "")
 
 	spec := infrav1.OLVMMachineSpec{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "storage"}}
@@ -101,7 +103,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 	})
 	found, err := FindExisting(ctx, s.client, "Default", "demo-1", spec)
 	check.Error(t, err, "")
-	_, err = found.Beside(&tfstate.State{ChangingFrom: "a", ChangeAdds: text}).adopt(ctx, s.client,
+	_, err = found.WithState(&tfstate.State{ChangingFrom: "a", ChangeAdds: text}).addImports(ctx, s.client,
 		render.Configuration{Files: render.Files{}}, render.Machine{
 			ClusterID: cluster.String(), WatchdogAction: "reset", MediatedDevices: []string{"nvidia-63"},
 			AffinityGroups: map[string]string{"in": group.ID.String()},
@@ -121,7 +123,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 		vm.ID.String()+"/"+added.ID.String())
 
 	undo := Undo{VM: vm.ID, Cluster: cluster, Added: ParseAdditions(text)}
-	check.Error(t, undo.Run(ctx, s.client), "")
+	check.Error(t, undo.RemoveAdditions(ctx, s.client), "")
 	check.Equal(t, "what is left", fmt.Sprintf("%+v", s.has(t, vm, group.ID)), fmt.Sprintf("%+v", byHand))
 }
 
@@ -129,9 +131,9 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 func (s *site) markedDisk(t *testing.T, alias, owner string) engine.ID {
 	t.Helper()
 
-	dc, err := s.client.DataCenter(t.Context(), "Default")
+	dc, err := s.client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	domain, err := s.client.StorageDomain(t.Context(), dc, "olvm-data")
+	domain, err := s.client.FindStorageDomain(t.Context(), dc, "olvm-data")
 	check.Error(t, err, "")
 	made, err := s.client.CreateDiskOnce(t.Context(), owner, &engine.Disk{
 		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30,
@@ -168,7 +170,7 @@ func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 		})
 		check.Error(t, err, "")
 
-		return found.Beside(state).imports[render.DataDiskAddress("etcd")]
+		return found.WithState(state).imports[render.DataDiskAddress("etcd")]
 	}
 
 	changing := &tfstate.State{ChangingFrom: "a"}
@@ -211,7 +213,7 @@ func TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted(t *testing.T) {
 	} {
 		orphan.Name, orphan.Comment = "demo-1", comment
 		check.Error(t, orphan.RemoveDisks(ctx, s.client, none), "")
-		_, err := s.client.Disk(ctx, disk)
+		_, err := s.client.FetchDisk(ctx, disk)
 		check.Equal(t, name+" deletes the disk", engine.IsNotFound(err), false)
 	}
 }

@@ -50,7 +50,7 @@ func TestRootDisk(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out render.Machine
-			err := rootDisk(t.Context(), nil, nil, &engine.Hardware{RootDisk: &test.origin}, test.want, &out)
+			err := resolveRootDisk(t.Context(), nil, nil, &engine.Hardware{RootDisk: &test.origin}, test.want, &out)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,8 @@ const (
 // BalancerRouter returns the name of the virtual router for a load balancer on its own VMs.
 func BalancerRouter(name string) string { return "lb/" + name }
 
-// RecordedRouterIDs returns the IDs recorded on an OLVMCluster.
-func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
+// ParseRouterIDs returns the IDs recorded on an OLVMCluster.
+func ParseRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 	out := RouterIDs{}
 	text := c.Annotations[infrav1.RouterIDsAnnotation]
 	if text == "" {
@@ -74,8 +74,8 @@ type virtualRouter struct {
 	written int32
 }
 
-// virtualRouters returns the virtual routers of a cluster.
-func virtualRouters(
+// collectVirtualRouters returns the virtual routers of a cluster.
+func collectVirtualRouters(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []virtualRouter {
 	var out []virtualRouter
@@ -112,7 +112,7 @@ func ChooseRouterIDs(
 ) (RouterIDs, error) {
 	out := RouterIDs{}
 
-	for _, router := range virtualRouters(cluster, of) {
+	for _, router := range collectVirtualRouters(cluster, of) {
 		id, err := chooseRouterID(name, router, has, slices.Concat(inUse, out.All()))
 		if err != nil {
 			return out, err

@@ -103,7 +103,7 @@ func TestRouterIDsThatAreRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &infrav1.OLVMCluster{}
 			c.Annotations = map[string]string{infrav1.RouterIDsAnnotation: test.annotation}
-			got, err := RecordedRouterIDs(c)
+			got, err := ParseRouterIDs(c)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "IDs", got, test.want)
 		})

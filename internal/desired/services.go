@@ -44,7 +44,7 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 	return nil
 }
 
-func invalidServices(field, format string, args ...any) error {
+func newServicesError(field, format string, args ...any) error {
 	return blocker.New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
 }
 
@@ -56,7 +56,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 		return nil
 	}
 
-	return invalidServices("spec.controlPlaneEndpoint.host",
+	return newServicesError("spec.controlPlaneEndpoint.host",
 		"%q is not an IP address, which %s could give to a node; write one, or set "+
 			"controlPlaneServices.virtualIPProvider to External",
 		cluster.ControlPlaneEndpoint.Host, holder)
@@ -71,7 +71,7 @@ func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 		return nil
 	}
 
-	return invalidServices("spec.controlPlaneServices.apiServerPort",
+	return newServicesError("spec.controlPlaneServices.apiServerPort",
 		"the load balancer listens at port %d itself; choose another", port)
 }
 
@@ -97,26 +97,27 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 
 		field := "spec." + each.field
 		if err != nil || address.Zone() != "" { // a zone may be any text
-			return invalidServices(field, "%q is not an IP address", each.text)
+			return newServicesError(field, "%q is not an IP address", each.text)
 		}
 
 		if other, taken := addresses[address]; taken {
-			return invalidServices(field, "%s is that of %s, too; they need addresses of their own", address, other)
+			return newServicesError(field, "%s is that of %s, too; they need addresses of their own", address, other)
 		}
 
 		if addresses[address] = each.field; !each.additional {
 			first = address
 		} else if first.Is4() == address.Is4() {
-			return invalidServices(field, "%s is of the same family as %s; write one of the other family, or remove it",
-				address, first)
+			return newServicesError(
+				field, "%s is of the same family as %s; write one of the other family, or remove it", address, first,
+			)
 		}
 	}
 
 	return nil
 }
 
-// kubeVIPLease returns the lease settings of a cluster.
-func kubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
+// buildKubeVIPLease returns the lease settings of a cluster.
+func buildKubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 	asked := services.KubeVIPLease
 	if asked == nil {
 		return bootstrap.Lease{}
@@ -132,15 +133,15 @@ func kubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 // checkKubeVIPLease repeats the checks kube-vip makes at its start. There they would fail on an unreachable node.
 func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	const field = "spec.controlPlaneServices.kubeVIPLease."
-	lease := kubeVIPLease(cluster.ControlPlaneServices).OrDefault()
+	lease := buildKubeVIPLease(cluster.ControlPlaneServices).OrDefault()
 
 	switch {
 	case lease.Duration <= lease.RenewDeadline:
-		return invalidServices(field+"durationSeconds",
+		return newServicesError(field+"durationSeconds",
 			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer",
 			lease.Duration, lease.RenewDeadline)
 	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait up to 1.2 times the period
-		return invalidServices(field+"renewDeadlineSeconds",
+		return newServicesError(field+"renewDeadlineSeconds",
 			"it is %d, and retryPeriodSeconds is %d; make renewDeadlineSeconds longer than 1.2 times that",
 			lease.RenewDeadline, lease.RetryPeriod)
 	}
@@ -156,18 +157,18 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 		return nil
 	}
 
-	return invalidServices("spec.controlPlaneEndpoint.host",
+	return newServicesError("spec.controlPlaneEndpoint.host",
 		"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns",
 		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 
-// clusterDNS makes the guest ask its own name server first. This server resolves the names of the cluster.
-func clusterDNS(in Input, out *render.Machine) error {
+// addClusterDNS makes the guest ask its own name server first. This server resolves the names of the cluster.
+func addClusterDNS(in Input, out *render.Machine) error {
 	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil || in.Role == "" {
 		return nil
 	}
 
-	own := ownAddresses(in)
+	own := collectOwnAddresses(in)
 	if len(own) == 0 {
 		if in.NamePools {
 			return nil // it will have one
@@ -182,14 +183,15 @@ func clusterDNS(in Input, out *render.Machine) error {
 		}
 	}
 
-	out.DNSServers = union([]string{own[0].String()}, out.DNSServers)
-	out.SearchDomains = union(out.SearchDomains, []string{in.Cluster.ControlPlaneServices.DNS.Domain})
+	out.DNSServers = appendMissing([]string{own[0].String()}, out.DNSServers)
+	out.SearchDomains = appendMissing(out.SearchDomains, []string{in.Cluster.ControlPlaneServices.DNS.Domain})
 
 	return nil
 }
 
-// ownAddresses returns the static addresses of the machine's first interface, starting with the endpoint's family.
-func ownAddresses(in Input) []netip.Addr {
+// collectOwnAddresses returns the static addresses of the machine's first interface, starting with the endpoint's
+// family.
+func collectOwnAddresses(in Input) []netip.Addr {
 	endpoint, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host)
 	var first, others []netip.Addr
 
@@ -204,8 +206,8 @@ func ownAddresses(in Input) []netip.Addr {
 	return append(first, others...)
 }
 
-// services returns the node's services for the endpoints of its cluster. dnsServers are the guest's name servers.
-func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
+// buildServices returns the node's services for the endpoints of its cluster. dnsServers are the guest's name servers.
+func buildServices(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	asked := in.Cluster.ControlPlaneServices
 	if asked == nil || in.Role == "" {
 		return nil, nil
@@ -227,10 +229,10 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	s := &nodeServices{
 		Input: in,
 		asked: asked,
-		own:   ownAddresses(in),
-		endpoint: virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP,
+		own:   collectOwnAddresses(in),
+		endpoint: parseVirtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP,
 			in.RouterIDs[APIRouter]),
-		ingress: virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP,
+		ingress: parseVirtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP,
 			in.RouterIDs[IngressRouter]),
 		out: &bootstrap.Services{HostName: in.VMName},
 	}
@@ -254,8 +256,8 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	return s.out, nil
 }
 
-// asNode opens the node's firewall for Kubernetes, whether the node has services or not.
-func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
+// openNodeFirewall opens the node's firewall for Kubernetes, whether the node has services or not.
+func openNodeFirewall(in Input, services *bootstrap.Services) *bootstrap.Services {
 	if in.Cluster.ControlPlaneServices == nil || in.Role == "" {
 		return services
 	}
@@ -267,12 +269,12 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 	node := &bootstrap.Node{ControlPlane: in.Role == infrav1.ControlPlaneRole}
 	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
 		if network, err := netip.ParsePrefix(cidr); err == nil { // Cluster API refuses invalid networks
-			node.Pods = union(node.Pods, []netip.Prefix{network.Masked()})
+			node.Pods = appendMissing(node.Pods, []netip.Prefix{network.Masked()})
 		}
 	}
 
 	for _, address := range in.Addresses[in.NICs[0].VNICName] {
-		node.Neighbors = union(node.Neighbors, []netip.Prefix{address.Prefix.Masked()})
+		node.Neighbors = appendMissing(node.Neighbors, []netip.Prefix{address.Prefix.Masked()})
 	}
 
 	for _, profile := range in.Cluster.IPProfiles {
@@ -287,7 +289,7 @@ func asNode(in Input, services *bootstrap.Services) *bootstrap.Services {
 
 		for _, subnet := range subnets {
 			if network, err := netip.ParsePrefix(strings.TrimSpace(subnet)); err == nil { // checked elsewhere
-				node.Neighbors = union(node.Neighbors, []netip.Prefix{network.Masked()})
+				node.Neighbors = appendMissing(node.Neighbors, []netip.Prefix{network.Masked()})
 			}
 		}
 	}
@@ -314,14 +316,14 @@ type nodeServices struct {
 	out *bootstrap.Services
 }
 
-// endpointHeld reports whether the nodes of the control plane hold the endpoint.
-func (s *nodeServices) endpointHeld() bool {
+// isEndpointHeld reports whether the nodes of the control plane hold the endpoint.
+func (s *nodeServices) isEndpointHeld() bool {
 	return s.endpoint != nil && (s.asked.VirtualIPProvider == kubeVIP || s.asked.VirtualIPProvider == keepalived)
 }
 
-// self returns the node's own address of the family of a virtual address. keepalived needs it to hold the virtual
-// address. otherwise is the remedy named in the error if there is none.
-func (s *nodeServices) self(what string, virtual netip.Addr, otherwise string) (netip.Addr, error) {
+// findOwnAddress returns the node's own address of the family of a virtual address. keepalived needs it to hold the
+// virtual address. otherwise is the remedy named in the error if there is none.
+func (s *nodeServices) findOwnAddress(what string, virtual netip.Addr, otherwise string) (netip.Addr, error) {
 	at := slices.IndexFunc(s.own, func(a netip.Addr) bool { return a.Is4() == virtual.Is4() })
 	if at >= 0 {
 		return s.own[at], nil
@@ -341,7 +343,7 @@ func (s *nodeServices) self(what string, virtual netip.Addr, otherwise string) (
 }
 
 func (s *nodeServices) addAPI() error {
-	if !s.endpointHeld() || s.Role != infrav1.ControlPlaneRole {
+	if !s.isEndpointHeld() || s.Role != infrav1.ControlPlaneRole {
 		return nil
 	}
 
@@ -357,9 +359,9 @@ func (s *nodeServices) addAPI() error {
 
 	if s.asked.VirtualIPProvider == kubeVIP {
 		api.KubeVIPImage = cmp.Or(s.asked.KubeVIPImage, defaultKubeVIPImage)
-		api.KubeVIPLease = kubeVIPLease(s.asked)
+		api.KubeVIPLease = buildKubeVIPLease(s.asked)
 	} else {
-		self, err := s.self("the control plane endpoint", s.endpoint.Address, "use virtualIPProvider KubeVIP")
+		self, err := s.findOwnAddress("the control plane endpoint", s.endpoint.Address, "use virtualIPProvider KubeVIP")
 		if err != nil {
 			return err
 		}
@@ -383,7 +385,9 @@ func (s *nodeServices) addIngress() error {
 		return nil
 	}
 
-	self, err := s.self("the ingress address", s.ingress.Address, "remove controlPlaneServices.ingressVirtualIP")
+	self, err := s.findOwnAddress(
+		"the ingress address", s.ingress.Address, "remove controlPlaneServices.ingressVirtualIP",
+	)
 	if err != nil {
 		return err
 	}
@@ -418,20 +422,20 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 	}
 
 	// The node with the endpoint knows all nodes, even later ones.
-	if s.endpointHeld() {
+	if s.isEndpointHeld() {
 		dns.Servers = s.endpoint.All()
 	}
 
-	if s.endpointHeld() && s.Role == infrav1.ControlPlaneRole {
+	if s.isEndpointHeld() && s.Role == infrav1.ControlPlaneRole {
 		dns.Floating = s.endpoint.All()
 	}
 
-	dns.Servers = union(dns.Servers, s.ControlPlaneNodes)
+	dns.Servers = appendMissing(dns.Servers, s.ControlPlaneNodes)
 	s.out.DNS = dns
 }
 
-// virtualAddress parses a virtual address, and returns nil if text is not an address.
-func virtualAddress(text, additional string, routerID int) *bootstrap.VirtualAddress {
+// parseVirtualAddress parses a virtual address, and returns nil if text is not an address.
+func parseVirtualAddress(text, additional string, routerID int) *bootstrap.VirtualAddress {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
 		return nil

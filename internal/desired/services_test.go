@@ -84,18 +84,18 @@ func TestServicesWaitForTheirRouterIDs(t *testing.T) {
 	in := Input{Role: infrav1.ControlPlaneRole, NICs: []addressing.NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
 	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIPProvider: "Keepalived"}
-	_, err := services(in, nil)
+	_, err := buildServices(in, nil)
 	if err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
 		t.Errorf("keepalived without an ID: %v", err)
 	}
 
 	in.Cluster.ControlPlaneServices.VirtualIPProvider = "KubeVIP"
-	if made, err := services(in, nil); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
+	if made, err := buildServices(in, nil); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
 		t.Errorf("kube-vip needs none: %+v, %v", made, err)
 	}
 
 	in.Role = infrav1.WorkerRole
-	if made, err := services(in, nil); err != nil || made != nil {
+	if made, err := buildServices(in, nil); err != nil || made != nil {
 		t.Errorf("a worker: %+v, %v", made, err)
 	}
 }

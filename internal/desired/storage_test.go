@@ -172,7 +172,7 @@ func TestRawDisksOnBlockStorageArePreallocated(t *testing.T) {
 // TestACopyOnBlockStorageFollowsItsStorage copies a template's raw sparse disk from file to block storage.
 func TestACopyOnBlockStorageFollowsItsStorage(t *testing.T) {
 	s := newStorageSite(t)
-	dc, err := s.client.DataCenter(t.Context(), "Default")
+	dc, err := s.client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
 
 	for domain, want := range map[string]string{"san": "non-sparse", "olvm-data-2": "sparse"} {
@@ -182,7 +182,7 @@ func TestACopyOnBlockStorageFollowsItsStorage(t *testing.T) {
 		}}
 
 		var out render.Machine
-		err := rootDisk(t.Context(), s.client, dc, hardware, infrav1.RootDisk{StorageDomainName: domain}, &out)
+		err := resolveRootDisk(t.Context(), s.client, dc, hardware, infrav1.RootDisk{StorageDomainName: domain}, &out)
 		check.Error(t, err, "")
 		check.Equal(t, domain+": allocation", out.TemplateDisks[0].Provisioning, want)
 	}

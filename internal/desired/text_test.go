@@ -87,7 +87,9 @@ func TestUserDataThatXMLCannotCarryIsRefused(t *testing.T) {
 		"U+FFFE":                   {"{\"ignition\":{\"version\":\"3.3.0\"},\"x\":\"a\ufffeb\"}", "is U+FFFE, which XML cannot carry"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := userData(inputOf(test.data, bootstrap.Ignition), templateOf(IgnitionOS), render.Machine{Name: "demo-1"})
+			_, err := mergeUserData(
+				inputOf(test.data, bootstrap.Ignition), templateOf(IgnitionOS), render.Machine{Name: "demo-1"},
+			)
 			checkBlocked(t, err, infrav1.BootstrapDataInvalidReason, "Secret boot", test.problem)
 		})
 	}

@@ -40,8 +40,8 @@ type Bootstrap struct {
 	Offer func(data []byte) (bootstrap.Pointer, error)
 }
 
-// UserDataOf returns the requested additions to the bootstrap data of a machine: its own and its cluster's.
-func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
+// CollectUserData returns the requested additions to the bootstrap data of a machine: its own and its cluster's.
+func CollectUserData(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
 	var out infrav1.UserData
 
 	for _, asked := range []*infrav1.UserData{cluster.UserData, machine.UserData} {
@@ -62,8 +62,8 @@ func usesIgnition(in Input, template *engine.Template) bool {
 	return cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
 }
 
-// userData merges the bootstrap data with data known only to the infrastructure. machine already has its guests.
-func userData(in Input, template *engine.Template, machine render.Machine) (string, error) {
+// mergeUserData merges the bootstrap data with data known only to the infrastructure. machine already has its guests.
+func mergeUserData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
 		return "", checkFormat(in, template, in.Announced, "what "+in.AnnouncedBy+" makes")
 	}
@@ -75,44 +75,44 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 
 	// The decoders replace invalid UTF-8 by U+FFFD.
 	if err := engine.CheckText("custom_script", string(in.Bootstrap.Data)); err != nil {
-		return "", invalidData(in.Bootstrap.Source, "%v", err)
+		return "", newDataError(in.Bootstrap.Source, "%v", err)
 	}
 
-	guest := guestOf(in, machine)
+	guest := buildGuest(in, machine)
 	var err error
-	if guest.Services, err = services(in, guest.DNSServers); err != nil {
+	if guest.Services, err = buildServices(in, guest.DNSServers); err != nil {
 		return "", err
 	}
 
-	guest.Services = asNode(in, guest.Services)
+	guest.Services = openNodeFirewall(in, guest.Services)
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
-		return "", invalidData(in.Bootstrap.Source, "%v", err)
+		return "", newDataError(in.Bootstrap.Source, "%v", err)
 	}
 
-	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
+	pointer := CollectUserData(in.Spec, in.Cluster).BootstrapDelivery == byPointer
 	most := maxUserData
 	if pointer {
 		most = bootstrap.MaxDeliveredData
 	}
 
 	if len(merged) > most {
-		return "", invalidData(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most "+
+		return "", newDataError(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most "+
 			"%d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
 	}
 
 	if !pointer {
 		if err := engine.CheckText("custom_script", string(merged)); err != nil {
-			return "", invalidData(in.Bootstrap.Source, "%v", err)
+			return "", newDataError(in.Bootstrap.Source, "%v", err)
 		}
 
 		return string(merged), nil
 	}
 
-	return pointerTo(in, template, merged)
+	return publishUserData(in, template, merged)
 }
 
-func invalidData(field, format string, args ...any) error {
+func newDataError(field, format string, args ...any) error {
 	return blocker.New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
@@ -124,13 +124,13 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 
 	switch {
 	case given && !ignition:
-		return invalidData("spec.virtualMachine.osType",
+		return newDataError("spec.virtualMachine.osType",
 			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it "+
 				"to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config (a cluster file "+
 				"has that from --flavor)",
 			os, source, IgnitionOS)
 	case ignition && format == bootstrap.CloudConfig:
-		return invalidData("spec.virtualMachine.osType",
+		return newDataError("spec.virtualMachine.osType",
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
 				"format of the KubeadmConfig to ignition (a cluster file has that from --flavor), or another osType "+
 				"for an image with cloud-init",
@@ -140,16 +140,16 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 	return nil
 }
 
-// pointerTo offers the user data to the VM, and returns the configuration for Ignition to fetch it.
-func pointerTo(in Input, template *engine.Template, merged []byte) (string, error) {
+// publishUserData offers the user data to the VM, and returns the configuration for Ignition to fetch it.
+func publishUserData(in Input, template *engine.Template, merged []byte) (string, error) {
 	const field = "userData.bootstrapDelivery"
 	if !usesIgnition(in, template) {
-		return "", invalidData(field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with "+
+		return "", newDataError(field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with "+
 			"which it could fetch and verify the rest; set it to Inline")
 	}
 
 	if in.Bootstrap.Offer == nil {
-		return "", invalidData(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs "+
+		return "", newDataError(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs "+
 			"reach it; set the flag, or bootstrapDelivery to Inline")
 	}
 
@@ -158,26 +158,26 @@ func pointerTo(in Input, template *engine.Template, merged []byte) (string, erro
 		return "", err
 	}
 
-	stub, err := where.Ignition(merged)
+	stub, err := where.RenderIgnition(merged)
 
 	return string(stub), err
 }
 
-// guestOf returns the settings for the guest of a machine.
-func guestOf(in Input, machine render.Machine) bootstrap.Guest {
-	asked := UserDataOf(in.Spec, in.Cluster)
+// buildGuest returns the settings for the guest of a machine.
+func buildGuest(in Input, machine render.Machine) bootstrap.Guest {
+	asked := CollectUserData(in.Spec, in.Cluster)
 
 	out := bootstrap.Guest{
 		HostName:      in.VMName,
 		Interfaces:    machine.Guests,
 		SearchDomains: machine.SearchDomains,
 		Extra:         in.Bootstrap.Extra,
-		NodeIPs:       nodeIPs(in),
+		NodeIPs:       collectNodeIPs(in),
 	}
 
 	for _, server := range machine.DNSServers { // in their order
 		if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
-			out.DNSServers = union(out.DNSServers, []netip.Addr{address})
+			out.DNSServers = appendMissing(out.DNSServers, []netip.Addr{address})
 		}
 	}
 
@@ -189,17 +189,17 @@ func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 		out.Proxy = &bootstrap.Proxy{
 			HTTP:    asked.Proxy.HTTPProxy,
 			HTTPS:   asked.Proxy.HTTPSProxy,
-			NoProxy: noProxy(in, asked.Proxy.NoProxy),
+			NoProxy: collectNoProxyHosts(in, asked.Proxy.NoProxy),
 		}
 	}
 
 	return out
 }
 
-// nodeIPs returns the addresses for the kubelet to register, as far as they are known. They are the addresses of the
-// first interface, in the families of the cluster's pods. A kubelet without them finds at most one address. It may even
-// find the control plane endpoint if its node holds it.
-func nodeIPs(in Input) []netip.Addr {
+// collectNodeIPs returns the addresses for the kubelet to register, as far as they are known. They are the addresses of
+// the first interface, in the families of the cluster's pods. A kubelet without them finds at most one address. It may
+// even find the control plane endpoint if its node holds it.
+func collectNodeIPs(in Input) []netip.Addr {
 	var v4, v6 netip.Addr
 
 	for _, address := range in.Addresses[in.NICs[0].VNICName] {
@@ -224,7 +224,7 @@ func nodeIPs(in Input) []netip.Addr {
 		}
 
 		if address.IsValid() { // otherwise only the guest knows it, or has none
-			out = union(out, []netip.Addr{address})
+			out = appendMissing(out, []netip.Addr{address})
 		}
 	}
 
@@ -235,22 +235,22 @@ func nodeIPs(in Input) []netip.Addr {
 	return out
 }
 
-// noProxy returns the hosts to reach without a proxy: the cluster itself, and the written ones.
-func noProxy(in Input, written []string) []string {
+// collectNoProxyHosts returns the hosts to reach without a proxy: the cluster itself, and the written ones.
+func collectNoProxyHosts(in Input, written []string) []string {
 	network := in.Bootstrap.Network
 	domain := cmp.Or(network.ServiceDomain, "cluster.local")
 	out := []string{"localhost", "127.0.0.1", "::1", "169.254.169.254", ".svc", "." + domain}
-	out = union(out, network.Services.CIDRBlocks)
-	out = union(out, network.Pods.CIDRBlocks)
+	out = appendMissing(out, network.Services.CIDRBlocks)
+	out = appendMissing(out, network.Pods.CIDRBlocks)
 	if host := in.Cluster.ControlPlaneEndpoint.Host; host != "" {
-		out = union(out, []string{host})
+		out = appendMissing(out, []string{host})
 	}
 
 	for _, nic := range in.NICs {
 		for _, address := range in.Addresses[nic.VNICName] {
-			out = union(out, []string{address.Prefix.Masked().String()})
+			out = appendMissing(out, []string{address.Prefix.Masked().String()})
 		}
 	}
 
-	return union(out, written)
+	return appendMissing(out, written)
 }

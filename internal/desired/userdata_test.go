@@ -61,20 +61,38 @@ func TestUserDataFitsWhatReadsIt(t *testing.T) {
 		// problem is part of the error, or "" for none.
 		problem string
 	}{
-		"a cloud-config for cloud-init":        {cloudConfig, bootstrap.CloudConfig, "ol_9x64", "", ""},
-		"a format that is not named":           {cloudConfig, "", "ol_9x64", "", ""},
-		"Ignition for Ignition":                {ignition3, bootstrap.Ignition, IgnitionOS, "", ""},
-		"Ignition, because the machine says":   {ignition3, bootstrap.Ignition, "ol_9x64", IgnitionOS, ""},
-		"Ignition for cloud-init":              {ignition3, bootstrap.Ignition, "ol_9x64", "", "Secret boot is for Ignition"},
-		"a cloud-config for Ignition":          {cloudConfig, bootstrap.CloudConfig, IgnitionOS, "", "is a cloud-config"},
+		"a cloud-config for cloud-init":      {cloudConfig, bootstrap.CloudConfig, "ol_9x64", "", ""},
+		"a format that is not named":         {cloudConfig, "", "ol_9x64", "", ""},
+		"Ignition for Ignition":              {ignition3, bootstrap.Ignition, IgnitionOS, "", ""},
+		"Ignition, because the machine says": {ignition3, bootstrap.Ignition, "ol_9x64", IgnitionOS, ""},
+		"Ignition for cloud-init": {
+			ignition3,
+			bootstrap.Ignition,
+			"ol_9x64",
+			"",
+			"Secret boot is for Ignition",
+		},
+		"a cloud-config for Ignition": {
+			cloudConfig,
+			bootstrap.CloudConfig,
+			IgnitionOS,
+			"",
+			"is a cloud-config",
+		},
 		"a format that is not named, Ignition": {cloudConfig, "", IgnitionOS, "", "Secret boot is a cloud-config"},
-		"cloud-init, because the machine says": {ignition3, bootstrap.Ignition, IgnitionOS, "ol_9x64", "is for Ignition"},
+		"cloud-init, because the machine says": {
+			ignition3,
+			bootstrap.Ignition,
+			IgnitionOS,
+			"ol_9x64",
+			"is for Ignition",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := inputOf(test.data, test.format)
 			in.Spec.VirtualMachine.OSType = test.osType
-			got, err := userData(in, templateOf(test.template), render.Machine{})
+			got, err := mergeUserData(in, templateOf(test.template), render.Machine{})
 			if test.problem != "" {
 				checkBlocked(t, err, infrav1.BootstrapDataInvalidReason, field, test.problem)
 				return
@@ -93,16 +111,20 @@ func TestAFormatIsCheckedBeforeThereIsData(t *testing.T) {
 		template  string
 		problem   string
 	}{
-		"not known, for cloud-init":   {"", "ol_9x64", ""},
-		"not known, for Ignition":     {"", IgnitionOS, ""},
-		"as the template reads it":    {bootstrap.Ignition, IgnitionOS, ""},
-		"Ignition for cloud-init":     {bootstrap.Ignition, "ol_9x64", "what KubeadmConfig a makes is for Ignition"},
-		"a cloud-config for Ignition": {bootstrap.CloudConfig, IgnitionOS, "what KubeadmConfig a makes is a cloud-config"},
+		"not known, for cloud-init": {"", "ol_9x64", ""},
+		"not known, for Ignition":   {"", IgnitionOS, ""},
+		"as the template reads it":  {bootstrap.Ignition, IgnitionOS, ""},
+		"Ignition for cloud-init":   {bootstrap.Ignition, "ol_9x64", "what KubeadmConfig a makes is for Ignition"},
+		"a cloud-config for Ignition": {
+			bootstrap.CloudConfig,
+			IgnitionOS,
+			"what KubeadmConfig a makes is a cloud-config",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Announced: test.announced, AnnouncedBy: "KubeadmConfig a"}
-			got, err := userData(in, templateOf(test.template), render.Machine{})
+			got, err := mergeUserData(in, templateOf(test.template), render.Machine{})
 			check.Error(t, err, test.problem)
 			check.Equal(t, "user data", got, "")
 		})
@@ -130,7 +152,7 @@ func TestUserDataIsNoLargerThanWhatCanBeGiven(t *testing.T) {
 					return bootstrap.Pointer{URL: "https://m/1", Token: "t", CA: []byte("c")}, nil
 				}
 
-				out, err := userData(in, templateOf(IgnitionOS), render.Machine{})
+				out, err := mergeUserData(in, templateOf(IgnitionOS), render.Machine{})
 				if test.delivery == "" {
 					given = len(out)
 				}
@@ -166,12 +188,26 @@ func TestUserDataByPointer(t *testing.T) {
 		pointer          bool
 		problem          string
 	}{
-		"the machine asks for it":                {offer, IgnitionOS, byPointer, "", true, ""},
-		"the cluster asks for it":                {offer, IgnitionOS, "", byPointer, true, ""},
-		"the machine asks for the data itself":   {offer, IgnitionOS, "Inline", byPointer, false, ""},
-		"nobody asks for it":                     {offer, IgnitionOS, "", "", false, ""},
-		"cloud-init cannot follow it":            {offer, "ol_9x64", byPointer, "", false, "Pointer is for images with Ignition"},
-		"the manager has no server":              {nil, IgnitionOS, byPointer, "", false, "needs the flag --bootstrap-url"},
+		"the machine asks for it":              {offer, IgnitionOS, byPointer, "", true, ""},
+		"the cluster asks for it":              {offer, IgnitionOS, "", byPointer, true, ""},
+		"the machine asks for the data itself": {offer, IgnitionOS, "Inline", byPointer, false, ""},
+		"nobody asks for it":                   {offer, IgnitionOS, "", "", false, ""},
+		"cloud-init cannot follow it": {
+			offer,
+			"ol_9x64",
+			byPointer,
+			"",
+			false,
+			"Pointer is for images with Ignition",
+		},
+		"the manager has no server": {
+			nil,
+			IgnitionOS,
+			byPointer,
+			"",
+			false,
+			"needs the flag --bootstrap-url",
+		},
 		"the manager cannot keep the data":       {refuse, IgnitionOS, byPointer, "", false, "no room"},
 		"a manager without a server is no worry": {nil, IgnitionOS, "", "", false, ""},
 	}
@@ -185,7 +221,7 @@ func TestUserDataByPointer(t *testing.T) {
 			in.Bootstrap.Offer = test.offer
 			in.Spec.UserData = &infrav1.UserData{BootstrapDelivery: test.machine}
 			in.Cluster.UserData = &infrav1.UserData{BootstrapDelivery: test.cluster}
-			got, err := userData(in, templateOf(test.system), render.Machine{})
+			got, err := mergeUserData(in, templateOf(test.system), render.Machine{})
 			check.Error(t, err, test.problem)
 			check.Equal(t, "it is a pointer", strings.Contains(got, "https://manager/1"), test.pointer)
 			check.Equal(t, "it is the data", strings.Contains(got, "/etc/hostname"), !test.pointer && err == nil)
@@ -194,7 +230,7 @@ func TestUserDataByPointer(t *testing.T) {
 }
 
 func TestBootstrapDataThatCannotBeMergedNamesItsSource(t *testing.T) {
-	_, err := userData(inputOf("#!/bin/sh\n", bootstrap.CloudConfig), templateOf("ol_9x64"), render.Machine{})
+	_, err := mergeUserData(inputOf("#!/bin/sh\n", bootstrap.CloudConfig), templateOf("ol_9x64"), render.Machine{})
 	checkBlocked(t, err, infrav1.BootstrapDataInvalidReason, "Secret boot", "cloud-config")
 }
 
@@ -209,12 +245,12 @@ func TestUserDataOfAMachineAndItsCluster(t *testing.T) {
 		Proxy: ours, Extra: []infrav1.ExtraUserData{second},
 	}}
 
-	got := UserDataOf(machine, cluster)
+	got := CollectUserData(machine, cluster)
 	check.Equal(t, "the machine's proxy", got.Proxy, ours)
 	check.Equal(t, "the cluster's SSH", got.SSH.User, "c")
 	check.Equal(t, "the cluster's delivery", got.BootstrapDelivery, byPointer)
 	check.Equal(t, "both configurations, the cluster's first", got.Extra, []infrav1.ExtraUserData{first, second})
-	check.Equal(t, "neither", UserDataOf(infrav1.OLVMMachineSpec{}, infrav1.OLVMClusterSpec{}), infrav1.UserData{})
+	check.Equal(t, "neither", CollectUserData(infrav1.OLVMMachineSpec{}, infrav1.OLVMClusterSpec{}), infrav1.UserData{})
 }
 
 func TestTheAddressesOfAKubelet(t *testing.T) {
@@ -223,12 +259,28 @@ func TestTheAddressesOfAKubelet(t *testing.T) {
 		pods      []string
 		want      string
 	}{
-		"IPv4 without networks of pods":    {addresses("10.0.0.1/24", "fd00::1/64"), nil, "[10.0.0.1]"},
-		"IPv6 without networks of pods":    {addresses("fd00::1/64"), nil, "[]"},
-		"IPv4":                             {addresses("fd00::1/64", "10.0.0.1/24"), []string{"10.1.0.0/16"}, "[10.0.0.1]"},
-		"IPv6":                             {addresses("10.0.0.1/24", "fd00::1/64"), []string{"fd01::/48"}, "[fd00::1]"},
-		"both, in the order of the pods":   {addresses("10.0.0.1/24", "fd00::1/64"), []string{"fd01::/48", "10.1.0.0/16"}, "[fd00::1 10.0.0.1]"},
-		"two networks of one family":       {addresses("10.0.0.1/24"), []string{"10.1.0.0/16", "10.2.0.0/16"}, "[10.0.0.1]"},
+		"IPv4 without networks of pods": {addresses("10.0.0.1/24", "fd00::1/64"), nil, "[10.0.0.1]"},
+		"IPv6 without networks of pods": {addresses("fd00::1/64"), nil, "[]"},
+		"IPv4": {
+			addresses("fd00::1/64", "10.0.0.1/24"),
+			[]string{"10.1.0.0/16"},
+			"[10.0.0.1]",
+		},
+		"IPv6": {
+			addresses("10.0.0.1/24", "fd00::1/64"),
+			[]string{"fd01::/48"},
+			"[fd00::1]",
+		},
+		"both, in the order of the pods": {
+			addresses("10.0.0.1/24", "fd00::1/64"),
+			[]string{"fd01::/48", "10.1.0.0/16"},
+			"[fd00::1 10.0.0.1]",
+		},
+		"two networks of one family": {
+			addresses("10.0.0.1/24"),
+			[]string{"10.1.0.0/16", "10.2.0.0/16"},
+			"[10.0.0.1]",
+		},
 		"a family that only the guest has": {addresses("10.0.0.1/24"), []string{"fd01::/48"}, "[]"},
 		"a network that is none":           {addresses("10.0.0.1/24"), []string{"x", "10.1.0.0/16"}, "[10.0.0.1]"},
 		"no address":                       {nil, []string{"10.1.0.0/16"}, "[]"},
@@ -237,14 +289,16 @@ func TestTheAddressesOfAKubelet(t *testing.T) {
 		in := inputOf(cloudConfig, "")
 		in.Bootstrap.Network.Pods.CIDRBlocks = test.pods
 		in.Addresses = map[string][]ipam.Address{"nic1": test.addresses, "nic2": addresses("10.9.0.9/24")}
-		check.Equal(t, name, fmt.Sprint(nodeIPs(in)), test.want)
+		check.Equal(t, name, fmt.Sprint(collectNodeIPs(in)), test.want)
 	}
 }
 
 func TestWhatIsAskedWithoutAProxy(t *testing.T) {
 	always := []string{"localhost", "127.0.0.1", "::1", "169.254.169.254", ".svc"}
 	in := inputOf(cloudConfig, "")
-	check.Equal(t, "of a cluster of which nothing is known", noProxy(in, nil), append(always, ".cluster.local"))
+	check.Equal(
+		t, "of a cluster of which nothing is known", collectNoProxyHosts(in, nil), append(always, ".cluster.local"),
+	)
 
 	in.Bootstrap.Network = clusterv1.ClusterNetwork{
 		ServiceDomain: "k.example.com",
@@ -253,8 +307,13 @@ func TestWhatIsAskedWithoutAProxy(t *testing.T) {
 	}
 	in.Cluster.ControlPlaneEndpoint.Host = "api.example.com"
 	in.Addresses = map[string][]ipam.Address{"nic1": addresses("10.0.0.7/24", "fd00::7/64")}
-	check.Equal(t, "of a cluster", noProxy(in, []string{"registry", "localhost"}), append(always, ".k.example.com",
-		"10.96.0.0/12", "10.1.0.0/16", "api.example.com", "10.0.0.0/24", "fd00::/64", "registry"))
+	check.Equal(
+		t,
+		"of a cluster",
+		collectNoProxyHosts(in, []string{"registry", "localhost"}),
+		append(always, ".k.example.com",
+			"10.96.0.0/12", "10.1.0.0/16", "api.example.com", "10.0.0.0/24", "fd00::/64", "registry"),
+	)
 }
 
 func TestWhatAGuestIsTold(t *testing.T) {
@@ -271,7 +330,7 @@ func TestWhatAGuestIsTold(t *testing.T) {
 		SearchDomains: []string{"example.com"},
 	}
 
-	got := guestOf(in, machine)
+	got := buildGuest(in, machine)
 	check.Equal(t, "host name", got.HostName, "demo-1")
 	check.Equal(t, "interfaces", got.Interfaces, machine.Guests)
 	check.Equal(t, "name servers, in their order", fmt.Sprint(got.DNSServers), "[10.0.0.3 10.0.0.2]")
@@ -283,21 +342,23 @@ func TestWhatAGuestIsTold(t *testing.T) {
 	check.Equal(t, "no proxy", got.Proxy.NoProxy[len(got.Proxy.NoProxy)-1], "registry")
 
 	in.Spec.UserData = nil
-	got = guestOf(in, machine)
+	got = buildGuest(in, machine)
 	check.Equal(t, "neither user nor proxy", got.SSH == nil && got.Proxy == nil, true)
 }
 
 // TestAPointerNamesNothingOfTheData has a pointer in place of data with a secret.
 func TestAPointerNamesNothingOfTheData(t *testing.T) {
-	in := inputOf(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,hush"}}]}}`,
-		bootstrap.Ignition)
+	in := inputOf(
+		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,hush"}}]}}`,
+		bootstrap.Ignition,
+	)
 	in.Spec.UserData = &infrav1.UserData{BootstrapDelivery: byPointer}
 	in.Bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) {
 		check.Contains(t, "what is kept", string(data), "hush")
 		return bootstrap.Pointer{URL: "https://manager/1", Token: "t", CA: []byte("c")}, nil
 	}
 
-	got, err := userData(in, templateOf(IgnitionOS), render.Machine{})
+	got, err := mergeUserData(in, templateOf(IgnitionOS), render.Machine{})
 	check.Error(t, err, "")
 	check.Lacks(t, "user data", got, "hush")
 	check.Equal(t, "it is JSON", json.Valid([]byte(got)), true)

@@ -21,11 +21,11 @@ func TestAUserWithoutAnAdministratorRoleIsToldThatItLacksOne(t *testing.T) {
 
 	// An engine answers these with an internal error, with a refusal, and with a refusal for a missing object.
 	for name, ask := range map[string]func() error{
-		"the version":   func() error { _, err := c.Product(t.Context()); return err },
-		"the roles":     func() error { _, err := c.Grants(t.Context()); return err },
-		"a list":        func() error { _, err := c.VMs(t.Context()); return err },
-		"a missing VM":  func() error { _, err := c.VM(t.Context(), missing); return err },
-		"a data center": func() error { _, err := c.DataCenter(t.Context(), "Default"); return err },
+		"the version":   func() error { _, err := c.FetchProduct(t.Context()); return err },
+		"the roles":     func() error { _, err := c.ListGrants(t.Context()); return err },
+		"a list":        func() error { _, err := c.ListVMs(t.Context()); return err },
+		"a missing VM":  func() error { _, err := c.FetchVM(t.Context(), missing); return err },
+		"a data center": func() error { _, err := c.FindDataCenter(t.Context(), "Default"); return err },
 	} {
 		if err := ask(); !engine.IsNotAnAdministrator(err) {
 			t.Errorf("%s: %v", name, err)
@@ -42,7 +42,7 @@ func TestAnErrorOfTheEngineItselfIsNotTakenForAMissingRole(t *testing.T) {
 
 	var fault *engine.Fault
 
-	_, err := client(t, config).Product(t.Context())
+	_, err := client(t, config).FetchProduct(t.Context())
 	if engine.IsNotAnAdministrator(err) || !errors.As(err, &fault) || fault.StatusCode != 500 ||
 		strings.Contains(err.Error(), "insufficient") {
 		t.Errorf("%v", err)

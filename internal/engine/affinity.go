@@ -40,34 +40,34 @@ func (g *AffinityGroup) DescriptionText() string {
 	return *g.Description
 }
 
-// Has reports whether the VM is in the group.
-func (g *AffinityGroup) Has(vmID ID) bool {
+// HasVM reports whether the VM is in the group.
+func (g *AffinityGroup) HasVM(vmID ID) bool {
 	return g.VMs != nil && slices.ContainsFunc(g.VMs.Items, func(vm Ref) bool { return vm.ID == vmID })
 }
 
 func affinityGroupPath(clusterID, id ID) string {
-	return "/clusters/" + clusterID.segment() + "/affinitygroups/" + id.segment()
+	return "/clusters/" + clusterID.pathSegment() + "/affinitygroups/" + id.pathSegment()
 }
 
-// AffinityGroup returns the group with this ID. A missing group is an IsNotFound error.
-func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*AffinityGroup, error) {
+// FetchAffinityGroup returns the group with this ID. A missing group is an IsNotFound error.
+func (c *Client) FetchAffinityGroup(ctx context.Context, clusterID, id ID) (*AffinityGroup, error) {
 	var group AffinityGroup
-	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
-		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
+	if err := c.fetchInto(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
+		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, c.checkGroupGone(ctx, clusterID, id, "", err))
 	}
 
 	return &group, nil
 }
 
-// goneGroup converts a refusal into a 404 if the group no longer exists, or the VM is not in it. The engine answers 400
-// in these cases, with words of its own code, so only the cluster's list shows it. vmID is "" for requests without a
-// member.
-func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err error) error {
+// checkGroupGone converts a refusal into a 404 if the group no longer exists, or the VM is not in it. The engine
+// answers 400 in these cases, with words of its own code, so only the cluster's list shows it. vmID is "" for requests
+// without a member.
+func (c *Client) checkGroupGone(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
 		return err
 	}
 
-	groups, listErr := c.AffinityGroups(ctx, clusterID)
+	groups, listErr := c.ListAffinityGroups(ctx, clusterID)
 	if listErr != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err erro
 			StatusCode: http.StatusNotFound,
 			Detail:     "the affinity group is not in the list of its cluster",
 		}
-	case vmID != "" && !groups[at].Has(vmID):
+	case vmID != "" && !groups[at].HasVM(vmID):
 		return &Fault{
 			Method:     http.MethodGet,
 			Path:       affinityGroupPath(clusterID, id) + "/vms",
@@ -93,23 +93,23 @@ func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err erro
 	}
 }
 
-// AffinityGroups lists the groups of a cluster. The list of a missing cluster is empty.
-func (c *Client) AffinityGroups(ctx context.Context, clusterID ID) ([]AffinityGroup, error) {
+// ListAffinityGroups lists the groups of a cluster. The list of a missing cluster is empty.
+func (c *Client) ListAffinityGroups(ctx context.Context, clusterID ID) ([]AffinityGroup, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"affinity_groups"`
 		Items   []AffinityGroup `xml:"affinity_group"`
 	}
-	if err := c.get(ctx, "/clusters/"+clusterID.segment()+"/affinitygroups", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/clusters/"+clusterID.pathSegment()+"/affinitygroups", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the affinity groups of cluster %s: %w", clusterID, err)
 	}
 
 	return list.Items, nil
 }
 
-// AffinityGroupsNamed lists the groups with this name in all clusters of the engine. It returns several only if they
-// were made at the same moment.
-func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]AffinityGroup, error) {
-	clusters, err := c.clusters(ctx)
+// ListAffinityGroupsNamed lists the groups with this name in all clusters of the engine. It returns several only if
+// they were made at the same moment.
+func (c *Client) ListAffinityGroupsNamed(ctx context.Context, name string) ([]AffinityGroup, error) {
+	clusters, err := c.listAllClusters(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 	}
@@ -117,7 +117,7 @@ func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]Affini
 	var out []AffinityGroup
 
 	for _, cluster := range clusters {
-		groups, err := c.AffinityGroups(ctx, cluster.ID)
+		groups, err := c.ListAffinityGroups(ctx, cluster.ID)
 		if err != nil {
 			return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 		}
@@ -135,7 +135,9 @@ func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]Affini
 // CreateAffinityGroup makes a group in the cluster.
 func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID ID, group *AffinityGroup) (*AffinityGroup, error) {
 	var created AffinityGroup
-	err := c.do(ctx, http.MethodPost, "/clusters/"+clusterID.segment()+"/affinitygroups", nil, group, &created)
+	err := c.callEngine(
+		ctx, http.MethodPost, "/clusters/"+clusterID.pathSegment()+"/affinitygroups", nil, group, &created,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create affinity group %q: %w", group.Name, err)
 	}
@@ -148,8 +150,10 @@ func (c *Client) UpdateAffinityGroup(
 	ctx context.Context, clusterID, id ID, change *AffinityGroup,
 ) (*AffinityGroup, error) {
 	var updated AffinityGroup
-	if err := c.do(ctx, http.MethodPut, affinityGroupPath(clusterID, id), nil, change, &updated); err != nil {
-		return nil, fmt.Errorf("failed to update affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
+	if err := c.callEngine(ctx, http.MethodPut, affinityGroupPath(clusterID, id), nil, change, &updated); err != nil {
+		return nil, fmt.Errorf(
+			"failed to update affinity group %s: %w", id, c.checkGroupGone(ctx, clusterID, id, "", err),
+		)
 	}
 
 	return &updated, nil
@@ -157,8 +161,8 @@ func (c *Client) UpdateAffinityGroup(
 
 // DeleteAffinityGroup deletes a group. Its VMs stay. A missing group is an IsNotFound error.
 func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
-		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
+	if err := c.callEngine(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.checkGroupGone(ctx, clusterID, id, "", err))
 	}
 
 	return nil
@@ -171,10 +175,10 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 		XMLName xml.Name `xml:"vm"`
 		ID      ID       `xml:"id,attr"`
 	}
-	err := c.do(ctx, http.MethodPost, affinityGroupPath(clusterID, groupID)+"/vms", nil, vm{ID: vmID}, nil)
+	err := c.callEngine(ctx, http.MethodPost, affinityGroupPath(clusterID, groupID)+"/vms", nil, vm{ID: vmID}, nil)
 	if err != nil {
 		return fmt.Errorf("failed to add VM %s to affinity group %s: %w", vmID, groupID,
-			c.goneGroup(ctx, clusterID, groupID, "", err))
+			c.checkGroupGone(ctx, clusterID, groupID, "", err))
 	}
 
 	return nil
@@ -182,10 +186,12 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 
 // RemoveFromAffinityGroup takes a VM out of a group. A missing group or member is an IsNotFound error.
 func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
-	err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.segment(), nil, nil, nil)
+	err := c.callEngine(
+		ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.pathSegment(), nil, nil, nil,
+	)
 	if err != nil {
 		return fmt.Errorf("failed to remove VM %s from affinity group %s: %w", vmID, groupID,
-			c.goneGroup(ctx, clusterID, groupID, vmID, err))
+			c.checkGroupGone(ctx, clusterID, groupID, vmID, err))
 	}
 
 	return nil

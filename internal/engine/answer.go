@@ -41,15 +41,15 @@ type probe struct {
 	named bool
 }
 
-// probeOf returns the probe of a request, or nil for all other requests.
-func probeOf(ctx context.Context) *probe {
+// getProbe returns the probe of a request, or nil for all other requests.
+func getProbe(ctx context.Context) *probe {
 	found, _ := ctx.Value(verifying{}).(*probe)
 
 	return found
 }
 
-// foreignError reports an answer from something other than the engine.
-func foreignError(method, path string, status int) error {
+// newForeignError reports an answer from something other than the engine.
+func newForeignError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, without the %s of the request)", method, path,
 		status, correlationHeader,
@@ -63,7 +63,7 @@ func (c *Client) checkOrigin(
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	switch probing := probeOf(ctx); {
+	switch probing := getProbe(ctx); {
 	case response.Header.Get(correlationHeader) == id:
 		if probing != nil {
 			probing.named = true
@@ -77,25 +77,25 @@ func (c *Client) checkOrigin(
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusInternalServerError:
 		return false, nil // the engine's own lack the name too, and neither status shows what exists
 	case c.answers == originNamed:
-		return false, foreignError(method, path, response.StatusCode)
+		return false, newForeignError(method, path, response.StatusCode)
 	}
 
 	return false, nil
 }
 
-// losesNames reports whether something has begun to remove the names of requests, such as a proxy newly put before the
-// engine. It asks the engine for its identity: only the previous installation knows its ID.
-func (c *Client) losesNames(ctx context.Context) bool {
+// hasLostNames reports whether something has begun to remove the names of requests, such as a proxy newly put before
+// the engine. It asks the engine for its identity: only the previous installation knows its ID.
+func (c *Client) hasLostNames(ctx context.Context) bool {
 	c.mu.Lock()
 	known := c.identity.Installation
 	c.mu.Unlock()
 
-	if probeOf(ctx) != nil || known == "" {
+	if getProbe(ctx) != nil || known == "" {
 		return false
 	}
 
 	found := &probe{}
-	product, err := c.Product(context.WithValue(ctx, verifying{}, found))
+	product, err := c.FetchProduct(context.WithValue(ctx, verifying{}, found))
 
 	if err != nil || found.named || product.InstanceID != known {
 		return false
@@ -133,23 +133,23 @@ func checkForm(method, path string, response *http.Response, body []byte) error 
 		return nil
 	}
 
-	return foreignFormError(method, path, response.StatusCode)
+	return newForeignFormError(method, path, response.StatusCode)
 }
 
 // apiRealm is in the header by which the engine asks for a login with each 401 of its API, as was recorded.
 const apiRealm = `realm="RESTAPI"`
 
-// foreignFormError reports an answer in a form that the engine's never have.
-func foreignFormError(method, path string, status int) error {
+// newForeignFormError reports an answer in a form that the engine's never have.
+func newForeignFormError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, in a form that no engine uses)", method, path,
 		status,
 	)}
 }
 
-// fitsRefusal reports whether a refusal that is no page has a form that the engine's have: none at all, or XML with a
-// fault. A proxy refuses with JSON or with plain text.
-func fitsRefusal(response *http.Response, content []byte) bool {
+// isEngineRefusal reports whether a refusal that is no page has a form that the engine's have: none at all, or XML with
+// a fault. A proxy refuses with JSON or with plain text.
+func isEngineRefusal(response *http.Response, content []byte) bool {
 	media := response.Header.Get("Content-Type")
 
 	return len(content) == 0 && media == "" ||
@@ -157,15 +157,15 @@ func fitsRefusal(response *http.Response, content []byte) bool {
 			bytes.Contains(content, []byte("<action")) || bytes.Contains(content, []byte("<usage_message")))
 }
 
-// verify returns the result of a request, or an error if it is not the engine's. known reports that the engine gave the
-// answer.
-func (c *Client) verify(ctx context.Context, method, path string, known bool, err error) error {
-	if probeOf(ctx) != nil || path == "" || !c.mustVerify(method, known, err) {
+// verifyOrigin returns the result of a request, or an error if it is not the engine's. known reports that the engine
+// gave the answer.
+func (c *Client) verifyOrigin(ctx context.Context, method, path string, known bool, err error) error {
+	if getProbe(ctx) != nil || path == "" || !c.shouldVerify(method, known, err) {
 		return err
 	}
 
 	// A starting engine may itself answer 404. A 404 counts only from an engine that knows its identity.
-	if _, alive := c.Product(context.WithValue(ctx, verifying{}, &probe{})); IsCancelled(alive) {
+	if _, alive := c.FetchProduct(context.WithValue(ctx, verifying{}, &probe{})); IsCancelled(alive) {
 		return alive
 	} else if alive != nil {
 		return &UnreachableError{Err: alive}
@@ -186,14 +186,14 @@ func (c *Client) verify(ctx context.Context, method, path string, known bool, er
 			status = fault.StatusCode
 		}
 
-		return foreignError(method, path, status)
+		return newForeignError(method, path, status)
 	}
 
 	return err
 }
 
-// mustVerify reports whether to believe the result of a request only if the engine is there.
-func (c *Client) mustVerify(method string, known bool, err error) bool {
+// shouldVerify reports whether to believe the result of a request only if the engine is there.
+func (c *Client) shouldVerify(method string, known bool, err error) bool {
 	switch {
 	case IsNotFound(err):
 		return method == http.MethodGet || !known

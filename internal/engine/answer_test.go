@@ -23,13 +23,13 @@ import (
 // kindsOfRequests returns calls of each kind: objects, lists and actions, with each method.
 func kindsOfRequests(id engine.ID) map[string]func(context.Context, *engine.Client) error {
 	return map[string]func(context.Context, *engine.Client) error{
-		"GET an object": func(ctx context.Context, c *engine.Client) error { _, err := c.VM(ctx, id); return err },
-		"GET a list":    func(ctx context.Context, c *engine.Client) error { _, err := c.VMs(ctx); return err },
+		"GET an object": func(ctx context.Context, c *engine.Client) error { _, err := c.FetchVM(ctx, id); return err },
+		"GET a list":    func(ctx context.Context, c *engine.Client) error { _, err := c.ListVMs(ctx); return err },
 		"GET what belongs to an object": func(ctx context.Context, c *engine.Client) error {
-			_, err := c.DiskAttachments(ctx, id)
+			_, err := c.ListDiskAttachments(ctx, id)
 			return err
 		},
-		"GET the root": func(ctx context.Context, c *engine.Client) error { _, err := c.Product(ctx); return err },
+		"GET the root": func(ctx context.Context, c *engine.Client) error { _, err := c.FetchProduct(ctx); return err },
 		"POST an object": func(ctx context.Context, c *engine.Client) error {
 			_, err := c.CreateVM(ctx, &engine.VM{Name: "other"}, nil)
 			return err
@@ -87,7 +87,7 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 		return c
 	}
 	warm := client()
-	_, err = warm.VMs(t.Context())
+	_, err = warm.ListVMs(t.Context())
 	check.Error(t, err, "")
 
 	for kind, call := range kindsOfRequests(id) {
@@ -115,7 +115,7 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 		}
 	}
 
-	check.Length(t, "VMs", sim.VMs(), 1)
+	check.Length(t, "VMs", sim.ListVMs(), 1)
 
 	for kind, call := range kindsOfRequests("33333333-3333-4333-8333-333333333333") {
 		var away *engine.UnreachableError
@@ -170,13 +170,13 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
-	product, err := direct.Product(t.Context())
+	product, err := direct.FetchProduct(t.Context())
 	check.Error(t, err, "")
 
-	got, err := c.Product(t.Context())
+	got, err := c.FetchProduct(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "the engine", got, product)
-	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
+	_, err = c.FetchVM(t.Context(), "33333333-3333-4333-8333-333333333333")
 	check.Equal(t, "a VM is missing", engine.IsNotFound(err), true)
 	check.Equal(t, "a deletion of what is missing", engine.IsNotFound(
 		c.DeleteVM(t.Context(), "33333333-3333-4333-8333-333333333333")), true)
@@ -198,15 +198,15 @@ func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 
 		return nil
 	})
-	_, err := c.Identity(t.Context())
+	_, err := c.LoadIdentity(t.Context())
 	check.Error(t, err, "")
 
 	takes.Store(true)
-	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
+	_, err = c.FetchVM(t.Context(), "33333333-3333-4333-8333-333333333333")
 	check.Equal(t, "a VM is missing", engine.IsNotFound(err), true)
 
 	lies.Store(true)
-	_, err = c.VM(t.Context(), "33333333-3333-4333-8333-333333333333")
+	_, err = c.FetchVM(t.Context(), "33333333-3333-4333-8333-333333333333")
 	check.Equal(t, "a stranger's word that a VM is missing", engine.IsNotFound(err), false)
 }
 
@@ -269,7 +269,12 @@ func TestNothingIsChangedBySomebodyWhoMayNotAct(t *testing.T) {
 		check.Equal(t, kind+" is refused", errors.Is(err, engine.ErrSuperseded), !strings.HasPrefix(kind, "GET"))
 	}
 
-	check.Equal(t, "requests that change something", slices.ContainsFunc(sim.Requests(), func(r ovirtsim.Request) bool {
-		return r.Method != http.MethodGet && strings.HasPrefix(r.Path, "/api")
-	}), false)
+	check.Equal(
+		t,
+		"requests that change something",
+		slices.ContainsFunc(sim.ListRequests(), func(r ovirtsim.Request) bool {
+			return r.Method != http.MethodGet && strings.HasPrefix(r.Path, "/api")
+		}),
+		false,
+	)
 }

@@ -29,7 +29,7 @@ func TestHowLongRefusedCredentialsRest(t *testing.T) {
 		"a user whose password has expired, at once": {"jane@example.com", "The password has expired.", 0, time.Hour},
 	}
 	for name, test := range tests {
-		if got := authPause(test.user, test.message, test.failures); got != test.want {
+		if got := computeAuthPause(test.user, test.message, test.failures); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func TestACancelledRequestSaysNothingOfTheEngine(t *testing.T) {
 	stopped := errors.New("the process ends")
 	vms := func(ctx context.Context, c *engine.Client) error {
-		_, err := c.VMs(ctx)
+		_, err := c.ListVMs(ctx)
 		return err
 	}
 
@@ -32,7 +32,7 @@ func TestACancelledRequestSaysNothingOfTheEngine(t *testing.T) {
 		"during a request": {holds: "/vms", call: vms},
 		"within an answer": {holds: "/vms", begun: true, call: vms},
 		"while it asks whether a 404 is the engine's": {holds: "/api", call: func(ctx context.Context, c *engine.Client) error {
-			_, err := c.VM(ctx, "11111111-1111-1111-1111-111111111111")
+			_, err := c.FetchVM(ctx, "11111111-1111-1111-1111-111111111111")
 			return err
 		}},
 		"at the end of an upload": {holds: "/finalize", call: func(ctx context.Context, c *engine.Client) error {
@@ -89,7 +89,7 @@ func TestACancelledWaitForALoginSaysNothingOfTheEngine(t *testing.T) {
 
 	first := make(chan error, 1)
 	go func() {
-		_, err := c.VMs(t.Context())
+		_, err := c.ListVMs(t.Context())
 		first <- err
 	}()
 	wait.Receive(t, "the login", reached)
@@ -97,7 +97,7 @@ func TestACancelledWaitForALoginSaysNothingOfTheEngine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	_, err := c.VMs(ctx)
+	_, err := c.ListVMs(ctx)
 	checkCancelled(t, err)
 	close(free)
 	check.Error(t, wait.Receive(t, "the first request", first), "")
@@ -109,10 +109,10 @@ func checkCancelled(t *testing.T, err error) {
 
 	check.Contains(t, "the text", err.Error(), "the request to the engine was cancelled")
 	check.Equal(t, "it is a cancellation", errors.Is(err, context.Canceled), true)
-	check.Equal(t, "it is about the engine", blocker.OfEngine(err), false)
-	check.Equal(t, "its remedy", blocker.Explain(err, blocker.OfManifests).Error(), err.Error())
-	check.Equal(t, "the engine may have done it", engine.AnswerLost(err), true)
+	check.Equal(t, "it is about the engine", blocker.IsEngineError(err), false)
+	check.Equal(t, "its remedy", blocker.AddRemedy(err, blocker.OfManifests).Error(), err.Error())
+	check.Equal(t, "the engine may have done it", engine.IsAnswerLost(err), true)
 
-	reason, message := blocker.EngineReason(err)
+	reason, message := blocker.ExplainEngineError(err)
 	check.Equal(t, "the condition", reason+": "+message, "WaitingForEngine: "+err.Error())
 }

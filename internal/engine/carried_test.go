@@ -45,7 +45,7 @@ func TestUserDataReachesTheEngineToTheByte(t *testing.T) {
 			}, nil)
 			check.Error(t, err, "")
 
-			read, err := c.VM(t.Context(), vm.ID)
+			read, err := c.FetchVM(t.Context(), vm.ID)
 			check.Error(t, err, "")
 			check.Equal(t, "user data", read.Initialization.CustomScript, text)
 		})
@@ -58,7 +58,7 @@ func TestATextThatXMLCannotCarryIsNotSent(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
 	_, cluster := home(t, c)
-	before := len(sim.Requests())
+	before := len(sim.ListRequests())
 
 	for name, test := range map[string]struct {
 		change  func(*engine.VM)
@@ -101,5 +101,5 @@ func TestATextThatXMLCannotCarryIsNotSent(t *testing.T) {
 		})
 	}
 
-	check.Equal(t, "requests", len(sim.Requests()), before)
+	check.Equal(t, "requests", len(sim.ListRequests()), before)
 }

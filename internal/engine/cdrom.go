@@ -21,8 +21,8 @@ type CDROMFile struct {
 	ID ID `xml:"id,attr"`
 }
 
-// Image returns the image in the drive, or "".
-func (d *CDROM) Image() ID {
+// ImageID returns the image in the drive, or "".
+func (d *CDROM) ImageID() ID {
 	if d.File == nil {
 		return ""
 	}
@@ -30,13 +30,13 @@ func (d *CDROM) Image() ID {
 	return d.File.ID
 }
 
-// CDROMOf returns the drive of a VM, with the image for its next start. A VM has one drive.
-func (c *Client) CDROMOf(ctx context.Context, vmID ID) (*CDROM, error) {
+// FetchCDROM returns the drive of a VM, with the image for its next start. A VM has one drive.
+func (c *Client) FetchCDROM(ctx context.Context, vmID ID) (*CDROM, error) {
 	var list struct {
 		XMLName xml.Name `xml:"cdroms"`
 		Items   []CDROM  `xml:"cdrom"`
 	}
-	if err := c.get(ctx, vmPath(vmID)+"/cdroms", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/cdroms", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the CD-ROM drives of VM %s: %w", vmID, err)
 	}
 
@@ -57,8 +57,8 @@ func (c *Client) ChangeCDROM(ctx context.Context, vmID, drive, image ID, atOnce 
 		query.Set("current", "true")
 	}
 
-	path := vmPath(vmID) + "/cdroms/" + drive.segment()
-	if err := c.do(ctx, http.MethodPut, path, query, &CDROM{File: &CDROMFile{ID: image}}, nil); err != nil {
+	path := vmPath(vmID) + "/cdroms/" + drive.pathSegment()
+	if err := c.callEngine(ctx, http.MethodPut, path, query, &CDROM{File: &CDROMFile{ID: image}}, nil); err != nil {
 		return fmt.Errorf("failed to change the CD-ROM of VM %s: %w", vmID, err)
 	}
 

@@ -67,8 +67,9 @@ var finalRefusals = append([]string{noValidProfile, "No user name found"}, close
 // closedUsers are those of them that are not about the user name or the password.
 var closedUsers = []string{"disabled or locked", "password has expired", "account has expired"}
 
-// authPause is how long credentials are not tried that were refused with those words, for the n-th time in a row.
-func authPause(username, message string, failures int) time.Duration {
+// computeAuthPause is how long credentials are not tried that were refused with those words, for the n-th time in a
+// row.
+func computeAuthPause(username, message string, failures int) time.Duration {
 	pauses := directoryRetry
 	if strings.HasSuffix(username, "@internal") {
 		pauses = authRetry
@@ -94,7 +95,7 @@ func (l *lock) acquire(ctx context.Context) error {
 	case l.held <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		if cancelled := cancellation(ctx); cancelled != nil {
+		if cancelled := toCancelledError(ctx); cancelled != nil {
 			return cancelled
 		}
 
@@ -165,7 +166,7 @@ type Client struct {
 
 // New returns a client for the engine. It sends nothing yet. It fails if the URL or the CA is unusable.
 func New(cfg Config) (*Client, error) {
-	base, err := BaseURL(cfg.URL)
+	base, err := ParseBaseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func New(cfg Config) (*Client, error) {
 		InsecureSkipVerify: cfg.Insecure, //nolint:gosec // only when the user asks for it
 	}
 	if len(cfg.CA) > 0 {
-		if tlsConfig.RootCAs, err = caPool(cfg.CA); err != nil {
+		if tlsConfig.RootCAs, err = parseCABundle(cfg.CA); err != nil {
 			return nil, err
 		}
 	}
@@ -200,31 +201,31 @@ func New(cfg Config) (*Client, error) {
 
 	observe := cfg.Observe
 	if observe == nil {
-		observe = Observation.Count
+		observe = Observation.AddToMetrics
 	}
 
 	return &Client{
 		cfg:  cfg,
 		base: base,
-		http: &http.Client{Transport: measured{transport, observe}, CheckRedirect: noRedirects},
+		http: &http.Client{Transport: measured{transport, observe}, CheckRedirect: refuseRedirects},
 		now:  time.Now,
 
 		logins: &loginLimiter{},
 	}, nil
 }
 
-// noRedirects keeps credentials, sessions and user data at the server in the URL. A redirect preserving the method
+// refuseRedirects keeps credentials, sessions and user data at the server in the URL. A redirect preserving the method
 // would send them to another server, or without encryption.
-func noRedirects(request *http.Request, _ []*http.Request) error {
-	return &redirectError{target: request.URL.Scheme + "://" + abridged(request.URL.Host)}
+func refuseRedirects(request *http.Request, _ []*http.Request) error {
+	return &redirectError{target: request.URL.Scheme + "://" + abridgeText(request.URL.Host)}
 }
 
 // APIURL returns the URL of the engine's REST API, without a trailing slash.
 func (c *Client) APIURL() string { return c.base.String() + "/api" }
 
-// login returns the session's token, and makes a session where there is none.
-func (c *Client) login(ctx context.Context) (string, error) {
-	if token := c.currentToken(); token != "" {
+// ensureLogin returns the session's token, and makes a session where there is none.
+func (c *Client) ensureLogin(ctx context.Context) (string, error) {
+	if token := c.getToken(); token != "" {
 		return token, nil
 	}
 
@@ -233,12 +234,12 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	}
 
 	defer c.loggingIn.release()
-	if token := c.currentToken(); token != "" {
+	if token := c.getToken(); token != "" {
 		return token, nil // the one before us got it
 	}
 
 	if c.cfg.Token != nil {
-		return c.borrow(ctx)
+		return c.borrowToken(ctx)
 	}
 
 	if c.unreachable != nil && c.now().Before(c.unreachableUntil) {
@@ -249,11 +250,11 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		return "", c.authErr
 	}
 
-	return c.logIn(ctx)
+	return c.startSession(ctx)
 }
 
-// logIn makes a session, if the user has not had too many passwords refused; loggingIn is held.
-func (c *Client) logIn(ctx context.Context) (string, error) {
+// startSession makes a session, if the user has not had too many passwords refused; loggingIn is held.
+func (c *Client) startSession(ctx context.Context) (string, error) {
 	user, begun := userKeys(ctx, c.base, c.cfg.Username), c.now()
 	c.accepted = c.accepted || c.logins.isAccepted(ctx, user, c.cfg.Password)
 
@@ -264,7 +265,7 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 			limit = maxRetries
 		}
 
-		if retryAt, ok := c.logins.reserve(ctx, user, float64(limit), begun); !ok {
+		if retryAt, ok := c.logins.reserveLogin(ctx, user, float64(limit), begun); !ok {
 			return "", &AuthError{Username: c.cfg.Username, Message: tooManyRefusals(c.cfg.Username), RetryAt: retryAt}
 		}
 	}
@@ -274,18 +275,18 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			c.unreachable, c.unreachableUntil = err, c.now().Add(c.hiddenPause(reply.status))
+			c.unreachable, c.unreachableUntil = err, c.now().Add(c.computeHiddenPause(reply.status))
 		}
 
 		if guess {
-			c.logins.release(user, begun)
+			c.logins.releaseLogin(user, begun)
 		}
 
 		return "", err
 	case reply.AccessToken == "":
 		c.logins.recordRefusal(ctx, user, c.cfg.Password, guess, begun)
 
-		return "", c.refuse(c.shown(reply.message()))
+		return "", c.rememberRefusal(c.redactSecrets(reply.refusalText()))
 	}
 
 	c.accepted = true
@@ -298,10 +299,10 @@ func (c *Client) logIn(ctx context.Context) (string, error) {
 	return c.token, nil
 }
 
-// hiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
+// computeHiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
 // passwords with 400. A proxy may replace that answer with a page of its own, so the login rests for longer.
 // That the engine has accepted the password before says nothing: it may have changed since.
-func (c *Client) hiddenPause(status int) time.Duration {
+func (c *Client) computeHiddenPause(status int) time.Duration {
 	if status != http.StatusBadRequest {
 		return unreachableMemory
 	}
@@ -324,8 +325,8 @@ type tokenReply struct {
 	remote string
 }
 
-// message is why the engine refuses the credentials.
-func (r tokenReply) message() string { return r.ErrorCode + " " + r.Error }
+// refusalText is why the engine refuses the credentials.
+func (r tokenReply) refusalText() string { return r.ErrorCode + " " + r.Error }
 
 // isRefusal reports whether the answer is the engine's, and about the credentials. An engine refuses with 400 and JSON,
 // a code and words, as was recorded. A proxy or a portal that wants a login of its own answers 401 or 403 with a page,
@@ -359,7 +360,11 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 		return reply, err
 	case reply.isOfEngine():
 		return reply, &UnreachableError{Err: fmt.Errorf(
-			"%s%s answered HTTP %d without a token: %s", c.base, path, reply.status, abridged(c.shown(reply.Error)),
+			"%s%s answered HTTP %d without a token: %s",
+			c.base,
+			path,
+			reply.status,
+			abridgeText(c.redactSecrets(reply.Error)),
 		)}
 	}
 
@@ -369,8 +374,8 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 	)}
 }
 
-// borrow takes the token of a session that somebody else holds; loggingIn is held.
-func (c *Client) borrow(ctx context.Context) (string, error) {
+// borrowToken takes the token of a session that somebody else holds; loggingIn is held.
+func (c *Client) borrowToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	refused := c.refused
 	c.mu.Unlock()
@@ -387,15 +392,15 @@ func (c *Client) borrow(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Token returns the token of the session, for a process that has no credentials, and logs in if there is none. refused
-// is a token that the engine did not accept, or empty. The new one is of the same engine: that process does not know
-// another one.
-func (c *Client) Token(ctx context.Context, refused string) (string, error) {
+// ShareToken returns the token of the session, for a process that has no credentials, and logs in if there is none.
+// refused is a token that the engine did not accept, or empty. The new one is of the same engine: that process does not
+// know another one.
+func (c *Client) ShareToken(ctx context.Context, refused string) (string, error) {
 	if refused != "" {
 		c.dropToken(refused)
 	}
 
-	token, err := c.login(ctx)
+	token, err := c.ensureLogin(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -407,16 +412,16 @@ func (c *Client) Token(ctx context.Context, refused string) (string, error) {
 	return token, nil
 }
 
-// refuse remembers a refusal of the credentials; loggingIn is held.
-func (c *Client) refuse(message string) *AuthError {
-	pause := authPause(c.cfg.Username, message, c.authFailures)
+// rememberRefusal remembers a refusal of the credentials; loggingIn is held.
+func (c *Client) rememberRefusal(message string) *AuthError {
+	pause := computeAuthPause(c.cfg.Username, message, c.authFailures)
 	c.authFailures++
 	c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(pause)}
 
 	return c.authErr
 }
 
-func (c *Client) currentToken() string {
+func (c *Client) getToken() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.token
@@ -438,12 +443,12 @@ func (c *Client) postForm(
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, false, transportError(ctx, err)
+		return 0, false, classifyTransportError(ctx, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return 0, false, transportError(ctx, err)
+		return 0, false, classifyTransportError(ctx, err)
 	}
 
 	err = json.Unmarshal(body, reply)
@@ -467,8 +472,8 @@ func (c *Client) dropToken(token string) {
 	}
 }
 
-// Forget drops a session that somebody else holds, and the connections to the engine.
-func (c *Client) Forget() {
+// DropSession drops a session that somebody else holds, and the connections to the engine.
+func (c *Client) DropSession() {
 	c.mu.Lock()
 	c.token, c.refused = "", ""
 	c.mu.Unlock()
@@ -502,17 +507,17 @@ func (c *Client) endSession(ctx context.Context, token string) error {
 	return err
 }
 
-// get reads an object or a list.
-func (c *Client) get(ctx context.Context, path string, header http.Header, out any) error {
-	return c.exchange(ctx, http.MethodGet, path, nil, header, nil, out)
+// fetchInto reads an object or a list.
+func (c *Client) fetchInto(ctx context.Context, path string, header http.Header, out any) error {
+	return c.sendWithSession(ctx, http.MethodGet, path, nil, header, nil, out)
 }
 
-// do sends one request, and decodes the answer into out unless out is nil. It renews an expired session once.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	return c.exchange(ctx, method, path, query, nil, in, out)
+// callEngine sends one request, and decodes the answer into out unless out is nil. It renews an expired session once.
+func (c *Client) callEngine(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	return c.sendWithSession(ctx, method, path, query, nil, in, out)
 }
 
-func (c *Client) exchange(
+func (c *Client) sendWithSession(
 	ctx context.Context, method, path string, query url.Values, header http.Header, in, out any,
 ) error {
 	var payload []byte
@@ -537,7 +542,7 @@ func (c *Client) exchange(
 	var ended *sessionError
 
 	for range 2 {
-		token, err := c.login(ctx)
+		token, err := c.ensureLogin(ctx)
 		if err != nil {
 			return err
 		}
@@ -546,19 +551,19 @@ func (c *Client) exchange(
 			return err
 		}
 
-		known, err := c.send(ctx, token, method, path, query, header, payload, out)
+		known, err := c.sendRequest(ctx, token, method, path, query, header, payload, out)
 		if !errors.As(err, &ended) {
-			return c.verify(ctx, method, path, known, err)
+			return c.verifyOrigin(ctx, method, path, known, err)
 		}
 
-		if ended.foreign != nil && !c.retire(ctx, token) {
+		if ended.foreign != nil && !c.retireToken(ctx, token) {
 			return ended.foreign
 		}
 
 		c.dropToken(token)
 	}
 
-	return c.notAdmitted(ctx, ended)
+	return c.explainNotAdmitted(ctx, ended)
 }
 
 // tidying marks requests to remove results of a process that may no longer act.
@@ -584,10 +589,10 @@ type sessionError struct {
 
 func (e *sessionError) Error() string { return "the engine does not accept the session: " + e.page }
 
-// retire ends a session whose token something before the engine does not accept: a proxy may have taken the engine's
-// name off the refusal. It reports false for a session to keep, because a new one was tried just now, or somebody else
-// holds the session.
-func (c *Client) retire(ctx context.Context, token string) bool {
+// retireToken ends a session whose token something before the engine does not accept: a proxy may have taken the
+// engine's name off the refusal. It reports false for a session to keep, because a new one was tried just now, or
+// somebody else holds the session.
+func (c *Client) retireToken(ctx context.Context, token string) bool {
 	if c.cfg.Token != nil {
 		return false
 	}
@@ -608,9 +613,9 @@ func (c *Client) retire(ctx context.Context, token string) bool {
 	return isReplaced || !isTooEarly
 }
 
-// notAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
+// explainNotAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
 // may not log in, or has too many sessions.
-func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
+func (c *Client) explainNotAdmitted(ctx context.Context, refused *sessionError) error {
 	if refused.foreign != nil {
 		return refused.foreign
 	}
@@ -624,14 +629,14 @@ func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
 		return c.authErr // another request has met it at the same time
 	}
 
-	return c.refuse(
+	return c.rememberRefusal(
 		"the login succeeds, and the API refuses the session (" + refused.page +
 			"); the user needs a role that may log in",
 	)
 }
 
-// send sends a request. known reports a proven answer of the engine.
-func (c *Client) send(
+// sendRequest sends a request. known reports a proven answer of the engine.
+func (c *Client) sendRequest(
 	ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any,
 ) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -668,11 +673,11 @@ func (c *Client) send(
 
 	response, err := c.http.Do(request)
 	if err != nil {
-		return false, transportError(ctx, err)
+		return false, classifyTransportError(ctx, err)
 	}
 	defer response.Body.Close()
 
-	if known, err = c.checkOrigin(ctx, method, path, id, response); err != nil && !c.losesNames(ctx) {
+	if known, err = c.checkOrigin(ctx, method, path, id, response); err != nil && !c.hasLostNames(ctx) {
 		return false, err
 	}
 
@@ -689,22 +694,24 @@ func (c *Client) send(
 		return known, decodeAnswer(ctx, method, path, answer, out)
 	}
 
-	return known, c.refusal(ctx, method, path, response, answer, isPage)
+	return known, c.readRefusal(ctx, method, path, response, answer, isPage)
 }
 
-// refusal returns the error of an unexpected answer. isPage reports a web page.
-func (c *Client) refusal(
+// readRefusal returns the error of an unexpected answer. isPage reports a web page.
+func (c *Client) readRefusal(
 	ctx context.Context, method, path string, response *http.Response, answer io.Reader, isPage bool,
 ) error {
 	content, err := io.ReadAll(io.LimitReader(answer, maxRefusal))
 	if err != nil {
-		return transportError(ctx, err)
+		return classifyTransportError(ctx, err)
 	}
 
 	if response.StatusCode == http.StatusUnauthorized {
-		refused := &sessionError{page: c.shown(pageText(content))} // before the content type: it is always a page
+		refused := &sessionError{
+			page: c.redactSecrets(extractPageText(content)),
+		} // before the content type: it is always a page
 		if !strings.Contains(response.Header.Get("WWW-Authenticate"), apiRealm) {
-			refused.foreign = foreignFormError(method, path, response.StatusCode)
+			refused.foreign = newForeignFormError(method, path, response.StatusCode)
 		}
 
 		return refused
@@ -716,7 +723,7 @@ func (c *Client) refusal(
 				Method:     method,
 				Path:       path,
 				StatusCode: response.StatusCode,
-				Detail:     c.shown(pageText(content)),
+				Detail:     c.redactSecrets(extractPageText(content)),
 			}
 		}
 
@@ -726,19 +733,19 @@ func (c *Client) refusal(
 		}
 	}
 
-	if !fitsRefusal(response, content) {
-		return foreignFormError(method, path, response.StatusCode)
+	if !isEngineRefusal(response, content) {
+		return newForeignFormError(method, path, response.StatusCode)
 	}
 
-	fault := faultFrom(method, path, response.StatusCode, content)
-	fault.Reason, fault.Detail = c.shown(fault.Reason), c.shown(fault.Detail)
+	fault := parseFault(method, path, response.StatusCode, content)
+	fault.Reason, fault.Detail = c.redactSecrets(fault.Reason), c.redactSecrets(fault.Detail)
 
 	return fault
 }
 
-// shown returns the engine's words without the password and the session.
-func (c *Client) shown(text string) string {
-	return redact.New([]string{c.cfg.Password, c.currentToken()}).Text(text)
+// redactSecrets returns the engine's words without the password and the session.
+func (c *Client) redactSecrets(text string) string {
+	return redact.New([]string{c.cfg.Password, c.getToken()}).RemoveSecrets(text)
 }
 
 // decodeAnswer decodes an object or a list into out while it arrives, unless out is nil. The answer to a change may be
@@ -753,7 +760,7 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 	if out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // to reuse the connection
 		if err != nil {
-			return transportError(ctx, err)
+			return classifyTransportError(ctx, err)
 		}
 
 		return nil
@@ -769,7 +776,7 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 		_, _ = io.Copy(io.Discard, io.LimitReader(limited, maxRefusal))
 		return nil
 	case ctx.Err() != nil:
-		return transportError(ctx, err)
+		return classifyTransportError(ctx, err)
 	case limited.N <= 0:
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, most>>20)}
 	case errors.Is(err, io.EOF) && method == http.MethodGet:
@@ -777,7 +784,7 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):
-		return transportError(ctx, err)
+		return classifyTransportError(ctx, err)
 	}
 
 	return &UnreachableError{
@@ -838,7 +845,7 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 		b.depth--
 		b.text = textFilter{}
 	case xml.CharData:
-		token = b.text.filter(read)
+		token = b.text.filterText(read)
 	}
 
 	if b.items > maxItems || b.elements > maxElements {
@@ -860,8 +867,8 @@ var (
 	pageTag   = regexp.MustCompile(`<[^>]*>`)
 )
 
-// pageText returns the text of a web page, in at most 200 characters.
-func pageText(content []byte) string {
+// extractPageText returns the text of a web page, in at most 200 characters.
+func extractPageText(content []byte) string {
 	text := pageTag.ReplaceAllString(pageTitle.ReplaceAllString(string(content), " "), " ")
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > 200 {
@@ -871,8 +878,8 @@ func pageText(content []byte) string {
 	return text
 }
 
-// faultFrom reads the fault in an error response. The fault is bare, or inside the failed action.
-func faultFrom(method, path string, status int, content []byte) *Fault {
+// parseFault reads the fault in an error response. The fault is bare, or inside the failed action.
+func parseFault(method, path string, status int, content []byte) *Fault {
 	type faultXML struct {
 		Reason string `xml:"reason"`
 		Detail string `xml:"detail"`

@@ -44,12 +44,12 @@ func client(t *testing.T, config engine.Config) *engine.Client {
 // home returns the data center and the cluster of the default inventory.
 func home(t *testing.T, c *engine.Client) (*engine.DataCenter, *engine.Cluster) {
 	t.Helper()
-	dc, err := c.DataCenter(t.Context(), "Default")
+	dc, err := c.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := c.Cluster(t.Context(), dc, "Default")
+	cluster, err := c.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +64,24 @@ func TestOneLoginServesAllAndIsRenewedWhenItExpires(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if _, err := c.VMs(context.Background()); err != nil {
+			if _, err := c.ListVMs(context.Background()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 
 	wg.Wait()
-	if sim.Logins() != 1 {
-		t.Errorf("%d logins for 20 requests at once", sim.Logins())
+	if sim.CountLogins() != 1 {
+		t.Errorf("%d logins for 20 requests at once", sim.CountLogins())
 	}
 
 	sim.ExpireSessions()
-	if _, err := c.VMs(t.Context()); err != nil || sim.Logins() != 2 {
-		t.Errorf("after the session expired: %v, %d logins", err, sim.Logins())
+	if _, err := c.ListVMs(t.Context()); err != nil || sim.CountLogins() != 2 {
+		t.Errorf("after the session expired: %v, %d logins", err, sim.CountLogins())
 	}
 
-	if err := c.Logout(t.Context()); err != nil || sim.Summary().Sessions != 0 {
-		t.Errorf("after logout: %v, %+v", err, sim.Summary())
+	if err := c.Logout(t.Context()); err != nil || sim.Summarize().Sessions != 0 {
+		t.Errorf("after logout: %v, %+v", err, sim.Summarize())
 	}
 }
 
@@ -134,13 +134,13 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := client(t, test.config).Product(t.Context())
+			_, err := client(t, test.config).FetchProduct(t.Context())
 			if err == nil || !errors.As(err, test.want) {
 				t.Fatalf("got %v, want %T", err, test.want)
 			}
 
 			again := ""
-			if _, err2 := client(t, test.config).Product(t.Context()); err2 != nil {
+			if _, err2 := client(t, test.config).FetchProduct(t.Context()); err2 != nil {
 				again = err2.Error()
 			}
 
@@ -152,7 +152,7 @@ func TestErrorsAreTyped(t *testing.T) {
 
 	t.Run("a web page from before the engine is no answer of it", func(t *testing.T) {
 		c := client(t, good)
-		if _, err := c.Product(t.Context()); err != nil {
+		if _, err := c.FetchProduct(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 
@@ -161,13 +161,17 @@ func TestErrorsAreTyped(t *testing.T) {
 		}
 
 		defer sim.ClearFaults()
-		_, err := c.VM(t.Context(), "11111111-1111-4111-8111-111111111111")
+		_, err := c.FetchVM(t.Context(), "11111111-1111-4111-8111-111111111111")
 		if engine.IsNotFound(err) || !errors.As(err, &unreachable) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a VM that does not exist", func(t *testing.T) {
-		if _, err := client(t, good).VM(t.Context(), "11111111-1111-4111-8111-111111111111"); !engine.IsNotFound(err) {
+		if _, err := client(
+			t, good,
+		).FetchVM(t.Context(), "11111111-1111-4111-8111-111111111111"); !engine.IsNotFound(
+			err,
+		) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -182,12 +186,15 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 
 	for range 5 {
 		var auth *engine.AuthError
-		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || auth.RetryAt.Before(begin.Add(30*time.Second)) {
+		if _, err := c.FetchProduct(
+			t.Context(),
+		); !errors.As(err, &auth) ||
+			auth.RetryAt.Before(begin.Add(30*time.Second)) {
 			t.Fatalf("got %v", err)
 		}
 	}
 
-	if tried := len(sim.Requests()); tried != 1 {
+	if tried := len(sim.ListRequests()); tried != 1 {
 		t.Errorf("%d requests", tried)
 	}
 }
@@ -205,13 +212,13 @@ func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 
 	for range 3 {
 		var auth *engine.AuthError
-		_, err := c.Product(t.Context())
+		_, err := c.FetchProduct(t.Context())
 		if !errors.As(err, &auth) || !strings.Contains(err.Error(), "needs a role that may log in") {
 			t.Fatalf("got %v", err)
 		}
 	}
 
-	if logins := sim.Logins(); logins != 2 {
+	if logins := sim.CountLogins(); logins != 2 {
 		t.Errorf("%d logins", logins)
 	}
 }
@@ -226,19 +233,19 @@ func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 	c := client(t, config)
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := c.Product(t.Context())
+		_, err := c.FetchProduct(t.Context())
 		first <- err
 	}()
-	wait.Until(t, "the first one logs in", func() bool { return sim.Hits() == 1 })
+	wait.Until(t, "the first one logs in", func() bool { return sim.CountHits() == 1 })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it gives up even if it begins to wait late
 	defer cancel()
 	go func() {
-		_, err := c.Product(ctx)
+		_, err := c.FetchProduct(ctx)
 		second <- err
 	}()
 	check.Error(t, wait.Receive(t, "the second one gives up", second), context.DeadlineExceeded.Error())
-	check.Equal(t, "logins under way", sim.Hits(), 1)
+	check.Equal(t, "logins under way", sim.CountHits(), 1)
 
 	sim.ClearFaults()
 	check.Error(t, wait.Receive(t, "the first one has logged in", first), "")
@@ -249,26 +256,26 @@ func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
 	c := client(t, config)
 	c.HoldTime()
 	ctx := t.Context()
-	dc, err := c.DataCenter(ctx, "Default")
+	dc, err := c.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if _, err := c.Template(ctx, dc, "ock-1.36"); err != nil {
+	if _, err := c.FindTemplate(ctx, dc, "ock-1.36"); err != nil {
 		t.Error(err)
 	}
 
-	before := len(sim.Requests())
+	before := len(sim.ListRequests())
 	var unknown *engine.NameError
 
 	for range 5 {
-		_, err := c.Template(ctx, dc, "ock-1.37")
+		_, err := c.FindTemplate(ctx, dc, "ock-1.37")
 		if !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"Blank", "ock-1.36", "ol9-k8s"}) {
 			t.Fatalf("got %v", err)
 		}
 	}
 
-	if more := len(sim.Requests()) - before; more > 1 {
+	if more := len(sim.ListRequests()) - before; more > 1 {
 		t.Errorf("%d requests for five look-ups of a name that does not exist", more)
 	}
 }
@@ -279,13 +286,13 @@ func TestBaseURL(t *testing.T) {
 		"https://engine/ovirt-engine/api/": "https://engine/ovirt-engine",
 		"engine.example.com":               "https://engine.example.com/ovirt-engine",
 	} {
-		if got, err := engine.BaseURL(raw); err != nil || got.String() != want {
+		if got, err := engine.ParseBaseURL(raw); err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v", raw, got, err)
 		}
 	}
 
 	for _, raw := range []string{"http://engine/ovirt-engine", "https://", "ftp://engine", "https://[::1"} {
-		if got, err := engine.BaseURL(raw); err == nil {
+		if got, err := engine.ParseBaseURL(raw); err == nil {
 			t.Errorf("%s was read as %s", raw, got)
 		}
 	}
@@ -296,7 +303,7 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 	config.Timeout = 300 * time.Millisecond
 	c := client(t, config)
 	wait.For(t, "a login is answered in time", func() error {
-		_, err := c.Product(t.Context())
+		_, err := c.FetchProduct(t.Context())
 		return err
 	})
 
@@ -306,7 +313,7 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.VMs(t.Context())
+		_, err := c.ListVMs(t.Context())
 		got <- err
 	}()
 	var unreachable *engine.UnreachableError
@@ -333,7 +340,7 @@ func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 		})
 	}})
 	password = sim.Password()
-	_, err := client(t, config).DataCenters(t.Context())
+	_, err := client(t, config).ListDataCenters(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "(redacted)") {
 		t.Fatalf("got %v", err)
 	}
@@ -353,12 +360,12 @@ func TestASessionThatIsLetGo(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := first.Product(t.Context()); err != nil || !sessions.Has(first) {
+	if _, err := first.FetchProduct(t.Context()); err != nil || !sessions.HasClient(first) {
 		t.Fatalf("there is no session: %v", err)
 	}
 
 	sessions.Drop(first)
-	if _, err := first.Product(t.Context()); err != nil || sessions.Has(first) {
+	if _, err := first.FetchProduct(t.Context()); err != nil || sessions.HasClient(first) {
 		t.Errorf("a run that is under way: %v", err)
 	}
 
@@ -376,9 +383,9 @@ func TestAGarbledIDHidesNoVM(t *testing.T) {
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
-	dc, err := client.DataCenter(t.Context(), "Default")
+	dc, err := client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	cluster, err := client.FindCluster(t.Context(), dc, "Default")
 	check.Error(t, err, "")
 	vm, err := client.CreateVM(t.Context(), &engine.VM{
 		Name: "vm", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
@@ -386,11 +393,11 @@ func TestAGarbledIDHidesNoVM(t *testing.T) {
 	check.Error(t, err, "")
 
 	for _, garbled := range []engine.ID{"", "x", "x or name=*", `") or (`, "../../tags", vm.ID + " and name=none", "id=" + vm.ID} {
-		found, err := client.VMsByID(t.Context(), []engine.ID{garbled, vm.ID, garbled})
+		found, err := client.ListVMsByID(t.Context(), []engine.ID{garbled, vm.ID, garbled})
 		check.Error(t, err, "")
 		check.Length(t, "VMs beside "+string(garbled), found, 1)
 
-		found, err = client.VMsByID(t.Context(), []engine.ID{garbled})
+		found, err = client.ListVMsByID(t.Context(), []engine.ID{garbled})
 		check.Error(t, err, "")
 		check.Length(t, "VMs of "+string(garbled), found, 0)
 	}

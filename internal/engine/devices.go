@@ -21,26 +21,26 @@ type Watchdog struct {
 
 func watchdogsPath(vmID ID) string { return vmPath(vmID) + "/watchdogs" }
 
-// Watchdogs returns the watchdog of a VM, or none. An engine also answers none for a deleted VM.
-func (c *Client) Watchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
+// ListWatchdogs returns the watchdog of a VM, or none. An engine also answers none for a deleted VM.
+func (c *Client) ListWatchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"watchdogs"`
 		Items   []Watchdog `xml:"watchdog"`
 	}
-	if err := c.get(ctx, watchdogsPath(vmID), nil, &list); err != nil {
+	if err := c.fetchInto(ctx, watchdogsPath(vmID), nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to get the watchdog of VM %s: %w", vmID, err)
 	}
 
 	return list.Items, nil
 }
 
-// TemplateHasWatchdog reports whether a template gives its VMs a watchdog.
-func (c *Client) TemplateHasWatchdog(ctx context.Context, templateID ID) (bool, error) {
+// HasTemplateWatchdog reports whether a template gives its VMs a watchdog.
+func (c *Client) HasTemplateWatchdog(ctx context.Context, templateID ID) (bool, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"watchdogs"`
 		Items   []Watchdog `xml:"watchdog"`
 	}
-	if err := c.get(ctx, templatePath(templateID)+"/watchdogs", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, templatePath(templateID)+"/watchdogs", nil, &list); err != nil {
 		return false, fmt.Errorf("failed to get the watchdog of template %s: %w", templateID, err)
 	}
 
@@ -50,7 +50,7 @@ func (c *Client) TemplateHasWatchdog(ctx context.Context, templateID ID) (bool, 
 // AddWatchdog adds a watchdog to a VM, and returns it.
 func (c *Client) AddWatchdog(ctx context.Context, vmID ID, watchdog Watchdog) (*Watchdog, error) {
 	var made Watchdog
-	if err := c.do(ctx, http.MethodPost, watchdogsPath(vmID), nil, watchdog, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, watchdogsPath(vmID), nil, watchdog, &made); err != nil {
 		return nil, fmt.Errorf("failed to add a watchdog to VM %s: %w", vmID, err)
 	}
 
@@ -62,7 +62,9 @@ func (c *Client) UpdateWatchdog(ctx context.Context, vmID ID, watchdog Watchdog)
 	id := watchdog.ID
 	watchdog.ID = ""
 
-	if err := c.do(ctx, http.MethodPut, watchdogsPath(vmID)+"/"+id.segment(), nil, watchdog, nil); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodPut, watchdogsPath(vmID)+"/"+id.pathSegment(), nil, watchdog, nil,
+	); err != nil {
 		return fmt.Errorf("failed to update the watchdog of VM %s: %w", vmID, err)
 	}
 
@@ -71,7 +73,9 @@ func (c *Client) UpdateWatchdog(ctx context.Context, vmID ID, watchdog Watchdog)
 
 // RemoveWatchdog removes the watchdog from a VM.
 func (c *Client) RemoveWatchdog(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, watchdogsPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodDelete, watchdogsPath(vmID)+"/"+id.pathSegment(), nil, nil, nil,
+	); err != nil {
 		return fmt.Errorf("failed to remove the watchdog of VM %s: %w", vmID, err)
 	}
 
@@ -84,12 +88,12 @@ type hostDevice struct {
 	Name    string   `xml:"name"`
 }
 
-func (c *Client) hostDevices(ctx context.Context, path string) ([]string, error) {
+func (c *Client) listDeviceNames(ctx context.Context, path string) ([]string, error) {
 	var list struct {
 		XMLName xml.Name     `xml:"host_devices"`
 		Items   []hostDevice `xml:"host_device"`
 	}
-	if err := c.get(ctx, path, nil, &list); err != nil {
+	if err := c.fetchInto(ctx, path, nil, &list); err != nil {
 		return nil, err
 	}
 
@@ -101,9 +105,9 @@ func (c *Client) hostDevices(ctx context.Context, path string) ([]string, error)
 	return out, nil
 }
 
-// HostDevices returns the names of a host's devices.
-func (c *Client) HostDevices(ctx context.Context, hostID ID) ([]string, error) {
-	names, err := c.hostDevices(ctx, "/hosts/"+hostID.segment()+"/devices")
+// ListHostDevices returns the names of a host's devices.
+func (c *Client) ListHostDevices(ctx context.Context, hostID ID) ([]string, error) {
+	names, err := c.listDeviceNames(ctx, "/hosts/"+hostID.pathSegment()+"/devices")
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the devices of host %s: %w", hostID, err)
 	}
@@ -111,9 +115,9 @@ func (c *Client) HostDevices(ctx context.Context, hostID ID) ([]string, error) {
 	return names, nil
 }
 
-// VMHostDevices returns the names of the host devices of a VM.
-func (c *Client) VMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
-	names, err := c.hostDevices(ctx, vmPath(vmID)+"/hostdevices")
+// ListVMHostDevices returns the names of the host devices of a VM.
+func (c *Client) ListVMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
+	names, err := c.listDeviceNames(ctx, vmPath(vmID)+"/hostdevices")
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the host devices of VM %s: %w", vmID, err)
 	}
@@ -123,7 +127,7 @@ func (c *Client) VMHostDevices(ctx context.Context, vmID ID) ([]string, error) {
 
 // AddHostDevice adds a host device to a VM pinned to the host.
 func (c *Client) AddHostDevice(ctx context.Context, vmID ID, name string) error {
-	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/hostdevices", nil, hostDevice{Name: name}, nil)
+	err := c.callEngine(ctx, http.MethodPost, vmPath(vmID)+"/hostdevices", nil, hostDevice{Name: name}, nil)
 	if err != nil {
 		return fmt.Errorf("failed to give host device %s to VM %s: %w", name, vmID, err)
 	}
@@ -134,7 +138,7 @@ func (c *Client) AddHostDevice(ctx context.Context, vmID ID, name string) error 
 // RemoveHostDevice removes a host device from a VM.
 func (c *Client) RemoveHostDevice(ctx context.Context, vmID ID, name string) error {
 	path := vmPath(vmID) + "/hostdevices/" + url.PathEscape(fmt.Sprintf("%x", name))
-	if err := c.do(ctx, http.MethodDelete, path, nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, path, nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take host device %s from VM %s: %w", name, vmID, err)
 	}
 
@@ -163,13 +167,13 @@ func (d *MediatedDevice) Type() string {
 
 func mediatedPath(vmID ID) string { return vmPath(vmID) + "/mediateddevices" }
 
-// MediatedDevices returns the mediated devices of a VM.
-func (c *Client) MediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice, error) {
+// ListMediatedDevices returns the mediated devices of a VM.
+func (c *Client) ListMediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"vm_mediated_devices"`
 		Items   []MediatedDevice `xml:"vm_mediated_device"`
 	}
-	if err := c.get(ctx, mediatedPath(vmID), nil, &list); err != nil {
+	if err := c.fetchInto(ctx, mediatedPath(vmID), nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the mediated devices of VM %s: %w", vmID, err)
 	}
 
@@ -180,7 +184,7 @@ func (c *Client) MediatedDevices(ctx context.Context, vmID ID) ([]MediatedDevice
 func (c *Client) AddMediatedDevice(ctx context.Context, vmID ID, kind string) (*MediatedDevice, error) {
 	var made MediatedDevice
 	wanted := MediatedDevice{Parameters: []Property{{Name: mediatedType, Value: kind}}}
-	if err := c.do(ctx, http.MethodPost, mediatedPath(vmID), nil, wanted, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, mediatedPath(vmID), nil, wanted, &made); err != nil {
 		return nil, fmt.Errorf("failed to give mediated device %s to VM %s: %w", kind, vmID, err)
 	}
 
@@ -189,7 +193,7 @@ func (c *Client) AddMediatedDevice(ctx context.Context, vmID ID, kind string) (*
 
 // RemoveMediatedDevice removes a mediated device from a VM.
 func (c *Client) RemoveMediatedDevice(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, mediatedPath(vmID)+"/"+id.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, mediatedPath(vmID)+"/"+id.pathSegment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take mediated device %s from VM %s: %w", id, vmID, err)
 	}
 

@@ -91,32 +91,32 @@ func (a *DiskAttachment) DiskID() ID {
 	return a.ID
 }
 
-// Boots reports whether the VM boots from the disk.
-func (a *DiskAttachment) Boots() bool { return a.Bootable != nil && *a.Bootable }
+// IsBootDisk reports whether the VM boots from the disk.
+func (a *DiskAttachment) IsBootDisk() bool { return a.Bootable != nil && *a.Bootable }
 
-func diskPath(id ID) string { return "/disks/" + id.segment() }
+func diskPath(id ID) string { return "/disks/" + id.pathSegment() }
 
 func attachmentPath(vmID, id ID) string {
-	return vmPath(vmID) + "/diskattachments/" + id.segment()
+	return vmPath(vmID) + "/diskattachments/" + id.pathSegment()
 }
 
-// Disk returns the disk with this ID. A missing disk is an IsNotFound error.
-func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
+// FetchDisk returns the disk with this ID. A missing disk is an IsNotFound error.
+func (c *Client) FetchDisk(ctx context.Context, id ID) (*Disk, error) {
 	var disk Disk
-	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
+	if err := c.fetchInto(ctx, diskPath(id), nil, &disk); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s: %w", id, err)
 	}
 
 	return &disk, nil
 }
 
-// Disks returns all disks, including those of templates.
-func (c *Client) Disks(ctx context.Context) ([]Disk, error) {
+// ListDisks returns all disks, including those of templates.
+func (c *Client) ListDisks(ctx context.Context) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
 		Items   []Disk   `xml:"disk"`
 	}
-	if err := c.get(ctx, "/disks", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/disks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list disks: %w", err)
 	}
 
@@ -130,11 +130,13 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 		XMLName xml.Name `xml:"disks"`
 		Items   []Disk   `xml:"disk"`
 	}
-	err := c.get(ctx, "/disks", nil, &list)
+	err := c.fetchInto(ctx, "/disks", nil, &list)
 
 	var found []Disk
 	if err == nil {
-		found, err = Within(ctx, c, dc, kept(list.Items, func(d Disk) bool { return d.AliasText() == alias }))
+		found, err = FilterByDataCenter(
+			ctx, c, dc, filterItems(list.Items, func(d Disk) bool { return d.AliasText() == alias }),
+		)
 	}
 
 	if err != nil {
@@ -144,20 +146,20 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 	return found, nil
 }
 
-// DisksMadeFor returns the disks of the whole engine with the mark of an owner. They were made by CreateDiskOnce, or
-// are the engine's copies of such disks; see MadeFor and WithoutTemplateCopies. It lists all disks, because no engine
-// was recorded that searches descriptions, and the aliases of a change's additions may be unknown by now.
-func (c *Client) DisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
+// ListDisksMadeFor returns the disks of the whole engine with the mark of an owner. They were made by CreateDiskOnce,
+// or are the engine's copies of such disks; see MadeFor and WithoutTemplateCopies. It lists all disks, because no
+// engine was recorded that searches descriptions, and the aliases of a change's additions may be unknown by now.
+func (c *Client) ListDisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
 		Items   []Disk   `xml:"disk"`
 	}
 
-	if err := c.get(ctx, "/disks", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/disks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up the disks of %q: %w", owner, err)
 	}
 
-	return kept(list.Items, func(d Disk) bool { return d.MadeFor(owner) }), nil
+	return filterItems(list.Items, func(d Disk) bool { return d.IsMadeFor(owner) }), nil
 }
 
 // FindImageDisks returns the results of FindDisks without copies from templates; see WithoutTemplateCopies.
@@ -167,7 +169,7 @@ func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias strin
 		return nil, err
 	}
 
-	out, err := c.WithoutTemplateCopies(ctx, found)
+	out, err := c.ExcludeTemplateCopies(ctx, found)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
 	}
@@ -175,14 +177,14 @@ func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias strin
 	return out, nil
 }
 
-// WithoutTemplateCopies removes disks of templates, and of VMs made from templates, from the list. The engine gives
+// ExcludeTemplateCopies removes disks of templates, and of VMs made from templates, from the list. The engine gives
 // such copies the alias and the description of the template's original disk. It sends no request for an empty list.
-func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
+func (c *Client) ExcludeTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
 	}
 
-	copies, err := c.heldDisks(ctx, true)
+	copies, err := c.listHeldDisks(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -190,13 +192,13 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
-// WithoutUsed removes disks of templates and VMs from the list. It sends no request for an empty list.
-func (c *Client) WithoutUsed(ctx context.Context, disks []Disk) ([]Disk, error) {
+// ExcludeUsedDisks removes disks of templates and VMs from the list. It sends no request for an empty list.
+func (c *Client) ExcludeUsedDisks(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
 	}
 
-	used, err := c.heldDisks(ctx, false)
+	used, err := c.listHeldDisks(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +206,9 @@ func (c *Client) WithoutUsed(ctx context.Context, disks []Disk) ([]Disk, error) 
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return used[d.ID] }), nil
 }
 
-// heldDisks returns the IDs of the disks of all templates and VMs. With copies, it ignores VMs made without a template.
-func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error) {
+// listHeldDisks returns the IDs of the disks of all templates and VMs. With copies, it ignores VMs made without a
+// template.
+func (c *Client) listHeldDisks(ctx context.Context, copies bool) (map[ID]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
 		Original    *Ref             `xml:"original_template"` // also of a clone, whose template is Blank
@@ -220,11 +223,11 @@ func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error
 		Items   []holder `xml:"vm"`
 	}
 	with := url.Values{"follow": {"disk_attachments"}}
-	if err := c.do(ctx, http.MethodGet, "/templates", with, nil, &templates); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/templates", with, nil, &templates); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of templates: %w", err)
 	}
 
-	if err := c.do(ctx, http.MethodGet, "/vms", with, nil, &vms); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/vms", with, nil, &vms); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of VMs: %w", err)
 	}
 
@@ -246,7 +249,7 @@ func (c *Client) heldDisks(ctx context.Context, copies bool) (map[ID]bool, error
 // CreateDisk requests a disk and returns it, usually still locked. It does not wait.
 func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 	var created Disk
-	if err := c.do(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
 		return nil, fmt.Errorf("failed to create disk %q: %w", disk.AliasText(), err)
 	}
 
@@ -256,7 +259,7 @@ func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 // UpdateDisk changes the set fields of the disk: its alias, or its provisioned size. The size can only grow. It does
 // not wait.
 func (c *Client) UpdateDisk(ctx context.Context, id ID, change *Disk) error {
-	if err := c.do(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update disk %s: %w", id, err)
 	}
 
@@ -265,44 +268,44 @@ func (c *Client) UpdateDisk(ctx context.Context, id ID, change *Disk) error {
 
 // DeleteDisk deletes a disk with its data. It does not wait.
 func (c *Client) DeleteDisk(ctx context.Context, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, diskPath(id), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, diskPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete disk %s: %w", id, err)
 	}
 
 	return nil
 }
 
-// DiskAttachments lists the disks of a VM. A missing VM is an IsNotFound error.
-func (c *Client) DiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment, error) {
-	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID.String())
+// ListDiskAttachments lists the disks of a VM. A missing VM is an IsNotFound error.
+func (c *Client) ListDiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment, error) {
+	attached, err := c.listAttachments(ctx, vmPath(vmID), "VM "+vmID.String())
 	if err == nil && len(attached) == 0 { // an engine answers like this for a deleted VM
-		_, err = c.VM(ctx, vmID)
+		_, err = c.FetchVM(ctx, vmID)
 	}
 
 	return attached, err
 }
 
-// TemplateDiskAttachments lists the disks of a template.
-func (c *Client) TemplateDiskAttachments(ctx context.Context, templateID ID) ([]DiskAttachment, error) {
-	return c.diskAttachments(ctx, templatePath(templateID), "template "+templateID.String())
+// ListTemplateDiskAttachments lists the disks of a template.
+func (c *Client) ListTemplateDiskAttachments(ctx context.Context, templateID ID) ([]DiskAttachment, error) {
+	return c.listAttachments(ctx, templatePath(templateID), "template "+templateID.String())
 }
 
-func (c *Client) diskAttachments(ctx context.Context, owner, name string) ([]DiskAttachment, error) {
+func (c *Client) listAttachments(ctx context.Context, owner, name string) ([]DiskAttachment, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"disk_attachments"`
 		Items   []DiskAttachment `xml:"disk_attachment"`
 	}
-	if err := c.get(ctx, owner+"/diskattachments", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, owner+"/diskattachments", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of %s: %w", name, err)
 	}
 
 	return list.Items, nil
 }
 
-// DiskAttachment returns one disk of a VM.
-func (c *Client) DiskAttachment(ctx context.Context, vmID, id ID) (*DiskAttachment, error) {
+// FetchDiskAttachment returns one disk of a VM.
+func (c *Client) FetchDiskAttachment(ctx context.Context, vmID, id ID) (*DiskAttachment, error) {
 	var attachment DiskAttachment
-	if err := c.get(ctx, attachmentPath(vmID, id), nil, &attachment); err != nil {
+	if err := c.fetchInto(ctx, attachmentPath(vmID, id), nil, &attachment); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s of VM %s: %w", id, vmID, err)
 	}
 
@@ -312,7 +315,9 @@ func (c *Client) DiskAttachment(ctx context.Context, vmID, id ID) (*DiskAttachme
 // AttachDisk attaches a disk to a VM.
 func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttachment) (*DiskAttachment, error) {
 	var created DiskAttachment
-	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/diskattachments", nil, attachment, &created); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodPost, vmPath(vmID)+"/diskattachments", nil, attachment, &created,
+	); err != nil {
 		return nil, fmt.Errorf("failed to attach disk %s to VM %s: %w", attachment.DiskID(), vmID, err)
 	}
 
@@ -322,7 +327,7 @@ func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttach
 // UpdateAttachment changes the set fields of an attachment. While the VM runs and the disk is active, the engine allows
 // only a change of the field active.
 func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *DiskAttachment) error {
-	if err := c.do(ctx, http.MethodPut, attachmentPath(vmID, id), nil, change, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPut, attachmentPath(vmID, id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to change disk %s of VM %s: %w", id, vmID, err)
 	}
 
@@ -332,9 +337,9 @@ func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *Disk
 // DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 if the disk is not attached; the
 // returned error is then a 404.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
-	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
+	err := c.callEngine(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
-		if _, look := c.DiskAttachment(ctx, vmID, id); IsNotFound(look) {
+		if _, look := c.FetchDiskAttachment(ctx, vmID, id); IsNotFound(look) {
 			err = look
 		}
 	}
@@ -349,7 +354,7 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 // RemoveAttachedDisk detaches a disk from a VM and deletes it with its data, in one step. It does not wait.
 func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
 	query := url.Values{"detach_only": {"false"}}
-	if err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), query, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, attachmentPath(vmID, id), query, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove disk %s of VM %s: %w", id, vmID, err)
 	}
 
@@ -359,7 +364,7 @@ func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
 // ReleaseDisks detaches all disks of a VM except its own, so they outlive it. The engine deletes a VM's disks with the
 // VM.
 func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
-	attached, err := c.DiskAttachments(ctx, vmID)
+	attached, err := c.ListDiskAttachments(ctx, vmID)
 	if IsNotFound(err) {
 		return nil
 	}
@@ -369,7 +374,7 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 	}
 
 	for i := range attached {
-		disk, err := c.Disk(ctx, attached[i].DiskID())
+		disk, err := c.FetchDisk(ctx, attached[i].DiskID())
 		if err != nil && !IsNotFound(err) {
 			return err
 		}
@@ -406,14 +411,14 @@ func (c *Client) CreateDiskOnce(
 
 	made, err := CreateOnce(ctx, "disk "+wanted.AliasText(), report,
 		func(ctx context.Context) (*Disk, error) {
-			if err := within(ctx, askLimit, mayAct); err != nil {
+			if err := callWithTimeout(ctx, askLimit, mayAct); err != nil {
 				return nil, &finalError{err}
 			}
 
 			return c.CreateDisk(ctx, &marked)
 		},
 		func(ctx context.Context) (*Disk, error) {
-			disks, err := c.Disks(ctx) // a mark tells them apart; the engine may have chosen the alias
+			disks, err := c.ListDisks(ctx) // a mark tells them apart; the engine may have chosen the alias
 			for i := range disks {
 				if err == nil && disks[i].Description == marked.Description {
 					return &disks[i], nil
@@ -433,17 +438,17 @@ func (c *Client) CreateDiskOnce(
 
 	// Neither an interrupt nor an unreachable API server is a reason to lose a disk.
 	ctx = context.WithoutCancel(ctx)
-	if refused := within(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
-		return nil, errors.Join(refused, c.tidyDisk(ctx, made, report))
+	if refused := callWithTimeout(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
+		return nil, errors.Join(refused, c.removeOrphanedDisk(ctx, made, report))
 	}
 
 	return made, nil
 }
 
-// tidyDisk removes a disk made by a process that may no longer act. It keeps a used disk: the acting process may have
-// found it by its mark and given it to its VM. An engine would delete even the disk of a VM that is down.
-func (c *Client) tidyDisk(ctx context.Context, made *Disk, report func(seen string)) error {
-	left, err := c.WithoutUsed(ctx, []Disk{*made})
+// removeOrphanedDisk removes a disk made by a process that may no longer act. It keeps a used disk: the acting process
+// may have found it by its mark and given it to its VM. An engine would delete even the disk of a VM that is down.
+func (c *Client) removeOrphanedDisk(ctx context.Context, made *Disk, report func(seen string)) error {
+	left, err := c.ExcludeUsedDisks(ctx, []Disk{*made})
 	if err != nil || len(left) == 0 {
 		return err
 	}
@@ -457,8 +462,8 @@ var ErrSuperseded = errors.New("another manager leads")
 // askLimit limits the question whether a process may act.
 const askLimit = 10 * time.Second
 
-// within calls a function with a time limit.
-func within(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+// callWithTimeout calls a function with a time limit.
+func callWithTimeout(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
@@ -478,14 +483,14 @@ func (d *Disk) OwnerMark() string {
 	return mark
 }
 
-// MadeFor reports whether the disk was made for this owner. The alias alone is not enough.
-func (d *Disk) MadeFor(owner string) bool {
+// IsMadeFor reports whether the disk was made for this owner. The alias alone is not enough.
+func (d *Disk) IsMadeFor(owner string) bool {
 	return owner != "" && strings.HasPrefix(d.Description, owner+requestMark)
 }
 
 // WaitDisk waits until the disk is usable. It fails for an illegal disk.
 func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
-	status, err := c.settledDisk(ctx, id, report)
+	status, err := c.waitDiskUnlocked(ctx, id, report)
 	if err == nil && status == DiskIllegal {
 		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
 	}
@@ -493,11 +498,11 @@ func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) 
 	return err
 }
 
-// settledDisk waits until the engine unlocks the disk, and returns its final status: DiskOK or DiskIllegal. The engine
-// locks a disk for a while to check written data, and for each change of its description.
-func (c *Client) settledDisk(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
+// waitDiskUnlocked waits until the engine unlocks the disk, and returns its final status: DiskOK or DiskIllegal. The
+// engine locks a disk for a while to check written data, and for each change of its description.
+func (c *Client) waitDiskUnlocked(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
 	err = Wait(ctx, "disk "+id.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
-		disk, err := c.Disk(ctx, id)
+		disk, err := c.FetchDisk(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
@@ -516,7 +521,7 @@ func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(se
 	asked := false
 
 	return Wait(ctx, "disk "+id.String()+" to grow", func(ctx context.Context) (bool, string, error) {
-		disk, err := c.Disk(ctx, id)
+		disk, err := c.FetchDisk(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
@@ -540,16 +545,16 @@ func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen s
 	what := "disk " + id.String() + " to be moved to storage domain " + domain.String()
 
 	return Wait(ctx, what, func(ctx context.Context) (bool, string, error) {
-		disk, err := c.Disk(ctx, id)
+		disk, err := c.FetchDisk(ctx, id)
 		if err != nil || disk.Status != DiskOK {
-			return false, string(statusOf(disk)), err
+			return false, string(getDiskStatus(disk)), err
 		}
 
 		if slices.Contains(disk.StorageDomainIDs(), domain) {
 			return true, "", nil
 		}
 
-		err = c.do(ctx, http.MethodPost, diskPath(id)+"/move", nil, action{StorageDomain: NewRef(domain)}, nil)
+		err = c.callEngine(ctx, http.MethodPost, diskPath(id)+"/move", nil, action{StorageDomain: NewRef(domain)}, nil)
 		if err != nil {
 			err = fmt.Errorf("failed to move disk %s: %w", id, err)
 		}
@@ -558,8 +563,8 @@ func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen s
 	}, report)
 }
 
-// statusOf returns the status of a disk, or "" for nil.
-func statusOf(disk *Disk) DiskStatus {
+// getDiskStatus returns the status of a disk, or "" for nil.
+func getDiskStatus(disk *Disk) DiskStatus {
 	if disk == nil {
 		return ""
 	}
@@ -570,7 +575,7 @@ func statusOf(disk *Disk) DiskStatus {
 // RemoveDisk deletes a disk and waits until it is gone.
 func (c *Client) RemoveDisk(ctx context.Context, id ID, report func(seen string)) error {
 	return Wait(ctx, "disk "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
-		disk, err := c.Disk(ctx, id)
+		disk, err := c.FetchDisk(ctx, id)
 		if IsNotFound(err) {
 			return true, "", nil
 		} else if err != nil {

@@ -33,7 +33,7 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 			_, config := start(t, ovirtsim.Options{})
 			c := client(t, config)
 			dc, _ := home(t, c)
-			domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+			domain, err := c.FindStorageDomain(t.Context(), dc, "olvm-data")
 			check.Error(t, err, "")
 
 			asked := 0
@@ -70,7 +70,7 @@ func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
 	dc, cluster := home(t, c)
-	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+	domain, err := c.FindStorageDomain(t.Context(), dc, "olvm-data")
 	check.Error(t, err, "")
 	vm, err := c.CreateVM(t.Context(), &engine.VM{
 		Name: "one", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID),
@@ -83,7 +83,7 @@ func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 			return nil
 		}
 
-		made, err := c.DisksMadeFor(ctx, "owner")
+		made, err := c.ListDisksMadeFor(ctx, "owner")
 		check.Error(t, err, "")
 		check.Error(t, c.WaitDisk(ctx, made[0].ID, nil), "")
 		_, err = c.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{
@@ -100,7 +100,7 @@ func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 	}, mayAct, nil)
 	check.Error(t, err, "another manager leads")
 
-	attached, err := c.DiskAttachments(t.Context(), vm.ID)
+	attached, err := c.ListDiskAttachments(t.Context(), vm.ID)
 	check.Error(t, err, "")
 	check.Length(t, "disks of the VM", attached, 1)
 }
@@ -131,7 +131,7 @@ func TestATagOfAProcessThatMayNoLongerActIsRemovedUnlessAVMHasIt(t *testing.T) {
 				}
 
 				if test.used {
-					tags, err := successor.TagsNamed(ctx, "pool")
+					tags, err := successor.ListTagsNamed(ctx, "pool")
 					check.Error(t, err, "")
 					check.Error(t, successor.TagVM(ctx, vm.ID, tags[0].ID), "")
 				}
@@ -141,7 +141,7 @@ func TestATagOfAProcessThatMayNoLongerActIsRemovedUnlessAVMHasIt(t *testing.T) {
 			_, err = client(t, config).CreateTag(t.Context(), &engine.Tag{Name: "pool"})
 			check.Equal(t, "it is refused", errors.Is(err, engine.ErrSuperseded), test.halted)
 
-			tags, err := successor.TagsNamed(t.Context(), "pool")
+			tags, err := successor.ListTagsNamed(t.Context(), "pool")
 			check.Error(t, err, "")
 			check.Length(t, "tags", tags, test.left)
 		})

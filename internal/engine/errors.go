@@ -55,15 +55,15 @@ type AuthError struct {
 	RetryAt time.Time
 }
 
-// Closed reports whether the engine refuses the user regardless of the password, because it is locked, disabled or
+// IsClosed reports whether the engine refuses the user regardless of the password, because it is locked, disabled or
 // expired.
-func (e *AuthError) Closed() bool {
+func (e *AuthError) IsClosed() bool {
 	return slices.ContainsFunc(closedUsers, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
-// NoProfile reports whether the engine knows no profile with this name. The profile follows the last @ of a user name.
-// The engine has not checked the password.
-func (e *AuthError) NoProfile() bool { return strings.Contains(e.Message, noValidProfile) }
+// HasUnknownProfile reports whether the engine knows no profile with this name. The profile follows the last @ of a
+// user name. The engine has not checked the password.
+func (e *AuthError) HasUnknownProfile() bool { return strings.Contains(e.Message, noValidProfile) }
 
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
@@ -111,14 +111,14 @@ func (e *NameError) Error() string {
 	more := ""
 	const shown = 12
 	if len(known) > shown {
-		known, more = nearest(e.Name, known)[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
+		known, more = sortBySimilarity(e.Name, known)[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
 	}
 
 	list := "it has none"
 	if len(known) > 0 {
 		var names []string
 		for _, name := range known {
-			names = append(names, abridged(name))
+			names = append(names, abridgeText(name))
 		}
 
 		list = "it has " + strings.Join(names, ", ") + more
@@ -127,9 +127,9 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
 }
 
-// nearest sorts names by similarity to a name. An engine may have many long names, so only their beginnings count, and
-// too many names stay in their order.
-func nearest(name string, known []string) []string {
+// sortBySimilarity sorts names by similarity to a name. An engine may have many long names, so only their beginnings
+// count, and too many names stay in their order.
+func sortBySimilarity(name string, known []string) []string {
 	const most = 2000
 	if len(known) > most {
 		return known
@@ -137,7 +137,7 @@ func nearest(name string, known []string) []string {
 
 	distances := make(map[string]int, len(known))
 	for _, other := range known {
-		distances[other] = levenshtein.Distance(abridged(name), abridged(other), nil)
+		distances[other] = levenshtein.Distance(abridgeText(name), abridgeText(other), nil)
 	}
 
 	return slices.SortedStableFunc(slices.Values(known), func(a, b string) int {
@@ -180,7 +180,7 @@ func IsTransient(err error) bool {
 	}
 
 	if fault.StatusCode >= 500 || fault.StatusCode == http.StatusTooManyRequests {
-		return !fault.neverBegan()
+		return !fault.hasNotBegun()
 	}
 
 	detail := strings.ToLower(fault.Detail)
@@ -249,8 +249,9 @@ var lastingConflicts = []string{
 	"in order to detach",
 }
 
-// mayPass reports whether an engine refused for an unknown reason, so the request is worth another try for a while.
-func mayPass(err error) bool {
+// isWorthRetrying reports whether an engine refused for an unknown reason, so the request is worth another try for a
+// while.
+func isWorthRetrying(err error) bool {
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
 		return false
@@ -261,18 +262,18 @@ func mayPass(err error) bool {
 	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// AnswerLost reports whether the engine may have processed the request in spite of err, because there was no conclusive
-// answer.
-func AnswerLost(err error) bool {
+// IsAnswerLost reports whether the engine may have processed the request in spite of err, because there was no
+// conclusive answer.
+func IsAnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault
 
 	return errors.As(err, &unreachable) || IsCancelled(err) ||
-		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
+		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.hasNotBegun()
 }
 
-// neverBegan reports that the engine refused a command before it did anything, although with an error status. Such a
+// hasNotBegun reports that the engine refused a command before it did anything, although with an error status. Such a
 // command refers to a missing object.
-func (f *Fault) neverBegan() bool {
+func (f *Fault) hasNotBegun() bool {
 	return strings.Contains(f.Detail, "General command validation failure")
 }

@@ -80,8 +80,8 @@ func TestErrorsOfTheEngineItself(t *testing.T) {
 				t.Errorf("the error is %v, want %q", err, test.text)
 			}
 
-			if AnswerLost(err) != test.lost || IsTransient(err) != test.transient {
-				t.Errorf("%v: lost %t, transient %t", err, AnswerLost(err), IsTransient(err))
+			if IsAnswerLost(err) != test.lost || IsTransient(err) != test.transient {
+				t.Errorf("%v: lost %t, transient %t", err, IsAnswerLost(err), IsTransient(err))
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestWhichConflictsPass(t *testing.T) {
 	}
 
 	for _, text := range lasting[:len(lasting)-1] {
-		if err := fault(text); mayPass(err) {
+		if err := fault(text); isWorthRetrying(err) {
 			t.Errorf("%s is tried again", text)
 		}
 	}

@@ -24,8 +24,8 @@ type Event struct {
 	Host *Ref `xml:"host"`
 }
 
-// at returns the time of the event, or zero if the engine omits it.
-func (e *Event) at() time.Time {
+// parseTime returns the time of the event, or zero if the engine omits it.
+func (e *Event) parseTime() time.Time {
 	at, err := time.Parse(time.RFC3339, e.Time)
 	if err != nil {
 		return time.Time{}
@@ -34,21 +34,21 @@ func (e *Event) at() time.Time {
 	return at
 }
 
-// Events returns at most this many of the newest events, newest first. search is a search expression of the engine. An
-// empty search returns all events.
-func (c *Client) Events(ctx context.Context, search string, most int) ([]Event, error) {
+// ListEvents returns at most this many of the newest events, newest first. search is a search expression of the engine.
+// An empty search returns all events.
+func (c *Client) ListEvents(ctx context.Context, search string, most int) ([]Event, error) {
 	query := url.Values{"max": {strconv.Itoa(most)}}
 	if search != "" {
 		query.Set("search", search)
 	}
 
-	return c.events(ctx, query)
+	return c.queryEvents(ctx, query)
 }
 
-// EventsAfter returns at most this many of the newest events after the one with this index, newest first. A full answer
-// may lack earlier ones.
-func (c *Client) EventsAfter(ctx context.Context, index int64, most int) ([]Event, error) {
-	return c.events(ctx, url.Values{"from": {strconv.FormatInt(index, 10)}, "max": {strconv.Itoa(most)}})
+// ListEventsAfter returns at most this many of the newest events after the one with this index, newest first. A full
+// answer may lack earlier ones.
+func (c *Client) ListEventsAfter(ctx context.Context, index int64, most int) ([]Event, error) {
+	return c.queryEvents(ctx, url.Values{"from": {strconv.FormatInt(index, 10)}, "max": {strconv.Itoa(most)}})
 }
 
 const (
@@ -63,7 +63,7 @@ const (
 func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 	missing := IsNotFound(err) || errors.Is(err, ErrNoBootDisk)
 	if IsRefused(err) { // with any message
-		_, gone := c.VM(ctx, vm)
+		_, gone := c.FetchVM(ctx, vm)
 		missing = IsNotFound(gone)
 	}
 
@@ -71,7 +71,7 @@ func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 		return err
 	}
 
-	events, unread := c.Events(ctx, "", failureEvents)
+	events, unread := c.ListEvents(ctx, "", failureEvents)
 	if unread != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 	for _, event := range events { // newest first
 		if RefID(event.VM) == vm && (event.Severity == "error" || event.Severity == "alert") {
 			return fmt.Errorf("the engine says: %s (event code %d): %w",
-				abridgedTo(maxEventText, c.shown(event.Description)), event.Code, err)
+				abridgeTo(maxEventText, c.redactSecrets(event.Description)), event.Code, err)
 		}
 	}
 
@@ -98,15 +98,15 @@ const (
 // endTolerance is how long before the recorded end of a VM its event may be.
 const endTolerance = time.Minute
 
-// EndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has
+// HasEndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has
 // the time of its end, and not that of its start.
-func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
+func (c *Client) HasEndedByError(ctx context.Context, vm *VM) (bool, error) {
 	end, err := time.Parse(time.RFC3339, vm.StopTime)
 	if err != nil {
 		return false, nil //nolint:nilerr // nothing says which end is the last one
 	}
 
-	events, err := c.Events(ctx, "", failureEvents)
+	events, err := c.ListEvents(ctx, "", failureEvents)
 
 	for _, event := range events { // newest first
 		switch {
@@ -114,7 +114,7 @@ func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
 		case event.Code == vmStarted:
 			return false, err
 		case event.Code == vmDownByError:
-			return !event.at().Before(end.Add(-endTolerance)), err
+			return !event.parseTime().Before(end.Add(-endTolerance)), err
 		}
 	}
 
@@ -124,12 +124,12 @@ func (c *Client) EndedByError(ctx context.Context, vm *VM) (bool, error) {
 // ErrNoBootDisk reports that a VM has no disk that it can boot from.
 var ErrNoBootDisk = errors.New("the VM has no bootable disk")
 
-func (c *Client) events(ctx context.Context, query url.Values) ([]Event, error) {
+func (c *Client) queryEvents(ctx context.Context, query url.Values) ([]Event, error) {
 	var list struct {
 		XMLName xml.Name `xml:"events"`
 		Items   []Event  `xml:"event"`
 	}
-	if err := c.do(ctx, http.MethodGet, "/events", query, nil, &list); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/events", query, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list events: %w", err)
 	}
 

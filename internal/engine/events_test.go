@@ -19,9 +19,9 @@ func TestEventsOfAVM(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c, ctx := client(t, config), t.Context()
 
-	dc, err := c.DataCenter(ctx, "Default")
+	dc, err := c.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	disk, err := c.StorageDomain(ctx, dc, "olvm-data")
+	disk, err := c.FindStorageDomain(ctx, dc, "olvm-data")
 	check.Error(t, err, "")
 
 	for _, alias := range []string{"one", "two"} {
@@ -32,20 +32,20 @@ func TestEventsOfAVM(t *testing.T) {
 		check.Error(t, err, "")
 	}
 
-	all, err := c.Events(ctx, "", 100)
+	all, err := c.ListEvents(ctx, "", 100)
 	check.Error(t, err, "")
 	check.Equal(t, "the newest is first", all[0].Time >= all[len(all)-1].Time, true)
 
-	newest, err := c.Events(ctx, "", 1)
+	newest, err := c.ListEvents(ctx, "", 1)
 	check.Error(t, err, "")
 	check.Equal(t, "events", len(newest), 1)
 	check.Equal(t, "the newest", newest[0], all[0])
 
-	found, err := c.Events(ctx, "severity=normal", 100)
+	found, err := c.ListEvents(ctx, "severity=normal", 100)
 	check.Error(t, err, "")
 	check.Equal(t, "of a severity", len(found) > 0, true)
 
-	none, err := c.Events(ctx, "event_vm=prod-md-0-abcde", 100)
+	none, err := c.ListEvents(ctx, "event_vm=prod-md-0-abcde", 100)
 	check.Error(t, err, "")
 	check.Equal(t, "of a VM that never was", len(none), 0)
 }
@@ -76,7 +76,7 @@ func TestOnlyAnErrorAtTheLastEndIsAFailure(t *testing.T) {
 		"a newer event of another kind":    {end, event(33, "1", at) + event(119, "1", at), true},
 		"an engine that has lost events":   {end, "", false},
 	} {
-		got, err := withEvents(t, c.events).EndedByError(t.Context(), &engine.VM{ID: anyID + "1", StopTime: c.end})
+		got, err := withEvents(t, c.events).HasEndedByError(t.Context(), &engine.VM{ID: anyID + "1", StopTime: c.end})
 		check.Error(t, err, "")
 		check.Equal(t, name, got, c.want)
 	}

@@ -25,7 +25,7 @@ func NewLoginLimiter(store RefusalStore) *LoginLimiter {
 
 // Reserve reserves a login.
 func (l *LoginLimiter) Reserve(ctx context.Context, user string, now time.Time) (time.Time, bool) {
-	return l.reserve(ctx, []string{user}, maxRefusals, now)
+	return l.reserveLogin(ctx, []string{user}, maxRefusals, now)
 }
 
 // RecordRefusal records that a reserved login was refused.

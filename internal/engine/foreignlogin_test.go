@@ -65,7 +65,7 @@ func TestALoginThatSomethingElseRefusesIsNoRefusal(t *testing.T) {
 				client.SetClock(func() time.Time { return present })
 
 				if accepted {
-					_, err = client.VMs(t.Context())
+					_, err = client.ListVMs(t.Context())
 					check.Error(t, err, "")
 					sim.ExpireSessions()
 				}
@@ -74,12 +74,12 @@ func TestALoginThatSomethingElseRefusesIsNoRefusal(t *testing.T) {
 					Path: "^/sso/oauth/token", Status: status, Body: answer.body, MediaType: answer.media,
 				}), "")
 				present = present.Add(time.Hour) // no list is remembered
-				_, err = client.VMs(t.Context())
+				_, err = client.ListVMs(t.Context())
 				expectForeign(t, what, err)
 				sim.ClearFaults()
 
 				present = present.Add(time.Minute)
-				_, err = client.VMs(t.Context())
+				_, err = client.ListVMs(t.Context())
 				check.Error(t, err, "")
 			}
 		}
@@ -162,7 +162,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 		client.SetClock(func() time.Time { return present })
 
 		if accepted {
-			_, err = client.VMs(t.Context())
+			_, err = client.ListVMs(t.Context())
 			check.Error(t, err, "")
 			sim.ExpireSessions()
 
@@ -176,7 +176,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 		before := logins(sim)
 
 		for range 60 { // a minute of passes
-			_, err := client.VMs(t.Context())
+			_, err := client.ListVMs(t.Context())
 			expectForeign(t, "a page", err)
 
 			present = present.Add(time.Second)
@@ -191,7 +191,7 @@ func logins(sim *ovirtsim.Server) int { return requestsTo(sim, "/sso/oauth/token
 
 // requestsTo counts the requests to paths with a prefix.
 func requestsTo(sim *ovirtsim.Server, prefix string) (count int) {
-	for _, request := range sim.Requests() {
+	for _, request := range sim.ListRequests() {
 		if strings.HasPrefix(request.Path, prefix) {
 			count++
 		}
@@ -216,7 +216,7 @@ func TestAPortalBeforeTheAPILeavesNoSessions(t *testing.T) {
 	}), "")
 
 	for range 60 {
-		_, err := client.VMs(t.Context())
+		_, err := client.ListVMs(t.Context())
 		expectForeign(t, "a portal", err)
 
 		present = present.Add(time.Second)
@@ -226,7 +226,7 @@ func TestAPortalBeforeTheAPILeavesNoSessions(t *testing.T) {
 	check.Equal(t, "sessions that ended", requestsTo(sim, "/services/sso-logout"), 2)
 	sim.ClearFaults()
 
-	_, err = client.VMs(t.Context())
+	_, err = client.ListVMs(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "logins once the portal is gone", logins(sim), 3)
 }

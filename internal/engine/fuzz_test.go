@@ -61,16 +61,16 @@ func FuzzAnswer(f *testing.F) {
 		dc := &DataCenter{ID: "11111111-1111-4111-8111-111111111111"}
 
 		for name, call := range map[string]func() error{
-			"VM":       func() error { _, err := c.VM(ctx, "1"); return err },
-			"VMs":      func() error { _, err := c.VMs(ctx); return err },
-			"guests":   func() error { _, err := c.AllGuestInterfaces(ctx); return err },
+			"VM":       func() error { _, err := c.FetchVM(ctx, "1"); return err },
+			"VMs":      func() error { _, err := c.ListVMs(ctx); return err },
+			"guests":   func() error { _, err := c.ListAllGuestInterfaces(ctx); return err },
 			"find":     func() error { _, err := c.FindVM(ctx, &DataCenter{ID: "x"}, "a"); return err },
 			"disks":    func() error { _, err := c.FindDisks(ctx, nil, "a"); return err },
-			"attached": func() error { _, err := c.DiskAttachments(ctx, "1"); return err },
-			"NICs":     func() error { _, err := c.NICs(ctx, "1"); return err },
-			"groups":   func() error { _, err := c.AffinityGroups(ctx, "1"); return err },
-			"cluster":  func() error { _, err := c.Cluster(ctx, dc, "a"); return err },
-			"product":  func() error { _, err := c.Product(ctx); return err },
+			"attached": func() error { _, err := c.ListDiskAttachments(ctx, "1"); return err },
+			"NICs":     func() error { _, err := c.ListNICs(ctx, "1"); return err },
+			"groups":   func() error { _, err := c.ListAffinityGroups(ctx, "1"); return err },
+			"cluster":  func() error { _, err := c.FindCluster(ctx, dc, "a"); return err },
+			"product":  func() error { _, err := c.FetchProduct(ctx); return err },
 		} {
 			err := call()
 			var fault *Fault

@@ -31,22 +31,22 @@ type GuestInterface struct {
 // dummyInterface matches interfaces without a network.
 var dummyInterface = regexp.MustCompile(`^(lo|dummy\d+)$`)
 
-// GuestInterfaces lists the guest's network interfaces with addresses, except loopback and link-local ones. It is empty
-// until the agent reports.
-func (c *Client) GuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface, error) {
+// ListGuestInterfaces lists the guest's network interfaces with addresses, except loopback and link-local ones. It is
+// empty until the agent reports.
+func (c *Client) ListGuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"reported_devices"`
 		Items   []ReportedDevice `xml:"reported_device"`
 	}
-	if err := c.get(ctx, vmPath(vmID)+"/reporteddevices", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/reporteddevices", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VM %s: %w", vmID, err)
 	}
 
-	return guestInterfaces(list.Items), nil
+	return filterGuestInterfaces(list.Items), nil
 }
 
-// AllGuestInterfaces returns the GuestInterfaces of every VM by ID, in one request.
-func (c *Client) AllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterface, error) {
+// ListAllGuestInterfaces returns the GuestInterfaces of every VM by ID, in one request.
+func (c *Client) ListAllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`
 		Items   []struct {
@@ -54,19 +54,21 @@ func (c *Client) AllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterfac
 			Devices []ReportedDevice `xml:"reported_devices>reported_device"`
 		} `xml:"vm"`
 	}
-	if err := c.do(ctx, http.MethodGet, "/vms", url.Values{"follow": {"reported_devices"}}, nil, &list); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodGet, "/vms", url.Values{"follow": {"reported_devices"}}, nil, &list,
+	); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VMs: %w", err)
 	}
 
 	out := map[ID][]GuestInterface{}
 	for _, vm := range list.Items {
-		out[vm.ID] = guestInterfaces(vm.Devices)
+		out[vm.ID] = filterGuestInterfaces(vm.Devices)
 	}
 
 	return out, nil
 }
 
-func guestInterfaces(devices []ReportedDevice) []GuestInterface {
+func filterGuestInterfaces(devices []ReportedDevice) []GuestInterface {
 	var out []GuestInterface
 
 	for _, device := range devices {
@@ -101,7 +103,7 @@ type ConsoleID string
 // UnmarshalXMLAttr decodes the ID in an answer.
 func (id *ConsoleID) UnmarshalXMLAttr(attr xml.Attr) error {
 	if _, err := hex.DecodeString(attr.Value); err != nil || attr.Value == "" {
-		return fmt.Errorf("the engine names a console by an ID that is none: %q", abridged(attr.Value))
+		return fmt.Errorf("the engine names a console by an ID that is none: %q", abridgeText(attr.Value))
 	}
 
 	*id = ConsoleID(attr.Value)
@@ -109,15 +111,15 @@ func (id *ConsoleID) UnmarshalXMLAttr(attr xml.Attr) error {
 	return nil
 }
 
-// GraphicsConsoles lists the IDs of the graphics consoles of a VM.
-func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, error) {
+// ListGraphicsConsoles lists the IDs of the graphics consoles of a VM.
+func (c *Client) ListGraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, error) {
 	var list struct {
 		XMLName xml.Name `xml:"graphics_consoles"`
 		Items   []struct {
 			ID ConsoleID `xml:"id,attr"`
 		} `xml:"graphics_console"`
 	}
-	if err := c.get(ctx, vmPath(vmID)+"/graphicsconsoles", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/graphicsconsoles", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the graphics consoles of VM %s: %w", vmID, err)
 	}
 
@@ -129,10 +131,10 @@ func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, er
 	return ids, nil
 }
 
-// ViewerFile returns the virt-viewer connection file for a graphics console of a running VM. The file has a short-lived
-// password. ViewerFile fails if the VM has no such console.
-func (c *Client) ViewerFile(ctx context.Context, vmID ID) (string, error) {
-	consoles, err := c.GraphicsConsoles(ctx, vmID)
+// FetchViewerFile returns the virt-viewer connection file for a graphics console of a running VM. The file has a
+// short-lived password. ViewerFile fails if the VM has no such console.
+func (c *Client) FetchViewerFile(ctx context.Context, vmID ID) (string, error) {
+	consoles, err := c.ListGraphicsConsoles(ctx, vmID)
 	if err != nil {
 		return "", err
 	}
@@ -146,7 +148,7 @@ func (c *Client) ViewerFile(ctx context.Context, vmID ID) (string, error) {
 		File    string   `xml:"remote_viewer_connection_file"`
 	}
 	path := vmPath(vmID) + "/graphicsconsoles/" + string(consoles[0]) + "/remoteviewerconnectionfile"
-	if err := c.do(ctx, http.MethodPost, path, nil, action{}, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, path, nil, action{}, &made); err != nil {
 		return "", fmt.Errorf("failed to get the connection file of VM %s: %w", vmID, err)
 	}
 
@@ -155,7 +157,9 @@ func (c *Client) ViewerFile(ctx context.Context, vmID ID) (string, error) {
 
 // DeleteGraphicsConsole removes a graphics console from a VM.
 func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleID) error {
-	err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil)
+	err := c.callEngine(
+		ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil,
+	)
 	if err != nil {
 		return fmt.Errorf("failed to remove graphics console %s from VM %s: %w", id, vmID, err)
 	}
@@ -169,7 +173,7 @@ const AutoPinningOff = "disabled"
 // OptimizeCPU enables the engine's pinning of the VM's CPUs and NUMA nodes.
 func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 	on := true
-	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
+	return c.runAction(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
 }
 
 // StopOptimizingCPU disables the engine's pinning. On all engines, the action behind OptimizeCPU can only enable it.

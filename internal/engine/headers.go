@@ -19,7 +19,7 @@ var ownHeaders = []string{
 func CheckHeader(name, value string) error {
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
-		return fmt.Errorf("%q is not the name of a header", abridged(name))
+		return fmt.Errorf("%q is not the name of a header", abridgeText(name))
 	case !httpguts.ValidHeaderFieldValue(value):
 		return fmt.Errorf("the value of header %s has a character that no header can carry", name)
 	case slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(name)):

@@ -33,8 +33,9 @@ func (h *Host) CPUs() int64 {
 // HostUp is the status of a host ready to run VMs.
 const HostUp = "up"
 
-// HostsWithin lists all hosts of the engine from a list at most maxAge old. Hosts come and go, and many machines ask.
-func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
+// ListHostsWithin lists all hosts of the engine from a list at most maxAge old. Hosts come and go, and many machines
+// ask.
+func (c *Client) ListHostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
 	list := &c.lists.hosts
 	if err := list.mu.acquire(ctx); err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host,
 
 	defer list.mu.release()
 	if list.at.IsZero() || c.now().Sub(list.at) > maxAge {
-		hosts, err := c.Hosts(ctx)
+		hosts, err := c.ListHosts(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -60,11 +61,11 @@ const (
 	newHostAge = time.Minute
 )
 
-// HostName returns the name of a host from a list. It returns false if the engine does not have the host, or does not
-// answer.
-func (c *Client) HostName(ctx context.Context, id ID) (name string, known bool) {
+// FindHostName returns the name of a host from a list. It returns false if the engine does not have the host, or does
+// not answer.
+func (c *Client) FindHostName(ctx context.Context, id ID) (name string, known bool) {
 	for _, maxAge := range []time.Duration{hostNamesAge, newHostAge} {
-		hosts, err := c.HostsWithin(ctx, maxAge)
+		hosts, err := c.ListHostsWithin(ctx, maxAge)
 		if err != nil {
 			return "", false
 		}
@@ -88,9 +89,9 @@ type AffinityLabel struct {
 	} `xml:"hosts"`
 }
 
-// AffinityLabel returns the label with this name and its hosts from a list at most maxAge old. A missing label is a
+// FindAffinityLabel returns the label with this name and its hosts from a list at most maxAge old. A missing label is a
 // NameError.
-func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
+func (c *Client) FindAffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
 	list := &c.lists.labels
 	if err := list.mu.acquire(ctx); err != nil {
 		return nil, err
@@ -102,7 +103,9 @@ func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Dur
 			XMLName xml.Name        `xml:"affinity_labels"`
 			Items   []AffinityLabel `xml:"affinity_label"`
 		}
-		err := c.exchange(ctx, http.MethodGet, "/affinitylabels", url.Values{"follow": {"hosts"}}, nil, nil, &reply)
+		err := c.sendWithSession(
+			ctx, http.MethodGet, "/affinitylabels", url.Values{"follow": {"hosts"}}, nil, nil, &reply,
+		)
 		if err != nil {
 			return nil, fmt.Errorf("failed to list affinity labels: %w", err)
 		}
@@ -117,19 +120,19 @@ func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Dur
 	}
 
 	return nil, &NameError{Kind: "affinity label", Name: name, Scope: "the engine",
-		Known: names(list.items, func(AffinityLabel) bool {
+		Known: collectNames(list.items, func(AffinityLabel) bool {
 			return true
 		}, func(l AffinityLabel) string { return l.Name }),
 	}
 }
 
-// Hosts lists all hosts of the engine.
-func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+// ListHosts lists all hosts of the engine.
+func (c *Client) ListHosts(ctx context.Context) ([]Host, error) {
 	var list struct {
 		XMLName xml.Name `xml:"hosts"`
 		Items   []Host   `xml:"host"`
 	}
-	if err := c.get(ctx, "/hosts", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/hosts", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list hosts: %w", err)
 	}
 

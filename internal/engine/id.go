@@ -18,7 +18,7 @@ var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 // ParseID parses an ID. It fails unless the text is a UUID in the form of engines.
 func ParseID(text string) (ID, error) {
 	if !uuidForm.MatchString(text) {
-		return "", fmt.Errorf("%q is not a UUID", abridged(text))
+		return "", fmt.Errorf("%q is not a UUID", abridgeText(text))
 	}
 
 	return ID(text), nil
@@ -39,8 +39,8 @@ func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 // String returns the ID as text.
 func (id ID) String() string { return string(id) }
 
-// segment returns the ID as one segment of a path. An ID from a tenant's state may be any text.
-func (id ID) segment() string {
+// pathSegment returns the ID as one segment of a path. An ID from a tenant's state may be any text.
+func (id ID) pathSegment() string {
 	if _, err := ParseID(string(id)); err != nil {
 		return url.PathEscape("not-a-uuid:" + string(id))
 	}
@@ -48,11 +48,11 @@ func (id ID) segment() string {
 	return string(id)
 }
 
-// abridged returns the beginning of a text, enough to recognize it.
-func abridged(text string) string { return abridgedTo(60, text) }
+// abridgeText returns the beginning of a text, enough to recognize it.
+func abridgeText(text string) string { return abridgeTo(60, text) }
 
-// abridgedTo returns a text, cut after limit characters.
-func abridgedTo(limit int, text string) string {
+// abridgeTo returns a text, cut after limit characters.
+func abridgeTo(limit int, text string) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit]) + "…"
 	}

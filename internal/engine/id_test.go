@@ -62,19 +62,22 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	vm := engine.ID(uuidOf(1))
 
 	for _, hostile = range hostileIDs {
-		if tags, err := c.VMTags(t.Context(), vm); err == nil || !strings.Contains(err.Error(), "an ID that is none") {
+		if tags, err := c.ListVMTags(
+			t.Context(), vm,
+		); err == nil ||
+			!strings.Contains(err.Error(), "an ID that is none") {
 			t.Errorf("the tag %q became %+v, %v", hostile, tags, err)
 		}
 	}
 
 	for _, hostile = range []string{"", "zz", "../..", uuidOf(1)} {
-		if ids, err := c.GraphicsConsoles(t.Context(), vm); err == nil {
+		if ids, err := c.ListGraphicsConsoles(t.Context(), vm); err == nil {
 			t.Errorf("the console %q became %q", hostile, ids)
 		}
 	}
 
 	hostile = uuidOf(7)
-	if tags, err := c.VMTags(t.Context(), vm); err != nil || len(tags) != 1 || tags[0].ID.String() != hostile {
+	if tags, err := c.ListVMTags(t.Context(), vm); err != nil || len(tags) != 1 || tags[0].ID.String() != hostile {
 		t.Errorf("got %+v, %v", tags, err)
 	}
 }
@@ -95,7 +98,7 @@ func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 
 	for _, text := range hostileIDs {
 		asked = nil
-		if _, err := c.VM(t.Context(), engine.ID(text)); err == nil || len(asked) != 1 {
+		if _, err := c.FetchVM(t.Context(), engine.ID(text)); err == nil || len(asked) != 1 {
 			t.Errorf("%q asked for %q, %v", text, asked, err)
 		}
 
@@ -139,7 +142,8 @@ func TestEveryIDIsChecked(t *testing.T) {
 			}
 
 			fields++
-			if kind, ok := field.Type.(*ast.Ident); !ok || kind.Name != "ID" && kind.Name != "ConsoleID" && kind.Name != "permitID" {
+			if kind, ok := field.Type.(*ast.Ident); !ok ||
+				kind.Name != "ID" && kind.Name != "ConsoleID" && kind.Name != "permitID" {
 				t.Errorf("%s: a field with the tag %s is no ID", entry.Name(), field.Tag.Value)
 			}
 

@@ -24,10 +24,10 @@ type Identity struct {
 // identifying marks the requests of a client to identify the engine.
 type identifying struct{}
 
-// Identity returns the engine's identity. It asks once per session, because only a new session can reach another
+// LoadIdentity returns the engine's identity. It asks once per session, because only a new session can reach another
 // engine, or one with a restored database.
-func (c *Client) Identity(ctx context.Context) (Identity, error) {
-	token, err := c.login(ctx)
+func (c *Client) LoadIdentity(ctx context.Context) (Identity, error) {
+	token, err := c.ensureLogin(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -57,18 +57,18 @@ func (c *Client) HasSeenEvent(id int64, at time.Time) bool {
 
 	seen, ok := c.seenEvents[id]
 
-	return ok && sameSecond(seen, at)
+	return ok && isSameSecond(seen, at)
 }
 
 // FetchIdentity asks the engine for its identity again, and for the event with this ID and time. ID 0 asks for no
 // event. A found event counts as the newest even if it is in no list, because an administrator may have dismissed it.
 func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (Identity, error) {
-	token, err := c.login(ctx)
+	token, err := c.ensureLogin(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
 
-	identity, err := c.askIdentity(ctx, event, at)
+	identity, err := c.requestIdentity(ctx, event, at)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -95,31 +95,31 @@ func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (
 	return identity, nil
 }
 
-// askIdentity sends the requests of FetchIdentity.
-func (c *Client) askIdentity(ctx context.Context, event int64, at time.Time) (Identity, error) {
+// requestIdentity sends the requests of FetchIdentity.
+func (c *Client) requestIdentity(ctx context.Context, event int64, at time.Time) (Identity, error) {
 	ctx = context.WithValue(ctx, identifying{}, true)
 
-	product, err := c.Product(ctx)
+	product, err := c.FetchProduct(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
 
 	identity := Identity{Installation: product.InstanceID}
 
-	events, err := c.Events(ctx, "", 1)
+	events, err := c.ListEvents(ctx, "", 1)
 	if IsTransient(err) {
 		return Identity{}, err
 	}
 
 	if len(events) > 0 {
-		identity.NewestEvent, identity.NewestTime = events[0].Index, events[0].at()
+		identity.NewestEvent, identity.NewestTime = events[0].Index, events[0].parseTime()
 	}
 
 	switch {
 	case event == 0, identity.NewestEvent == 0: // the user sees no events
 		return identity, nil
 	case identity.NewestEvent == event:
-		identity.Forgot = !sameSecond(identity.NewestTime, at)
+		identity.Forgot = !isSameSecond(identity.NewestTime, at)
 
 		return identity, nil
 	}
@@ -132,25 +132,25 @@ func (c *Client) lookForEvent(ctx context.Context, identity *Identity, event int
 	var found Event
 
 	// The answer for an existing event was not recorded. The answer for a missing one is a 404.
-	err := c.do(ctx, http.MethodGet, "/events/"+strconv.FormatInt(event, 10), nil, nil, &found)
+	err := c.callEngine(ctx, http.MethodGet, "/events/"+strconv.FormatInt(event, 10), nil, nil, &found)
 
 	switch {
 	case IsTransient(err):
 		return err
 	case err != nil: // an event older than the newest may have been cleaned up
 		identity.Forgot = identity.NewestEvent < event
-	case !sameSecond(found.at(), at):
+	case !isSameSecond(found.parseTime(), at):
 		identity.Forgot = true
 	case identity.NewestEvent < event:
-		identity.NewestEvent, identity.NewestTime = event, found.at()
+		identity.NewestEvent, identity.NewestTime = event, found.parseTime()
 	}
 
 	return nil
 }
 
-// sameSecond reports whether two times are equal to the second, because objects record only seconds. An unknown time
+// isSameSecond reports whether two times are equal to the second, because objects record only seconds. An unknown time
 // equals any.
-func sameSecond(a, b time.Time) bool {
+func isSameSecond(a, b time.Time) bool {
 	return a.IsZero() || b.IsZero() || a.Truncate(time.Second).Equal(b.Truncate(time.Second))
 }
 
@@ -170,7 +170,7 @@ func (c *Client) checkSession(ctx context.Context, token string) error {
 		return nil
 	}
 
-	seen, err := c.askIdentity(ctx, known.NewestEvent, known.NewestTime)
+	seen, err := c.requestIdentity(ctx, known.NewestEvent, known.NewestTime)
 	if err != nil {
 		return err
 	}

@@ -153,16 +153,16 @@ func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
 		l, sessions, config := startLog(t)
 		c, err := sessions.Get(config)
 		check.Error(t, err, "")
-		_, err = c.Identity(t.Context())
+		_, err = c.LoadIdentity(t.Context())
 		check.Error(t, err, "")
-		token, err := c.Token(t.Context(), "")
+		token, err := c.ShareToken(t.Context(), "")
 		check.Error(t, err, "")
 		check.Equal(t, "token", token, "token-0")
 
 		l.set(func() { l.sessions++; test.swap(l) })
 
 		for range 2 { // also the second time
-			token, err = c.Token(t.Context(), "token-0")
+			token, err = c.ShareToken(t.Context(), "token-0")
 			check.Equal(t, name+" is refused", err != nil, test.refused)
 			check.Equal(t, name+" gives a token", token != "", !test.refused)
 		}
@@ -185,17 +185,17 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 		l, sessions, config := startLog(t)
 		c, err := sessions.Get(config)
 		check.Error(t, err, "")
-		_, err = c.Identity(t.Context())
+		_, err = c.LoadIdentity(t.Context())
 		check.Error(t, err, "")
 
 		l.set(func() { l.sessions++; test.swap(l) })
 
 		for range 2 { // also the second time
-			_, err = c.VMs(t.Context())
+			_, err = c.ListVMs(t.Context())
 			check.Equal(t, name+" is refused", err != nil, test.refused)
 		}
 
-		if _, err := c.Identity(t.Context()); (err != nil) != test.refused {
+		if _, err := c.LoadIdentity(t.Context()); (err != nil) != test.refused {
 			t.Errorf("%s: identity: %v", name, err)
 		}
 
@@ -204,7 +204,7 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 		check.Error(t, err, "")
 		check.Equal(t, name+" has a new client", next != c, test.refused)
 
-		seen, err := next.Identity(t.Context())
+		seen, err := next.LoadIdentity(t.Context())
 		check.Error(t, err, "")
 		check.Equal(t, name+" installation", seen.Installation, l.installation)
 	}

@@ -15,7 +15,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
 	dc, cluster := home(t, c)
-	template, err := c.Template(t.Context(), dc, "ol9-k8s")
+	template, err := c.FindTemplate(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 
-	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+	domain, err := c.FindStorageDomain(t.Context(), dc, "olvm-data")
 	if err != nil {
 		t.Fatal(err)
 	}

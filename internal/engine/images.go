@@ -43,9 +43,9 @@ type qcow2Header struct {
 	Features uint64
 }
 
-// within reports whether the tables are inside a file of size bytes. A truncated file ends before them, but a host
+// fitsInto reports whether the tables are inside a file of size bytes. A truncated file ends before them, but a host
 // reading only the header would accept it.
-func (h *qcow2Header) within(size int64) bool {
+func (h *qcow2Header) fitsInto(size int64) bool {
 	const most = 1 << 62 // keeps the sums from overflowing
 	l1, refcounts := uint64(h.L1Size)*8, uint64(h.RefcountClusters)<<h.ClusterBits
 
@@ -152,7 +152,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	case header.ClusterBits < 9 || header.ClusterBits > 21:
 		return Image{}, fmt.Errorf("the qcow2 image has clusters of 2^%d bytes: its header is damaged",
 			header.ClusterBits)
-	case !header.within(size):
+	case !header.fitsInto(size):
 		return Image{}, fmt.Errorf(
 			"the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again",
 			size,
@@ -164,8 +164,8 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
 }
 
-// ReaderUntil reads until a context ends, because images are large.
-func ReaderUntil(ctx context.Context, from io.Reader) io.Reader { return &readerUntil{ctx, from} }
+// NewReaderUntil reads until a context ends, because images are large.
+func NewReaderUntil(ctx context.Context, from io.Reader) io.Reader { return &readerUntil{ctx, from} }
 
 type readerUntil struct {
 	ctx  context.Context

@@ -18,8 +18,8 @@ type Appearance struct {
 	Ahead time.Duration
 }
 
-// Appearance asks the engine without a login.
-func (c *Client) Appearance(ctx context.Context) (Appearance, error) {
+// FetchAppearance asks the engine without a login.
+func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 
@@ -81,8 +81,8 @@ type permission struct {
 	Profile    *Ref `xml:"vnic_profile"`
 }
 
-// on returns the kind of the permission's object, or "" for the whole system.
-func (p *permission) on() string {
+// objectKind returns the kind of the permission's object, or "" for the whole system.
+func (p *permission) objectKind() string {
 	for _, kind := range []struct {
 		name string
 		ref  *Ref
@@ -98,9 +98,9 @@ func (p *permission) on() string {
 	return ""
 }
 
-// Grants returns the administrator roles of this session's user. Whether an engine also lists those of the user's
+// ListGrants returns the administrator roles of this session's user. Whether an engine also lists those of the user's
 // groups was not recorded.
-func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
+func (c *Client) ListGrants(ctx context.Context) ([]Grant, error) {
 	var root struct {
 		XMLName xml.Name `xml:"api"`
 		User    *Ref     `xml:"authenticated_user"`
@@ -121,7 +121,7 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 			Administrative bool   `xml:"administrative"`
 		} `xml:"role"`
 	}
-	if err := c.get(ctx, "/roles", nil, &roles); err != nil {
+	if err := c.fetchInto(ctx, "/roles", nil, &roles); err != nil {
 		return nil, fmt.Errorf("failed to list roles: %w", err)
 	}
 
@@ -129,7 +129,7 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 		XMLName xml.Name     `xml:"permissions"`
 		Items   []permission `xml:"permission"`
 	}
-	if err := c.get(ctx, "/users/"+root.User.ID.segment()+"/permissions", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/users/"+root.User.ID.pathSegment()+"/permissions", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the permissions of the user: %w", err)
 	}
 
@@ -141,12 +141,12 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 				continue
 			}
 
-			permits, err := c.permitsOf(ctx, role.ID)
+			permits, err := c.listPermits(ctx, role.ID)
 			if err != nil {
 				return nil, err
 			}
 
-			out = append(out, Grant{role.Name, list.Items[i].on(), permits})
+			out = append(out, Grant{role.Name, list.Items[i].objectKind(), permits})
 		}
 	}
 
@@ -156,15 +156,15 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 // permitID is the ID of a permit. It is a number in every engine.
 type permitID int
 
-// permitsOf lists the permits of a role.
-func (c *Client) permitsOf(ctx context.Context, role ID) ([]string, error) {
+// listPermits lists the permits of a role.
+func (c *Client) listPermits(ctx context.Context, role ID) ([]string, error) {
 	var list struct {
 		XMLName xml.Name `xml:"permits"`
 		Items   []struct {
 			ID permitID `xml:"id,attr"`
 		} `xml:"permit"`
 	}
-	if err := c.get(ctx, "/roles/"+role.segment()+"/permits", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/roles/"+role.pathSegment()+"/permits", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the permits of role %s: %w", role, err)
 	}
 

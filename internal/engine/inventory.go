@@ -42,8 +42,8 @@ type NetworkName struct {
 	Name string `xml:"name"`
 }
 
-// Network returns the name of the network, or "" if the interface is not connected.
-func (n DescribedNIC) Network() string {
+// ConnectedNetwork returns the name of the network, or "" if the interface is not connected.
+func (n DescribedNIC) ConnectedNetwork() string {
 	if n.Profile == nil || n.Profile.Network == nil {
 		return ""
 	}
@@ -51,23 +51,23 @@ func (n DescribedNIC) Network() string {
 	return n.Profile.Network.Name
 }
 
-// TaggedVMs lists the VMs with this tag, not with a child of it. It omits their user data. The engine omits the
+// ListTaggedVMs lists the VMs with this tag, not with a child of it. It omits their user data. The engine omits the
 // descriptions of their tags; Tags has them.
-func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
+func (c *Client) ListTaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
 	var list struct {
 		XMLName xml.Name      `xml:"vms"`
 		Items   []DescribedVM `xml:"vm"`
 	}
 	query := url.Values{
-		"search": {uncached("tag=" + strings.ReplaceAll(tag, `"`, ""))},
+		"search": {bypassCache("tag=" + strings.ReplaceAll(tag, `"`, ""))},
 		// Omit host: the engine fails as soon as one VM has none.
 		"follow": {"tags,affinity_labels,nics.vnic_profile.network,template"},
 	}
-	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the VMs with the tag %q: %w", tag, err)
 	}
 
-	if err := c.nameNetworks(ctx, list.Items); err != nil {
+	if err := c.fillNetworkNames(ctx, list.Items); err != nil {
 		return nil, err
 	}
 
@@ -89,10 +89,10 @@ func (c *Client) TaggedVMs(ctx context.Context, tag string) ([]DescribedVM, erro
 	return out, nil
 }
 
-// uncached returns a search with an answer the engine does not cache. If an engine is asked for a tag before the tag
+// bypassCache returns a search with an answer the engine does not cache. If an engine is asked for a tag before the tag
 // exists, the same text finds nothing for a day. The recording "tag-searches" shows this. A search with sorting or
 // paging stays unchanged, because no condition can follow it.
-func uncached(search string) string {
+func bypassCache(search string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(search)) {
 		if word == "sortby" || word == "page" {
 			return search
@@ -102,9 +102,9 @@ func uncached(search string) string {
 	return search + " and name=*"
 }
 
-// nameNetworks fills in names of networks missing from an answer. The engine expands a followed object only once in
+// fillNetworkNames fills in names of networks missing from an answer. The engine expands a followed object only once in
 // each answer, as the recording "follow-once" shows.
-func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
+func (c *Client) fillNetworkNames(ctx context.Context, vms []DescribedVM) error {
 	names, unnamed := map[ID]string{}, []*NetworkName(nil)
 
 	for _, vm := range vms {
@@ -121,7 +121,7 @@ func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
 
 	for _, network := range unnamed {
 		if names[network.ID] == "" {
-			found, err := c.networkName(ctx, network.ID)
+			found, err := c.fetchNetworkName(ctx, network.ID)
 			if err != nil {
 				return err
 			}
@@ -135,10 +135,10 @@ func (c *Client) nameNetworks(ctx context.Context, vms []DescribedVM) error {
 	return nil
 }
 
-// networkName fetches the name of a network.
-func (c *Client) networkName(ctx context.Context, id ID) (string, error) {
+// fetchNetworkName fetches the name of a network.
+func (c *Client) fetchNetworkName(ctx context.Context, id ID) (string, error) {
 	var network NetworkName
-	if err := c.do(ctx, http.MethodGet, "/networks/"+id.String(), nil, nil, &network); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/networks/"+id.String(), nil, nil, &network); err != nil {
 		return "", fmt.Errorf("failed to get network %s: %w", id, err)
 	}
 
@@ -154,7 +154,9 @@ func (c *Client) SearchVMs(ctx context.Context, query string) (map[ID]bool, erro
 			ID ID `xml:"id,attr"`
 		} `xml:"vm"`
 	}
-	if err := c.do(ctx, http.MethodGet, "/vms", url.Values{"search": {uncached(query)}}, nil, &list); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodGet, "/vms", url.Values{"search": {bypassCache(query)}}, nil, &list,
+	); err != nil {
 		return nil, fmt.Errorf("failed to search VMs by %q: %w", query, err)
 	}
 
@@ -173,14 +175,14 @@ type DescribedHost struct {
 	Labels []AffinityLabel `xml:"affinity_labels>affinity_label"`
 }
 
-// DescribedHosts lists all hosts of the engine by ID.
-func (c *Client) DescribedHosts(ctx context.Context) (map[ID]DescribedHost, error) {
+// ListDescribedHosts lists all hosts of the engine by ID.
+func (c *Client) ListDescribedHosts(ctx context.Context) (map[ID]DescribedHost, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"hosts"`
 		Items   []DescribedHost `xml:"host"`
 	}
 	query := url.Values{"follow": {"tags,affinity_labels"}}
-	if err := c.do(ctx, http.MethodGet, "/hosts", query, nil, &list); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/hosts", query, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list hosts with their labels: %w", err)
 	}
 

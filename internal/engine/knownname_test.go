@@ -16,17 +16,17 @@ func TestANameIsKnownFromListsThatWereRead(t *testing.T) {
 
 	c, _ := proxied(t, func(*http.Response) error { requests.Add(1); return nil })
 	ctx := t.Context()
-	dc, err := c.DataCenter(ctx, "Default")
+	dc, err := c.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	hosts, err := c.Hosts(ctx) // this list is not cached
+	hosts, err := c.ListHosts(ctx) // this list is not cached
 	check.Error(t, err, "")
-	check.Equal(t, "a host of no kept list", c.KnownName(ctx, hosts[0].ID), "")
+	check.Equal(t, "a host of no kept list", c.GetKnownName(ctx, hosts[0].ID), "")
 
-	_, err = c.HostsWithin(ctx, time.Minute)
+	_, err = c.ListHostsWithin(ctx, time.Minute)
 	check.Error(t, err, "")
-	domains, err := c.StorageDomains(ctx, dc)
+	domains, err := c.ListStorageDomains(ctx, dc)
 	check.Error(t, err, "")
-	profiles, err := c.NetworkProfiles(ctx)
+	profiles, err := c.ListNetworkProfiles(ctx)
 	check.Error(t, err, "")
 
 	want := map[engine.ID]string{hosts[0].ID: hosts[0].Name, domains[0].ID: domains[0].Name, "no-such-id": ""}
@@ -38,7 +38,7 @@ func TestANameIsKnownFromListsThatWereRead(t *testing.T) {
 	before := requests.Load()
 
 	for id, name := range want {
-		check.Equal(t, "the name of "+string(id), c.KnownName(ctx, id), name)
+		check.Equal(t, "the name of "+string(id), c.GetKnownName(ctx, id), name)
 	}
 
 	check.Equal(t, "requests", requests.Load(), before)

@@ -29,24 +29,24 @@ const (
 	LabelledHost LabelOwner = "hosts"
 )
 
-func (o LabelOwner) path(id ID) string {
-	return "/" + string(o) + "/" + id.segment() + "/affinitylabels"
+func (o LabelOwner) labelsPath(id ID) string {
+	return "/" + string(o) + "/" + id.pathSegment() + "/affinitylabels"
 }
 
-// AffinityLabelByID returns an affinity label. A missing label is an IsNotFound error.
-func (c *Client) AffinityLabelByID(ctx context.Context, id ID) (*Label, error) {
+// FetchAffinityLabel returns an affinity label. A missing label is an IsNotFound error.
+func (c *Client) FetchAffinityLabel(ctx context.Context, id ID) (*Label, error) {
 	var label Label
-	if err := c.get(ctx, "/affinitylabels/"+id.segment(), nil, &label); err != nil {
+	if err := c.fetchInto(ctx, "/affinitylabels/"+id.pathSegment(), nil, &label); err != nil {
 		return nil, fmt.Errorf("failed to get affinity label %s: %w", id, err)
 	}
 
 	return &label, nil
 }
 
-// AffinityLabelsNamed lists the affinity labels with this name.
-func (c *Client) AffinityLabelsNamed(ctx context.Context, name string) ([]Label, error) {
+// ListAffinityLabelsNamed lists the affinity labels with this name.
+func (c *Client) ListAffinityLabelsNamed(ctx context.Context, name string) ([]Label, error) {
 	var list labelList
-	if err := c.get(ctx, "/affinitylabels", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/affinitylabels", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list affinity labels: %w", err)
 	}
 
@@ -64,7 +64,7 @@ func (c *Client) AffinityLabelsNamed(ctx context.Context, name string) ([]Label,
 // CreateAffinityLabel makes an affinity label.
 func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label, error) {
 	var made Label
-	if err := c.do(ctx, http.MethodPost, "/affinitylabels", nil, label, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/affinitylabels", nil, label, &made); err != nil {
 		return nil, fmt.Errorf("failed to create affinity label %q: %w", label.Name, err)
 	}
 
@@ -73,7 +73,7 @@ func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label,
 
 // UpdateAffinityLabel changes the name and kind of an affinity label. No recording of an engine has the answer.
 func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) error {
-	if err := c.do(ctx, http.MethodPut, "/affinitylabels/"+id.segment(), nil, change, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPut, "/affinitylabels/"+id.pathSegment(), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update affinity label %s: %w", id, err)
 	}
 
@@ -83,9 +83,9 @@ func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) 
 // DeleteAffinityLabel deletes an unused affinity label. An engine answers 400 if it is gone; the error is then an
 // IsNotFound error.
 func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
-	err := c.do(ctx, http.MethodDelete, "/affinitylabels/"+id.segment(), nil, nil, nil)
+	err := c.callEngine(ctx, http.MethodDelete, "/affinitylabels/"+id.pathSegment(), nil, nil, nil)
 	if IsRefused(err) {
-		if _, look := c.AffinityLabelByID(ctx, id); IsNotFound(look) {
+		if _, look := c.FetchAffinityLabel(ctx, id); IsNotFound(look) {
 			err = look
 		}
 	}
@@ -97,10 +97,10 @@ func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
 	return nil
 }
 
-// AffinityLabelsOf lists the affinity labels of a VM or a host. The list of a missing object is empty.
-func (c *Client) AffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) ([]Label, error) {
+// ListAffinityLabelsOf lists the affinity labels of a VM or a host. The list of a missing object is empty.
+func (c *Client) ListAffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) ([]Label, error) {
 	var list labelList
-	if err := c.get(ctx, kind.path(id), nil, &list); err != nil {
+	if err := c.fetchInto(ctx, kind.labelsPath(id), nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the affinity labels of %s/%s: %w", kind, id, err)
 	}
 
@@ -109,7 +109,7 @@ func (c *Client) AffinityLabelsOf(ctx context.Context, kind LabelOwner, id ID) (
 
 // AddAffinityLabel adds an affinity label to a VM or a host.
 func (c *Client) AddAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
-	if err := c.do(ctx, http.MethodPost, kind.path(id), nil, &Label{ID: label}, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, kind.labelsPath(id), nil, &Label{ID: label}, nil); err != nil {
 		return fmt.Errorf("failed to give affinity label %s to %s/%s: %w", label, kind, id, err)
 	}
 
@@ -118,7 +118,9 @@ func (c *Client) AddAffinityLabel(ctx context.Context, kind LabelOwner, id, labe
 
 // RemoveAffinityLabel removes an affinity label from a VM or a host.
 func (c *Client) RemoveAffinityLabel(ctx context.Context, kind LabelOwner, id, label ID) error {
-	if err := c.do(ctx, http.MethodDelete, kind.path(id)+"/"+label.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodDelete, kind.labelsPath(id)+"/"+label.pathSegment(), nil, nil, nil,
+	); err != nil {
 		return fmt.Errorf("failed to take affinity label %s from %s/%s: %w", label, kind, id, err)
 	}
 

@@ -7,39 +7,39 @@ import (
 	"slices"
 )
 
-// DataCenters lists the data centers of the engine.
-func (c *Client) DataCenters(ctx context.Context) ([]DataCenter, error) {
-	_, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(DataCenter) bool { return true })
-	return kept(all, func(d DataCenter) bool { return d.Name != "" }), err
+// ListDataCenters lists the data centers of the engine.
+func (c *Client) ListDataCenters(ctx context.Context) ([]DataCenter, error) {
+	_, all, err := findInList(ctx, c, &c.lists.dataCenters, "datacenters", func(DataCenter) bool { return true })
+	return filterItems(all, func(d DataCenter) bool { return d.Name != "" }), err
 }
 
-// ClusterTemplates lists the templates for VMs of the cluster, in all their versions. They are templates of this
+// ListClusterTemplates lists the templates for VMs of the cluster, in all their versions. They are templates of this
 // cluster or of no cluster. Locked and illegal ones and Blank are omitted.
-func (c *Client) ClusterTemplates(ctx context.Context, cluster *Cluster) ([]Template, error) {
-	all, err := c.Templates(ctx)
+func (c *Client) ListClusterTemplates(ctx context.Context, cluster *Cluster) ([]Template, error) {
+	all, err := c.ListTemplates(ctx)
 
-	return kept(all, func(t Template) bool {
+	return filterItems(all, func(t Template) bool {
 		of := RefID(t.Cluster)
 		return t.ID != BlankTemplateID && t.Status == TemplateOK && (of == "" || of == cluster.ID)
 	}), err
 }
 
-// ClusterNetworks lists the networks of the cluster for VMs. It omits those only for storage or migration.
-func (c *Client) ClusterNetworks(ctx context.Context, cluster *Cluster) ([]Network, error) {
+// ListClusterNetworks lists the networks of the cluster for VMs. It omits those only for storage or migration.
+func (c *Client) ListClusterNetworks(ctx context.Context, cluster *Cluster) ([]Network, error) {
 	var list struct {
 		XMLName xml.Name  `xml:"networks"`
 		Items   []Network `xml:"network"`
 	}
-	if err := c.get(ctx, "/clusters/"+cluster.ID.segment()+"/networks", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/clusters/"+cluster.ID.pathSegment()+"/networks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the networks of cluster %q: %w", cluster.Name, err)
 	}
 
-	return kept(list.Items, func(n Network) bool { return slices.Contains(n.Usages, "vm") }), nil
+	return filterItems(list.Items, func(n Network) bool { return slices.Contains(n.Usages, "vm") }), nil
 }
 
-// NetworkProfiles lists the vNIC profiles of all networks of the engine, by the network's ID.
-func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, error) {
-	_, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(VNICProfile) bool { return true })
+// ListNetworkProfiles lists the vNIC profiles of all networks of the engine, by the network's ID.
+func (c *Client) ListNetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, error) {
+	_, all, err := findInList(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(VNICProfile) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -52,25 +52,27 @@ func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, err
 	return out, nil
 }
 
-// StorageDomains lists the storage domains of the data center ready for new disks.
-func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
-	_, all, err := find(ctx, c, &c.lists.storage, "storagedomains", anyOf[StorageDomain])
+// ListStorageDomains lists the storage domains of the data center ready for new disks.
+func (c *Client) ListStorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
+	_, all, err := findInList(ctx, c, &c.lists.storage, "storagedomains", acceptAny[StorageDomain])
 	if err != nil {
 		return nil, err
 	}
 
-	there, err := Within(ctx, c, dc, kept(all, func(d StorageDomain) bool { return d.Type == "data" }))
+	there, err := FilterByDataCenter(
+		ctx, c, dc, filterItems(all, func(d StorageDomain) bool { return d.Type == "data" }),
+	)
 	for i := range there {
 		if err == nil {
-			err = c.readStatus(ctx, dc, &there[i])
+			err = c.fetchStatus(ctx, dc, &there[i])
 		}
 	}
 
-	return kept(there, func(d StorageDomain) bool { return d.takesDisks() }), err
+	return filterItems(there, func(d StorageDomain) bool { return d.isReadyForDisks() }), err
 }
 
-// kept returns the wanted items in a new list, because the caches keep theirs.
-func kept[T any](items []T, want func(T) bool) []T {
+// filterItems returns the wanted items in a new list, because the caches keep theirs.
+func filterItems[T any](items []T, want func(T) bool) []T {
 	var out []T
 
 	for _, item := range items {

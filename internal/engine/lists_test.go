@@ -51,37 +51,37 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{Inventory: inventory})
 	c, ctx := client(t, config), t.Context()
 
-	centers, err := c.DataCenters(ctx)
+	centers, err := c.ListDataCenters(ctx)
 	if got := listed(t, centers, err, func(d engine.DataCenter) string { return d.Name }); got != "Default Lab" {
 		t.Fatalf("data centers %s", got)
 	}
 
 	first := &centers[slices.IndexFunc(centers, func(d engine.DataCenter) bool { return d.Name == "Default" })]
-	clusters, err := c.Clusters(ctx, first)
+	clusters, err := c.ListClusters(ctx, first)
 	if got := listed(t, clusters, err, func(c engine.Cluster) string { return c.Name }); got != "Default Edge" {
 		t.Fatalf("clusters %s", got)
 	}
 
 	cluster := &clusters[slices.IndexFunc(clusters, func(c engine.Cluster) bool { return c.Name == "Default" })]
-	templates, err := c.ClusterTemplates(ctx, cluster)
+	templates, err := c.ListClusterTemplates(ctx, cluster)
 	got := listed(t, templates, err, func(t engine.Template) string { return t.Name })
 	if got != "anywhere ock-1.36 ol9-k8s" {
 		t.Errorf("templates %s", got)
 	}
 
-	networks, err := c.ClusterNetworks(ctx, cluster)
+	networks, err := c.ListClusterNetworks(ctx, cluster)
 	if got := listed(t, networks, err, func(n engine.Network) string { return n.Name }); got != "kvm-vlan ovirtmgmt" {
 		t.Fatalf("networks %s", got)
 	}
 
-	profiles, err := c.NetworkProfiles(ctx)
+	profiles, err := c.ListNetworkProfiles(ctx)
 	vlan := networks[slices.IndexFunc(networks, func(n engine.Network) bool { return n.Name == "kvm-vlan" })]
 	got = listed(t, profiles[vlan.ID], err, func(p engine.VNICProfile) string { return p.Name })
 	if got != "fast slow" {
 		t.Errorf("profiles %s", got)
 	}
 
-	domains, err := c.StorageDomains(ctx, first)
+	domains, err := c.ListStorageDomains(ctx, first)
 	got = listed(t, domains, err, func(d engine.StorageDomain) string { return d.Name })
 	if got != "olvm-data olvm-data-2" {
 		t.Errorf("storage domains %s", got)
@@ -99,11 +99,11 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 	c = client(t, config)
 
 	for what, list := range map[string]func() error{
-		"data centers":    func() error { _, err := c.DataCenters(ctx); return err },
-		"templates":       func() error { _, err := c.ClusterTemplates(ctx, cluster); return err },
-		"networks":        func() error { _, err := c.ClusterNetworks(ctx, cluster); return err },
-		"profiles":        func() error { _, err := c.NetworkProfiles(ctx); return err },
-		"storage domains": func() error { _, err := c.StorageDomains(ctx, first); return err },
+		"data centers":    func() error { _, err := c.ListDataCenters(ctx); return err },
+		"templates":       func() error { _, err := c.ListClusterTemplates(ctx, cluster); return err },
+		"networks":        func() error { _, err := c.ListClusterNetworks(ctx, cluster); return err },
+		"profiles":        func() error { _, err := c.ListNetworkProfiles(ctx); return err },
+		"storage domains": func() error { _, err := c.ListStorageDomains(ctx, first); return err },
 	} {
 		if err := list(); err == nil || !strings.Contains(err.Error(), "failed to list") {
 			t.Errorf("%s of an engine that fails: %v", what, err)
@@ -133,7 +133,7 @@ func TestNetworksThatAreNotForVMs(t *testing.T) {
 			)
 		})
 	}})
-	networks, err := client(t, config).ClusterNetworks(t.Context(), &engine.Cluster{ID: engine.ID(uuidOf(1))})
+	networks, err := client(t, config).ListClusterNetworks(t.Context(), &engine.Cluster{ID: engine.ID(uuidOf(1))})
 	if got := listed(t, networks, err, func(n engine.Network) string { return n.Name }); got != "all" {
 		t.Errorf("networks %s", got)
 	}
@@ -141,7 +141,7 @@ func TestNetworksThatAreNotForVMs(t *testing.T) {
 
 func TestTheAuthorityOfAnEngine(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
-	ca, trusted, err := engine.Authority(t.Context(), config.URL)
+	ca, trusted, err := engine.FetchAuthority(t.Context(), config.URL)
 	if err != nil || trusted || string(pem.EncodeToMemory(&pem.Block{
 		Type:  "CERTIFICATE",
 		Bytes: ca.Raw,
@@ -149,13 +149,13 @@ func TestTheAuthorityOfAnEngine(t *testing.T) {
 		t.Fatalf("%v, %t, %v", ca, trusted, err)
 	}
 
-	if err := engine.Verify(t.Context(), config.URL, ca); err != nil {
+	if err := engine.VerifyAuthority(t.Context(), config.URL, ca); err != nil {
 		t.Errorf("its own: %v", err)
 	}
 
 	_, other := start(t, ovirtsim.Options{})
 	var untrusted *engine.TLSError
-	if err := engine.Verify(t.Context(), other.URL, ca); !errors.As(err, &untrusted) {
+	if err := engine.VerifyAuthority(t.Context(), other.URL, ca); !errors.As(err, &untrusted) {
 		t.Errorf("another engine: %v", err)
 	}
 
@@ -182,14 +182,16 @@ func TestTheAuthorityOfAnEngine(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	var name x509.HostnameError
-	err = engine.Verify(t.Context(), strings.Replace(server.URL, "127.0.0.1", "localhost", 1), server.Certificate())
+	err = engine.VerifyAuthority(
+		t.Context(), strings.Replace(server.URL, "127.0.0.1", "localhost", 1), server.Certificate(),
+	)
 	if !errors.As(err, &untrusted) || !errors.As(err, &name) {
 		t.Errorf("a certificate for another name: %v", err)
 	}
 
 	for path := range answers {
 		var unreachable *engine.UnreachableError
-		ca, trusted, err := engine.Authority(t.Context(), server.URL+path)
+		ca, trusted, err := engine.FetchAuthority(t.Context(), server.URL+path)
 		check.Equal(t, path+": errors.As(err, &unreachable)", errors.As(err, &unreachable), true)
 		if ca != nil {
 			t.Errorf("ca is there: %v", ca)

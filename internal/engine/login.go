@@ -21,7 +21,7 @@ func CleanLogin(username, password string) (cleanUsername, cleanPassword string)
 // different ones. It also refuses text never chosen as a login, such as ciphertext, because an engine locks a user
 // after a few wrong passwords. The error repeats neither.
 func CheckLogin(username, password string) error {
-	if part, what := findStandIn(username, password, standIn); what != "" {
+	if part, what := findStandIn(username, password, describeStandIn); what != "" {
 		return errors.New("the " + part + " is " + what + "; nothing was sent: give the real one")
 	}
 
@@ -41,7 +41,7 @@ func CheckWrittenLogin(username, password string) error {
 		return err
 	}
 
-	if part, what := findStandIn(username, password, placeholder); what != "" {
+	if part, what := findStandIn(username, password, describePlaceholder); what != "" {
 		return errors.New("the " + part + " looks like " + what + "; nothing was sent. Give the real one. If it " +
 			"is the real one, set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL")
 	}
@@ -109,7 +109,7 @@ var placeholders = []string{
 // notLetters matches the text between the letters of a placeholder.
 var notLetters = regexp.MustCompile(`[^a-z]+`)
 
-func match(text string, among []known) string {
+func describeMatch(text string, among []known) string {
 	for _, known := range among {
 		if known.pattern.MatchString(strings.TrimSpace(text)) {
 			return known.what
@@ -119,12 +119,12 @@ func match(text string, among []known) string {
 	return ""
 }
 
-// standIn describes a text that is evidently no user name or password. It returns "" if the text may be one.
-func standIn(text string) string { return match(text, standIns) }
+// describeStandIn describes a text that is evidently no user name or password. It returns "" if the text may be one.
+func describeStandIn(text string) string { return describeMatch(text, standIns) }
 
-// placeholder describes a text to be replaced by a user, or returns "".
-func placeholder(text string) string {
-	if what := match(text, fillIns); what != "" {
+// describePlaceholder describes a text to be replaced by a user, or returns "".
+func describePlaceholder(text string) string {
+	if what := describeMatch(text, fillIns); what != "" {
 		return what
 	}
 

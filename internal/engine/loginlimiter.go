@@ -74,8 +74,8 @@ type userRecord struct {
 	digest string
 }
 
-// after returns the record with the remaining refusals at a time.
-func (r userRecord) after(now time.Time) userRecord {
+// decayTo returns the record with the remaining refusals at a time.
+func (r userRecord) decayTo(now time.Time) userRecord {
 	passed := max(now.Sub(r.At), 0)
 	r.Count, r.At = max(r.Count-passed.Hours()/refusalLifetime.Hours(), 0), now
 
@@ -105,7 +105,7 @@ func userKeys(ctx context.Context, base *url.URL, username string) []string {
 // connection. The owner of the name could make it resolve to addresses of other engines.
 func reachedKeys(base *url.URL, remote, username string) []string {
 	keys := []string{userKey(base, base.Hostname(), username)}
-	if host, port, err := net.SplitHostPort(remote); err == nil && port == portOf(base) {
+	if host, port, err := net.SplitHostPort(remote); err == nil && port == getPort(base) {
 		keys = append(keys, userKey(base, host, username))
 	}
 
@@ -117,56 +117,57 @@ func reachedKeys(base *url.URL, remote, username string) []string {
 // userKey returns the key of a user of an engine for one of the engine's names.
 func userKey(base *url.URL, name, username string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", name, portOf(base), strings.ToLower(username)))
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", name, getPort(base), strings.ToLower(username)))
 
 	return hex.EncodeToString(digest[:16])
 }
 
-func portOf(base *url.URL) string { return cmp.Or(base.Port(), "443") }
+func getPort(base *url.URL) string { return cmp.Or(base.Port(), "443") }
 
-// reserve counts a login as one refusal of the user, up to limit. Beyond the limit, ok is false, and retryAt is the
-// earliest time for the next login. A pending login counts as refused, so concurrent logins cannot exceed the limit.
-func (l *loginLimiter) reserve(
+// reserveLogin counts a login as one refusal of the user, up to limit. Beyond the limit, ok is false, and retryAt is
+// the earliest time for the next login. A pending login counts as refused, so concurrent logins cannot exceed the
+// limit.
+func (l *loginLimiter) reserveLogin(
 	ctx context.Context, user []string, limit float64, now time.Time,
 ) (retryAt time.Time, ok bool) {
-	l.load(ctx)
+	l.loadRecords(ctx)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	var used float64
 	for _, key := range user {
-		used = max(used, l.users[key].after(now).Count)
+		used = max(used, l.users[key].decayTo(now).Count)
 	}
 
 	if over := used + 1 - limit; over > 0 {
 		return now.Add(time.Duration(over * float64(refusalLifetime))), false
 	}
 
-	l.add(user, 1, now)
+	l.addRefusals(user, 1, now)
 
 	return time.Time{}, true
 }
 
-// add adds refusals to those of a user. The caller holds mu.
-func (l *loginLimiter) add(user []string, count float64, now time.Time) {
+// addRefusals adds refusals to those of a user. The caller holds mu.
+func (l *loginLimiter) addRefusals(user []string, count float64, now time.Time) {
 	if l.users == nil {
 		l.users = map[string]userRecord{}
 	}
 
 	for _, key := range user {
-		record := l.users[key].after(now)
+		record := l.users[key].decayTo(now)
 		record.Count = min(max(record.Count+count, 0), maxRefusals)
 		l.users[key] = record
 	}
 }
 
-// release undoes a reserve.
-func (l *loginLimiter) release(user []string, now time.Time) {
+// releaseLogin undoes a reserve.
+func (l *loginLimiter) releaseLogin(user []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.add(user, -1, now)
+	l.addRefusals(user, -1, now)
 }
 
 // recordRefusal stores a refusal. counted reports that reserve has counted it.
@@ -176,7 +177,7 @@ func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, passwor
 	l.mu.Lock()
 
 	if !counted {
-		l.add(user, 1, now)
+		l.addRefusals(user, 1, now)
 	}
 
 	for _, key := range user {
@@ -187,7 +188,7 @@ func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, passwor
 	}
 
 	l.mu.Unlock()
-	l.save(ctx, now)
+	l.saveRecords(ctx, now)
 }
 
 // recordSuccess forgets the refusals of a user, like the engine after a login, and remembers the password.
@@ -200,7 +201,7 @@ func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, passwor
 		l.users = map[string]userRecord{}
 	}
 
-	digest, changed := l.digest(password), false
+	digest, changed := l.hashPassword(password), false
 
 	for _, key := range user {
 		record := l.users[key]
@@ -211,7 +212,7 @@ func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, passwor
 	l.mu.Unlock()
 
 	if changed {
-		l.save(ctx, now)
+		l.saveRecords(ctx, now)
 	}
 }
 
@@ -222,14 +223,14 @@ func (l *loginLimiter) hashToStore(ctx context.Context, user []string, password 
 	}
 
 	if l.isAccepted(ctx, user, password) {
-		for _, record := range l.records(user) {
+		for _, record := range l.getRecords(user) {
 			if record.Accepted != "" {
 				return record.Accepted
 			}
 		}
 	}
 
-	hash, err := bcrypt.GenerateFromPassword(shortened(password), bcrypt.DefaultCost)
+	hash, err := bcrypt.GenerateFromPassword(shortenPassword(password), bcrypt.DefaultCost)
 	if err != nil {
 		return "" // after a restart, a password without a hash counts as a guess
 	}
@@ -239,24 +240,24 @@ func (l *loginLimiter) hashToStore(ctx context.Context, user []string, password 
 
 // isAccepted reports whether a password is the user's last accepted one.
 func (l *loginLimiter) isAccepted(ctx context.Context, user []string, password string) bool {
-	l.load(ctx)
+	l.loadRecords(ctx)
 
 	l.mu.Lock()
-	digest := l.digest(password)
+	digest := l.hashPassword(password)
 	l.mu.Unlock()
 
-	return slices.ContainsFunc(l.records(user), func(record userRecord) bool {
+	return slices.ContainsFunc(l.getRecords(user), func(record userRecord) bool {
 		if record.digest != "" {
 			return record.digest == digest
 		}
 
 		return record.Accepted != "" &&
-			bcrypt.CompareHashAndPassword([]byte(record.Accepted), shortened(password)) == nil
+			bcrypt.CompareHashAndPassword([]byte(record.Accepted), shortenPassword(password)) == nil
 	})
 }
 
-// records returns the records of a user.
-func (l *loginLimiter) records(user []string) []userRecord {
+// getRecords returns the records of a user.
+func (l *loginLimiter) getRecords(user []string) []userRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -268,8 +269,8 @@ func (l *loginLimiter) records(user []string) []userRecord {
 	return out
 }
 
-// digest identifies a password in this process. The caller holds mu.
-func (l *loginLimiter) digest(password string) string {
+// hashPassword identifies a password in this process. The caller holds mu.
+func (l *loginLimiter) hashPassword(password string) string {
 	if l.key == nil {
 		l.key = make([]byte, sha256.Size)
 		_, _ = rand.Read(l.key) // never fails
@@ -281,15 +282,15 @@ func (l *loginLimiter) digest(password string) string {
 	return string(mac.Sum(nil))
 }
 
-// shortened makes a password short enough for bcrypt, with its limit of 72 bytes.
-func shortened(password string) []byte {
+// shortenPassword makes a password short enough for bcrypt, with its limit of 72 bytes.
+func shortenPassword(password string) []byte {
 	digest := sha256.Sum256([]byte(password))
 
 	return []byte(base64.StdEncoding.EncodeToString(digest[:]))
 }
 
-// load reads the records of earlier processes. If it fails, the next login tries again.
-func (l *loginLimiter) load(ctx context.Context) {
+// loadRecords reads the records of earlier processes. If it fails, the next login tries again.
+func (l *loginLimiter) loadRecords(ctx context.Context) {
 	if l.store == nil {
 		return
 	}
@@ -339,10 +340,10 @@ func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	return true
 }
 
-// save stores the records. It never replaces the records of an earlier process before reading them. If it fails, the
-// next refusal tries again.
-func (l *loginLimiter) save(ctx context.Context, now time.Time) {
-	l.forget(now)
+// saveRecords stores the records. It never replaces the records of an earlier process before reading them. If it fails,
+// the next refusal tries again.
+func (l *loginLimiter) saveRecords(ctx context.Context, now time.Time) {
+	l.pruneRecords(now)
 
 	if l.store == nil {
 		return
@@ -364,14 +365,14 @@ func (l *loginLimiter) save(ctx context.Context, now time.Time) {
 	}
 }
 
-// forget removes empty records, and the least important ones if there are too many. Anyone with write access to Secrets
-// can invent users.
-func (l *loginLimiter) forget(now time.Time) {
+// pruneRecords removes empty records, and the least important ones if there are too many. Anyone with write access to
+// Secrets can invent users.
+func (l *loginLimiter) pruneRecords(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	maps.DeleteFunc(l.users, func(_ string, record userRecord) bool {
-		return record.after(now).Count == 0 && record.Accepted == "" && record.digest == ""
+		return record.decayTo(now).Count == 0 && record.Accepted == "" && record.digest == ""
 	})
 
 	if len(l.users) <= maxUsers {
@@ -379,16 +380,16 @@ func (l *loginLimiter) forget(now time.Time) {
 	}
 
 	byWeight := slices.SortedFunc(maps.Keys(l.users), func(a, b string) int {
-		return cmp.Compare(l.users[a].weight(now), l.users[b].weight(now))
+		return cmp.Compare(l.users[a].getWeight(now), l.users[b].getWeight(now))
 	})
 	for _, key := range byWeight[:len(byWeight)-maxUsers] {
 		delete(l.users, key)
 	}
 }
 
-// weight returns the importance of a record. A user with a successful login exists; others may be invented.
-func (r userRecord) weight(now time.Time) float64 {
-	weight := r.after(now).Count
+// getWeight returns the importance of a record. A user with a successful login exists; others may be invented.
+func (r userRecord) getWeight(now time.Time) float64 {
+	weight := r.decayTo(now).Count
 	if r.Accepted != "" || r.digest != "" {
 		weight += maxRefusals
 	}

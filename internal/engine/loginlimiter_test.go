@@ -22,7 +22,7 @@ func login(t *testing.T, sim *ovirtsim.Server, sessions *engine.Sessions, userna
 	client, err := sessions.Get(engine.Config{URL: sim.URL(), Username: username, Password: password, CA: sim.CA()})
 	check.Error(t, err, "")
 
-	_, err = client.DataCenters(t.Context())
+	_, err = client.ListDataCenters(t.Context())
 
 	return err
 }
@@ -226,7 +226,7 @@ func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 // TestAUserIsKnownByAllNamesOfItsEngine has the keys for counting refusals.
 func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
 	keys := func(raw, username string) []string {
-		base, err := engine.BaseURL(raw)
+		base, err := engine.ParseBaseURL(raw)
 		check.Error(t, err, "")
 
 		return engine.UserKeys(t.Context(), base, username)
@@ -248,7 +248,7 @@ func TestAUserIsKnownByAllNamesOfItsEngine(t *testing.T) {
 	check.Equal(t, "keys of a name with a dot", keys("https://ENGINE.invalid.", "a"), name)
 
 	// The owner of a name can make it resolve to any address, so only the address of the connection counts.
-	base, err := engine.BaseURL("https://localhost")
+	base, err := engine.ParseBaseURL("https://localhost")
 	check.Error(t, err, "")
 	check.Equal(t, "a login at that address", slices.Contains(engine.ReachedKeys(base, "127.0.0.1:443", "admin@internal"),
 		same[0]), true)

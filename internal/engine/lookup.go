@@ -46,8 +46,8 @@ type cachedList[T any] struct {
 	at    time.Time
 }
 
-// find returns the first matching item. It refreshes the list if it is too old to decide.
-func find[T any](
+// findInList returns the first matching item. It refreshes the list if it is too old to decide.
+func findInList[T any](
 	ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool,
 ) (*T, []T, error) {
 	if err := list.mu.acquire(ctx); err != nil {
@@ -74,7 +74,7 @@ func find[T any](
 		XMLName xml.Name
 		Items   []T `xml:",any"`
 	}
-	if err := c.do(ctx, http.MethodGet, "/"+collection, nil, nil, &reply); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/"+collection, nil, nil, &reply); err != nil {
 		return nil, nil, fmt.Errorf("failed to list %s: %w", collection, err)
 	}
 
@@ -83,7 +83,7 @@ func find[T any](
 	return lookup(), list.items, nil
 }
 
-func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
+func collectNames[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	var out []string
 
 	for _, item := range items {
@@ -98,8 +98,8 @@ func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	return slices.Compact(out)
 }
 
-// Product asks the engine for its version and identity. It is the cheapest call with a session.
-func (c *Client) Product(ctx context.Context) (Product, error) {
+// FetchProduct asks the engine for its version and identity. It is the cheapest call with a session.
+func (c *Client) FetchProduct(ctx context.Context) (Product, error) {
 	var reply struct {
 		XMLName xml.Name `xml:"api"`
 		Info    struct {
@@ -120,7 +120,7 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	v := reply.Info.Version
 
 	return Product{
-		InstanceID: boundedID(reply.Info.ID), Name: reply.Info.Name,
+		InstanceID: validateID(reply.Info.ID), Name: reply.Info.Name,
 		Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build,
 	}, nil
 }
@@ -129,10 +129,10 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 // an internal error. Collections answer the same user with the real cause. readRoot therefore asks for one to tell the
 // two apart.
 func (c *Client) readRoot(ctx context.Context, out any) error {
-	err := c.do(ctx, http.MethodGet, "", nil, nil, out)
+	err := c.callEngine(ctx, http.MethodGet, "", nil, nil, out)
 	if hasStatus(err, http.StatusInternalServerError) {
 		query := url.Values{"max": {"1"}}
-		if told := c.do(ctx, http.MethodGet, "/clusters", query, nil, nil); IsNotAnAdministrator(told) {
+		if told := c.callEngine(ctx, http.MethodGet, "/clusters", query, nil, nil); IsNotAnAdministrator(told) {
 			return told
 		}
 	}
@@ -143,8 +143,8 @@ func (c *Client) readRoot(ctx context.Context, out any) error {
 // installationID matches IDs of installations: UUIDs and similar. They are shown and stored.
 var installationID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
-// boundedID returns the ID of an installation, or "" if it is invalid.
-func boundedID(text string) string {
+// validateID returns the ID of an installation, or "" if it is invalid.
+func validateID(text string) string {
 	if !installationID.MatchString(text) {
 		return ""
 	}
@@ -152,8 +152,8 @@ func boundedID(text string) string {
 	return text
 }
 
-// Supports reports whether the engine has at least this version, and returns its product.
-func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, Product, error) {
+// SupportsVersion reports whether the engine has at least this version, and returns its product.
+func (c *Client) SupportsVersion(ctx context.Context, major, minor, build int) (bool, Product, error) {
 	list := &c.lists.product
 	if err := list.mu.acquire(ctx); err != nil {
 		return false, Product{}, err
@@ -161,7 +161,7 @@ func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, P
 
 	defer list.mu.release()
 	if len(list.items) == 0 || c.now().Sub(list.at) > listTTL {
-		product, err := c.Product(ctx)
+		product, err := c.FetchProduct(ctx)
 		if err != nil {
 			return false, Product{}, err
 		}
@@ -177,9 +177,9 @@ func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, P
 	) >= 0, product, nil
 }
 
-// DataCenter returns the data center with this name, or a NameError.
-func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, error) {
-	item, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
+// FindDataCenter returns the data center with this name, or a NameError.
+func (c *Client) FindDataCenter(ctx context.Context, name string) (*DataCenter, error) {
+	item, all, err := findInList(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
 		return d.Name == name
 	})
 	if err != nil || item != nil {
@@ -187,43 +187,43 @@ func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, erro
 	}
 
 	return nil, &NameError{Kind: "data center", Name: name, Scope: "the engine",
-		Known: names(all, func(DataCenter) bool { return true }, func(d DataCenter) string { return d.Name })}
+		Known: collectNames(all, func(DataCenter) bool { return true }, func(d DataCenter) string { return d.Name })}
 }
 
-// Cluster returns the cluster with this name in the data center, or a NameError.
-func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
-	item, _, err := findNamed(ctx, c, &c.lists.clusters, "clusters", "cluster", dc, name, anyOf[Cluster])
+// FindCluster returns the cluster with this name in the data center, or a NameError.
+func (c *Client) FindCluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
+	item, _, err := findNamed(ctx, c, &c.lists.clusters, "clusters", "cluster", dc, name, acceptAny[Cluster])
 	return item, err
 }
 
-// Clusters lists the clusters of the data center.
-func (c *Client) Clusters(ctx context.Context, dc *DataCenter) ([]Cluster, error) {
-	all, err := c.clusters(ctx)
+// ListClusters lists the clusters of the data center.
+func (c *Client) ListClusters(ctx context.Context, dc *DataCenter) ([]Cluster, error) {
+	all, err := c.listAllClusters(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return Within(ctx, c, dc, all)
+	return FilterByDataCenter(ctx, c, dc, all)
 }
 
-// clusters lists the clusters of all data centers.
-func (c *Client) clusters(ctx context.Context) ([]Cluster, error) {
-	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(Cluster) bool { return true })
+// listAllClusters lists the clusters of all data centers.
+func (c *Client) listAllClusters(ctx context.Context) ([]Cluster, error) {
+	_, all, err := findInList(ctx, c, &c.lists.clusters, "clusters", func(Cluster) bool { return true })
 	return all, err
 }
 
-func (c *Client) clusterByID(ctx context.Context, id ID) (*Cluster, error) {
-	item, _, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.ID == id })
+func (c *Client) findClusterByID(ctx context.Context, id ID) (*Cluster, error) {
+	item, _, err := findInList(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.ID == id })
 	return item, err
 }
 
-// Template returns the newest usable version of the template with this name in the data center, or a NameError.
-func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Template, error) {
-	return c.TemplateVersion(ctx, dc, name, 0)
+// FindTemplate returns the newest usable version of the template with this name in the data center, or a NameError.
+func (c *Client) FindTemplate(ctx context.Context, dc *DataCenter, name string) (*Template, error) {
+	return c.FindTemplateVersion(ctx, dc, name, 0)
 }
 
-// TemplateVersion is Template for a specific version. 0 means the newest.
-func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
+// FindTemplateVersion is Template for a specific version. 0 means the newest.
+func (c *Client) FindTemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
 	usable := func(t Template) bool { return t.Status == TemplateOK }
 	wanted := func(t Template) bool { return usable(t) && (version == 0 || t.Version.Number == version) }
 
@@ -234,12 +234,12 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 		return nil, err
 	}
 
-	usables, failed := Within(ctx, c, dc, kept(all, usable))
+	usables, failed := FilterByDataCenter(ctx, c, dc, filterItems(all, usable))
 	if failed != nil {
 		return nil, failed
 	}
 
-	there := kept(usables, func(t Template) bool { return t.Name == name })
+	there := filterItems(usables, func(t Template) bool { return t.Name == name })
 
 	switch {
 	case missing != nil && len(there) > 0:
@@ -247,10 +247,10 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 			Kind:  "version",
 			Name:  strconv.Itoa(version),
 			Scope: fmt.Sprintf("template %q", name),
-			Known: names(there, usable, func(t Template) string { return strconv.Itoa(t.Version.Number) }),
+			Known: collectNames(there, usable, func(t Template) string { return strconv.Itoa(t.Version.Number) }),
 		}
 	case missing != nil:
-		missing.Known = names(usables, usable, Template.named)
+		missing.Known = collectNames(usables, usable, Template.getName)
 		return nil, missing
 	}
 
@@ -264,24 +264,24 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 	return &newest, nil
 }
 
-// Network returns the network with this name in the data center, or a NameError.
-func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
-	item, _, err := findNamed(ctx, c, &c.lists.networks, "networks", "network", dc, name, anyOf[Network])
+// FindNetwork returns the network with this name in the data center, or a NameError.
+func (c *Client) FindNetwork(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
+	item, _, err := findNamed(ctx, c, &c.lists.networks, "networks", "network", dc, name, acceptAny[Network])
 	return item, err
 }
 
-func (c *Client) networkByID(ctx context.Context, id ID) (*Network, error) {
-	item, _, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.ID == id })
+func (c *Client) findNetworkByID(ctx context.Context, id ID) (*Network, error) {
+	item, _, err := findInList(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.ID == id })
 	return item, err
 }
 
-// VNICProfiles lists the vNIC profiles with this name on the data center's networks, with their networks.
-func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) ([]VNICProfile, []Network, error) {
+// ListVNICProfiles lists the vNIC profiles with this name on the data center's networks, with their networks.
+func (c *Client) ListVNICProfiles(ctx context.Context, dc *DataCenter, name string) ([]VNICProfile, []Network, error) {
 	var failed error
-	has := c.scope(ctx, dc, &failed)
+	has := c.newScopeFilter(ctx, dc, &failed)
 	named := func(p VNICProfile) bool { return p.Name == name && has(p) }
-	_, profiles, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", named)
-	found := kept(profiles, named)
+	_, profiles, err := findInList(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", named)
+	found := filterItems(profiles, named)
 
 	if err = errors.Join(err, failed); err != nil {
 		return nil, nil, err
@@ -293,7 +293,7 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 	)
 
 	for _, p := range found {
-		network, err := c.networkByID(ctx, p.Network.ID)
+		network, err := c.findNetworkByID(ctx, p.Network.ID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -323,18 +323,18 @@ func (e *ProfileChoiceError) Error() string {
 		strings.Join(e.Profiles, ", "))
 }
 
-// DefaultVNICProfile returns the network's only vNIC profile, or the one with the network's name, or a
+// FindDefaultVNICProfile returns the network's only vNIC profile, or the one with the network's name, or a
 // ProfileChoiceError.
-func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
+func (c *Client) FindDefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
-	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
+	item, all, err := findInList(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
 		return onNetwork(p) && p.Name == network.Name
 	})
 	if err != nil || item != nil {
 		return item, err
 	}
 
-	known := names(all, onNetwork, func(p VNICProfile) string { return p.Name })
+	known := collectNames(all, onNetwork, func(p VNICProfile) string { return p.Name })
 	if len(known) == 1 {
 		return &all[slices.IndexFunc(all, onNetwork)], nil
 	}
@@ -342,10 +342,10 @@ func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNI
 	return nil, &ProfileChoiceError{Network: network.Name, Profiles: known}
 }
 
-// VNICProfile returns the vNIC profile with this name on the network, or a NameError.
-func (c *Client) VNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
+// FindVNICProfile returns the vNIC profile with this name on the network, or a NameError.
+func (c *Client) FindVNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
-	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
+	item, all, err := findInList(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
 		return onNetwork(p) && p.Name == name
 	})
 	if err != nil || item != nil {
@@ -353,24 +353,32 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 	}
 
 	return nil, &NameError{Kind: "vNIC profile", Name: name, Scope: fmt.Sprintf("network %q", network.Name),
-		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
+		Known: collectNames(all, onNetwork, func(p VNICProfile) string { return p.Name })}
 }
 
-// InstanceType returns the instance type with this name, or a NameError.
-func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, error) {
-	item, all, err := find(ctx, c, &c.lists.types, "instancetypes", func(t InstanceType) bool { return t.Name == name })
+// FindInstanceType returns the instance type with this name, or a NameError.
+func (c *Client) FindInstanceType(ctx context.Context, name string) (*InstanceType, error) {
+	item, all, err := findInList(
+		ctx, c, &c.lists.types, "instancetypes", func(t InstanceType) bool { return t.Name == name },
+	)
 	if err != nil || item != nil {
 		return item, err
 	}
 
-	return nil, &NameError{Kind: "instance type", Name: name, Scope: "the engine",
-		Known: names(all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name })}
+	return nil, &NameError{
+		Kind:  "instance type",
+		Name:  name,
+		Scope: "the engine",
+		Known: collectNames(
+			all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name },
+		),
+	}
 }
 
-// TagByName returns the tag with this name, or a NameError. Of several it always returns the same one. Unlike
+// FindTag returns the tag with this name, or a NameError. Of several it always returns the same one. Unlike
 // TagsNamed, it may answer from a list up to a minute old.
-func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
-	item, all, err := find(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
+func (c *Client) FindTag(ctx context.Context, name string) (*Tag, error) {
+	item, all, err := findInList(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
 	if err != nil {
 		return nil, err
 	}
@@ -386,7 +394,7 @@ func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 	}
 
 	return nil, &NameError{Kind: "tag", Name: name, Scope: "the engine",
-		Known: names(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}
+		Known: collectNames(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}
 }
 
 // Hardware is the hardware a template gives to its VMs.
@@ -409,9 +417,9 @@ type cachedHardware struct {
 	at       time.Time
 }
 
-// Hardware reads the disks and network interfaces of a template. They do not change while it exists, so the answer is
-// cached as long as a list.
-func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error) {
+// FetchHardware reads the disks and network interfaces of a template. They do not change while it exists, so the answer
+// is cached as long as a list.
+func (c *Client) FetchHardware(ctx context.Context, templateID ID) (*Hardware, error) {
 	cache := &c.lists.hardware
 	if err := cache.mu.acquire(ctx); err != nil {
 		return nil, err
@@ -422,7 +430,7 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 		return &known.hardware, nil
 	}
 
-	attached, err := c.TemplateDiskAttachments(ctx, templateID)
+	attached, err := c.ListTemplateDiskAttachments(ctx, templateID)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +438,7 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 	var out Hardware
 
 	for i := range attached {
-		disk, err := c.Disk(ctx, attached[i].DiskID())
+		disk, err := c.FetchDisk(ctx, attached[i].DiskID())
 		if err != nil {
 			return nil, err
 		}
@@ -442,7 +450,7 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 		}
 	}
 
-	if out.NICs, err = c.TemplateNICs(ctx, templateID); err != nil {
+	if out.NICs, err = c.ListTemplateNICs(ctx, templateID); err != nil {
 		return nil, err
 	}
 
@@ -470,7 +478,7 @@ func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
 
 // checkSystem returns a NameError if the engine has no fitting operating system with this name.
 func (c *Client) checkSystem(ctx context.Context, kind, name string, fits func(OperatingSystem) bool) error {
-	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
+	item, all, err := findInList(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
 		return o.Name == name && fits(o)
 	})
 	if err != nil || item != nil {
@@ -481,6 +489,6 @@ func (c *Client) checkSystem(ctx context.Context, kind, name string, fits func(O
 		Kind:  kind,
 		Name:  name,
 		Scope: "the engine",
-		Known: names(all, fits, func(o OperatingSystem) string { return o.Name }),
+		Known: collectNames(all, fits, func(o OperatingSystem) string { return o.Name }),
 	}
 }

@@ -90,8 +90,8 @@ func (o Observation) IsValid() bool {
 		o.Seconds >= 0 && o.Seconds < time.Hour.Seconds() && o.Bytes >= 0 && o.Bytes < 1<<40
 }
 
-// Count adds the observation to the metrics of this process.
-func (o Observation) Count() {
+// AddToMetrics adds the observation to the metrics of this process.
+func (o Observation) AddToMetrics() {
 	if !isKnownResource(o.Resource) {
 		o.Resource = "other"
 	}
@@ -114,7 +114,7 @@ type measured struct {
 
 // RoundTrip implements http.RoundTripper.
 func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
-	resource, begin := resourceOf(r.URL.Path), time.Now()
+	resource, begin := getResource(r.URL.Path), time.Now()
 	response, err := m.next.RoundTrip(r)
 	seen := Observation{Engine: r.URL.Host, Resource: resource, Method: r.Method, Code: "error"}
 	seen.Seconds = time.Since(begin).Seconds()
@@ -159,9 +159,9 @@ func isCollection(part string) bool {
 	return part != "" && len(part) <= maxCollection && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// resourceOf returns the kind of object in a path: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would create a
+// getResource returns the kind of object in a path: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would create a
 // metric per VM.
-func resourceOf(path string) string {
+func getResource(path string) string {
 	if strings.Contains(path, "/sso/") || strings.Contains(path, "/services/") {
 		return "session"
 	}

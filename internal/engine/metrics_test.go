@@ -21,7 +21,7 @@ func TestMetricsNameNoIDs(t *testing.T) {
 		"/ovirt-engine/api/clusters/12/affinitygroups/" + id: "clusters/affinitygroups",
 		"/ovirt-engine/api/vms/Not-a-UUID/nics":              "vms/nics",
 	} {
-		if got := resourceOf(path); got != want {
+		if got := getResource(path); got != want {
 			t.Errorf("%s is about %s, want %s", path, got, want)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // pending.
 type Settings struct{ Now, Next *VM }
 
-// VMSettings reads the settings of a VM, including those pending for its next start.
-func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
-	now, err := c.VMInFull(ctx, id)
+// FetchVMSettings reads the settings of a VM, including those pending for its next start.
+func (c *Client) FetchVMSettings(ctx context.Context, id ID) (Settings, error) {
+	now, err := c.FetchFullVM(ctx, id)
 	if err != nil {
 		return Settings{}, err
 	}
@@ -23,12 +23,12 @@ func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 		return Settings{now, now}, nil
 	}
 
-	next, err := c.VMAtNextStart(ctx, id)
+	next, err := c.FetchVMAtNextStart(ctx, id)
 	if err != nil {
 		return Settings{}, err
 	}
 
-	now.devicesAtNextStart.apply(next)
+	now.devicesAtNextStart.applyTo(next)
 
 	return Settings{now, next}, nil
 }
@@ -37,8 +37,8 @@ func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 // the OVF has the pending ones.
 type devices struct{ console, soundcard, tpm bool }
 
-// digest removes the OVF from a full answer and keeps the needed part. The OVF must not come back in a request.
-func (v *VM) digest() *VM {
+// dropOVF removes the OVF from a full answer and keeps the needed part. The OVF must not come back in a request.
+func (v *VM) dropOVF() *VM {
 	if v.Initialization != nil && v.Initialization.Configuration != nil {
 		v.devicesAtNextStart = devicesAtNextStart(v.Initialization.Configuration.OVF)
 		v.Initialization.Configuration = nil
@@ -47,8 +47,8 @@ func (v *VM) digest() *VM {
 	return v
 }
 
-// apply sets the devices of a VM. nil leaves them as reported by the engine.
-func (d *devices) apply(to *VM) {
+// applyTo sets the devices of a VM. nil leaves them as reported by the engine.
+func (d *devices) applyTo(to *VM) {
 	if d == nil {
 		return
 	}
@@ -106,43 +106,43 @@ func devicesAtNextStart(ovf string) *devices {
 	return nil
 }
 
-// Waiting returns the changes pending for the next start: a request to repeat only them, and their names for users. The
-// engine drops pending changes at the next change, unless its request repeats them.
-func (s Settings) Waiting() (again *VM, names []string) {
+// PendingChanges returns the changes pending for the next start: a request to repeat only them, and their names for
+// users. The engine drops pending changes at the next change, unless its request repeats them.
+func (s Settings) PendingChanges() (again *VM, names []string) {
 	again = &VM{}
 	now, next := s.Now, s.Next
-	policyNow, policyNext := policyOf(now), policyOf(next)
+	policyNow, policyNext := getPolicy(now), getPolicy(next)
 
-	keep(&names, "memory", now.Memory, next.Memory, &again.Memory)
+	keepPending(&names, "memory", now.Memory, next.Memory, &again.Memory)
 	var policy MemoryPolicy
-	keep(&names, "guaranteed memory", policyNow.Guaranteed, policyNext.Guaranteed, &policy.Guaranteed)
-	keep(&names, "maximum memory", policyNow.Max, policyNext.Max, &policy.Max)
-	keep(&names, "memory ballooning", policyNow.Ballooning, policyNext.Ballooning, &policy.Ballooning)
+	keepPending(&names, "guaranteed memory", policyNow.Guaranteed, policyNext.Guaranteed, &policy.Guaranteed)
+	keepPending(&names, "maximum memory", policyNow.Max, policyNext.Max, &policy.Max)
+	keepPending(&names, "memory ballooning", policyNow.Ballooning, policyNext.Ballooning, &policy.Ballooning)
 	if policy != (MemoryPolicy{}) {
 		again.MemoryPolicy = &policy
 	}
 
-	keep(&names, "CPU", topologyOf(now), topologyOf(next), &again.topology().Topology)
-	keepText(&names, "CPU mode", modeOf(now), modeOf(next), &again.topology().Mode)
+	keepPending(&names, "CPU", getTopology(now), getTopology(next), &again.ensureCPU().Topology)
+	keepPendingText(&names, "CPU mode", getCPUMode(now), getCPUMode(next), &again.ensureCPU().Mode)
 	if *again.CPU == (CPU{}) {
 		again.CPU = nil
 	}
 
-	keep(&names, "operating system", now.OS, next.OS, &again.OS)
-	keep(&names, "firmware", now.BIOS, next.BIOS, &again.BIOS)
-	keep(&names, "serial console", now.Console, next.Console, &again.Console)
-	keep(&names, "sound card", now.Soundcard, next.Soundcard, &again.Soundcard)
-	keep(&names, "TPM", now.TPM, next.TPM, &again.TPM)
-	keep(&names, "custom properties", propertiesOf(now), propertiesOf(next), &again.Properties)
-	keepText(&names, "type", now.Type, next.Type, &again.Type)
-	keepText(&names, "behavior after storage errors", now.StorageError, next.StorageError, &again.StorageError)
-	keepOthers(&names, now.others, next.others, again)
+	keepPending(&names, "operating system", now.OS, next.OS, &again.OS)
+	keepPending(&names, "firmware", now.BIOS, next.BIOS, &again.BIOS)
+	keepPending(&names, "serial console", now.Console, next.Console, &again.Console)
+	keepPending(&names, "sound card", now.Soundcard, next.Soundcard, &again.Soundcard)
+	keepPending(&names, "TPM", now.TPM, next.TPM, &again.TPM)
+	keepPending(&names, "custom properties", getProperties(now), getProperties(next), &again.Properties)
+	keepPendingText(&names, "type", now.Type, next.Type, &again.Type)
+	keepPendingText(&names, "behavior after storage errors", now.StorageError, next.StorageError, &again.StorageError)
+	keepOtherPending(&names, now.others, next.others, again)
 
 	return again, names
 }
 
-// keep adds a pending setting to the request to repeat it, and adds its name to names.
-func keep[T any](names *[]string, name string, now, next *T, again **T) {
+// keepPending adds a pending setting to the request to repeat it, and adds its name to names.
+func keepPending[T any](names *[]string, name string, now, next *T, again **T) {
 	if next == nil || reflect.DeepEqual(now, next) {
 		return
 	}
@@ -151,8 +151,8 @@ func keep[T any](names *[]string, name string, now, next *T, again **T) {
 	*names = append(*names, name)
 }
 
-// keepText is keep for a text. The text is empty if the engine omits it.
-func keepText(names *[]string, name, now, next string, again *string) {
+// keepPendingText is keep for a text. The text is empty if the engine omits it.
+func keepPendingText(names *[]string, name, now, next string, again *string) {
 	if next == "" || now == next {
 		return
 	}
@@ -161,7 +161,7 @@ func keepText(names *[]string, name, now, next string, again *string) {
 	*names = append(*names, name)
 }
 
-func policyOf(vm *VM) MemoryPolicy {
+func getPolicy(vm *VM) MemoryPolicy {
 	if vm.MemoryPolicy == nil {
 		return MemoryPolicy{}
 	}
@@ -169,8 +169,8 @@ func policyOf(vm *VM) MemoryPolicy {
 	return *vm.MemoryPolicy
 }
 
-// topologyOf returns the topology of a CPU, or nil if the engine omits it.
-func topologyOf(vm *VM) *Topology {
+// getTopology returns the topology of a CPU, or nil if the engine omits it.
+func getTopology(vm *VM) *Topology {
 	if vm.CPU == nil {
 		return nil
 	}
@@ -178,8 +178,8 @@ func topologyOf(vm *VM) *Topology {
 	return vm.CPU.Topology
 }
 
-// topology returns the CPU of a request, to set its parts.
-func (v *VM) topology() *CPU {
+// ensureCPU returns the CPU of a request, to set its parts.
+func (v *VM) ensureCPU() *CPU {
 	if v.CPU == nil {
 		v.CPU = &CPU{}
 	}
@@ -187,8 +187,8 @@ func (v *VM) topology() *CPU {
 	return v.CPU
 }
 
-// modeOf returns the CPU mode. An engine reports only host_passthrough, and takes any other word for its opposite.
-func modeOf(vm *VM) string {
+// getCPUMode returns the CPU mode. An engine reports only host_passthrough, and takes any other word for its opposite.
+func getCPUMode(vm *VM) string {
 	if vm.CPU == nil || vm.CPU.Mode == "" {
 		return "custom"
 	}
@@ -196,8 +196,8 @@ func modeOf(vm *VM) string {
 	return vm.CPU.Mode
 }
 
-// propertiesOf returns the custom properties. It returns empty properties instead of nil, to be repeated in a request.
-func propertiesOf(vm *VM) *Properties {
+// getProperties returns the custom properties. It returns empty properties instead of nil, to be repeated in a request.
+func getProperties(vm *VM) *Properties {
 	if vm.Properties == nil {
 		return &Properties{}
 	}
@@ -205,14 +205,14 @@ func propertiesOf(vm *VM) *Properties {
 	return vm.Properties
 }
 
-// Complete fills in the fields omitted by the request from the pending settings.
-func (v *VM) Complete(again *VM) {
-	fill(&v.Memory, again.Memory)
+// FillPending fills in the fields omitted by the request from the pending settings.
+func (v *VM) FillPending(again *VM) {
+	fillNil(&v.Memory, again.Memory)
 	if again.MemoryPolicy != nil {
-		policy := policyOf(v)
-		fill(&policy.Guaranteed, again.MemoryPolicy.Guaranteed)
-		fill(&policy.Max, again.MemoryPolicy.Max)
-		fill(&policy.Ballooning, again.MemoryPolicy.Ballooning)
+		policy := getPolicy(v)
+		fillNil(&policy.Guaranteed, again.MemoryPolicy.Guaranteed)
+		fillNil(&policy.Max, again.MemoryPolicy.Max)
+		fillNil(&policy.Ballooning, again.MemoryPolicy.Ballooning)
 		v.MemoryPolicy = &policy
 	}
 
@@ -222,7 +222,7 @@ func (v *VM) Complete(again *VM) {
 			cpu = *v.CPU
 		}
 
-		fill(&cpu.Topology, again.CPU.Topology)
+		fillNil(&cpu.Topology, again.CPU.Topology)
 		cpu.Mode = cmp.Or(cpu.Mode, again.CPU.Mode)
 		v.CPU = &cpu
 	}
@@ -236,21 +236,21 @@ func (v *VM) Complete(again *VM) {
 		os.Type = cmp.Or(os.Type, again.OS.Type)
 		os.Kernel, os.Initrd = cmp.Or(os.Kernel, again.OS.Kernel), cmp.Or(os.Initrd, again.OS.Initrd)
 		os.CommandLine = cmp.Or(os.CommandLine, again.OS.CommandLine)
-		fill(&os.Boot, again.OS.Boot)
+		fillNil(&os.Boot, again.OS.Boot)
 		v.OS = &os
 	}
 
-	fill(&v.BIOS, again.BIOS)
-	fill(&v.Console, again.Console)
-	fill(&v.Soundcard, again.Soundcard)
-	fill(&v.TPM, again.TPM)
-	fill(&v.Properties, again.Properties)
+	fillNil(&v.BIOS, again.BIOS)
+	fillNil(&v.Console, again.Console)
+	fillNil(&v.Soundcard, again.Soundcard)
+	fillNil(&v.TPM, again.TPM)
+	fillNil(&v.Properties, again.Properties)
 	v.Type = cmp.Or(v.Type, again.Type)
 	v.StorageError = cmp.Or(v.StorageError, again.StorageError)
-	v.completeOthers(again.others)
+	v.fillOtherPending(again.others)
 }
 
-func fill[T any](value **T, other *T) {
+func fillNil[T any](value **T, other *T) {
 	if *value == nil {
 		*value = other
 	}
@@ -259,21 +259,21 @@ func fill[T any](value **T, other *T) {
 // ChangeVM changes the set fields of the VM, and repeats the settings pending for its next start. It postpones changes
 // a running VM cannot take. UpdateVM would drop pending settings.
 func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
-	settings, err := c.VMSettings(ctx, id)
+	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 
-	return c.changeVM(ctx, id, settings, change)
+	return c.changeWithSettings(ctx, id, settings, change)
 }
 
-// changeVM is ChangeVM with known settings.
-func (c *Client) changeVM(ctx context.Context, id ID, settings Settings, change *VM) (*VM, error) {
-	again, _ := settings.Waiting()
+// changeWithSettings is ChangeVM with known settings.
+func (c *Client) changeWithSettings(ctx context.Context, id ID, settings Settings, change *VM) (*VM, error) {
+	again, _ := settings.PendingChanges()
 	whole := *change
-	whole.Complete(again)
+	whole.FillPending(again)
 
-	if settings.Now.Status != VMDown && whole.Memory != nil && !settings.TakesMemory(*whole.Memory) {
+	if settings.Now.Status != VMDown && whole.Memory != nil && !settings.CanTakeMemory(*whole.Memory) {
 		return c.UpdateVMAtNextStart(ctx, id, &whole)
 	}
 
@@ -283,10 +283,10 @@ func (c *Client) changeVM(ctx context.Context, id ID, settings Settings, change 
 // memoryStep is the granularity for adding memory to a running VM, in bytes.
 const memoryStep = 128 << 20
 
-// TakesMemory reports whether a running VM can get this amount of memory, in bytes, without a restart. An engine also
+// CanTakeMemory reports whether a running VM can get this amount of memory, in bytes, without a restart. An engine also
 // accepts less, but does nothing.
-func (s Settings) TakesMemory(memory int64) bool {
-	now, most := s.Now.Memory, policyOf(s.Now).Max
+func (s Settings) CanTakeMemory(memory int64) bool {
+	now, most := s.Now.Memory, getPolicy(s.Now).Max
 	return now == nil || memory == *now ||
 		memory > *now && (memory-*now)%memoryStep == 0 && (most == nil || memory <= *most)
 }

@@ -61,7 +61,7 @@ func TestTheOVFOfAnAnswerIsNotSentBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	request, err := xml.Marshal(&VM{Initialization: vm.digest().Initialization})
+	request, err := xml.Marshal(&VM{Initialization: vm.dropOVF().Initialization})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func CreateOnce[T any](
 			return true, "", nil
 		}
 
-		if !AnswerLost(err) {
+		if !IsAnswerLost(err) {
 			return false, "", err
 		}
 
@@ -61,7 +61,7 @@ func CreateUnique[T any](
 			return true, "", nil
 		}
 
-		if lost = lost || AnswerLost(err); !lost {
+		if lost = lost || IsAnswerLost(err); !lost {
 			return false, "", err
 		}
 
@@ -101,8 +101,8 @@ type UnansweredError struct {
 
 func (e *UnansweredError) Error() string { return e.Err.Error() }
 
-// RememberKnown notes in an UnansweredError which objects alike were there before. It returns err.
-func RememberKnown(err error, known []ID) error {
+// AddKnownIDs notes in an UnansweredError which objects alike were there before. It returns err.
+func AddKnownIDs(err error, known []ID) error {
 	var lost *UnansweredError
 	if errors.As(err, &lost) {
 		lost.Known = known

@@ -45,32 +45,32 @@ type wholeVM struct {
 	Others []element `xml:",any"`
 }
 
-// vm returns the VM of an answer, with its otherSettings.
-func (w *wholeVM) vm() *VM {
+// toVM returns the VM of an answer, with its otherSettings.
+func (w *wholeVM) toVM() *VM {
 	for _, other := range w.Others {
 		if parts, isSetting := otherSettings[other.XMLName.Local]; isSetting {
-			w.others = append(w.others, other.setting(parts))
+			w.others = append(w.others, other.selectParts(parts))
 		}
 	}
 
-	return w.digest()
+	return w.dropOVF()
 }
 
-// setting returns the named parts of an element, or all of it, without the line breaks between elements.
-func (e element) setting(parts []string) element {
+// selectParts returns the named parts of an element, or all of it, without the line breaks between elements.
+func (e element) selectParts(parts []string) element {
 	out := element{XMLName: e.XMLName, Attrs: e.Attrs, Text: strings.TrimSpace(e.Text)}
 
 	for _, kid := range e.Kids {
 		if parts == nil || slices.Contains(parts, kid.XMLName.Local) {
-			out.Kids = append(out.Kids, kid.setting(nil))
+			out.Kids = append(out.Kids, kid.selectParts(nil))
 		}
 	}
 
 	return out
 }
 
-// named returns the element with this name, or an empty one.
-func named(all []element, name string) element {
+// findElement returns the element with this name, or an empty one.
+func findElement(all []element, name string) element {
 	at := slices.IndexFunc(all, func(e element) bool { return e.XMLName.Local == name })
 	if at < 0 {
 		return element{}
@@ -79,16 +79,16 @@ func named(all []element, name string) element {
 	return all[at]
 }
 
-// keepOthers adds the pending otherSettings to again, the request to repeat them, and their names to names. Of an
+// keepOtherPending adds the pending otherSettings to again, the request to repeat them, and their names to names. Of an
 // element with named parts, it adds only the pending parts.
-func keepOthers(names *[]string, now, next []element, again *VM) {
+func keepOtherPending(names *[]string, now, next []element, again *VM) {
 	for _, waits := range next {
 		name := waits.XMLName.Local
-		before := named(now, name)
+		before := findElement(now, name)
 
 		if otherSettings[name] != nil {
 			waits.Kids = slices.DeleteFunc(slices.Clone(waits.Kids), func(kid element) bool {
-				return reflect.DeepEqual(kid, named(before.Kids, kid.XMLName.Local))
+				return reflect.DeepEqual(kid, findElement(before.Kids, kid.XMLName.Local))
 			})
 			if len(waits.Kids) == 0 {
 				continue
@@ -102,8 +102,8 @@ func keepOthers(names *[]string, now, next []element, again *VM) {
 	}
 }
 
-// completeOthers adds the pending otherSettings to a request, except those the request changes itself.
-func (v *VM) completeOthers(again []element) {
+// fillOtherPending adds the pending otherSettings to a request, except those the request changes itself.
+func (v *VM) fillOtherPending(again []element) {
 	for _, waits := range again {
 		if waits.XMLName.Local != pinningPolicy || v.AutoPinning == "" {
 			v.others = append(v.others, waits)

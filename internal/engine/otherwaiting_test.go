@@ -13,7 +13,7 @@ func read(t *testing.T, answer string) *VM {
 	var vm wholeVM
 	check.Error(t, xml.Unmarshal([]byte(answer), &vm), "")
 
-	return vm.vm()
+	return vm.toVM()
 }
 
 // TestARequestSaysAgainWhatWaits has pending settings, and a request for another comment. No recording of an engine has
@@ -52,10 +52,10 @@ func TestARequestSaysAgainWhatWaits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			again, _ := Settings{Now: read(t, now), Next: read(t, test.next)}.Waiting()
+			again, _ := Settings{Now: read(t, now), Next: read(t, test.next)}.PendingChanges()
 			comment := "c"
 			change := &VM{Comment: &comment}
-			change.Complete(again)
+			change.FillPending(again)
 			request, err := xml.Marshal(&wholeVM{*change, change.others})
 			check.Error(t, err, "")
 			check.Equal(t, "the request", string(request), "<vm><comment>c</comment>"+test.want+"</vm>")

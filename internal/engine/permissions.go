@@ -16,8 +16,8 @@ type Permission struct {
 	Group   *Ref     `xml:"group,omitempty"`
 }
 
-// Holder is the user or the group.
-func (p *Permission) Holder() ID {
+// HolderID is the user or the group.
+func (p *Permission) HolderID() ID {
 	if id := RefID(p.User); id != "" {
 		return id
 	}
@@ -32,16 +32,18 @@ type Permitted struct {
 	ID         ID
 }
 
-func (p Permitted) path() string { return "/" + p.Collection + "/" + p.ID.segment() + "/permissions" }
+func (p Permitted) permissionsPath() string {
+	return "/" + p.Collection + "/" + p.ID.pathSegment() + "/permissions"
+}
 
-// Permissions lists the permissions that hold for an object, also those that were given on what it belongs to. The
+// ListPermissions lists the permissions that hold for an object, also those that were given on what it belongs to. The
 // answer does not tell them apart.
-func (c *Client) Permissions(ctx context.Context, on Permitted) ([]Permission, error) {
+func (c *Client) ListPermissions(ctx context.Context, on Permitted) ([]Permission, error) {
 	var list struct {
 		XMLName xml.Name     `xml:"permissions"`
 		Items   []Permission `xml:"permission"`
 	}
-	if err := c.get(ctx, on.path(), nil, &list); err != nil {
+	if err := c.fetchInto(ctx, on.permissionsPath(), nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the permissions on %s: %w", on.ID, err)
 	}
 
@@ -51,7 +53,7 @@ func (c *Client) Permissions(ctx context.Context, on Permitted) ([]Permission, e
 // AddPermission gives a permission. If there is such a permission on the object, the engine answers with it.
 func (c *Client) AddPermission(ctx context.Context, on Permitted, permission Permission) (*Permission, error) {
 	var made Permission
-	if err := c.do(ctx, http.MethodPost, on.path(), nil, permission, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, on.permissionsPath(), nil, permission, &made); err != nil {
 		return nil, fmt.Errorf("failed to give a permission on %s: %w", on.ID, err)
 	}
 
@@ -60,7 +62,9 @@ func (c *Client) AddPermission(ctx context.Context, on Permitted, permission Per
 
 // RemovePermission takes a permission away.
 func (c *Client) RemovePermission(ctx context.Context, on Permitted, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, on.path()+"/"+id.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodDelete, on.permissionsPath()+"/"+id.pathSegment(), nil, nil, nil,
+	); err != nil {
 		return fmt.Errorf("failed to take permission %s on %s away: %w", id, on.ID, err)
 	}
 
@@ -74,9 +78,9 @@ type Role struct {
 	Name    string   `xml:"name"`
 }
 
-// RoleNamed returns the role of that name.
-func (c *Client) RoleNamed(ctx context.Context, name string) (*Role, error) {
-	all, err := c.roles(ctx)
+// FindRole returns the role of that name.
+func (c *Client) FindRole(ctx context.Context, name string) (*Role, error) {
+	all, err := c.listRoles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +98,9 @@ func (c *Client) RoleNamed(ctx context.Context, name string) (*Role, error) {
 	return nil, &NameError{Kind: "role", Name: name, Scope: "engine", Known: known}
 }
 
-// RoleName returns the name of a role, or "" if there is no such role.
-func (c *Client) RoleName(ctx context.Context, id ID) (string, error) {
-	all, err := c.roles(ctx)
+// FetchRoleName returns the name of a role, or "" if there is no such role.
+func (c *Client) FetchRoleName(ctx context.Context, id ID) (string, error) {
+	all, err := c.listRoles(ctx)
 	for i := range all {
 		if all[i].ID == id {
 			return all[i].Name, nil
@@ -106,12 +110,12 @@ func (c *Client) RoleName(ctx context.Context, id ID) (string, error) {
 	return "", err
 }
 
-func (c *Client) roles(ctx context.Context) ([]Role, error) {
+func (c *Client) listRoles(ctx context.Context) ([]Role, error) {
 	var list struct {
 		XMLName xml.Name `xml:"roles"`
 		Items   []Role   `xml:"role"`
 	}
-	if err := c.get(ctx, "/roles", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/roles", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the roles: %w", err)
 	}
 

@@ -9,8 +9,8 @@ import (
 
 // located is a named object in a data center.
 type located interface {
-	home() home
-	named() string
+	getHome() home
+	getName() string
 }
 
 // home determines the data center of an object: directly, or through other objects.
@@ -20,24 +20,24 @@ type home struct {
 	everywhere bool
 }
 
-func (c Cluster) home() home        { return home{dataCenters: []ID{c.DataCenter.ID}} }
-func (c Cluster) named() string     { return c.Name }
-func (n Network) home() home        { return home{dataCenters: []ID{n.DataCenter.ID}} }
-func (n Network) named() string     { return n.Name }
-func (p VNICProfile) home() home    { return home{networks: []ID{p.Network.ID}} }
-func (p VNICProfile) named() string { return p.Name }
-func (h Host) home() home           { return home{clusters: []ID{RefID(h.Cluster)}} }
-func (h Host) named() string        { return h.Name }
-func (v VM) home() home             { return home{clusters: []ID{RefID(v.Cluster)}} }
-func (v VM) named() string          { return v.Name }
+func (c Cluster) getHome() home       { return home{dataCenters: []ID{c.DataCenter.ID}} }
+func (c Cluster) getName() string     { return c.Name }
+func (n Network) getHome() home       { return home{dataCenters: []ID{n.DataCenter.ID}} }
+func (n Network) getName() string     { return n.Name }
+func (p VNICProfile) getHome() home   { return home{networks: []ID{p.Network.ID}} }
+func (p VNICProfile) getName() string { return p.Name }
+func (h Host) getHome() home          { return home{clusters: []ID{RefID(h.Cluster)}} }
+func (h Host) getName() string        { return h.Name }
+func (v VM) getHome() home            { return home{clusters: []ID{RefID(v.Cluster)}} }
+func (v VM) getName() string          { return v.Name }
 
-// home of a template is its cluster. The engine's Blank has none and serves all data centers.
-func (t Template) home() home {
+// getHome of a template is its cluster. The engine's Blank has none and serves all data centers.
+func (t Template) getHome() home {
 	return home{clusters: []ID{RefID(t.Cluster)}, everywhere: t.Cluster == nil}
 }
-func (t Template) named() string { return t.Name }
+func (t Template) getName() string { return t.Name }
 
-func (d StorageDomain) home() home {
+func (d StorageDomain) getHome() home {
 	out := home{dataCenters: []ID{RefID(d.DataCenter)}}
 	if d.DataCenters != nil {
 		for _, ref := range d.DataCenters.Items {
@@ -48,18 +48,18 @@ func (d StorageDomain) home() home {
 	return out
 }
 
-func (d StorageDomain) named() string { return d.Name }
+func (d StorageDomain) getName() string { return d.Name }
 
-// home of a disk are its storage domains. A disk on its own LUN has none.
-func (d Disk) home() home {
+// getHome of a disk are its storage domains. A disk on its own LUN has none.
+func (d Disk) getHome() home {
 	domains := d.StorageDomainIDs()
 	return home{storage: domains, everywhere: len(domains) == 0}
 }
 
-func (d Disk) named() string { return d.AliasText() }
+func (d Disk) getName() string { return d.AliasText() }
 
-// ScopeName describes the scope of a look-up in errors: a data center, or the engine for nil.
-func ScopeName(dc *DataCenter) string {
+// DescribeScope describes the scope of a look-up in errors: a data center, or the engine for nil.
+func DescribeScope(dc *DataCenter) string {
 	if dc == nil {
 		return "the engine"
 	}
@@ -67,10 +67,10 @@ func ScopeName(dc *DataCenter) string {
 	return fmt.Sprintf("data center %q", dc.Name)
 }
 
-// scope returns the only function deciding which objects a look-up by name sees: those of the data center, or for nil
-// those of the whole engine. Names are unique only within a data center. If a request of the function fails, the
-// function returns false and failed has the error.
-func (c *Client) scope(ctx context.Context, dc *DataCenter, failed *error) func(located) bool {
+// newScopeFilter returns the only function deciding which objects a look-up by name sees: those of the data center, or
+// for nil those of the whole engine. Names are unique only within a data center. If a request of the function fails,
+// the function returns false and failed has the error.
+func (c *Client) newScopeFilter(ctx context.Context, dc *DataCenter, failed *error) func(located) bool {
 	note := func(err error) {
 		if *failed == nil {
 			*failed = err
@@ -82,27 +82,27 @@ func (c *Client) scope(ctx context.Context, dc *DataCenter, failed *error) func(
 			return true
 		}
 
-		at := object.home()
+		at := object.getHome()
 		if at.everywhere || slices.Contains(at.dataCenters, dc.ID) {
 			return true
 		}
 
 		for _, id := range at.clusters {
-			cluster, err := c.clusterByID(ctx, id)
+			cluster, err := c.findClusterByID(ctx, id)
 			if note(err); cluster != nil && cluster.DataCenter.ID == dc.ID {
 				return true
 			}
 		}
 
 		for _, id := range at.storage {
-			domain, err := c.storageDomainByID(ctx, id)
-			if note(err); domain != nil && slices.Contains(domain.home().dataCenters, dc.ID) {
+			domain, err := c.findStorageDomainByID(ctx, id)
+			if note(err); domain != nil && slices.Contains(domain.getHome().dataCenters, dc.ID) {
 				return true
 			}
 		}
 
 		for _, id := range at.networks {
-			network, err := c.networkByID(ctx, id)
+			network, err := c.findNetworkByID(ctx, id)
 			if note(err); network != nil && network.DataCenter.ID == dc.ID {
 				return true
 			}
@@ -112,11 +112,11 @@ func (c *Client) scope(ctx context.Context, dc *DataCenter, failed *error) func(
 	}
 }
 
-// Within returns the objects in a data center, or all of them for nil.
-func Within[T located](ctx context.Context, c *Client, dc *DataCenter, objects []T) ([]T, error) {
+// FilterByDataCenter returns the objects in a data center, or all of them for nil.
+func FilterByDataCenter[T located](ctx context.Context, c *Client, dc *DataCenter, objects []T) ([]T, error) {
 	var failed error
-	has := c.scope(ctx, dc, &failed)
-	found := kept(objects, func(object T) bool { return has(object) })
+	has := c.newScopeFilter(ctx, dc, &failed)
+	found := filterItems(objects, func(object T) bool { return has(object) })
 
 	return found, failed
 }
@@ -128,14 +128,14 @@ func findNamed[T located](
 	fits func(T) bool,
 ) (item *T, all []T, err error) {
 	var failed error
-	has := c.scope(ctx, dc, &failed)
+	has := c.newScopeFilter(ctx, dc, &failed)
 
-	item, all, err = find(ctx, c, list, collection, func(object T) bool {
-		return object.named() == name && fits(object) && has(object)
+	item, all, err = findInList(ctx, c, list, collection, func(object T) bool {
+		return object.getName() == name && fits(object) && has(object)
 	})
 	if err == nil && item == nil && failed == nil {
-		known := names(all, func(object T) bool { return fits(object) && has(object) }, T.named)
-		err = &NameError{Kind: kind, Name: name, Scope: ScopeName(dc), Known: known}
+		known := collectNames(all, func(object T) bool { return fits(object) && has(object) }, T.getName)
+		err = &NameError{Kind: kind, Name: name, Scope: DescribeScope(dc), Known: known}
 	}
 
 	if failed != nil {
@@ -145,33 +145,35 @@ func findNamed[T located](
 	return item, all, err
 }
 
-// anyOf fits all objects.
-func anyOf[T any](T) bool { return true }
+// acceptAny fits all objects.
+func acceptAny[T any](T) bool { return true }
 
-// DataCenterOf returns the data center of a cluster, or nil if the engine does not have the cluster.
-func (c *Client) DataCenterOf(ctx context.Context, clusterID ID) (*DataCenter, error) {
-	cluster, err := c.clusterByID(ctx, clusterID)
+// FindDataCenterOf returns the data center of a cluster, or nil if the engine does not have the cluster.
+func (c *Client) FindDataCenterOf(ctx context.Context, clusterID ID) (*DataCenter, error) {
+	cluster, err := c.findClusterByID(ctx, clusterID)
 	if err != nil || cluster == nil {
 		return nil, err
 	}
 
-	dc, _, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
+	dc, _, err := findInList(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
 		return d.ID == cluster.DataCenter.ID
 	})
 
 	return dc, err
 }
 
-// HostsIn lists the hosts of a cluster, or for nil those of the data center, from a list at most maxAge old.
-func (c *Client) HostsIn(ctx context.Context, dc *DataCenter, cluster *Cluster, maxAge time.Duration) ([]Host, error) {
-	hosts, err := c.HostsWithin(ctx, maxAge)
+// ListHostsIn lists the hosts of a cluster, or for nil those of the data center, from a list at most maxAge old.
+func (c *Client) ListHostsIn(
+	ctx context.Context, dc *DataCenter, cluster *Cluster, maxAge time.Duration,
+) ([]Host, error) {
+	hosts, err := c.ListHostsWithin(ctx, maxAge)
 	if err != nil {
 		return nil, err
 	}
 
 	if cluster != nil {
-		return kept(hosts, func(h Host) bool { return RefID(h.Cluster) == cluster.ID }), nil
+		return filterItems(hosts, func(h Host) bool { return RefID(h.Cluster) == cluster.ID }), nil
 	}
 
-	return Within(ctx, c, dc, hosts)
+	return FilterByDataCenter(ctx, c, dc, hosts)
 }

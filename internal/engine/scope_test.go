@@ -47,7 +47,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 
 	ctx := t.Context()
 	ofCluster := func(id engine.ID) engine.ID {
-		dc, err := c.DataCenterOf(ctx, id)
+		dc, err := c.FindDataCenterOf(ctx, id)
 		check.Error(t, err, "")
 
 		return dc.ID
@@ -55,7 +55,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 
 	return map[string]func(*engine.DataCenter, string) (int, engine.ID, error){
 		"cluster": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
-			found, err := c.Cluster(ctx, dc, name)
+			found, err := c.FindCluster(ctx, dc, name)
 			if err != nil {
 				return 0, "", err
 			}
@@ -63,7 +63,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 			return 1, found.DataCenter.ID, nil
 		},
 		"network": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
-			found, err := c.Network(ctx, dc, name)
+			found, err := c.FindNetwork(ctx, dc, name)
 			if err != nil {
 				return 0, "", err
 			}
@@ -75,7 +75,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 				name = "gold"
 			}
 
-			found, networks, err := c.VNICProfiles(ctx, dc, name)
+			found, networks, err := c.ListVNICProfiles(ctx, dc, name)
 			if err != nil || len(found) == 0 {
 				return 0, "", err
 			}
@@ -83,7 +83,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 			return len(found), networks[0].DataCenter.ID, nil
 		},
 		"storage domain": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
-			found, err := c.StorageDomain(ctx, dc, name)
+			found, err := c.FindStorageDomain(ctx, dc, name)
 			if err != nil {
 				return 0, "", err
 			}
@@ -91,7 +91,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 			return 1, found.DataCenters.Items[0].ID, nil
 		},
 		"template": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
-			found, err := c.Template(ctx, dc, name)
+			found, err := c.FindTemplate(ctx, dc, name)
 			if err != nil {
 				return 0, "", err
 			}
@@ -120,7 +120,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 				return 0, "", err
 			}
 
-			domains, err := c.StorageDomains(ctx, dc)
+			domains, err := c.ListStorageDomains(ctx, dc)
 			for _, domain := range domains {
 				if domain.ID == found[0].StorageDomainIDs()[0] {
 					return len(found), dc.ID, err
@@ -137,10 +137,10 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 	c, ctx := client(t, config), t.Context()
 
 	for _, center := range []string{"Paris", "Berlin"} {
-		dc, err := c.DataCenter(ctx, center)
+		dc, err := c.FindDataCenter(ctx, center)
 		check.Error(t, err, "")
 
-		domain, err := c.StorageDomain(ctx, dc, "same")
+		domain, err := c.FindStorageDomain(ctx, dc, "same")
 		check.Error(t, err, "")
 
 		for _, alias := range []string{"same", "only-" + center} {
@@ -153,7 +153,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 	}
 
 	for _, test := range []struct{ center, other string }{{"Paris", "Berlin"}, {"Berlin", "Paris"}} {
-		dc, err := c.DataCenter(ctx, test.center)
+		dc, err := c.FindDataCenter(ctx, test.center)
 		check.Error(t, err, "")
 
 		for kind, find := range lookups(t, c) {
@@ -175,7 +175,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 			}
 		}
 
-		hosts, err := c.HostsIn(ctx, dc, nil, time.Minute)
+		hosts, err := c.ListHostsIn(ctx, dc, nil, time.Minute)
 		check.Error(t, err, "")
 		check.Length(t, "hosts", hosts, 1)
 		check.Equal(t, "host", hosts[0].Name, "host-"+test.center)
@@ -185,7 +185,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 // TestALookUpFailsWithItsEngine has an engine refuse the lists needed to determine the data center.
 func TestALookUpFailsWithItsEngine(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{Inventory: twoDataCenters()})
-	dc, err := client(t, config).DataCenter(t.Context(), "Paris")
+	dc, err := client(t, config).FindDataCenter(t.Context(), "Paris")
 	check.Error(t, err, "")
 	check.Error(t, sim.Inject(ovirtsim.Fault{
 		Method: "GET", Path: "/(clusters|networks|storagedomains)$", Status: 500, Reason: "Operation Failed",
@@ -218,7 +218,7 @@ func TestAProfileWhoseNetworkIsNotListedIsLeftOut(t *testing.T) {
 	})
 
 	for _, dc := range []*engine.DataCenter{nil, {ID: "5ea7cafe-0000-4000-8000-000000000001"}} {
-		profiles, networks, err := c.VNICProfiles(t.Context(), dc, "ovirtmgmt")
+		profiles, networks, err := c.ListVNICProfiles(t.Context(), dc, "ovirtmgmt")
 		check.Error(t, err, "")
 		check.Length(t, "profiles", profiles, 0)
 		check.Length(t, "networks", networks, 0)

@@ -37,7 +37,7 @@ type session struct {
 
 // Get returns the client for the configuration. It sends nothing. Other credentials make another client.
 func (s *Sessions) Get(cfg Config) (*Client, error) {
-	base, err := BaseURL(cfg.URL)
+	base, err := ParseBaseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 		found.used = now
 		return found.client, nil
 	} else if ok {
-		s.drop(key)
+		s.dropLocked(key)
 	}
 
 	if cfg.MayAct == nil {
@@ -75,7 +75,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 
 	for other, idle := range s.clients {
 		if now.Sub(idle.used) > sessionIdle {
-			s.drop(other)
+			s.dropLocked(other)
 		}
 	}
 
@@ -95,13 +95,13 @@ func (s *Sessions) Drop(client *Client) {
 
 	for key, open := range s.clients {
 		if open.client == client {
-			s.drop(key)
+			s.dropLocked(key)
 		}
 	}
 }
 
-// Has reports whether Get can return this client.
-func (s *Sessions) Has(client *Client) bool {
+// HasClient reports whether Get can return this client.
+func (s *Sessions) HasClient(client *Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -114,8 +114,8 @@ func (s *Sessions) Has(client *Client) bool {
 	return false
 }
 
-// drop gives up a session. The caller holds mu.
-func (s *Sessions) drop(key string) {
+// dropLocked gives up a session. The caller holds mu.
+func (s *Sessions) dropLocked(key string) {
 	client := s.clients[key].client
 	delete(s.clients, key)
 	if s.ending == nil {

@@ -30,12 +30,12 @@ const (
 	SnapshotLocked  = "locked"
 )
 
-func snapshotPath(vmID, id ID) string { return vmPath(vmID) + "/snapshots/" + id.segment() }
+func snapshotPath(vmID, id ID) string { return vmPath(vmID) + "/snapshots/" + id.pathSegment() }
 
-// Snapshot returns a snapshot of a VM. A missing snapshot is an IsNotFound error.
-func (c *Client) Snapshot(ctx context.Context, vmID, id ID) (*Snapshot, error) {
+// FetchSnapshot returns a snapshot of a VM. A missing snapshot is an IsNotFound error.
+func (c *Client) FetchSnapshot(ctx context.Context, vmID, id ID) (*Snapshot, error) {
 	var snapshot Snapshot
-	if err := c.get(ctx, snapshotPath(vmID, id), nil, &snapshot); err != nil {
+	if err := c.fetchInto(ctx, snapshotPath(vmID, id), nil, &snapshot); err != nil {
 		return nil, fmt.Errorf("failed to get snapshot %s of VM %s: %w", id, vmID, err)
 	}
 
@@ -47,7 +47,7 @@ func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string
 	wanted := Snapshot{Description: description, Memory: &memory}
 
 	var made Snapshot
-	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/snapshots", nil, &wanted, &made); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, vmPath(vmID)+"/snapshots", nil, &wanted, &made); err != nil {
 		return nil, fmt.Errorf("failed to make snapshot %q of VM %s: %w", description, vmID, err)
 	}
 
@@ -59,7 +59,7 @@ func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string
 func (c *Client) CreateSnapshotOnce(
 	ctx context.Context, vmID ID, description string, memory bool, report func(seen string),
 ) (*Snapshot, error) {
-	before, err := c.Snapshots(ctx, vmID)
+	before, err := c.ListSnapshots(ctx, vmID)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c *Client) CreateSnapshotOnce(
 	made, err := CreateOnce(ctx, "snapshot "+description, report,
 		func(ctx context.Context) (*Snapshot, error) { return c.CreateSnapshot(ctx, vmID, description, memory) },
 		func(ctx context.Context) (*Snapshot, error) {
-			now, err := c.Snapshots(ctx, vmID)
+			now, err := c.ListSnapshots(ctx, vmID)
 			for i := range now {
 				if !slices.Contains(known, now[i].ID) && now[i].Description == description {
 					return &now[i], nil
@@ -82,25 +82,25 @@ func (c *Client) CreateSnapshotOnce(
 			return nil, err
 		})
 
-	return made, RememberKnown(err, known)
+	return made, AddKnownIDs(err, known)
 }
 
 // DeleteSnapshot starts the removal of a snapshot. It does not wait.
 func (c *Client) DeleteSnapshot(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, snapshotPath(vmID, id), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, snapshotPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove snapshot %s of VM %s: %w", id, vmID, err)
 	}
 
 	return nil
 }
 
-// Snapshots lists the snapshots of a VM made by users.
-func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
+// ListSnapshots lists the snapshots of a VM made by users.
+func (c *Client) ListSnapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"snapshots"`
 		Items   []Snapshot `xml:"snapshot"`
 	}
-	if err := c.get(ctx, vmPath(vmID)+"/snapshots", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/snapshots", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the snapshots of VM %s: %w", vmID, err)
 	}
 
@@ -121,7 +121,7 @@ func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen 
 	var asked ID
 
 	return Wait(ctx, "the snapshots of VM "+vmID.String()+" to go", func(ctx context.Context) (bool, string, error) {
-		left, err := c.Snapshots(ctx, vmID)
+		left, err := c.ListSnapshots(ctx, vmID)
 		if err != nil || len(left) == 0 {
 			return err == nil, "", err
 		}

@@ -19,8 +19,8 @@ func TestWhichVMsAreOff(t *testing.T) {
 		"reboot_in_progress", "restoring_state", "saving_state", "suspended", "unassigned", "unknown", "up",
 		"wait_for_launch",
 	} {
-		if status.Off() != off[status] {
-			t.Errorf("status %q: off is %t", status, status.Off())
+		if status.IsOff() != off[status] {
+			t.Errorf("status %q: off is %t", status, status.IsOff())
 		}
 	}
 }
@@ -31,7 +31,7 @@ func TestListsOfAVMThatIsGone(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
 	const gone = "6a0d7b86-6c0a-4b9e-8a52-5d3f1b1c0001"
-	if attached, err := c.DiskAttachments(t.Context(), gone); !engine.IsNotFound(err) {
+	if attached, err := c.ListDiskAttachments(t.Context(), gone); !engine.IsNotFound(err) {
 		t.Errorf("a VM that is gone: %v, %v", attached, err)
 	}
 
@@ -45,7 +45,7 @@ func TestListsOfAVMThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if attached, err := c.DiskAttachments(t.Context(), vm.ID); err != nil || len(attached) != 0 {
+	if attached, err := c.ListDiskAttachments(t.Context(), vm.ID); err != nil || len(attached) != 0 {
 		t.Errorf("a VM without disks: %v, %v", attached, err)
 	}
 }
@@ -59,7 +59,7 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{Inventory: inventory})
 	c := client(t, config)
 	center, first := home(t, c)
-	second, err := c.Cluster(t.Context(), center, "second")
+	second, err := c.FindCluster(t.Context(), center, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	found, err := c.AffinityGroupsNamed(t.Context(), "apart")
+	found, err := c.ListAffinityGroupsNamed(t.Context(), "apart")
 	check.Error(t, err, "")
 	check.Length(t, "found", found, 1)
 	check.Equal(t, "found[0].ID", found[0].ID, made.ID)

@@ -55,34 +55,34 @@ type DiskPlace struct {
 	Sparse *bool
 }
 
-// PlaceDisk chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there. It
-// alone checks the status and the kind of a storage domain. It returns no domain if at names none, and a nil allocation
-// to let the engine decide. The data center may be nil with a DomainID. If a user can correct the error, it is a
-// NameError, an InactiveError or an AllocationError.
-func (c *Client) PlaceDisk(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
+// ChooseDiskPlace chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there.
+// It alone checks the status and the kind of a storage domain. It returns no domain if at names none, and a nil
+// allocation to let the engine decide. The data center may be nil with a DomainID. If a user can correct the error, it
+// is a NameError, an InactiveError or an AllocationError.
+func (c *Client) ChooseDiskPlace(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	sparse, err := allocationOn(domain, at.Format, at.Sparse)
+	sparse, err := chooseAllocation(domain, at.Format, at.Sparse)
 
 	return domain, sparse, err
 }
 
 func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, error) {
 	if at.Domain != "" {
-		return c.StorageDomain(ctx, dc, at.Domain)
+		return c.FindStorageDomain(ctx, dc, at.Domain)
 	}
 
 	if at.DomainID != "" {
-		return c.storageDomainForDisks(ctx, at.DomainID)
+		return c.findDomainForDisks(ctx, at.DomainID)
 	}
 
 	var inactive []StorageDomain
 
 	for _, id := range slices.Sorted(slices.Values(at.Among)) {
-		domain, err := c.storageDomainByID(ctx, id)
+		domain, err := c.findStorageDomainByID(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -91,11 +91,11 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 			return &StorageDomain{ID: id}, nil
 		}
 
-		if err := c.readStatus(ctx, dc, domain); err != nil {
+		if err := c.fetchStatus(ctx, dc, domain); err != nil {
 			return nil, err
 		}
 
-		if domain.takesDisks() {
+		if domain.isReadyForDisks() {
 			return domain, nil
 		}
 
@@ -103,19 +103,19 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	}
 
 	if len(inactive) > 0 {
-		return nil, &InactiveError{Scope: ScopeName(dc), Domains: inactive}
+		return nil, &InactiveError{Scope: DescribeScope(dc), Domains: inactive}
 	}
 
 	return nil, nil
 }
 
-// holdsDisks reports whether the domain's kind can hold disks, unlike ISO or export domains.
-func (d StorageDomain) holdsDisks() bool { return d.Type == "data" }
+// canHoldDisks reports whether the domain's kind can hold disks, unlike ISO or export domains.
+func (d StorageDomain) canHoldDisks() bool { return d.Type == "data" }
 
-// storageDomainForDisks returns the storage domain with this ID, an InactiveError, or an AllocationError if its kind
+// findDomainForDisks returns the storage domain with this ID, an InactiveError, or an AllocationError if its kind
 // holds no disks. If the user may not see the domain, the result has only an ID, and the engine checks the domain.
-func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
-	domain, err := c.storageDomainByID(ctx, id)
+func (c *Client) findDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
+	domain, err := c.findStorageDomainByID(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -124,44 +124,44 @@ func (c *Client) storageDomainForDisks(ctx context.Context, id ID) (*StorageDoma
 		return &StorageDomain{ID: id}, nil
 	}
 
-	if domain.Type != "" && !domain.holdsDisks() {
+	if domain.Type != "" && !domain.canHoldDisks() {
 		return nil, &AllocationError{fmt.Sprintf("storage domain %q is of the kind %s, which holds no disks; name one "+
 			"of the kind data", domain.Name, domain.Type)}
 	}
 
-	for _, dc := range domain.home().dataCenters {
+	for _, dc := range domain.getHome().dataCenters {
 		if dc == "" {
 			continue
 		}
 
-		if err := c.readStatus(ctx, &DataCenter{ID: dc}, domain); err != nil {
+		if err := c.fetchStatus(ctx, &DataCenter{ID: dc}, domain); err != nil {
 			return nil, err
 		}
 	}
 
-	if !domain.takesDisks() {
-		return nil, &InactiveError{Scope: ScopeName(nil), Domains: []StorageDomain{*domain}}
+	if !domain.isReadyForDisks() {
+		return nil, &InactiveError{Scope: DescribeScope(nil), Domains: []StorageDomain{*domain}}
 	}
 
 	return domain, nil
 }
 
-// takesDisks reports whether the storage domain is ready for new disks. It also reports true for an unknown status; the
-// engine then checks the domain.
-func (d *StorageDomain) takesDisks() bool { return d.Status == "" || d.Status == DomainActive }
+// isReadyForDisks reports whether the storage domain is ready for new disks. It also reports true for an unknown
+// status; the engine then checks the domain.
+func (d *StorageDomain) isReadyForDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
-// StorageDomain returns the storage domain for disks with this name in the data center, a NameError, or an
+// FindStorageDomain returns the storage domain for disks with this name in the data center, a NameError, or an
 // InactiveError.
-func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
+func (c *Client) FindStorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
 	domain, _, err := findNamed(ctx, c, &c.lists.storage, "storagedomains", "storage domain", dc, name,
-		StorageDomain.holdsDisks)
+		StorageDomain.canHoldDisks)
 
 	if err == nil {
-		err = c.readStatus(ctx, dc, domain)
+		err = c.fetchStatus(ctx, dc, domain)
 	}
 
-	if err == nil && !domain.takesDisks() {
-		err = &InactiveError{Scope: ScopeName(dc), Domains: []StorageDomain{*domain}}
+	if err == nil && !domain.isReadyForDisks() {
+		err = &InactiveError{Scope: DescribeScope(dc), Domains: []StorageDomain{*domain}}
 	}
 
 	if err != nil {
@@ -178,7 +178,7 @@ type attachedDomains struct {
 	lists map[ID]*cachedList[StorageDomain]
 }
 
-func (a *attachedDomains) of(dc ID) *cachedList[StorageDomain] {
+func (a *attachedDomains) getList(dc ID) *cachedList[StorageDomain] {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -193,12 +193,14 @@ func (a *attachedDomains) of(dc ID) *cachedList[StorageDomain] {
 	return a.lists[dc]
 }
 
-// readStatus sets the status of a storage domain in its data center.
-func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
+// fetchStatus sets the status of a storage domain in its data center.
+func (c *Client) fetchStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
 	// A cached list may be outdated: a user may have activated the domain since, and tries again. So find reads the
 	// list again unless the domain takes disks.
-	_, all, err := find(ctx, c, c.lists.attached.of(dc.ID), "datacenters/"+dc.ID.segment()+"/storagedomains",
-		func(d StorageDomain) bool { return d.ID == domain.ID && d.takesDisks() })
+	_, all, err := findInList(
+		ctx, c, c.lists.attached.getList(dc.ID), "datacenters/"+dc.ID.pathSegment()+"/storagedomains",
+		func(d StorageDomain) bool { return d.ID == domain.ID && d.isReadyForDisks() },
+	)
 	if err != nil {
 		return err
 	}
@@ -212,14 +214,16 @@ func (c *Client) readStatus(ctx context.Context, dc *DataCenter, domain *Storage
 	return nil
 }
 
-func (c *Client) storageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
-	item, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id })
+func (c *Client) findStorageDomainByID(ctx context.Context, id ID) (*StorageDomain, error) {
+	item, _, err := findInList(
+		ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id },
+	)
 	return item, err
 }
 
-// allocationOn decides whether a disk is sparse on a storage domain. It follows the request if possible. A nil result
-// lets the engine choose; the engine then makes a sparse disk. A nil domain means an unknown one.
-func allocationOn(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
+// chooseAllocation decides whether a disk is sparse on a storage domain. It follows the request if possible. A nil
+// result lets the engine choose; the engine then makes a sparse disk. A nil domain means an unknown one.
+func chooseAllocation(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
 	yes, no := true, false
 
 	switch isBlock := domain != nil && domain.isBlock(); {

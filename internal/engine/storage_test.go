@@ -37,15 +37,15 @@ func TestAStorageDomainOfAnotherKindTakesNoDisks(t *testing.T) {
 	}})
 	before := client(t, config)
 	dc, _ := home(t, before)
-	domains, err := before.StorageDomains(t.Context(), dc)
+	domains, err := before.ListStorageDomains(t.Context(), dc)
 	check.Error(t, err, "")
 	rewrites.Store(true)
 
 	c := client(t, config)
 
-	_, _, err = c.PlaceDisk(t.Context(), nil, engine.DiskPlace{DomainID: domains[0].ID, Format: engine.FormatCow})
+	_, _, err = c.ChooseDiskPlace(t.Context(), nil, engine.DiskPlace{DomainID: domains[0].ID, Format: engine.FormatCow})
 	check.Error(t, err, "is of the kind iso, which holds no disks; name one of the kind data")
 
-	_, _, err = c.PlaceDisk(t.Context(), nil, engine.DiskPlace{DomainID: "00000000-0000-4000-8000-0000000000ff"})
+	_, _, err = c.ChooseDiskPlace(t.Context(), nil, engine.DiskPlace{DomainID: "00000000-0000-4000-8000-0000000000ff"})
 	check.Error(t, err, "") // the engine decides
 }

@@ -12,15 +12,15 @@ import (
 func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 	sim := newEngine(t)
 	client := clientOf(t, sim)
-	dc, err := client.DataCenter(t.Context(), "Default")
+	dc, err := client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	network, err := client.Network(t.Context(), dc, "kvm-vlan")
+	network, err := client.FindNetwork(t.Context(), dc, "kvm-vlan")
 	check.Error(t, err, "")
-	profile, err := client.VNICProfile(t.Context(), network, "kvm-vlan")
+	profile, err := client.FindVNICProfile(t.Context(), network, "kvm-vlan")
 	check.Error(t, err, "")
 
 	// Asked too early, an engine finds nothing with the same text for a day.
-	early, err := client.TaggedVMs(t.Context(), "pool")
+	early, err := client.ListTaggedVMs(t.Context(), "pool")
 	check.Error(t, err, "")
 	check.Length(t, "VMs before the tag exists", early, 0)
 
@@ -31,7 +31,7 @@ func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 		}
 	}
 
-	found, err := client.TaggedVMs(t.Context(), "pool")
+	found, err := client.ListTaggedVMs(t.Context(), "pool")
 	check.Error(t, err, "")
 	check.Length(t, "VMs with the tag", found, 3)
 
@@ -39,7 +39,7 @@ func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 		check.Length(t, "NICs", vm.NICs, 2)
 
 		for _, nic := range vm.NICs {
-			check.Equal(t, "network of "+vm.Name+" "+nic.Name, nic.Network(), "kvm-vlan")
+			check.Equal(t, "network of "+vm.Name+" "+nic.Name, nic.ConnectedNetwork(), "kvm-vlan")
 		}
 	}
 
@@ -54,7 +54,7 @@ func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 // taggedVMs makes VMs with the tag pool.
 func taggedVMs(t *testing.T, client *engine.Client, dc *engine.DataCenter, count int) []engine.ID {
 	t.Helper()
-	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	cluster, err := client.FindCluster(t.Context(), dc, "Default")
 	check.Error(t, err, "")
 	tag, err := client.CreateTag(t.Context(), &engine.Tag{Name: "pool"})
 	check.Error(t, err, "")

@@ -25,29 +25,29 @@ type tagList struct {
 	Items   []Tag    `xml:"tag"`
 }
 
-// Tag returns the tag with this ID. A missing tag is an IsNotFound error.
-func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
+// FetchTag returns the tag with this ID. A missing tag is an IsNotFound error.
+func (c *Client) FetchTag(ctx context.Context, id ID) (*Tag, error) {
 	var tag Tag
-	if err := c.get(ctx, "/tags/"+id.segment(), nil, &tag); err != nil {
+	if err := c.fetchInto(ctx, "/tags/"+id.pathSegment(), nil, &tag); err != nil {
 		return nil, fmt.Errorf("failed to get tag %s: %w", id, err)
 	}
 
 	return &tag, nil
 }
 
-// Tags lists all tags of the engine.
-func (c *Client) Tags(ctx context.Context) ([]Tag, error) {
+// ListTags lists all tags of the engine.
+func (c *Client) ListTags(ctx context.Context) ([]Tag, error) {
 	var list tagList
-	if err := c.get(ctx, "/tags", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list tags: %w", err)
 	}
 
 	return list.Items, nil
 }
 
-// TagsNamed lists the tags with this name. It returns several only if they were made at the same moment.
-func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
-	all, err := c.Tags(ctx)
+// ListTagsNamed lists the tags with this name. It returns several only if they were made at the same moment.
+func (c *Client) ListTagsNamed(ctx context.Context, name string) ([]Tag, error) {
+	all, err := c.ListTags(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up tag %q: %w", name, err)
 	}
@@ -59,19 +59,19 @@ func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 // VM has it. The acting process may already be done with a tag of this name.
 func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	var created Tag
-	if err := c.do(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
 		return nil, fmt.Errorf("failed to create tag %q: %w", tag.Name, err)
 	}
 
 	if refused := c.checkMayAct(ctx, http.MethodPost); errors.Is(refused, ErrSuperseded) {
-		return nil, errors.Join(refused, c.tidyTag(context.WithoutCancel(ctx), &created))
+		return nil, errors.Join(refused, c.removeOrphanedTag(context.WithoutCancel(ctx), &created))
 	}
 
 	return &created, nil
 }
 
-// tidyTag removes a tag made by a process that may no longer act, unless a VM has it.
-func (c *Client) tidyTag(ctx context.Context, made *Tag) error {
+// removeOrphanedTag removes a tag made by a process that may no longer act, unless a VM has it.
+func (c *Client) removeOrphanedTag(ctx context.Context, made *Tag) error {
 	used, err := c.SearchVMs(ctx, "tag="+made.Name)
 	if err != nil || len(used) > 0 {
 		return err
@@ -87,7 +87,7 @@ func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string)
 		Name        string   `xml:"name"`
 		Description string   `xml:"description"` // an empty one removes it
 	}{Name: name, Description: description}
-	if err := c.do(ctx, http.MethodPut, "/tags/"+id.segment(), nil, &change, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPut, "/tags/"+id.pathSegment(), nil, &change, nil); err != nil {
 		return fmt.Errorf("failed to update tag %s: %w", id, err)
 	}
 
@@ -96,17 +96,17 @@ func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string)
 
 // DeleteTag deletes a tag, and removes it from all VMs.
 func (c *Client) DeleteTag(ctx context.Context, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, "/tags/"+id.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, "/tags/"+id.pathSegment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete tag %s: %w", id, err)
 	}
 
 	return nil
 }
 
-// VMTags lists the tags of a VM. The engine omits their descriptions; Tags has them.
-func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
+// ListVMTags lists the tags of a VM. The engine omits their descriptions; Tags has them.
+func (c *Client) ListVMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	var list tagList
-	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the tags of VM %s: %w", vmID, err)
 	}
 
@@ -116,9 +116,9 @@ func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 // TagVM puts a tag on a VM. For a deleted tag, an engine reports an internal error; the returned error has the real
 // cause.
 func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
-	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
+	err := c.callEngine(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
 	if IsRefused(err) {
-		if _, look := c.Tag(ctx, tagID); IsNotFound(look) {
+		if _, look := c.FetchTag(ctx, tagID); IsNotFound(look) {
 			err = fmt.Errorf("the engine has no tag of that ID any more: %w", look)
 		}
 	}
@@ -132,7 +132,9 @@ func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 
 // UntagVM removes a tag from a VM.
 func (c *Client) UntagVM(ctx context.Context, vmID, tagID ID) error {
-	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+tagID.segment(), nil, nil, nil); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+tagID.pathSegment(), nil, nil, nil,
+	); err != nil {
 		return fmt.Errorf("failed to take tag %s from VM %s: %w", tagID, vmID, err)
 	}
 

@@ -25,25 +25,25 @@ type templateRequest struct {
 	VM          *Ref     `xml:"vm"`
 }
 
-func templatePath(id ID) string { return "/templates/" + id.segment() }
+func templatePath(id ID) string { return "/templates/" + id.pathSegment() }
 
-// TemplateByID returns the template with this ID. A missing template is an IsNotFound error.
-func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
+// FetchTemplate returns the template with this ID. A missing template is an IsNotFound error.
+func (c *Client) FetchTemplate(ctx context.Context, id ID) (*Template, error) {
 	var template Template
-	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {
+	if err := c.fetchInto(ctx, templatePath(id), nil, &template); err != nil {
 		return nil, fmt.Errorf("failed to get template %s: %w", id, err)
 	}
 
 	return &template, nil
 }
 
-// Templates returns all templates of all data centers, in all versions.
-func (c *Client) Templates(ctx context.Context) ([]Template, error) {
+// ListTemplates returns all templates of all data centers, in all versions.
+func (c *Client) ListTemplates(ctx context.Context) ([]Template, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"templates"`
 		Items   []Template `xml:"template"`
 	}
-	if err := c.get(ctx, "/templates", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/templates", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list templates: %w", err)
 	}
 
@@ -52,9 +52,9 @@ func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 
 // FindTemplates returns the templates with this name in the data center, in all versions. nil means the whole engine.
 func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string) ([]Template, error) {
-	all, err := c.Templates(ctx)
+	all, err := c.ListTemplates(ctx)
 	if err == nil {
-		all, err = Within(ctx, c, dc, kept(all, func(t Template) bool { return t.Name == name }))
+		all, err = FilterByDataCenter(ctx, c, dc, filterItems(all, func(t Template) bool { return t.Name == name }))
 	}
 
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) CreateTemplate(ctx context.Context, name, description string, v
 	}
 
 	var created Template
-	if err := c.do(ctx, http.MethodPost, "/templates", nil, request, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/templates", nil, request, &created); err != nil {
 		return nil, fmt.Errorf("failed to create template %q: %w", name, err)
 	}
 
@@ -83,7 +83,7 @@ func (c *Client) CreateTemplate(ctx context.Context, name, description string, v
 // UpdateTemplate changes the name and description of a template.
 func (c *Client) UpdateTemplate(ctx context.Context, id ID, name, description string) (*Template, error) {
 	var updated Template
-	err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{
+	err := c.callEngine(ctx, http.MethodPut, templatePath(id), nil, templateRequest{
 		Name:        name,
 		Description: &description,
 	}, &updated)
@@ -96,7 +96,7 @@ func (c *Client) UpdateTemplate(ctx context.Context, id ID, name, description st
 
 // DeleteTemplate deletes a template with its disks. It does not wait.
 func (c *Client) DeleteTemplate(ctx context.Context, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, templatePath(id), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, templatePath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete template %s: %w", id, err)
 	}
 

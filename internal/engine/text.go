@@ -40,14 +40,14 @@ func newTextFilter(element string) textFilter {
 	}
 }
 
-// filter returns the allowed part of a text. A text may come in several parts.
-func (p *textFilter) filter(part xml.CharData) xml.CharData {
+// filterText returns the allowed part of a text. A text may come in several parts.
+func (p *textFilter) filterText(part xml.CharData) xml.CharData {
 	if !p.bounded {
 		return part
 	}
 
 	text := strings.Map(func(r rune) rune {
-		if p.allows(r) {
+		if p.allowsRune(r) {
 			return r
 		}
 
@@ -63,8 +63,8 @@ func (p *textFilter) filter(part xml.CharData) xml.CharData {
 	return xml.CharData(text)
 }
 
-// allows reports whether the filter keeps a character.
-func (p *textFilter) allows(r rune) bool {
+// allowsRune reports whether the filter keeps a character.
+func (p *textFilter) allowsRune(r rune) bool {
 	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) || p.lines && (r == '\n' || r == '\r' || r == '\t')
 }
 
@@ -83,13 +83,13 @@ func CheckText(element, text string) error {
 				"engine; remove it, or encode the text in UTF-8", column, line, text[i])
 		case !isXML(r):
 			return fmt.Errorf("character %d of line %d is %s, which XML cannot carry to the engine; remove it",
-				column, line, codePoint(r))
+				column, line, formatCodePoint(r))
 		}
 
 		filter := newTextFilter(element)
-		if filter.bounded && !filter.allows(r) {
+		if filter.bounded && !filter.allowsRune(r) {
 			return fmt.Errorf("character %d of line %d is %s, which cannot be printed; remove it",
-				column, line, codePoint(r))
+				column, line, formatCodePoint(r))
 		}
 
 		column++
@@ -111,8 +111,8 @@ func isXML(r rune) bool {
 		r >= 0x10000 && r <= unicode.MaxRune
 }
 
-// codePoint names an unprintable character.
-func codePoint(r rune) string {
+// formatCodePoint names an unprintable character.
+func formatCodePoint(r rune) string {
 	known := map[rune]string{
 		0: " (NUL)", '\a': " (bell)", '\b': " (backspace)", '\t': " (tab)", '\n': " (line break)",
 		'\v': " (vertical tab)", '\f': " (form feed)", '\r': " (carriage return)", 0x1b: " (escape)", 0x7f: " (delete)",

@@ -43,7 +43,7 @@ func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 // TestACommentHasAnEnd has an overlong comment.
 func TestACommentHasAnEnd(t *testing.T) {
 	text := newTextFilter("comment")
-	got := text.filter(xml.CharData(strings.Repeat("x", maxText+1)))
+	got := text.filterText(xml.CharData(strings.Repeat("x", maxText+1)))
 	check.Equal(t, "length", len(got), maxText)
-	check.Equal(t, "more", string(text.filter(xml.CharData("y"))), "")
+	check.Equal(t, "more", string(text.filterText(xml.CharData("y"))), "")
 }

@@ -25,8 +25,8 @@ const (
 	TransferFinalizingFailed TransferPhase = "finalizing_failure"
 )
 
-// Failed reports that the transfer has failed for good.
-func (p TransferPhase) Failed() bool {
+// HasFailed reports that the transfer has failed for good.
+func (p TransferPhase) HasFailed() bool {
 	switch p {
 	case TransferFinishedFailure,
 		TransferFinishedCleanup,
@@ -40,8 +40,8 @@ func (p TransferPhase) Failed() bool {
 	return false
 }
 
-// Ended reports that the engine has released the disk. A failed transfer passes through finished_cleanup before.
-func (p TransferPhase) Ended() bool {
+// HasEnded reports that the engine has released the disk. A failed transfer passes through finished_cleanup before.
+func (p TransferPhase) HasEnded() bool {
 	return p == TransferFinishedSuccess || p == TransferFinishedFailure
 }
 
@@ -61,22 +61,22 @@ type ImageTransfer struct {
 	Disk              *Ref          `xml:"disk"`
 }
 
-func transferPath(id ID) string { return "/imagetransfers/" + id.segment() }
+func transferPath(id ID) string { return "/imagetransfers/" + id.pathSegment() }
 
 // CreateTransfer requests a transfer. It does not wait until data can be sent.
 func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*ImageTransfer, error) {
 	var created ImageTransfer
-	if err := c.do(ctx, http.MethodPost, "/imagetransfers", nil, transfer, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/imagetransfers", nil, transfer, &created); err != nil {
 		return nil, fmt.Errorf("failed to begin the transfer to disk %s: %w", RefID(transfer.Image), err)
 	}
 
 	return &created, nil
 }
 
-// Transfer returns the transfer with this ID. The engine forgets ended transfers; they are IsNotFound errors.
-func (c *Client) Transfer(ctx context.Context, id ID) (*ImageTransfer, error) {
+// FetchTransfer returns the transfer with this ID. The engine forgets ended transfers; they are IsNotFound errors.
+func (c *Client) FetchTransfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	var transfer ImageTransfer
-	if err := c.get(ctx, transferPath(id), nil, &transfer); err != nil {
+	if err := c.fetchInto(ctx, transferPath(id), nil, &transfer); err != nil {
 		return nil, fmt.Errorf("failed to get transfer %s: %w", id, err)
 	}
 
@@ -89,13 +89,13 @@ func (c *Client) FindTransfer(ctx context.Context, diskID ID) (*ImageTransfer, e
 		XMLName xml.Name        `xml:"image_transfers"`
 		Items   []ImageTransfer `xml:"image_transfer"`
 	}
-	if err := c.get(ctx, "/imagetransfers", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/imagetransfers", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up the transfer of disk %s: %w", diskID, err)
 	}
 
 	for i := range list.Items {
 		t := &list.Items[i]
-		if (RefID(t.Disk) == diskID || RefID(t.Image) == diskID) && !t.Phase.Failed() &&
+		if (RefID(t.Disk) == diskID || RefID(t.Image) == diskID) && !t.Phase.HasFailed() &&
 			t.Phase != TransferFinishedSuccess {
 			return t, nil
 		}
@@ -120,7 +120,7 @@ func (c *Client) CancelTransfer(ctx context.Context, id ID) error {
 }
 
 func (c *Client) changeTransfer(ctx context.Context, id ID, verb string) error {
-	if err := c.do(ctx, http.MethodPost, transferPath(id)+"/"+verb, nil, action{}, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, transferPath(id)+"/"+verb, nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to %s transfer %s: %w", verb, id, err)
 	}
 

@@ -384,7 +384,7 @@ func newSteppedUploads(t *testing.T) *uploads {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				next.ServeHTTP(w, r)
 				if r.Method == http.MethodGet {
-					clock.Pass(phase)
+					clock.Advance(phase)
 				}
 			})
 		},
@@ -395,12 +395,12 @@ func newUploadsTo(t *testing.T, options ovirtsim.Options) *uploads {
 	t.Helper()
 	sim, config := start(t, options)
 	c := client(t, config)
-	dc, err := c.DataCenter(t.Context(), "Default")
+	dc, err := c.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+	domain, err := c.FindStorageDomain(t.Context(), dc, "olvm-data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func newUploadsTo(t *testing.T, options ovirtsim.Options) *uploads {
 
 // named returns the disks with the image's name.
 func (u *uploads) named() []ovirtsim.DiskInfo {
-	return slices.DeleteFunc(u.sim.Disks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
+	return slices.DeleteFunc(u.sim.ListDisks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
 }
 
 // TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk. The others
@@ -507,7 +507,7 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 		ended <- err
 	}()
 
-	wait.Until(t, "the first bytes are on their way", func() bool { return u.sim.Hits() == 1 })
+	wait.Until(t, "the first bytes are on their way", func() bool { return u.sim.CountHits() == 1 })
 	check.Error(t, c.FinalizeTransfer(t.Context(), transfer.ID), "")
 	wait.For(t, "the disk is marked as the image", func() error {
 		return c.UpdateDisk(t.Context(), disk.ID, &engine.Disk{Description: "capolvm image sha256=1"})
@@ -544,12 +544,12 @@ func TestAnUploadThatIsCancelledAtItsEndHasItsDisk(t *testing.T) {
 				ended <- err
 			}()
 
-			wait.Until(t, "the last request is on its way", func() bool { return u.sim.Hits() == 1 })
+			wait.Until(t, "the last request is on its way", func() bool { return u.sim.CountHits() == 1 })
 			cancel()
 			u.sim.ClearFaults()
 			check.Error(t, wait.Receive(t, "the upload ends", ended), "")
 			check.Equal(t, "it is new", made, true)
-			check.Equal(t, "the disk that the engine has", u.sim.Disks()[0].ID, disk.ID.String())
+			check.Equal(t, "the disk that the engine has", u.sim.ListDisks()[0].ID, disk.ID.String())
 		})
 	}
 }
@@ -567,7 +567,7 @@ func TestAnUploadWhoseAnswersAreLostHasItsDisk(t *testing.T) {
 	disk, made, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "it is new", made, true)
-	check.Equal(t, "the lost answers", u.sim.Hits(), 2)
+	check.Equal(t, "the lost answers", u.sim.CountHits(), 2)
 
 	left := u.named()
 	check.Length(t, "disks", left, 1)
@@ -624,7 +624,7 @@ func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 	_, _, err := c.UploadImage(t.Context(), u.options, nil)
 	check.Error(t, err, "is left from an upload that was broken off")
 
-	disks := u.sim.Disks()
+	disks := u.sim.ListDisks()
 	check.Length(t, "disks", disks, 1)
 	check.Equal(t, "the disk", disks[0].ID, disk.ID.String())
 }

@@ -66,11 +66,11 @@ func (e *TLSError) Error() string {
 	case CANotYetValid:
 		return "the CA certificate that signs " + shown + " is not valid yet"
 	case CertificateForOtherName:
-		return fmt.Sprintf("%s is for %s, not %s", shown, e.names(), abridged(e.Host))
+		return fmt.Sprintf("%s is for %s, not %s", shown, e.formatNames(), abridgeText(e.Host))
 	case CertificateMalformed:
 		return "the " + who + " shows something that is not a certificate"
 	case CertificateUnfit:
-		return shown + " cannot be used: " + e.unfit()
+		return shown + " cannot be used: " + e.explainUnfit()
 	default:
 		return shown + " is signed by an unknown authority"
 	}
@@ -78,8 +78,8 @@ func (e *TLSError) Error() string {
 
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// names lists the names of the certificate.
-func (e *TLSError) names() string {
+// formatNames lists the names of the certificate.
+func (e *TLSError) formatNames() string {
 	const most = 6
 
 	if len(e.Names) == 0 {
@@ -88,7 +88,7 @@ func (e *TLSError) names() string {
 
 	var out []string
 	for _, name := range e.Names[:min(len(e.Names), most)] {
-		out = append(out, abridged(name))
+		out = append(out, abridgeText(name))
 	}
 
 	if more := len(e.Names) - most; more > 0 {
@@ -98,8 +98,8 @@ func (e *TLSError) names() string {
 	return strings.Join(out, ", ")
 }
 
-// unfit explains why a valid certificate is unusable.
-func (e *TLSError) unfit() string {
+// explainUnfit explains why a valid certificate is unusable.
+func (e *TLSError) explainUnfit() string {
 	if isInsecurelySigned(e.Err) {
 		return "it is signed with an insecure algorithm"
 	}
@@ -127,8 +127,8 @@ func isInsecurelySigned(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "insecure algorithm")
 }
 
-// tlsError returns the error of a refused certificate, or nil for any other error.
-func tlsError(err error, now time.Time) *TLSError {
+// newTLSError returns the error of a refused certificate, or nil for any other error.
+func newTLSError(err error, now time.Time) *TLSError {
 	var (
 		invalid  x509.CertificateInvalidError
 		hostname x509.HostnameError
@@ -138,13 +138,13 @@ func tlsError(err error, now time.Time) *TLSError {
 
 	switch {
 	case errors.As(err, &hostname):
-		return otherName(hostname, err)
+		return newOtherNameError(hostname, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return &TLSError{Problem: outOfTime(invalid.Cert, now), Err: err}
+		return &TLSError{Problem: findTimeProblem(invalid.Cert, now), Err: err}
 	case errors.As(err, &invalid):
 		return &TLSError{Problem: CertificateUnfit, Err: err}
 	case errors.As(err, &unknown):
-		return &TLSError{Problem: unknownAuthority(unknown), Err: err}
+		return &TLSError{Problem: findAuthorityProblem(unknown), Err: err}
 	case errors.As(err, &failed):
 		return &TLSError{Problem: CertificateUnfit, Err: err}
 	// The TLS library has no type for it.
@@ -155,8 +155,8 @@ func tlsError(err error, now time.Time) *TLSError {
 	return nil
 }
 
-// otherName returns the error of a certificate without the host's name.
-func otherName(hostname x509.HostnameError, err error) *TLSError {
+// newOtherNameError returns the error of a certificate without the host's name.
+func newOtherNameError(hostname x509.HostnameError, err error) *TLSError {
 	out := &TLSError{Problem: CertificateForOtherName, Host: hostname.Host, Err: err}
 	if hostname.Certificate == nil {
 		return out
@@ -172,8 +172,8 @@ func otherName(hostname x509.HostnameError, err error) *TLSError {
 	return out
 }
 
-// outOfTime returns the problem of a certificate not valid now.
-func outOfTime(certificate *x509.Certificate, now time.Time) CertificateProblem {
+// findTimeProblem returns the problem of a certificate not valid now.
+func findTimeProblem(certificate *x509.Certificate, now time.Time) CertificateProblem {
 	early := certificate != nil && now.Before(certificate.NotBefore)
 
 	switch isCA := certificate != nil && certificate.IsCA; {
@@ -188,9 +188,9 @@ func outOfTime(certificate *x509.Certificate, now time.Time) CertificateProblem 
 	}
 }
 
-// unknownAuthority returns the problem of a certificate with an untrusted signer. A known but refused signer appears
-// only in the text.
-func unknownAuthority(err x509.UnknownAuthorityError) CertificateProblem {
+// findAuthorityProblem returns the problem of a certificate with an untrusted signer. A known but refused signer
+// appears only in the text.
+func findAuthorityProblem(err x509.UnknownAuthorityError) CertificateProblem {
 	switch text := err.Error(); {
 	case isInsecurelySigned(err):
 		return CertificateUnfit
@@ -214,24 +214,24 @@ func (e *redirectError) Error() string {
 		e.target)
 }
 
-// transportError classifies an error of the HTTP transport before or within the answer. The error's text becomes a
-// condition, so it is the same for each try. It has no times, no local ports, no addresses of a name with several, and
-// one word for all kinds of timeouts. ctx is the request's context.
-func transportError(ctx context.Context, err error) error {
-	if cancelled := cancellation(ctx); cancelled != nil {
+// classifyTransportError classifies an error of the HTTP transport before or within the answer. The error's text
+// becomes a condition, so it is the same for each try. It has no times, no local ports, no addresses of a name with
+// several, and one word for all kinds of timeouts. ctx is the request's context.
+func classifyTransportError(ctx context.Context, err error) error {
+	if cancelled := toCancelledError(ctx); cancelled != nil {
 		return cancelled
 	}
 
-	if refused := tlsError(err, time.Now()); refused != nil {
+	if refused := newTLSError(err, time.Now()); refused != nil {
 		return refused
 	}
 
-	return &UnreachableError{Err: &steadyError{text: transportText(err), err: err}}
+	return &UnreachableError{Err: &steadyError{text: describeTransportError(err), err: err}}
 }
 
-// cancellation returns a *CancelledError if the caller canceled a request, and nil otherwise. A timeout is not a
+// toCancelledError returns a *CancelledError if the caller canceled a request, and nil otherwise. A timeout is not a
 // cancellation: the engine did not answer.
-func cancellation(ctx context.Context) error {
+func toCancelledError(ctx context.Context) error {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
@@ -251,8 +251,8 @@ func (e *steadyError) Unwrap() error { return e.err }
 // Is makes a refused protocol an ErrPlainHTTP, regardless of the library's error.
 func (e *steadyError) Is(target error) bool { return target == ErrPlainHTTP && isPlainHTTP(e.err) }
 
-// transportText describes the problem and its host.
-func transportText(err error) string {
+// describeTransportError describes the problem and its host.
+func describeTransportError(err error) string {
 	at := ""
 
 	var about *url.Error
@@ -269,11 +269,11 @@ func transportText(err error) string {
 		at += "through the proxy: "
 	}
 
-	return at + causeText(err)
+	return at + describeCause(err)
 }
 
-// causeText returns the reason for the lack of a usable answer.
-func causeText(err error) string {
+// describeCause returns the reason for the lack of a usable answer.
+func describeCause(err error) string {
 	var (
 		dns      *net.DNSError
 		number   syscall.Errno
@@ -288,7 +288,7 @@ func causeText(err error) string {
 	case isPlainHTTP(err):
 		return ErrPlainHTTP.Error()
 	case errors.As(err, &dns):
-		return fmt.Sprintf("the name %s cannot be resolved", abridged(dns.Name))
+		return fmt.Sprintf("the name %s cannot be resolved", abridgeText(dns.Name))
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "it does not answer in time"
 	case isClosed(err):

@@ -13,9 +13,9 @@ import (
 	"net/url"
 )
 
-// caPool returns the certificates of a CA bundle. It ignores other content as long as there is at least one
+// parseCABundle returns the certificates of a CA bundle. It ignores other content as long as there is at least one
 // certificate.
-func caPool(bundle []byte) (*x509.CertPool, error) {
+func parseCABundle(bundle []byte) (*x509.CertPool, error) {
 	pool, problem, found := x509.NewCertPool(), errors.New("the CA holds no PEM certificate"), false
 	rest := bytes.TrimPrefix(bundle, []byte("\ufeff")) // the mark of editors on Windows
 
@@ -29,7 +29,7 @@ func caPool(bundle []byte) (*x509.CertPool, error) {
 
 		switch {
 		case block.Type != "CERTIFICATE":
-			problem = fmt.Errorf("the CA holds no certificate, but a %s", abridged(block.Type))
+			problem = fmt.Errorf("the CA holds no certificate, but a %s", abridgeText(block.Type))
 		case err != nil:
 			problem = errors.New("the CA holds a certificate that cannot be read")
 		default:
@@ -46,17 +46,17 @@ func caPool(bundle []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Authority asks an engine for the certificate of its CA, without a session. trusted reports whether the system's CAs
-// verify the engine. If not, the answer proves nothing until a user has confirmed it. Verify then reports whether the
-// engine's certificate comes from this CA.
-func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
-	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
+// FetchAuthority asks an engine for the certificate of its CA, without a session. trusted reports whether the system's
+// CAs verify the engine. If not, the answer proves nothing until a user has confirmed it. Verify then reports whether
+// the engine's certificate comes from this CA.
+func FetchAuthority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
+	ca, err = fetchCACertificate(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
 	var untrusted *TLSError
 	if err == nil || !errors.As(err, &untrusted) {
 		return ca, err == nil, err
 	}
 
-	ca, err = authority(ctx, rawURL, &tls.Config{
+	ca, err = fetchCACertificate(ctx, rawURL, &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // it is how one gets to know the CA
 	})
@@ -64,17 +64,18 @@ func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, truste
 	return ca, false, err
 }
 
-// Verify checks that the engine has a certificate for its name signed by the CA. Otherwise it returns a TLSError.
-func Verify(ctx context.Context, rawURL string, ca *x509.Certificate) error {
+// VerifyAuthority checks that the engine has a certificate for its name signed by the CA. Otherwise it returns a
+// TLSError.
+func VerifyAuthority(ctx context.Context, rawURL string, ca *x509.Certificate) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
-	_, err := authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool})
+	_, err := fetchCACertificate(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool})
 
 	return err
 }
 
-func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Certificate, error) {
-	base, err := BaseURL(rawURL)
+func fetchCACertificate(ctx context.Context, rawURL string, config *tls.Config) (*x509.Certificate, error) {
+	base, err := ParseBaseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +96,12 @@ func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Ce
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, transportError(ctx, err)
+		return nil, classifyTransportError(ctx, err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return nil, transportError(ctx, err)
+		return nil, classifyTransportError(ctx, err)
 	}
 
 	block, _ := pem.Decode(content)

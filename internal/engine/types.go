@@ -31,23 +31,23 @@ const (
 	VMUnassigned       VMStatus = "unassigned"
 )
 
-// Off reports whether the VM needs no stop before its removal. An engine refuses to stop a VM on no host.
-func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "" }
+// IsOff reports whether the VM needs no stop before its removal. An engine refuses to stop a VM on no host.
+func (s VMStatus) IsOff() bool { return s == VMDown || s == VMUnassigned || s == "" }
 
-// Busy reports whether the VM can be neither stopped nor removed until the engine or the guest finishes its current
+// IsBusy reports whether the VM can be neither stopped nor removed until the engine or the guest finishes its current
 // operation.
-func (s VMStatus) Busy() bool { return s == VMImageLocked || s == VMPoweringDown }
+func (s VMStatus) IsBusy() bool { return s == VMImageLocked || s == VMPoweringDown }
 
-// Asleep reports whether the VM keeps its state until a user resumes it, or is on the way there or back.
-func (s VMStatus) Asleep() bool {
+// IsAsleep reports whether the VM keeps its state until a user resumes it, or is on the way there or back.
+func (s VMStatus) IsAsleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
 }
 
-// OutOfSight reports whether the engine does not know the VM's state, because the VM or its host is unreachable.
-func (s VMStatus) OutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
+// IsOutOfSight reports whether the engine does not know the VM's state, because the VM or its host is unreachable.
+func (s VMStatus) IsOutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
 
-// Starting reports whether the VM is on its way up.
-func (s VMStatus) Starting() bool {
+// IsStarting reports whether the VM is on its way up.
+func (s VMStatus) IsStarting() bool {
 	return s == VMWaitForLaunch || s == VMPoweringUp || s == VMRebootInProgress
 }
 
@@ -140,8 +140,8 @@ func (v *VM) IsHighlyAvailable() bool {
 	return v.HighAvailability != nil && v.HighAvailability.Enabled != nil && *v.HighAvailability.Enabled
 }
 
-// MadeFrom is the template that the VM was made from, also if it is a copy; "" if the engine does not say.
-func (v *VM) MadeFrom() ID { return cmp.Or(RefID(v.OriginalTemplate), RefID(v.Template)) }
+// OriginalTemplateID is the template that the VM was made from, also if it is a copy; "" if the engine does not say.
+func (v *VM) OriginalTemplateID() ID { return cmp.Or(RefID(v.OriginalTemplate), RefID(v.Template)) }
 
 // DescriptionText returns the description, or "".
 func (v *VM) DescriptionText() string {

@@ -64,22 +64,22 @@ type UploadOptions struct {
 	Report func(seen string)
 }
 
-// unfinished and finished are the descriptions of the disks of uploads with a fingerprint.
-func (o *UploadOptions) unfinished() string { return "capolvm upload " + o.Fingerprint }
-func (o *UploadOptions) finished() string {
+// unfinishedMark and finished are the descriptions of the disks of uploads with a fingerprint.
+func (o *UploadOptions) unfinishedMark() string { return "capolvm upload " + o.Fingerprint }
+func (o *UploadOptions) finishedMark() string {
 	if o.Run != "" {
-		return o.permanent() + runMark + o.Run
+		return o.permanentMark() + runMark + o.Run
 	}
 
-	return o.permanent()
+	return o.permanentMark()
 }
 
-// permanent returns the description of a permanent disk.
-func (o *UploadOptions) permanent() string { return "capolvm image " + o.Fingerprint }
+// permanentMark returns the description of a permanent disk.
+func (o *UploadOptions) permanentMark() string { return "capolvm image " + o.Fingerprint }
 
 // isFinished reports whether a disk is the usable result of a finished upload of the same image.
 func (o *UploadOptions) isFinished(d *Disk) bool {
-	return d.Description == o.permanent() || d.Description == o.finished()
+	return d.Description == o.permanentMark() || d.Description == o.finishedMark()
 }
 
 // runMark precedes the run of a command in the description of a disk.
@@ -94,10 +94,10 @@ func (d *Disk) UploadRun() string {
 	return ""
 }
 
-// Earlier reports whether a disk with the alias belongs to an earlier upload of the same image.
-func (o *UploadOptions) Earlier(d *Disk) bool {
+// IsEarlierUpload reports whether a disk with the alias belongs to an earlier upload of the same image.
+func (o *UploadOptions) IsEarlierUpload(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
-		(d.MadeFor(o.unfinished()) || o.isFinished(d))
+		(d.IsMadeFor(o.unfinishedMark()) || o.isFinished(d))
 }
 
 // UploadImage makes a disk from an image file and returns it as soon as it is usable. made reports that this call made
@@ -167,23 +167,23 @@ func (c *Client) uploadOnce(
 ) (disk *Disk, made bool, err error) {
 	upload := &upload{Client: c, options: options, image: image, progress: progress}
 	if options.Fingerprint != "" {
-		if done, err := upload.find(ctx); err != nil || done != nil {
+		if done, err := upload.findEarlier(ctx); err != nil || done != nil {
 			return done, false, err
 		}
 	}
 
 	if upload.disk == "" {
-		if done, err := upload.begin(ctx, wanted); err != nil || done != nil {
+		if done, err := upload.makeDisk(ctx, wanted); err != nil || done != nil {
 			return done, false, err
 		}
 	}
 
 	resumed := upload.transfer != ""
-	if err := upload.run(ctx); err != nil {
+	if err := upload.runTransfer(ctx); err != nil {
 		// The caller's context may have ended, possibly causing this cleanup.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
-		undone := upload.undo(cleanup)
+		undone := upload.cancelAndRemove(cleanup)
 		if errors.Is(undone, errEndedElsewhere) && ctx.Err() == nil {
 			return nil, false, undone
 		}
@@ -201,21 +201,23 @@ func (c *Client) uploadOnce(
 	}
 
 	if options.Fingerprint != "" {
-		if err := upload.describe(ctx); err != nil {
+		if err := upload.writeDescription(ctx); err != nil {
 			return nil, false, err
 		}
 	}
 
-	return c.uploaded(ctx, upload.disk, options.Report)
+	return c.fetchUploadedDisk(ctx, upload.disk, options.Report)
 }
 
-// uploaded reads the disk of a successful upload. The disk exists, so uploaded tries until the engine answers. If it
-// never does, the disk has only its ID.
-func (c *Client) uploaded(ctx context.Context, id ID, report func(seen string)) (disk *Disk, made bool, err error) {
+// fetchUploadedDisk reads the disk of a successful upload. The disk exists, so uploaded tries until the engine answers.
+// If it never does, the disk has only its ID.
+func (c *Client) fetchUploadedDisk(
+	ctx context.Context, id ID, report func(seen string),
+) (disk *Disk, made bool, err error) {
 	disk = &Disk{ID: id}
 	what := "disk " + id.String() + " to be read"
 	err = Wait(context.WithoutCancel(ctx), what, func(ctx context.Context) (bool, string, error) {
-		seen, err := c.Disk(ctx, id)
+		seen, err := c.FetchDisk(ctx, id)
 		if err == nil {
 			disk = seen
 		}
@@ -241,11 +243,12 @@ type upload struct {
 	progress func(sent, total int64)
 }
 
-// begin makes the disk, unless another process has just finished one for the same image. done is then the other disk.
-func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error) {
+// makeDisk makes the disk, unless another process has just finished one for the same image. done is then the other
+// disk.
+func (u *upload) makeDisk(ctx context.Context, wanted *Disk) (done *Disk, err error) {
 	owner := ""
 	if u.options.Fingerprint != "" {
-		owner = u.options.unfinished()
+		owner = u.options.unfinishedMark()
 	}
 
 	begun, err := u.CreateDiskOnce(ctx, owner, wanted, nil, u.options.Report)
@@ -258,7 +261,7 @@ func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error
 		return nil, nil
 	}
 
-	done, err = u.alone(ctx)
+	done, err = u.waitUntilAlone(ctx)
 	if err != nil || done != nil {
 		err = errors.Join(err, u.RemoveDisk(context.WithoutCancel(ctx), begun.ID, u.options.Report))
 	}
@@ -266,10 +269,10 @@ func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error
 	return done, err
 }
 
-// describe writes the image's identity to the disk.
-func (u *upload) describe(ctx context.Context) error {
+// writeDescription writes the image's identity to the disk.
+func (u *upload) writeDescription(ctx context.Context) error {
 	update := func(ctx context.Context) (bool, string, error) {
-		err := u.UpdateDisk(ctx, u.disk, &Disk{Description: u.options.finished()})
+		err := u.UpdateDisk(ctx, u.disk, &Disk{Description: u.options.finishedMark()})
 		return err == nil, "", err
 	}
 	err := Wait(context.WithoutCancel(ctx), "disk "+u.disk.String()+" to be described", update, u.options.Report)
@@ -280,12 +283,12 @@ func (u *upload) describe(ctx context.Context) error {
 	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks it for a moment
 }
 
-// find looks for an earlier upload of the image. It returns the disk of a finished one. It resumes an interrupted one
-// as long as the engine still waits for it.
-func (u *upload) find(ctx context.Context) (done *Disk, err error) {
+// findEarlier looks for an earlier upload of the image. It returns the disk of a finished one. It resumes an
+// interrupted one as long as the engine still waits for it.
+func (u *upload) findEarlier(ctx context.Context) (done *Disk, err error) {
 	var idleSince time.Time // first time the disk was seen without a transfer
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
-		disk, err := u.other(ctx)
+		disk, err := u.findOther(ctx)
 		if disk == nil || err != nil {
 			return true, "", err
 		}
@@ -296,7 +299,7 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 			return true, "", nil
 		case disk.Status == DiskOK:
 			return false, string(disk.Status), u.checkIdle(ctx, disk, &idleSince)
-		case disk.Status == DiskIllegal && disk.MadeFor(u.options.unfinished()):
+		case disk.Status == DiskIllegal && disk.IsMadeFor(u.options.unfinishedMark()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		case disk.Status == DiskIllegal:
 			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it",
@@ -363,11 +366,12 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 	return true, "", nil
 }
 
-// alone waits until no other client uploads the same image. If several began at the same time, the one with the highest
-// disk ID gives up after seeing another, and the others wait. done is the disk of an upload finished meanwhile.
-func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
+// waitUntilAlone waits until no other client uploads the same image. If several began at the same time, the one with
+// the highest disk ID gives up after seeing another, and the others wait. done is the disk of an upload finished
+// meanwhile.
+func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
-		other, err := u.other(ctx)
+		other, err := u.findOther(ctx)
 		switch {
 		case err != nil || other == nil:
 			return err == nil, "", err
@@ -387,11 +391,11 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 	return done, err
 }
 
-// other returns the disk of another upload of the image, or nil.
-func (u *upload) other(ctx context.Context) (*Disk, error) {
+// findOther returns the disk of another upload of the image, or nil.
+func (u *upload) findOther(ctx context.Context) (*Disk, error) {
 	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // Earlier checks the storage domain
 	for i := range disks {
-		if disks[i].ID != u.disk && u.options.Earlier(&disks[i]) {
+		if disks[i].ID != u.disk && u.options.IsEarlierUpload(&disks[i]) {
 			return &disks[i], nil
 		}
 	}
@@ -399,23 +403,23 @@ func (u *upload) other(ctx context.Context) (*Disk, error) {
 	return nil, err
 }
 
-func (u *upload) run(ctx context.Context) error {
-	transfer, err := u.open(ctx)
+func (u *upload) runTransfer(ctx context.Context) error {
+	transfer, err := u.openTransfer(ctx)
 	if err != nil {
 		return err
 	}
 
-	target, err := u.endpoint(ctx, transfer)
+	target, err := u.chooseEndpoint(ctx, transfer)
 	if err != nil {
 		return err
 	}
 
-	if err := u.send(ctx, target); err != nil {
+	if err := u.sendImage(ctx, target); err != nil {
 		return err
 	}
 
 	// From here on the disk has the image. A caller that gives up now gets the disk, and decides what becomes of it.
-	if cancelled := cancellation(ctx); cancelled != nil {
+	if cancelled := toCancelledError(ctx); cancelled != nil {
 		return cancelled
 	}
 
@@ -432,8 +436,8 @@ func (u *upload) run(ctx context.Context) error {
 	}
 
 	err = u.waitTransfer(ctx, "to finish", func(seen *ImageTransfer) (bool, error) {
-		if seen != nil && seen.Phase.Failed() {
-			return false, u.failure(seen)
+		if seen != nil && seen.Phase.HasFailed() {
+			return false, u.transferError(seen)
 		}
 
 		return seen == nil || seen.Phase == TransferFinishedSuccess, nil
@@ -452,11 +456,11 @@ func (u *upload) finalizeAnyway(ctx context.Context) error {
 
 	return Wait(ctx, what, func(ctx context.Context) (bool, string, error) {
 		err := u.FinalizeTransfer(ctx, u.transfer)
-		if lost = lost || AnswerLost(err); err == nil || !lost {
+		if lost = lost || IsAnswerLost(err); err == nil || !lost {
 			return err == nil, "", err
 		}
 
-		seen, look := u.Transfer(ctx, u.transfer)
+		seen, look := u.FetchTransfer(ctx, u.transfer)
 		if IsNotFound(look) || look == nil && seen.Phase != TransferTransferring {
 			return true, "", nil
 		}
@@ -465,8 +469,8 @@ func (u *upload) finalizeAnyway(ctx context.Context) error {
 	}, u.options.Report)
 }
 
-// open begins a transfer, unless one is resumed, and waits until it accepts data.
-func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
+// openTransfer begins a transfer, unless one is resumed, and waits until it accepts data.
+func (u *upload) openTransfer(ctx context.Context) (*ImageTransfer, error) {
 	var transfer *ImageTransfer
 	if u.transfer == "" {
 		if err := u.WaitDisk(ctx, u.disk, u.options.Report); err != nil {
@@ -487,8 +491,8 @@ func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
 	}
 
 	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
-		if seen == nil || seen.Phase.Failed() || seen.Phase.Ended() {
-			return false, u.failure(seen)
+		if seen == nil || seen.Phase.HasFailed() || seen.Phase.HasEnded() {
+			return false, u.transferError(seen)
 		}
 
 		transfer = seen
@@ -515,7 +519,7 @@ func (u *upload) ownTransfer(ctx context.Context) (*ImageTransfer, error) {
 	return u.FindTransfer(ctx, u.disk)
 }
 
-func (u *upload) failure(seen *ImageTransfer) error {
+func (u *upload) transferError(seen *ImageTransfer) error {
 	if seen == nil {
 		return fmt.Errorf("the engine has given up transfer %s", u.transfer)
 	}
@@ -526,7 +530,7 @@ func (u *upload) failure(seen *ImageTransfer) error {
 // waitTransfer waits for the transfer. It passes nil to done if the engine has forgotten it.
 func (u *upload) waitTransfer(ctx context.Context, what string, done func(*ImageTransfer) (bool, error)) error {
 	return Wait(ctx, "transfer "+u.transfer.String()+" "+what, func(ctx context.Context) (bool, string, error) {
-		seen, err := u.Transfer(ctx, u.transfer)
+		seen, err := u.FetchTransfer(ctx, u.transfer)
 		if IsNotFound(err) {
 			ok, err := done(nil)
 			return ok, "", err
@@ -540,8 +544,8 @@ func (u *upload) waitTransfer(ctx context.Context, what string, done func(*Image
 	}, u.options.Report)
 }
 
-// undo cancels the transfer and deletes the disk.
-func (u *upload) undo(ctx context.Context) error {
+// cancelAndRemove cancels the transfer and deletes the disk.
+func (u *upload) cancelAndRemove(ctx context.Context) error {
 	if u.transfer == "" && u.isUnanswered {
 		seen, err := u.uploadTo(ctx, u.disk, u.options.Report)
 		if err != nil {
@@ -562,7 +566,7 @@ func (u *upload) undo(ctx context.Context) error {
 		// If another client has ended the transfer, its disk may be good. Without a fingerprint no other client knows
 		// the upload.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
-			status, err := u.settledDisk(ctx, u.disk, nil)
+			status, err := u.waitDiskUnlocked(ctx, u.disk, nil)
 			switch {
 			case IsNotFound(err):
 				return nil
@@ -594,7 +598,7 @@ func (c *Client) endTransfer(ctx context.Context, id ID, report func(seen string
 			}
 		}
 
-		seen, err := c.Transfer(ctx, id)
+		seen, err := c.FetchTransfer(ctx, id)
 		if IsNotFound(err) {
 			last = nil
 			return true, "", nil
@@ -604,7 +608,7 @@ func (c *Client) endTransfer(ctx context.Context, id ID, report func(seen string
 
 		last = seen
 
-		return seen.Phase.Ended(), string(seen.Phase), nil
+		return seen.Phase.HasEnded(), string(seen.Phase), nil
 	}, report)
 
 	return last, err

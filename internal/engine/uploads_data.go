@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// endpoint chooses the host's own address if it is reachable from here, else the proxy on the engine.
-func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
+// chooseEndpoint chooses the host's own address if it is reachable from here, else the proxy on the engine.
+func (u *upload) chooseEndpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
 	var problems []error
 
 	for _, target := range []string{transfer.TransferURL, transfer.ProxyURL} {
@@ -23,7 +23,7 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 			continue
 		}
 
-		answer, err := u.data(ctx, http.MethodOptions, target, nil, nil)
+		answer, err := u.callEndpoint(ctx, http.MethodOptions, target, nil, nil)
 		var refused *Fault
 		if errors.As(err, &refused) && refused.StatusCode < 500 {
 			return target, nil // a server answers, even if not to this
@@ -62,8 +62,8 @@ func canZero(answer []byte) (bool, error) {
 // errNoEndpoint reports an answer no data endpoint gives, such as the page of a proxy.
 var errNoEndpoint = errors.New("something before the data endpoint has answered in its place")
 
-// send sends the image in chunks.
-func (u *upload) send(ctx context.Context, target string) error {
+// sendImage sends the image in chunks.
+func (u *upload) sendImage(ctx context.Context, target string) error {
 	total := u.options.Size
 	u.progress(u.sent, total)
 
@@ -96,7 +96,7 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 			return nil
 		}
 
-		if !AnswerLost(err) || try == chunkTries || ctx.Err() != nil {
+		if !IsAnswerLost(err) || try == chunkTries || ctx.Err() != nil {
 			hint := ""
 			if hasStatus(err, http.StatusInternalServerError) {
 				hint = " (the host could not write it: is the storage domain full?)"
@@ -105,8 +105,8 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 			return fmt.Errorf("failed to send bytes %d to %d: %w%s", begin, end, err, hint)
 		}
 
-		if seen, lookErr := u.Transfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
-			return u.failure(seen)
+		if seen, lookErr := u.FetchTransfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
+			return u.transferError(seen)
 		}
 
 		select {
@@ -129,7 +129,7 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 			return fmt.Errorf("failed to build the request: %w", err)
 		}
 
-		return u.write(ctx, http.MethodPatch, target, http.Header{
+		return u.sendWrite(ctx, http.MethodPatch, target, http.Header{
 			"Content-Type": {"application/json"},
 		}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
 	}
@@ -143,18 +143,18 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 		separator = "&"
 	}
 
-	return u.write(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
+	return u.sendWrite(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
 		"Content-Type":  {"application/octet-stream"},
 		"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
 	}, io.NewSectionReader(u.options.Image, begin, end-begin))
 }
 
-// write sends a request that writes data. A data endpoint confirms the request without a body, according to imageio
+// sendWrite sends a request that writes data. A data endpoint confirms the request without a body, according to imageio
 // 2.5. No recording shows the answer.
-func (u *upload) write(
+func (u *upload) sendWrite(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) error {
-	answer, err := u.data(ctx, method, target, header, body)
+	answer, err := u.callEndpoint(ctx, method, target, header, body)
 	if err == nil && len(answer) > 0 {
 		err = errNoEndpoint
 	}
@@ -186,9 +186,9 @@ func (u *upload) isZero(begin, end int64) (bool, error) {
 
 var zeroes [64 << 10]byte
 
-// data sends a request to a data endpoint. The engine's CA also signs the endpoint's certificate. The URL is the
-// ticket, so the request includes no session.
-func (u *upload) data(
+// callEndpoint sends a request to a data endpoint. The engine's CA also signs the endpoint's certificate. The URL is
+// the ticket, so the request includes no session.
+func (u *upload) callEndpoint(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) (answer []byte, err error) {
 	parsed, err := url.Parse(target)
@@ -218,12 +218,12 @@ func (u *upload) data(
 
 	response, err := u.http.Do(request)
 	if err != nil {
-		return nil, endpointError(ctx, err, parsed.Host)
+		return nil, newEndpointError(ctx, err, parsed.Host)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	if err != nil {
-		return nil, endpointError(ctx, err, parsed.Host)
+		return nil, newEndpointError(ctx, err, parsed.Host)
 	}
 
 	if response.StatusCode < 200 || response.StatusCode > 299 {
@@ -239,14 +239,14 @@ func (u *upload) data(
 	return content, nil
 }
 
-// endpointError returns the reason a data endpoint gave no answer. It omits the URL, because the URL is the ticket.
-func endpointError(ctx context.Context, err error, host string) error {
+// newEndpointError returns the reason a data endpoint gave no answer. It omits the URL, because the URL is the ticket.
+func newEndpointError(ctx context.Context, err error, host string) error {
 	var about *url.Error
 	if errors.As(err, &about) {
 		err = about.Err
 	}
 
-	err = transportError(ctx, err)
+	err = classifyTransportError(ctx, err)
 	var untrusted *TLSError
 	if errors.As(err, &untrusted) { // a host's certificate, not the engine's
 		untrusted.Of = "data endpoint " + host

@@ -22,10 +22,10 @@ const (
 // pages are the parts of an engine below its path, as found in URLs copied by users.
 var pages = []string{"api", "apidoc", "docs", "services", "sso", "userportal", "vm-console", "web-ui", "webadmin"}
 
-// BaseURL returns the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine. It
-// accepts all unambiguous forms: blanks around it, no scheme, no path, a trailing /api or slash. It refuses any other
-// URL, and its error names the correct one. The error never repeats a user or a password.
-func BaseURL(raw string) (*url.URL, error) {
+// ParseBaseURL returns the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine.
+// It accepts all unambiguous forms: blanks around it, no scheme, no path, a trailing /api or slash. It refuses any
+// other URL, and its error names the correct one. The error never repeats a user or a password.
+func ParseBaseURL(raw string) (*url.URL, error) {
 	base, err := parseURL(raw)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func BaseURL(raw string) (*url.URL, error) {
 
 	switch {
 	case base.Scheme != "https":
-		problem = fmt.Sprintf("must begin with https://, not %s://", abridged(base.Scheme))
+		problem = fmt.Sprintf("must begin with https://, not %s://", abridgeText(base.Scheme))
 		if base.Port() == "80" {
 			base.Host = strings.TrimSuffix(base.Host, ":80")
 		}
@@ -110,10 +110,10 @@ func engineRoot(of string) string {
 	return of
 }
 
-// ShownURL returns the URL of an engine for display. For an invalid URL it returns a fixed text, because the URL may
+// RedactURL returns the URL of an engine for display. For an invalid URL it returns a fixed text, because the URL may
 // include a password.
-func ShownURL(raw string) string {
-	base, err := BaseURL(raw)
+func RedactURL(raw string) string {
+	base, err := ParseBaseURL(raw)
 	if err != nil {
 		return "(not the URL of an engine)"
 	}

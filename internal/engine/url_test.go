@@ -35,11 +35,11 @@ func TestAURLThatCanMeanNothingElseIsAccepted(t *testing.T) {
 		"a path before it":        {host + "/lab/ovirt-engine/api", host + "/lab/ovirt-engine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			base, err := BaseURL(test.url)
+			base, err := ParseBaseURL(test.url)
 			check.Error(t, err, "")
 			check.Equal(t, "URL", base.String(), test.want)
 
-			again, err := BaseURL(base.String())
+			again, err := ParseBaseURL(base.String())
 			check.Error(t, err, "")
 			check.Equal(t, "what is accepted stays", again.String(), test.want)
 		})
@@ -107,7 +107,7 @@ func TestARefusedURLIsToldTheOneToWrite(t *testing.T) {
 		"a control character":      {"https://engine.example.com/\x1b[31m", "cannot be read", exampleURL},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := BaseURL(test.url)
+			_, err := ParseBaseURL(test.url)
 			check.Error(t, err, test.problem)
 
 			_, write, _ := strings.Cut(err.Error(), "; write ")
@@ -115,9 +115,9 @@ func TestARefusedURLIsToldTheOneToWrite(t *testing.T) {
 			check.Equal(t, "the URL to write", write, test.write)
 			check.Lacks(t, "the error", err.Error(), "s3")
 			check.Lacks(t, "the error", err.Error(), "cret")
-			check.Lacks(t, "what is shown", ShownURL(test.url), "s3")
+			check.Lacks(t, "what is shown", RedactURL(test.url), "s3")
 
-			_, err = BaseURL(write)
+			_, err = ParseBaseURL(write)
 			check.Error(t, err, "")
 		})
 	}

@@ -32,18 +32,18 @@ type action struct {
 	StorageDomain *Ref `xml:"storage_domain"`
 }
 
-func vmPath(id ID) string { return "/vms/" + id.segment() }
+func vmPath(id ID) string { return "/vms/" + id.pathSegment() }
 
-func nicPath(vmID, id ID) string { return vmPath(vmID) + "/nics/" + id.segment() }
+func nicPath(vmID, id ID) string { return vmPath(vmID) + "/nics/" + id.pathSegment() }
 
-// VMs lists every VM visible to the user, in one request.
-func (c *Client) VMs(ctx context.Context) ([]VM, error) { return c.listVMs(ctx, nil) }
+// ListVMs lists every VM visible to the user, in one request.
+func (c *Client) ListVMs(ctx context.Context) ([]VM, error) { return c.queryVMs(ctx, nil) }
 
 // mostIDs is the maximum number of IDs per search. Each adds about 50 bytes to the URL.
 const mostIDs = 40
 
-// VMsByID returns the existing VMs among the IDs, like VMs.
-func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
+// ListVMsByID returns the existing VMs among the IDs, like VMs.
+func (c *Client) ListVMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 	var out []VM
 
 	for some := range slices.Chunk(ids, mostIDs) {
@@ -60,7 +60,7 @@ func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 			continue
 		}
 
-		found, err := c.listVMs(ctx, url.Values{"search": {strings.Join(terms, " or ")}})
+		found, err := c.queryVMs(ctx, url.Values{"search": {strings.Join(terms, " or ")}})
 		if err != nil {
 			return nil, err
 		}
@@ -71,9 +71,9 @@ func (c *Client) VMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 	return out, nil
 }
 
-func (c *Client) listVMs(ctx context.Context, query url.Values) ([]VM, error) {
+func (c *Client) queryVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	var list vmList
-	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
+	if err := c.callEngine(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list VMs: %w", err)
 	}
 
@@ -103,11 +103,13 @@ func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM
 	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name has no quotes.
 	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
 	var list vmList
-	err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list)
+	err := c.callEngine(ctx, http.MethodGet, "/vms", query, nil, &list)
 
 	var found []VM
 	if err == nil {
-		found, err = Within(ctx, c, dc, kept(list.Items, func(vm VM) bool { return vm.Name == name }))
+		found, err = FilterByDataCenter(
+			ctx, c, dc, filterItems(list.Items, func(vm VM) bool { return vm.Name == name }),
+		)
 	}
 
 	if err != nil {
@@ -117,47 +119,50 @@ func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM
 	return found, nil
 }
 
-// VMsWithPrefix lists the VMs of a data center with names beginning with a text, like VMs. nil means the whole engine.
-func (c *Client) VMsWithPrefix(ctx context.Context, dc *DataCenter, prefix string) ([]VM, error) {
+// ListVMsWithPrefix lists the VMs of a data center with names beginning with a text, like VMs. nil means the whole
+// engine.
+func (c *Client) ListVMsWithPrefix(ctx context.Context, dc *DataCenter, prefix string) ([]VM, error) {
 	name := "name=" + strings.ReplaceAll(prefix, `"`, "") + "*"
 
-	all, err := c.listVMs(ctx, url.Values{"search": {uncached(name)}})
+	all, err := c.queryVMs(ctx, url.Values{"search": {bypassCache(name)}})
 	if err != nil {
 		return nil, err
 	}
 
-	return Within(ctx, c, dc, kept(all, func(vm VM) bool { return strings.HasPrefix(vm.Name, prefix) }))
+	return FilterByDataCenter(
+		ctx, c, dc, filterItems(all, func(vm VM) bool { return strings.HasPrefix(vm.Name, prefix) }),
+	)
 }
 
-// VM returns the VM with this ID, without its initialization. A missing VM is an IsNotFound error.
-func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
-	return c.vm(ctx, vmPath(id), id, nil)
+// FetchVM returns the VM with this ID, without its initialization. A missing VM is an IsNotFound error.
+func (c *Client) FetchVM(ctx context.Context, id ID) (*VM, error) {
+	return c.fetchWholeVM(ctx, vmPath(id), id, nil)
 }
 
 // allContent asks for the parts an answer omits because they cost the engine more.
 var allContent = http.Header{"All-Content": {"true"}}
 
-// VMInFull returns the VM with this ID, including its console, its sound card and its initialization with the user
+// FetchFullVM returns the VM with this ID, including its console, its sound card and its initialization with the user
 // data.
-func (c *Client) VMInFull(ctx context.Context, id ID) (*VM, error) {
-	return c.vm(ctx, vmPath(id), id, allContent)
+func (c *Client) FetchFullVM(ctx context.Context, id ID) (*VM, error) {
+	return c.fetchWholeVM(ctx, vmPath(id), id, allContent)
 }
 
-// VMAtNextStart returns the VM with this ID in full, as it will be after its next start.
-func (c *Client) VMAtNextStart(ctx context.Context, id ID) (*VM, error) {
-	return c.vm(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
+// FetchVMAtNextStart returns the VM with this ID in full, as it will be after its next start.
+func (c *Client) FetchVMAtNextStart(ctx context.Context, id ID) (*VM, error) {
+	return c.fetchWholeVM(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
 }
 
 // nextRun asks for a VM as it will be after its next start, or postpones a change until then.
 var nextRun = url.Values{"next_run": {"true"}}
 
-func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
+func (c *Client) fetchWholeVM(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
 	var vm wholeVM
-	if err := c.get(ctx, path, header, &vm); err != nil {
+	if err := c.fetchInto(ctx, path, header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 
-	return vm.vm(), nil
+	return vm.toVM(), nil
 }
 
 // CreateVM requests a VM and returns it, usually with its disks still locked. A nil clone uses the engine's default.
@@ -168,25 +173,25 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	}
 
 	var created VM
-	if err := c.do(ctx, http.MethodPost, "/vms", query, vm, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, "/vms", query, vm, &created); err != nil {
 		return nil, fmt.Errorf("failed to create VM %q: %w", vm.Name, err)
 	}
 
-	return created.digest(), nil
+	return created.dropOVF(), nil
 }
 
 // ReplaceInitialization replaces the whole initialization of a VM. nil removes it. If a request has only another part,
 // the engine keeps the user data, so ReplaceInitialization first removes everything. Settings pending for the next
 // start stay pending.
 func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initialization) error {
-	settings, err := c.VMSettings(ctx, id)
+	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
 		return err
 	}
 
-	_, err = c.changeVM(ctx, id, settings, &VM{Initialization: &Initialization{}})
+	_, err = c.changeWithSettings(ctx, id, settings, &VM{Initialization: &Initialization{}})
 	if err == nil && to != nil {
-		_, err = c.changeVM(ctx, id, settings, &VM{Initialization: to})
+		_, err = c.changeWithSettings(ctx, id, settings, &VM{Initialization: to})
 	}
 
 	return err
@@ -196,7 +201,7 @@ func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initializ
 // of the initialization stays, and so do settings pending for the next start. A running VM is not disturbed. Written
 // drives, earlier snapshots and logs of earlier starts keep the user data.
 func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
-	settings, err := c.VMSettings(ctx, id)
+	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -209,7 +214,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	rest := *initialization
 	rest.CustomScript = ""
 
-	if _, err := c.changeVM(ctx, id, settings, &VM{Initialization: &Initialization{}}); err != nil {
+	if _, err := c.changeWithSettings(ctx, id, settings, &VM{Initialization: &Initialization{}}); err != nil {
 		return err
 	}
 
@@ -218,7 +223,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	defer cancel()
 
 	return retry.OnError(restoreSteps, func(error) bool { return ctx.Err() == nil }, func() error {
-		_, err := c.changeVM(ctx, id, settings, &VM{Initialization: &rest})
+		_, err := c.changeWithSettings(ctx, id, settings, &VM{Initialization: &rest})
 		return err
 	})
 }
@@ -231,26 +236,28 @@ var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Fact
 // UpdateVM changes the set fields of the VM and returns the result. Changes a running VM cannot take at once wait for
 // its next start. Earlier pending changes are lost, unless the change repeats them like ChangeVM.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
-	return c.updateVM(ctx, id, nil, change)
+	return c.putVM(ctx, id, nil, change)
 }
 
 // UpdateVMAtNextStart postpones a change of a running VM until its next start.
 func (c *Client) UpdateVMAtNextStart(ctx context.Context, id ID, change *VM) (*VM, error) {
-	return c.updateVM(ctx, id, nextRun, change)
+	return c.putVM(ctx, id, nextRun, change)
 }
 
-func (c *Client) updateVM(ctx context.Context, id ID, query url.Values, change *VM) (*VM, error) {
+func (c *Client) putVM(ctx context.Context, id ID, query url.Values, change *VM) (*VM, error) {
 	var updated VM
-	if err := c.do(ctx, http.MethodPut, vmPath(id), query, &wholeVM{*change, change.others}, &updated); err != nil {
+	if err := c.callEngine(
+		ctx, http.MethodPut, vmPath(id), query, &wholeVM{*change, change.others}, &updated,
+	); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
 
-	return updated.digest(), nil
+	return updated.dropOVF(), nil
 }
 
 // DeleteVM deletes a VM that is down, with its disks. It does not wait.
 func (c *Client) DeleteVM(ctx context.Context, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, vmPath(id), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, vmPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete VM %s: %w", id, err)
 	}
 
@@ -265,7 +272,7 @@ func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
 		body.UseInitialization = &initialize
 	}
 
-	return c.act(ctx, id, "start", body)
+	return c.runAction(ctx, id, "start", body)
 }
 
 // StopPatience is the time a stopped VM may still look running, until its host reports the end to the engine. A second
@@ -274,49 +281,49 @@ const StopPatience = 15 * time.Second
 
 // StopVM powers the VM off. It does not wait. With force, it stops the VM even during a backup.
 func (c *Client) StopVM(ctx context.Context, id ID, force bool) error {
-	return c.act(ctx, id, "stop", action{Force: &force})
+	return c.runAction(ctx, id, "stop", action{Force: &force})
 }
 
 // ShutdownVM asks the guest to shut down. It does not wait, and the guest may ignore it.
 func (c *Client) ShutdownVM(ctx context.Context, id ID, force bool) error {
-	return c.act(ctx, id, "shutdown", action{Force: &force})
+	return c.runAction(ctx, id, "shutdown", action{Force: &force})
 }
 
 // RebootVM asks the guest to reboot. It does not wait, and the guest may ignore it.
 func (c *Client) RebootVM(ctx context.Context, id ID) error {
-	return c.act(ctx, id, "reboot", action{})
+	return c.runAction(ctx, id, "reboot", action{})
 }
 
 // MigrateVM moves a running VM to the host with this ID, or to any other host if the ID is empty. It does not wait.
 func (c *Client) MigrateVM(ctx context.Context, id, host ID) error {
-	return c.act(ctx, id, "migrate", action{Host: NewRef(host)})
+	return c.runAction(ctx, id, "migrate", action{Host: NewRef(host)})
 }
 
-func (c *Client) act(ctx context.Context, id ID, verb string, body action) error {
-	if err := c.do(ctx, http.MethodPost, vmPath(id)+"/"+verb, nil, body, nil); err != nil {
+func (c *Client) runAction(ctx context.Context, id ID, verb string, body action) error {
+	if err := c.callEngine(ctx, http.MethodPost, vmPath(id)+"/"+verb, nil, body, nil); err != nil {
 		return fmt.Errorf("failed to %s VM %s: %w", verb, id, err)
 	}
 
 	return nil
 }
 
-// NICs lists the network interfaces of a VM.
-func (c *Client) NICs(ctx context.Context, vmID ID) ([]NIC, error) {
+// ListNICs lists the network interfaces of a VM.
+func (c *Client) ListNICs(ctx context.Context, vmID ID) ([]NIC, error) {
 	var list struct {
 		XMLName xml.Name `xml:"nics"`
 		Items   []NIC    `xml:"nic"`
 	}
-	if err := c.get(ctx, vmPath(vmID)+"/nics", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, vmPath(vmID)+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of VM %s: %w", vmID, err)
 	}
 
 	return list.Items, nil
 }
 
-// NIC returns one network interface of a VM.
-func (c *Client) NIC(ctx context.Context, vmID, id ID) (*NIC, error) {
+// FetchNIC returns one network interface of a VM.
+func (c *Client) FetchNIC(ctx context.Context, vmID, id ID) (*NIC, error) {
 	var nic NIC
-	if err := c.get(ctx, nicPath(vmID, id), nil, &nic); err != nil {
+	if err := c.fetchInto(ctx, nicPath(vmID, id), nil, &nic); err != nil {
 		return nil, fmt.Errorf("failed to get network interface %s of VM %s: %w", id, vmID, err)
 	}
 
@@ -326,7 +333,7 @@ func (c *Client) NIC(ctx context.Context, vmID, id ID) (*NIC, error) {
 // CreateNIC adds a network interface to a VM.
 func (c *Client) CreateNIC(ctx context.Context, vmID ID, nic *NIC) (*NIC, error) {
 	var created NIC
-	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/nics", nil, nic, &created); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, vmPath(vmID)+"/nics", nil, nic, &created); err != nil {
 		return nil, fmt.Errorf("failed to add network interface %q to VM %s: %w", nic.Name, vmID, err)
 	}
 
@@ -336,20 +343,20 @@ func (c *Client) CreateNIC(ctx context.Context, vmID ID, nic *NIC) (*NIC, error)
 // UpdateNIC changes the set fields of a network interface.
 func (c *Client) UpdateNIC(ctx context.Context, vmID, id ID, change *NIC) (*NIC, error) {
 	var updated NIC
-	if err := c.do(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
+	if err := c.callEngine(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update network interface %s of VM %s: %w", id, vmID, err)
 	}
 
 	return &updated, nil
 }
 
-// TemplateNICs lists the network interfaces a template gives to its VMs.
-func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error) {
+// ListTemplateNICs lists the network interfaces a template gives to its VMs.
+func (c *Client) ListTemplateNICs(ctx context.Context, templateID ID) ([]NIC, error) {
 	var list struct {
 		XMLName xml.Name `xml:"nics"`
 		Items   []NIC    `xml:"nic"`
 	}
-	if err := c.get(ctx, "/templates/"+templateID.segment()+"/nics", nil, &list); err != nil {
+	if err := c.fetchInto(ctx, "/templates/"+templateID.pathSegment()+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of template %s: %w", templateID, err)
 	}
 
@@ -358,7 +365,7 @@ func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error)
 
 // DeleteNIC removes a network interface from a VM.
 func (c *Client) DeleteNIC(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
 	}
 
@@ -381,7 +388,7 @@ func (c *Client) DropNIC(ctx context.Context, vmID, id ID) error {
 
 // PlugNIC puts a network interface into a VM.
 func (c *Client) PlugNIC(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/activate", nil, action{}, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, nicPath(vmID, id)+"/activate", nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to plug network interface %s into VM %s: %w", id, vmID, err)
 	}
 
@@ -390,7 +397,7 @@ func (c *Client) PlugNIC(ctx context.Context, vmID, id ID) error {
 
 // UnplugNIC unplugs a network interface from a running VM. This is necessary before its removal.
 func (c *Client) UnplugNIC(ctx context.Context, vmID, id ID) error {
-	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
+	if err := c.callEngine(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to unplug network interface %s of VM %s: %w", id, vmID, err)
 	}
 

@@ -81,7 +81,7 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 		switch {
 		case err == nil || IsTransient(err):
 			refusedSince = time.Time{}
-		case !mayPass(err):
+		case !isWorthRetrying(err):
 			return err
 		case refusedSince.IsZero():
 			refusedSince = time.Now()

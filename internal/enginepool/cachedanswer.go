@@ -20,8 +20,8 @@ type cachedAnswer[T any] struct {
 	failed time.Time
 }
 
-// within returns an answer at most maxAge old. If there is none, it asks for a new one.
-func (c *cachedAnswer[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
+// ensureWithin returns an answer at most maxAge old. If there is none, it asks for a new one.
+func (c *cachedAnswer[T]) ensureWithin(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) <= maxAge {
@@ -43,8 +43,8 @@ func (c *cachedAnswer[T]) within(maxAge time.Duration, ask func() (T, error)) (T
 	return c.answer, nil
 }
 
-// listOf returns the cached list with this key, and creates it if necessary.
-func listOf[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
+// getList returns the cached list with this key, and creates it if necessary.
+func getList[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if *lists == nil {
@@ -52,7 +52,7 @@ func listOf[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) 
 	}
 
 	if (*lists)[key] == nil {
-		p.prune()
+		p.pruneEnded()
 		(*lists)[key] = &cachedAnswer[T]{}
 	}
 

@@ -30,9 +30,9 @@ func sessionWith(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 func makeEvents(t *testing.T, session *engine.Client, count int) {
 	t.Helper()
 
-	dc, err := session.DataCenter(t.Context(), "Default")
+	dc, err := session.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	cluster, err := session.FindCluster(t.Context(), dc, "Default")
 	check.Error(t, err, "")
 
 	for range count {
@@ -79,12 +79,12 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	session := sessionWith(t, sim)
 	makeEvents(t, session, 1)
 
-	seen, err := session.Identity(t.Context())
+	seen, err := session.LoadIdentity(t.Context())
 	check.Error(t, err, "")
 
 	now := time.Now()
 	of := connection.Engine{Recorded: &infrav1.OLVMDatacenterStatus{EngineID: seen.Installation}}
-	of.Recorded.LastEvent, err = LastEvent(t.Context(), session, of, time.Time{}, now)
+	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, time.Time{}, now)
 	check.Error(t, err, "")
 	first := of.Recorded.LastEvent.ID
 
@@ -97,14 +97,14 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	makeEvents(t, session, 1)
 
 	ran := now.Add(30 * time.Second)
-	of.Recorded.LastEvent, err = LastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
+	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
 	check.Error(t, err, "")
 	check.Equal(t, "a later event is recorded after a run", of.Recorded.LastEvent.ID > first, true)
 	sim.Close()
 	time.Sleep(1100 * time.Millisecond)
 
 	restored := sessionWith(t, start(backup))
-	seen, err = connection.Identify(t.Context(), restored, of)
+	seen, err = connection.FetchIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed", connection.IsRestored(of, seen), true)
 
@@ -114,7 +114,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it has more events than are recorded", again.NewestEvent > of.Recorded.LastEvent.ID, true)
 
-	seen, err = connection.Identify(t.Context(), restored, of)
+	seen, err = connection.FetchIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed with more events", connection.IsRestored(of, seen), true)
 }

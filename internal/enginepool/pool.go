@@ -43,22 +43,22 @@ type Pool struct {
 	now    func() time.Time // for the views; nil means time.Now
 }
 
-// prune drops the answers of ended sessions. The caller holds mu.
-func (p *Pool) prune() {
+// pruneEnded drops the answers of ended sessions. The caller holds mu.
+func (p *Pool) pruneEnded() {
 	for session := range p.vms {
-		if !p.Sessions.Has(session) {
+		if !p.Sessions.HasClient(session) {
 			delete(p.vms, session)
 		}
 	}
 
 	for session := range p.guests {
-		if !p.Sessions.Has(session) {
+		if !p.Sessions.HasClient(session) {
 			delete(p.guests, session)
 		}
 	}
 
 	for of := range p.groups {
-		if !p.Sessions.Has(of.session) {
+		if !p.Sessions.HasClient(of.session) {
 			delete(p.groups, of)
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Pool) endUnused(session *engine.Client) {
 	}
 
 	p.Sessions.Drop(session)
-	p.prune()
+	p.pruneEnded()
 }
 
 // access is the connection of an OLVMCluster to its engine, with the versions of the objects it was read from.
@@ -88,24 +88,26 @@ type groupsOf struct {
 	clusterID engine.ID
 }
 
-// AffinityGroups returns the groups of a cluster from a list at most maxAge old. A missing cluster has none.
-func (p *Pool) AffinityGroups(
+// ListAffinityGroups returns the groups of a cluster from a list at most maxAge old. A missing cluster has none.
+func (p *Pool) ListAffinityGroups(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
 ) ([]engine.AffinityGroup, error) {
-	return listOf(p, &p.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
-		return session.AffinityGroups(ctx, clusterID)
+	return getList(
+		p, &p.groups, groupsOf{session, clusterID},
+	).ensureWithin(maxAge, func() ([]engine.AffinityGroup, error) {
+		return session.ListAffinityGroups(ctx, clusterID)
 	})
 }
 
-// VM returns the VM with this ID as of at most maxAge ago, or nil if there is none.
-func (p *Pool) VM(
+// FetchVM returns the VM with this ID as of at most maxAge ago, or nil if there is none.
+func (p *Pool) FetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	return p.view(session).get(ctx, session, id, maxAge)
+	return p.ensureView(session).fetchVM(ctx, session, id, maxAge)
 }
 
-// view returns the view of an engine's VMs.
-func (p *Pool) view(session *engine.Client) *vmView {
+// ensureView returns the view of an engine's VMs.
+func (p *Pool) ensureView(session *engine.Client) *vmView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.vms == nil {
@@ -113,28 +115,30 @@ func (p *Pool) view(session *engine.Client) *vmView {
 	}
 
 	if p.vms[session] == nil {
-		p.prune()
+		p.pruneEnded()
 		p.vms[session] = &vmView{now: p.now}
 	}
 
 	return p.vms[session]
 }
 
-// Guest returns the report of the guest agent in a VM, from a list at most maxAge old.
-func (p *Pool) Guest(
+// FetchGuest returns the report of the guest agent in a VM, from a list at most maxAge old.
+func (p *Pool) FetchGuest(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) ([]engine.GuestInterface, error) {
-	guests, err := listOf(p, &p.guests, session).within(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
-		return session.AllGuestInterfaces(ctx)
+	guests, err := getList(
+		p, &p.guests, session,
+	).ensureWithin(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
+		return session.ListAllGuestInterfaces(ctx)
 	})
 
 	return guests[id], err
 }
 
-// For returns the session and the connection for a cluster's engine. The error is a *blocker.Error if the user must
-// act, for example because the engine is not the one with the cluster's machines.
-func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	session, config, err := p.connect(ctx, of)
+// OpenSession returns the session and the connection for a cluster's engine. The error is a *blocker.Error if the user
+// must act, for example because the engine is not the one with the cluster's machines.
+func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	session, config, err := p.connectUnchecked(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -143,7 +147,7 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 		return session, config, nil
 	}
 
-	seen, err := connection.Identify(ctx, session, of)
+	seen, err := connection.FetchIdentity(ctx, session, of)
 	if err == nil {
 		err = connection.CheckEngine(of, "", seen)
 	}
@@ -155,17 +159,17 @@ func (p *Pool) For(ctx context.Context, of connection.Engine) (*engine.Client, e
 	return session, config, nil
 }
 
-// ForMachine is For for the engine of a machine's cluster. It also returns the engine's installation ID. An OLVMCluster
-// of another manager has no record of its engine. The engine recorded by the machine then counts.
-func (p *Pool) ForMachine(
+// OpenMachineSession is For for the engine of a machine's cluster. It also returns the engine's installation ID. An
+// OLVMCluster of another manager has no record of its engine. The engine recorded by the machine then counts.
+func (p *Pool) OpenMachineSession(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {
-	session, config, err = p.For(ctx, of)
+	session, config, err = p.OpenSession(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, "", err
 	}
 
-	seen, err := session.Identity(ctx)
+	seen, err := session.LoadIdentity(ctx)
 	if err == nil {
 		err = connection.CheckEngine(of, connection.EngineOfMachine(m).Installation, seen)
 	}
@@ -184,12 +188,12 @@ const (
 	recordAfterRun = time.Minute
 )
 
-// LastEvent returns the event for a cluster to record as its engine's last one. lastRun is the end of the last run for
-// an object of the cluster, or zero.
-func LastEvent(
+// FetchLastEvent returns the event for a cluster to record as its engine's last one. lastRun is the end of the last run
+// for an object of the cluster, or zero.
+func FetchLastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
-	seen, err := connection.Identify(ctx, session, of)
+	seen, err := connection.FetchIdentity(ctx, session, of)
 	if err != nil {
 		return nil, err
 	}
@@ -239,9 +243,9 @@ func MarkRestored(last *infrav1.EngineEvent, err error) {
 	}
 }
 
-// connect is For without the checks of the answering engine.
-func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	key, versions := of.Key, p.versions(ctx, of)
+// connectUnchecked is For without the checks of the answering engine.
+func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	key, versions := of.Key, p.readVersions(ctx, of)
 	p.mu.Lock()
 	known, ok := p.access[key]
 	p.mu.Unlock()
@@ -250,11 +254,11 @@ func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Clien
 		return session, known.config, err
 	}
 
-	session, config, err := p.read(ctx, of)
+	session, config, err := p.readConnection(ctx, of)
 
 	var refused *blocker.Error
 	if errors.As(err, &refused) {
-		p.Forget(key) // a withdrawn permission ends at once
+		p.DropCluster(key) // a withdrawn permission ends at once
 	}
 
 	if err == nil && versions != "" {
@@ -270,9 +274,9 @@ func (p *Pool) connect(ctx context.Context, of connection.Engine) (*engine.Clien
 	return session, config, err
 }
 
-// Forget drops all data of a deleted OLVMCluster, including the password of its engine. It ends the session unless
+// DropCluster drops all data of a deleted OLVMCluster, including the password of its engine. It ends the session unless
 // another OLVMCluster uses it.
-func (p *Pool) Forget(cluster client.ObjectKey) {
+func (p *Pool) DropCluster(cluster client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.access, cluster)
@@ -282,8 +286,8 @@ func (p *Pool) Forget(cluster client.ObjectKey) {
 	}
 }
 
-// Replaced records the session of a cluster, and reports whether it replaces another one.
-func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
+// RecordSession records the session of a cluster, and reports whether it replaces another one.
+func (p *Pool) RecordSession(cluster client.ObjectKey, session *engine.Client) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.used == nil {
@@ -301,8 +305,8 @@ func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
 	return true
 }
 
-// versions returns the versions of all objects for the connection to the engine, or "" if one is unknown.
-func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
+// readVersions returns the versions of all objects for the connection to the engine, or "" if one is unknown.
+func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 	if p.Metadata == nil {
 		return ""
 	}
@@ -322,7 +326,7 @@ func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
 
 	var identity *infrav1alpha1.OLVMClusterIdentity
 
-	if name := connection.IdentityOf(of); name != "" {
+	if name := connection.GetIdentityName(of); name != "" {
 		identity = &infrav1alpha1.OLVMClusterIdentity{}
 		if p.NoIdentities || p.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
 			!note("Namespace", client.ObjectKey{Name: of.Key.Namespace}) {
@@ -343,9 +347,9 @@ func (p *Pool) versions(ctx context.Context, of connection.Engine) string {
 	return out
 }
 
-// read reads the connection to the engine.
-func (p *Pool) read(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	config, err := p.config(ctx, of)
+// readConnection reads the connection to the engine.
+func (p *Pool) readConnection(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	config, err := p.readConfig(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -358,9 +362,9 @@ func (p *Pool) read(ctx context.Context, of connection.Engine) (*engine.Client, 
 	return session, config, nil
 }
 
-// As returns a session with the engine of a cluster for another user. The session sees only objects the user has rights
-// for. The error is a *blocker.Error if someone must act.
-func (p *Pool) As(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
+// OpenSessionAs returns a session with the engine of a cluster for another user. The session sees only objects the user
+// has rights for. The error is a *blocker.Error if someone must act.
+func (p *Pool) OpenSessionAs(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
 	if err := p.checkIdentity(of); err != nil {
 		return nil, err
 	}
@@ -375,8 +379,8 @@ func (p *Pool) As(ctx context.Context, of connection.Engine, secret string) (*en
 	return p.Sessions.Get(config)
 }
 
-// config reads the connection to the engine of a cluster.
-func (p *Pool) config(ctx context.Context, of connection.Engine) (engine.Config, error) {
+// readConfig reads the connection to the engine of a cluster.
+func (p *Pool) readConfig(ctx context.Context, of connection.Engine) (engine.Config, error) {
 	if err := p.checkIdentity(of); err != nil {
 		return engine.Config{}, err
 	}
@@ -386,7 +390,7 @@ func (p *Pool) config(ctx context.Context, of connection.Engine) (engine.Config,
 
 // checkIdentity refuses an identity if this process reads none.
 func (p *Pool) checkIdentity(of connection.Engine) error {
-	if !p.NoIdentities || connection.IdentityOf(of) == "" {
+	if !p.NoIdentities || connection.GetIdentityName(of) == "" {
 		return nil
 	}
 

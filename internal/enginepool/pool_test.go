@@ -44,12 +44,12 @@ func newCluster(name string, uid types.UID) *infrav1.OLVMCluster {
 func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client {
 	t.Helper()
 
-	session, _, err := pool.For(t.Context(), connection.ClusterEngine(cluster))
+	session, _, err := pool.OpenSession(t.Context(), connection.ClusterEngine(cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	pool.Replaced(client.ObjectKeyFromObject(cluster), session)
+	pool.RecordSession(client.ObjectKeyFromObject(cluster), session)
 
 	return session
 }
@@ -63,15 +63,15 @@ func TestForget(t *testing.T) {
 		t.Fatal("two OLVMClusters with the same credentials have two sessions")
 	}
 
-	pool.Forget(client.ObjectKeyFromObject(a))
+	pool.DropCluster(client.ObjectKeyFromObject(a))
 
-	if !pool.Sessions.Has(session) {
+	if !pool.Sessions.HasClient(session) {
 		t.Error("the session ended while an OLVMCluster used it")
 	}
 
-	pool.Forget(client.ObjectKeyFromObject(b))
+	pool.DropCluster(client.ObjectKeyFromObject(b))
 
-	if pool.Sessions.Has(session) {
+	if pool.Sessions.HasClient(session) {
 		t.Error("the session of no OLVMCluster goes on")
 	}
 
@@ -88,7 +88,7 @@ func TestForOfNewObject(t *testing.T) {
 	after := newCluster(before.Name, "3")
 	after.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
 
-	if _, config, err := pool.For(t.Context(), connection.ClusterEngine(after)); err == nil {
+	if _, config, err := pool.OpenSession(t.Context(), connection.ClusterEngine(after)); err == nil {
 		t.Errorf("the new OLVMCluster gets the connection of the one before: %s", config.URL)
 	}
 }

@@ -45,16 +45,16 @@ type queue struct {
 	stuck atomic.Bool
 }
 
-// Enter takes a place at an engine, and waits for one as long as others finish. If ok is false, requeue the reconcile.
-// Otherwise call leave at its end.
-func (l *ReconcileLimiter) Enter(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
-	leaveEngine, ok := l.enter(ctx, tenant+" "+engine, l.Limit)
+// AcquirePlace takes a place at an engine, and waits for one as long as others finish. If ok is false, requeue the
+// reconcile. Otherwise call leave at its end.
+func (l *ReconcileLimiter) AcquirePlace(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
+	leaveEngine, ok := l.waitForPlace(ctx, tenant+" "+engine, l.Limit)
 	if !ok {
 		return nil, false
 	}
 
 	// The tenant's place comes second: reconciles waiting for a slow engine must not block the tenant's other engines.
-	leaveTenant, ok := l.enter(ctx, tenant, tenantFactor*l.Limit)
+	leaveTenant, ok := l.waitForPlace(ctx, tenant, tenantFactor*l.Limit)
 	if !ok {
 		leaveEngine()
 		return nil, false
@@ -63,15 +63,15 @@ func (l *ReconcileLimiter) Enter(ctx context.Context, tenant, engine string) (le
 	return func() { leaveTenant(); leaveEngine() }, true
 }
 
-// enter waits for a place in one queue.
-func (l *ReconcileLimiter) enter(ctx context.Context, name string, limit int) (leave func(), ok bool) {
-	q := l.add(name, limit)
+// waitForPlace waits for a place in one queue.
+func (l *ReconcileLimiter) waitForPlace(ctx context.Context, name string, limit int) (leave func(), ok bool) {
+	q := l.addReconcile(name, limit)
 	if q == nil {
 		return nil, false
 	}
 
-	if !q.wait(ctx) {
-		l.remove(name, q)
+	if !q.waitForTurn(ctx) {
+		l.removeReconcile(name, q)
 		return nil, false
 	}
 
@@ -80,12 +80,12 @@ func (l *ReconcileLimiter) enter(ctx context.Context, name string, limit int) (l
 		q.finished.Store(&now)
 		q.stuck.Store(false)
 		q.places.Release(1)
-		l.remove(name, q)
+		l.removeReconcile(name, q)
 	}, true
 }
 
-// add counts one more reconcile in a queue. It returns nil if the queue is full.
-func (l *ReconcileLimiter) add(name string, limit int) *queue {
+// addReconcile counts one more reconcile in a queue. It returns nil if the queue is full.
+func (l *ReconcileLimiter) addReconcile(name string, limit int) *queue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queues == nil {
@@ -107,8 +107,8 @@ func (l *ReconcileLimiter) add(name string, limit int) *queue {
 	return q
 }
 
-// remove counts one reconcile less, and drops an empty queue.
-func (l *ReconcileLimiter) remove(name string, q *queue) {
+// removeReconcile counts one reconcile less, and drops an empty queue.
+func (l *ReconcileLimiter) removeReconcile(name string, q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q.reconciles--; q.reconciles == 0 {
@@ -116,8 +116,8 @@ func (l *ReconcileLimiter) remove(name string, q *queue) {
 	}
 }
 
-// wait reports whether there is a place.
-func (q *queue) wait(ctx context.Context) bool {
+// waitForTurn reports whether there is a place.
+func (q *queue) waitForTurn(ctx context.Context) bool {
 	if q.places.TryAcquire(1) {
 		return true
 	}
@@ -128,13 +128,13 @@ func (q *queue) wait(ctx context.Context) bool {
 
 	waiting, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	go q.watch(waiting, giveUp)
+	go q.watchProgress(waiting, giveUp)
 
 	return q.places.Acquire(waiting, 1) == nil
 }
 
-// watch gives up for a waiting reconcile after no other one has finished for maxWait.
-func (q *queue) watch(ctx context.Context, giveUp func()) {
+// watchProgress gives up for a waiting reconcile after no other one has finished for maxWait.
+func (q *queue) watchProgress(ctx context.Context, giveUp func()) {
 	since := time.Now()
 	ticker := time.NewTicker(maxWait / 4)
 	defer ticker.Stop()

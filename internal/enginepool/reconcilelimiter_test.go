@@ -19,7 +19,7 @@ func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 
 		for range 3 {
 			go func() {
-				leave, ok := c.Enter(t.Context(), "ns", "busy")
+				leave, ok := c.AcquirePlace(t.Context(), "ns", "busy")
 				if ok {
 					time.Sleep(each)
 					leave()
@@ -43,7 +43,7 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 		var leave []func()
 
 		for range 2 {
-			done, ok := c.Enter(t.Context(), "ns", "slow")
+			done, ok := c.AcquirePlace(t.Context(), "ns", "slow")
 			if !ok {
 				t.Fatal("there was no place at an idle engine")
 			}
@@ -52,17 +52,17 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 		}
 
 		for range 100 { // only the first one waits
-			if _, ok := c.Enter(t.Context(), "ns", "slow"); ok {
+			if _, ok := c.AcquirePlace(t.Context(), "ns", "slow"); ok {
 				t.Fatal("a third pass is at the engine")
 			}
 		}
 
-		if _, ok := c.Enter(t.Context(), "ns", "swift"); !ok {
+		if _, ok := c.AcquirePlace(t.Context(), "ns", "swift"); !ok {
 			t.Error("there was no place at the other engine")
 		}
 
 		leave[0]()
-		if _, ok := c.Enter(t.Context(), "ns", "slow"); !ok {
+		if _, ok := c.AcquirePlace(t.Context(), "ns", "slow"); !ok {
 			t.Error("a place that was left is not given")
 		}
 	})
@@ -75,7 +75,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 		entered := 0
 
 		for i := range 20 {
-			if _, ok := c.Enter(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
+			if _, ok := c.AcquirePlace(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
 				entered++
 			}
 		}
@@ -84,7 +84,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 			t.Errorf("%d passes are for one namespace, want %d", entered, want)
 		}
 
-		if leave, ok := c.Enter(t.Context(), "other", "engine-1"); !ok {
+		if leave, ok := c.AcquirePlace(t.Context(), "other", "engine-1"); !ok {
 			t.Error("there was no place for another namespace, at an engine of the same name")
 		} else {
 			leave()
@@ -105,7 +105,7 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 
 		for range 100 {
 			go func() {
-				if leave, ok := c.Enter(t.Context(), "ns", "slow"); ok {
+				if leave, ok := c.AcquirePlace(t.Context(), "ns", "slow"); ok {
 					entered <- leave
 				} else {
 					refused <- struct{}{}

@@ -52,8 +52,8 @@ type vmView struct {
 	now func() time.Time
 }
 
-// time returns the view's current time.
-func (v *vmView) time() time.Time {
+// currentTime returns the view's current time.
+func (v *vmView) currentTime() time.Time {
 	if v.now != nil {
 		return v.now()
 	}
@@ -71,21 +71,21 @@ type viewedVM struct {
 	asked bool
 }
 
-// get returns a VM as of at most maxAge ago, or nil if the engine has none.
-func (v *vmView) get(
+// fetchVM returns a VM as of at most maxAge ago, or nil if the engine has none.
+func (v *vmView) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
 	if maxAge >= steadyPeriod || v.listed.IsZero() {
-		if err := v.update(ctx, session, maxAge); err != nil {
+		if err := v.updateView(ctx, session, maxAge); err != nil {
 			return nil, err
 		}
 	}
 
-	if seen := v.vms[id]; seen == nil || v.time().Sub(latest(seen.at, v.known)) > maxAge {
-		if err := v.try(func() error { return v.read(ctx, session, []engine.ID{id}) }); err != nil {
+	if seen := v.vms[id]; seen == nil || v.currentTime().Sub(laterOf(seen.at, v.known)) > maxAge {
+		if err := v.tryRequest(func() error { return v.readVMs(ctx, session, []engine.ID{id}) }); err != nil {
 			return nil, err
 		}
 	}
@@ -95,17 +95,17 @@ func (v *vmView) get(
 	return v.vms[id].vm, nil
 }
 
-// refresh reads VMs again.
-func (v *vmView) refresh(ctx context.Context, session *engine.Client, ids []engine.ID) error {
+// rereadVMs reads VMs again.
+func (v *vmView) rereadVMs(ctx context.Context, session *engine.Client, ids []engine.ID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	return v.try(func() error { return v.read(ctx, session, ids) })
+	return v.tryRequest(func() error { return v.readVMs(ctx, session, ids) })
 }
 
-// renew updates the whole view for the watcher. It does so often with events, because they are cheap, and seldom with
-// lists of all VMs.
-func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
+// renewView updates the whole view for the watcher. It does so often with events, because they are cheap, and seldom
+// with lists of all VMs.
+func (v *vmView) renewView(ctx context.Context, session *engine.Client) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -114,12 +114,12 @@ func (v *vmView) renew(ctx context.Context, session *engine.Client) error {
 		maxAge = eventPeriod / 2
 	}
 
-	return v.update(ctx, session, maxAge)
+	return v.updateView(ctx, session, maxAge)
 }
 
-// since returns the VMs with these IDs read after so many changes. For IDs with the value true, it returns any known
-// VM. A missing VM is nil. It also returns the current number of changes.
-func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
+// getChanged returns the VMs with these IDs read after so many changes. For IDs with the value true, it returns any
+// known VM. A missing VM is nil. It also returns the current number of changes.
+func (v *vmView) getChanged(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -141,29 +141,29 @@ func (v *vmView) since(changes int, ids map[engine.ID]bool) (map[engine.ID]*engi
 	return out, v.changes
 }
 
-// try sends a request to the engine, unless the engine gave no answer a moment ago. The caller holds mu.
-func (v *vmView) try(ask func() error) error {
-	if v.err != nil && v.time().Sub(v.failed) < failureAge {
+// tryRequest sends a request to the engine, unless the engine gave no answer a moment ago. The caller holds mu.
+func (v *vmView) tryRequest(ask func() error) error {
+	if v.err != nil && v.currentTime().Sub(v.failed) < failureAge {
 		return v.err
 	}
 
 	if v.err = ask(); v.err != nil {
-		v.failed = v.time()
+		v.failed = v.currentTime()
 	}
 
 	return v.err
 }
 
-// update makes the whole view at most maxAge old. The caller holds mu.
-func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
-	if !v.known.IsZero() && v.time().Sub(v.known) <= maxAge {
+// updateView makes the whole view at most maxAge old. The caller holds mu.
+func (v *vmView) updateView(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
+	if !v.known.IsZero() && v.currentTime().Sub(v.known) <= maxAge {
 		return nil
 	}
 
-	return v.try(func() error {
-		begin := v.time()
+	return v.tryRequest(func() error {
+		begin := v.currentTime()
 		if v.event > 0 && begin.Sub(v.listed) < wholePeriod {
-			followed, err := v.follow(ctx, session)
+			followed, err := v.followEvents(ctx, session)
 			if err == nil && followed {
 				v.known = begin
 			}
@@ -174,21 +174,21 @@ func (v *vmView) update(ctx context.Context, session *engine.Client, maxAge time
 			}
 		}
 
-		return v.list(ctx, session)
+		return v.listVMs(ctx, session)
 	})
 }
 
-// list reads all VMs somebody may ask for. It drops VMs nobody has asked for since the previous list. The caller holds
-// mu.
-func (v *vmView) list(ctx context.Context, session *engine.Client) error {
+// listVMs reads all VMs somebody may ask for. It drops VMs nobody has asked for since the previous list. The caller
+// holds mu.
+func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
 	// The list includes changes of earlier events.
 	event := int64(0)
-	if newest, err := session.Events(ctx, "", 1); err == nil && len(newest) > 0 {
+	if newest, err := session.ListEvents(ctx, "", 1); err == nil && len(newest) > 0 {
 		event = newest[0].Index
 	}
 
-	begin := v.time()
-	list, err := v.fetch(ctx, session)
+	begin := v.currentTime()
+	list, err := v.fetchVMs(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 
 	for _, vm := range list { // copied, so the rest of the list can be freed
 		before := v.vms[vm.ID]
-		if v.listed.IsZero() && marked(&vm) || before != nil && before.asked {
+		if v.listed.IsZero() && hasOwnerMark(&vm) || before != nil && before.asked {
 			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
 		}
 	}
@@ -214,9 +214,9 @@ func (v *vmView) list(ctx context.Context, session *engine.Client) error {
 	return nil
 }
 
-// fetch lists the VMs of the engine. If most of them belong to others, it reads only the requested ones. The caller
+// fetchVMs lists the VMs of the engine. If most of them belong to others, it reads only the requested ones. The caller
 // holds mu.
-func (v *vmView) fetch(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
+func (v *vmView) fetchVMs(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
 	var asked []engine.ID
 
 	for id, seen := range v.vms {
@@ -226,28 +226,28 @@ func (v *vmView) fetch(ctx context.Context, session *engine.Client) ([]engine.VM
 	}
 
 	if !v.listed.IsZero() && len(asked)*mostlyOthers <= v.total {
-		return session.VMsByID(ctx, asked)
+		return session.ListVMsByID(ctx, asked)
 	}
 
-	list, err := session.VMs(ctx)
+	list, err := session.ListVMs(ctx)
 	v.total = len(list)
 
 	return list, err
 }
 
-// marked reports whether a VM has an owner mark, so somebody may ask for it.
-func marked(vm *engine.VM) bool {
+// hasOwnerMark reports whether a VM has an owner mark, so somebody may ask for it.
+func hasOwnerMark(vm *engine.VM) bool {
 	comment := ptr.Deref(vm.Comment, "")
-	_, machine := ownermark.OwnerOf(comment)
-	_, pooled := ownermark.InventoryOwnerOf(comment)
+	_, machine := ownermark.ParseOwner(comment)
+	_, pooled := ownermark.ParseInventoryOwner(comment)
 
 	return machine || pooled
 }
 
-// read reads VMs by ID. The caller holds mu.
-func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.ID) error {
-	begin := v.time()
-	found, err := session.VMsByID(ctx, ids)
+// readVMs reads VMs by ID. The caller holds mu.
+func (v *vmView) readVMs(ctx context.Context, session *engine.Client, ids []engine.ID) error {
+	begin := v.currentTime()
+	found, err := session.ListVMsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -271,15 +271,15 @@ func (v *vmView) read(ctx context.Context, session *engine.Client, ids []engine.
 	return nil
 }
 
-// follow reads the VMs of new events. It also reads VMs in a transitional status, because its end may have no event. It
-// returns false if it may have missed events, or if many VMs have changed. The caller holds mu.
-func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, error) {
-	events, err := session.EventsAfter(ctx, v.event, mostEvents)
+// followEvents reads the VMs of new events. It also reads VMs in a transitional status, because its end may have no
+// event. It returns false if it may have missed events, or if many VMs have changed. The caller holds mu.
+func (v *vmView) followEvents(ctx context.Context, session *engine.Client) (bool, error) {
+	events, err := session.ListEventsAfter(ctx, v.event, mostEvents)
 	if err != nil || len(events) >= mostEvents {
 		return false, nil //nolint:nilerr // an engine that gives no events is asked for its VMs
 	}
 
-	named := v.named(events)
+	named := v.findConcerned(events)
 	changed := maps.Clone(named)
 	maps.Copy(changed, v.again)
 
@@ -294,7 +294,7 @@ func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, erro
 	}
 
 	if len(changed) > 0 {
-		if err := v.read(ctx, session, slices.Collect(maps.Keys(changed))); err != nil {
+		if err := v.readVMs(ctx, session, slices.Collect(maps.Keys(changed))); err != nil {
 			return false, err
 		}
 	}
@@ -307,8 +307,8 @@ func (v *vmView) follow(ctx context.Context, session *engine.Client) (bool, erro
 	return true, nil
 }
 
-// named returns the VMs concerned by events. The caller holds mu.
-func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
+// findConcerned returns the VMs concerned by events. The caller holds mu.
+func (v *vmView) findConcerned(events []engine.Event) map[engine.ID]bool {
 	out := map[engine.ID]bool{}
 
 	for i := range events {
@@ -321,7 +321,7 @@ func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 		}
 
 		for id, seen := range v.vms {
-			if seen.vm != nil && concerns(&events[i], seen.vm) {
+			if seen.vm != nil && isConcerned(&events[i], seen.vm) {
 				out[id] = true
 			}
 		}
@@ -330,9 +330,9 @@ func (v *vmView) named(events []engine.Event) map[engine.ID]bool {
 	return out
 }
 
-// concerns reports whether an event without a VM's ID may concern a VM. An event of a host concerns the VMs on it, and
-// a removal concerns the removed VM.
-func concerns(event *engine.Event, vm *engine.VM) bool {
+// isConcerned reports whether an event without a VM's ID may concern a VM. An event of a host concerns the VMs on it,
+// and a removal concerns the removed VM.
+func isConcerned(event *engine.Event, vm *engine.VM) bool {
 	switch {
 	case event.VM != nil:
 		return false
@@ -343,7 +343,7 @@ func concerns(event *engine.Event, vm *engine.VM) bool {
 	return event.Host != nil && vm.Host != nil && event.Host.ID == vm.Host.ID
 }
 
-func latest(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

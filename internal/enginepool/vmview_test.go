@@ -52,9 +52,9 @@ func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	})
 	check.Error(t, err, "")
 
-	dc, err := s.session.DataCenter(t.Context(), "Default")
+	dc, err := s.session.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	cluster, err := s.session.Cluster(t.Context(), dc, "Default")
+	cluster, err := s.session.FindCluster(t.Context(), dc, "Default")
 	check.Error(t, err, "")
 
 	for i := range vms {
@@ -134,7 +134,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s.asked()
 	get := func(at int, maxAge time.Duration) *engine.VM {
 		t.Helper()
-		vm, err := v.get(t.Context(), s.session, s.ids[at], maxAge)
+		vm, err := v.fetchVM(t.Context(), s.session, s.ids[at], maxAge)
 		check.Error(t, err, "")
 
 		return vm
@@ -202,7 +202,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s.asked()
 
 	for range 2 {
-		_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
+		_, err := v.fetchVM(t.Context(), s.session, s.ids[0], steadyPeriod)
 		check.Error(t, err, "")
 		check.Equal(t, "without events", s.asked(), "all")
 		v.age(time.Minute)
@@ -211,7 +211,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	renew := func() string {
 		t.Helper()
 		v.age(time.Minute)
-		check.Error(t, v.renew(t.Context(), s.session), "")
+		check.Error(t, v.renewView(t.Context(), s.session), "")
 		v.vms[s.ids[0]].asked = true
 
 		return s.asked()
@@ -233,7 +233,7 @@ func TestOthersCostNothing(t *testing.T) {
 	s.asked()
 	get := func(at int) string {
 		t.Helper()
-		vm, err := v.get(t.Context(), s.session, s.ids[at], steadyPeriod)
+		vm, err := v.fetchVM(t.Context(), s.session, s.ids[at], steadyPeriod)
 		check.Error(t, err, "")
 		check.Equal(t, "the ID", vm.ID, s.ids[at])
 
@@ -275,7 +275,7 @@ func TestEventsThatNameNoVM(t *testing.T) {
 			engine.Event{Code: vmRemoved, VM: engine.NewRef("v"), Description: "VM m1"}, false,
 		},
 	} {
-		check.Equal(t, name, concerns(&test.event, vm), test.want)
+		check.Equal(t, name, isConcerned(&test.event, vm), test.want)
 	}
 }
 
@@ -289,17 +289,17 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	}
 	watch := func(at int) {
 		t.Helper()
-		vm, err := pool.VM(t.Context(), s.session, s.ids[at], steadyPeriod)
+		vm, err := pool.FetchVM(t.Context(), s.session, s.ids[at], steadyPeriod)
 		check.Error(t, err, "")
 		w.Watch(types.NamespacedName{Name: vm.Name}, WatchedVM{Session: s.session, ID: s.ids[at], Seen: vm})
 	}
 	look := func() {
 		t.Helper()
-		pool.view(s.session).age(time.Minute)
-		w.look(t.Context(), s.session)
+		pool.ensureView(s.session).age(time.Minute)
+		w.checkEngine(t.Context(), s.session)
 	}
 	watch(0)
-	seen, err := pool.VM(t.Context(), s.session, s.ids[1], steadyPeriod)
+	seen, err := pool.FetchVM(t.Context(), s.session, s.ids[1], steadyPeriod)
 	check.Error(t, err, "")
 	before := *seen
 	s.comment(1, "changed")
@@ -316,7 +316,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 // TestManyEventsAreNoReasonToListAgain repeatedly has more events than one request returns.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
-	_, err := v.get(t.Context(), s.session, s.ids[0], steadyPeriod)
+	_, err := v.fetchVM(t.Context(), s.session, s.ids[0], steadyPeriod)
 	check.Error(t, err, "")
 
 	for i := range mostEvents {
@@ -325,9 +325,9 @@ func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 
 	s.asked()
 	v.age(eventPeriod)
-	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Error(t, v.renewView(t.Context(), s.session), "")
 	check.Equal(t, "a moment after a list", s.asked(), "events")
 	v.age(steadyPeriod)
-	check.Error(t, v.renew(t.Context(), s.session), "")
+	check.Error(t, v.renewView(t.Context(), s.session), "")
 	check.Equal(t, "later", s.asked(), "events, all")
 }

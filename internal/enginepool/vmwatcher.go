@@ -84,8 +84,8 @@ func (w *VMWatcher[K]) Start(ctx context.Context) error {
 
 	for {
 		// Each engine has its own goroutine, so a dead engine delays no other.
-		for _, session := range w.due(time.Now()) {
-			group.Go(func() { w.look(ctx, session) })
+		for _, session := range w.takeDue(time.Now()) {
+			group.Go(func() { w.checkEngine(ctx, session) })
 		}
 
 		select {
@@ -96,8 +96,8 @@ func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	}
 }
 
-// due returns the engines to look at now. It marks them as busy until look ends.
-func (w *VMWatcher[K]) due(now time.Time) []*engine.Client {
+// takeDue returns the engines to look at now. It marks them as busy until look ends.
+func (w *VMWatcher[K]) takeDue(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	booting := map[*engine.Client]int{} // has every engine with machines
@@ -132,21 +132,22 @@ func (w *VMWatcher[K]) due(now time.Time) []*engine.Client {
 	return out
 }
 
-// look looks at the VMs of an engine, and wakes the machines with a changed VM. The OLVMCluster reports a dead engine.
-func (w *VMWatcher[K]) look(ctx context.Context, session *engine.Client) {
-	view := w.Pool.view(session)
-	err := view.renew(ctx, session)
-	if booting := w.booting(session); err == nil && len(booting) > 0 {
-		err = view.refresh(ctx, session, booting)
+// checkEngine looks at the VMs of an engine, and wakes the machines with a changed VM. The OLVMCluster reports a dead
+// engine.
+func (w *VMWatcher[K]) checkEngine(ctx context.Context, session *engine.Client) {
+	view := w.Pool.ensureView(session)
+	err := view.renewView(ctx, session)
+	if booting := w.findBooting(session); err == nil && len(booting) > 0 {
+		err = view.rereadVMs(ctx, session, booting)
 	}
 
-	for _, machine := range w.changed(session, view, err) {
+	for _, machine := range w.findChanged(session, view, err) {
 		w.Wake(machine)
 	}
 }
 
-// booting returns the VMs of an engine whose machines wait for them.
-func (w *VMWatcher[K]) booting(session *engine.Client) []engine.ID {
+// findBooting returns the VMs of an engine whose machines wait for them.
+func (w *VMWatcher[K]) findBooting(session *engine.Client) []engine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -161,17 +162,17 @@ func (w *VMWatcher[K]) booting(session *engine.Client) []engine.ID {
 	return out
 }
 
-// changed compares the VMs read since the last look, and returns the machines with a difference to their VM. It does
-// not hold mu during the view's calls, because they may wait for the engine. Others can watch machines meanwhile.
-func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) []K {
+// findChanged compares the VMs read since the last look, and returns the machines with a difference to their VM. It
+// does not hold mu during the view's calls, because they may wait for the engine. Others can watch machines meanwhile.
+func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
-		w.looked(session, 0)
+		w.endLook(session, 0)
 		return nil
 	}
 
-	ids, compared := w.compared(session)
-	vms, changes := view.since(compared, ids)
-	w.looked(session, changes)
+	ids, compared := w.startComparison(session)
+	vms, changes := view.getChanged(compared, ids)
+	w.endLook(session, changes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -192,9 +193,9 @@ func (w *VMWatcher[K]) changed(session *engine.Client, view *vmView, err error) 
 	return out
 }
 
-// compared returns the VMs of an engine's machines, and the number of changes compared so far. The value is true if the
-// machine has seen its VM since the last look. Such a VM is always compared, regardless of the time it was read.
-func (w *VMWatcher[K]) compared(session *engine.Client) (ids map[engine.ID]bool, changes int) {
+// startComparison returns the VMs of an engine's machines, and the number of changes compared so far. The value is true
+// if the machine has seen its VM since the last look. Such a VM is always compared, regardless of the time it was read.
+func (w *VMWatcher[K]) startComparison(session *engine.Client) (ids map[engine.ID]bool, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ids = map[engine.ID]bool{}
@@ -212,8 +213,8 @@ func (w *VMWatcher[K]) compared(session *engine.Client) (ids map[engine.ID]bool,
 	return ids, w.engines[session].compared
 }
 
-// looked ends a look at an engine. changes is the number of compared changes, or 0 if there was no comparison.
-func (w *VMWatcher[K]) looked(session *engine.Client, changes int) {
+// endLook ends a look at an engine. changes is the number of compared changes, or 0 if there was no comparison.
+func (w *VMWatcher[K]) endLook(session *engine.Client, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.engines[session]

@@ -57,12 +57,12 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	pool := &Pool{}
 	woken := make(chan string, 100)
 	f := &VMWatcher[types.NamespacedName]{Pool: pool, Wake: func(key types.NamespacedName) { woken <- key.Name }}
-	dc, err := session.DataCenter(ctx, "Default")
+	dc, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := session.Cluster(ctx, dc, "Default")
+	cluster, err := session.FindCluster(ctx, dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	}
 
 	wait.For(t, "all VMs are made", func() error {
-		for _, vm := range sim.VMs() {
+		for _, vm := range sim.ListVMs() {
 			if vm.Status != "down" {
 				return fmt.Errorf("%s is %s", vm.Name, vm.Status)
 			}
@@ -95,7 +95,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	})
 
 	for name, id := range ids {
-		vm, err := pool.VM(ctx, session, engine.ID(id), time.Minute)
+		vm, err := pool.FetchVM(ctx, session, engine.ID(id), time.Minute)
 		if err != nil || vm == nil {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
@@ -157,9 +157,9 @@ func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 			}
 
 			last := w.engines[session].at
-			check.Length(t, "engines that are due before", w.due(last.Add(test.want-1)), 0)
-			check.Length(t, "engines that are due", w.due(last.Add(test.want)), 1)
-			check.Length(t, "engines that are due while one is looked at", w.due(last.Add(time.Hour)), 0)
+			check.Length(t, "engines that are due before", w.takeDue(last.Add(test.want-1)), 0)
+			check.Length(t, "engines that are due", w.takeDue(last.Add(test.want)), 1)
+			check.Length(t, "engines that are due while one is looked at", w.takeDue(last.Add(time.Hour)), 0)
 		})
 	}
 }

@@ -15,10 +15,10 @@ var ErrHeld = errors.New("another process holds the lock")
 var system = lock
 
 // Exclusive locks an open file for this process alone. It does not wait.
-func Exclusive(file *os.File) error { return explain(file, system(file, true)) }
+func Exclusive(file *os.File) error { return addRemedy(file, system(file, true)) }
 
 // Shared locks an open file together with other sharing processes. It does not wait.
-func Shared(file *os.File) error { return explain(file, system(file, false)) }
+func Shared(file *os.File) error { return addRemedy(file, system(file, false)) }
 
 // FailForTest makes all locks fail, as on a file system without locks, until the returned function is called.
 func FailForTest(err error) (restore func()) {
@@ -28,8 +28,8 @@ func FailForTest(err error) (restore func()) {
 	return func() { system = before }
 }
 
-// explain adds the folder of an unlockable file, and the remedy.
-func explain(file *os.File, err error) error {
+// addRemedy adds the folder of an unlockable file, and the remedy.
+func addRemedy(file *os.File, err error) error {
 	if err == nil || errors.Is(err, ErrHeld) {
 		return err
 	}
@@ -38,8 +38,8 @@ func explain(file *os.File, err error) error {
 		"on a local disk", file.Name(), err, filepath.Dir(file.Name()))
 }
 
-// Take creates a file, and locks it for this process alone. release removes it.
-func Take(path string) (release func(), err error) {
+// TakeFile creates a file, and locks it for this process alone. release removes it.
+func TakeFile(path string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("failed to make a folder for locks: %w", err)
 	}

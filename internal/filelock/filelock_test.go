@@ -12,17 +12,17 @@ import (
 
 func TestALockIsHeldByOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks", "one")
-	release, err := Take(path)
+	release, err := TakeFile(path)
 	check.Error(t, err, "")
 
-	_, err = Take(path)
+	_, err = TakeFile(path)
 	check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
 	release()
 
 	_, err = os.Stat(path)
 	check.Equal(t, "whether its file is left", err == nil, false)
 
-	release, err = Take(path)
+	release, err = TakeFile(path)
 	check.Error(t, err, "")
 	release()
 }
@@ -68,7 +68,7 @@ func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 		t.Cleanup(FailForTest(cannot))
 
 		dir := t.TempDir()
-		_, err := Take(filepath.Join(dir, "one"))
+		_, err := TakeFile(filepath.Join(dir, "one"))
 		check.Equal(t, "the cause", errors.Is(err, cannot), true)
 		check.Equal(t, "it is held", errors.Is(err, ErrHeld), false)
 		check.Contains(t, "the folder and the remedy", err.Error(), "the file system of "+dir+" may have no locks")
@@ -83,17 +83,17 @@ func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 // TestAFailureLeavesTheFileThatAnotherProcessHasLocked has a file system that fails for a moment.
 func TestAFailureLeavesTheFileThatAnotherProcessHasLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
-	release, err := Take(path)
+	release, err := TakeFile(path)
 	check.Error(t, err, "")
 	t.Cleanup(release)
 
 	for _, failure := range []error{syscall.ENOLCK, syscall.EIO} {
 		restore := FailForTest(failure)
-		_, err = Take(path)
+		_, err = TakeFile(path)
 		restore()
 		check.Equal(t, "the cause", errors.Is(err, failure), true)
 
-		_, err = Take(path)
+		_, err = TakeFile(path)
 		check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
 	}
 }
@@ -101,15 +101,15 @@ func TestAFailureLeavesTheFileThatAnotherProcessHasLocked(t *testing.T) {
 // TestAReleaseLeavesTheLockOfAnother has somebody remove the file, and another process lock a new one.
 func TestAReleaseLeavesTheLockOfAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
-	first, err := Take(path)
+	first, err := TakeFile(path)
 	check.Error(t, err, "")
 	check.Error(t, os.Remove(path), "")
 
-	second, err := Take(path)
+	second, err := TakeFile(path)
 	check.Error(t, err, "")
 	t.Cleanup(second)
 	first()
 
-	_, err = Take(path)
+	_, err = TakeFile(path)
 	check.Equal(t, "whether it is held", errors.Is(err, ErrHeld), true)
 }

@@ -23,7 +23,7 @@ func TestALockGoesOnAfterASignal(t *testing.T) {
 
 	t.Cleanup(func() { flock = before })
 
-	release, err := Take(filepath.Join(t.TempDir(), "one"))
+	release, err := TakeFile(filepath.Join(t.TempDir(), "one"))
 	check.Error(t, err, "")
 	release()
 }

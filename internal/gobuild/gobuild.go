@@ -57,8 +57,8 @@ func (b Build) Run(ctx context.Context) error {
 	}
 
 	p := &progress{begin: time.Now(), count: func() int { return b.countPackages(ctx) }}
-	stop := heartbeat.Start(func(since time.Duration) { b.Say("  %s", p.line(since)) })
-	problems := p.follow(stderr)
+	stop := heartbeat.Start(func(since time.Duration) { b.Say("  %s", p.formatLine(since)) })
+	problems := p.readOutput(stderr)
 	err = command.Wait()
 
 	stop()
@@ -101,15 +101,15 @@ type progress struct {
 	shown int
 }
 
-// follow reads what go build says, and returns all that is not about progress.
-func (p *progress) follow(stderr io.Reader) (problems string) {
+// readOutput reads what go build says, and returns all that is not about progress.
+func (p *progress) readOutput(stderr io.Reader) (problems string) {
 	var other strings.Builder
 
 	lines := bufio.NewScanner(stderr)
 	lines.Buffer(nil, 1<<20)
 
 	for lines.Scan() {
-		if !p.read(lines.Text()) {
+		if !p.readLine(lines.Text()) {
 			other.WriteString(lines.Text() + "\n")
 		}
 	}
@@ -117,8 +117,8 @@ func (p *progress) follow(stderr io.Reader) (problems string) {
 	return other.String()
 }
 
-// read takes a line, and reports whether it is about progress.
-func (p *progress) read(line string) bool {
+// readLine takes a line, and reports whether it is about progress.
+func (p *progress) readLine(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -143,16 +143,16 @@ func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
 
-// line says how far the build is. Packages that are in the cache are not compiled, so their number is the most that
-// there are.
-func (p *progress) line(since time.Duration) string {
+// formatLine says how far the build is. Packages that are in the cache are not compiled, so their number is the most
+// that there are.
+func (p *progress) formatLine(since time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	if p.packages > 0 && !p.asked {
 		p.asked = true // go list needs the modules, which are all there now
 
-		go p.ask()
+		go p.fetchTotal()
 	}
 
 	switch {
@@ -181,7 +181,7 @@ func (p *progress) line(since time.Duration) string {
 	return fmt.Sprintf("%s, at most %s left", line, left.Round(etaStep))
 }
 
-func (p *progress) ask() {
+func (p *progress) fetchTotal() {
 	total := p.count()
 
 	p.mu.Lock()

@@ -39,8 +39,8 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 		var said []string
 
 		p := &progress{count: func() int { return 10 }}
-		stop := heartbeat.Start(func(since time.Duration) { said = append(said, p.line(since)) })
-		problems := p.follow(out)
+		stop := heartbeat.Start(func(since time.Duration) { said = append(said, p.formatLine(since)) })
+		problems := p.readOutput(out)
 		stop()
 
 		check.Equal(t, "what is not progress", problems, "# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n")
@@ -52,7 +52,7 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 			"4 of at most 10 packages, at most 30s left",
 			"4 of at most 10 packages; it compiles a large one, or links",
 		})
-		check.Equal(t, "a line about a small part", (&progress{packages: 9, total: 100, asked: true}).line(0),
+		check.Equal(t, "a line about a small part", (&progress{packages: 9, total: 100, asked: true}).formatLine(0),
 			"9 of at most 100 packages")
 	})
 }

@@ -26,9 +26,9 @@ type Claims struct {
 	Others []*clusterv1.Cluster
 }
 
-// Find finds the Clusters naming an OLVMCluster. The holder is the first owner if it still names the OLVMCluster, and
-// otherwise the oldest Cluster naming it.
-func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
+// FindClaims finds the Clusters naming an OLVMCluster. The holder is the first owner if it still names the OLVMCluster,
+// and otherwise the oldest Cluster naming it.
+func FindClaims(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
 	var list clusterv1.ClusterList
 	if err := reader.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return Claims{}, fmt.Errorf("failed to list the Clusters that name OLVMCluster %s: %w",
@@ -44,7 +44,7 @@ func Find(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Cl
 			owning = cluster
 		}
 
-		if names(cluster, c) {
+		if isNaming(cluster, c) {
 			out.Others = append(out.Others, cluster)
 		}
 	}
@@ -82,8 +82,8 @@ func firstOwner(c *infrav1.OLVMCluster) *metav1.OwnerReference {
 	return &c.OwnerReferences[at]
 }
 
-// names reports whether a Cluster of the namespace names an OLVMCluster.
-func names(cluster *clusterv1.Cluster, c *infrav1.OLVMCluster) bool {
+// isNaming reports whether a Cluster of the namespace names an OLVMCluster.
+func isNaming(cluster *clusterv1.Cluster, c *infrav1.OLVMCluster) bool {
 	return HasOLVMCluster(cluster) && cluster.Spec.InfrastructureRef.Name == c.Name
 }
 
@@ -94,14 +94,14 @@ func HasOLVMCluster(cluster *clusterv1.Cluster) bool {
 	return ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// Excludes reports whether a Cluster names an OLVMCluster held by another Cluster.
-func (c Claims) Excludes(cluster *clusterv1.Cluster) bool {
+// IsExcluded reports whether a Cluster names an OLVMCluster held by another Cluster.
+func (c Claims) IsExcluded(cluster *clusterv1.Cluster) bool {
 	return slices.Contains(c.OtherNames(), cluster.Name)
 }
 
-// Shared reports whether several Clusters name the OLVMCluster and one of them is not being deleted. If so, the
+// IsShared reports whether several Clusters name the OLVMCluster and one of them is not being deleted. If so, the
 // OLVMCluster must stay.
-func (c Claims) Shared() bool {
+func (c Claims) IsShared() bool {
 	stays := func(cluster *clusterv1.Cluster) bool { return cluster.DeletionTimestamp.IsZero() }
 
 	return len(c.Others) > 0 && (stays(c.Holder) || slices.ContainsFunc(c.Others, stays))
@@ -117,9 +117,9 @@ func (c Claims) OtherNames() []string {
 	return out
 }
 
-// Problem names the holder, the other Clusters, and the remedy. To keep another Cluster, create it again, because
+// ToError names the holder, the other Clusters, and the remedy. To keep another Cluster, create it again, because
 // Cluster API has given it the endpoint of the OLVMCluster.
-func (c Claims) Problem() *blocker.Error {
+func (c Claims) ToError() *blocker.Error {
 	clusters, verb, it, whose := "Cluster "+c.OtherNames()[0], "names", "it", "its"
 	if len(c.Others) > 1 {
 		clusters, verb, it, whose = "Clusters "+strings.Join(c.OtherNames(), ", "), "name", "each of them", "their"

@@ -94,7 +94,7 @@ func TestWhichClusterHasAnOLVMCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(test.clusters...).Build()
-			claims, err := Find(t.Context(), reader, &infrav1.OLVMCluster{
+			claims, err := FindClaims(t.Context(), reader, &infrav1.OLVMCluster{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "c", OwnerReferences: test.owners},
 			})
 			check.Error(t, err, "")
@@ -102,12 +102,12 @@ func TestWhichClusterHasAnOLVMCluster(t *testing.T) {
 			got := ""
 			if claims.Holder != nil {
 				got = claims.Holder.Name
-				check.Equal(t, "it is excluded", claims.Excludes(claims.Holder), false)
+				check.Equal(t, "it is excluded", claims.IsExcluded(claims.Holder), false)
 			}
 
 			check.Equal(t, "holder", got, test.holder)
 			check.Equal(t, "others", strings.Join(claims.OtherNames(), " "), test.others)
-			check.Equal(t, "shared", claims.Shared(), test.shared)
+			check.Equal(t, "shared", claims.IsShared(), test.shared)
 		})
 	}
 }

@@ -49,8 +49,8 @@ type Guest struct {
 	UserData string `json:"userData,omitempty"`
 }
 
-// guestOf returns the Guest of a VM with this initialization.
-func guestOf(of *engine.Initialization) *Guest {
+// toGuest returns the Guest of a VM with this initialization.
+func toGuest(of *engine.Initialization) *Guest {
 	if of == nil {
 		return &Guest{}
 	}
@@ -75,28 +75,28 @@ func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.
 		Group:     claim.Group,
 		Machine:   claim.MachineName,
 	}
-	if _, owned := ownermark.OwnerOf(full.CommentText()); !owned {
-		out.Comment, out.Network = full.CommentText(), cmp.Or(networkOf(full.Initialization), &engine.Initialization{})
-		out.Guest = guestOf(full.Initialization)
+	if _, owned := ownermark.ParseOwner(full.CommentText()); !owned {
+		out.Comment, out.Network = full.CommentText(), cmp.Or(getNetwork(full.Initialization), &engine.Initialization{})
+		out.Guest = toGuest(full.Initialization)
 	}
 
 	return out
 }
 
-// Claim returns the claim described by the mark.
-func (m Mark) Claim() *infrav1alpha1.InventoryClaim {
+// ToClaim returns the claim described by the mark.
+func (m Mark) ToClaim() *infrav1alpha1.InventoryClaim {
 	return &infrav1alpha1.InventoryClaim{
 		ID: m.ID, ClusterName: m.Cluster, Role: m.Role, Group: m.Group, MachineName: m.Machine,
 	}
 }
 
-// valid reports whether a mark can be one of our claims. A user may have written the tag.
-func (m Mark) valid() bool {
+// isValid reports whether a mark can be one of our claims. A user may have written the tag.
+func (m Mark) isValid() bool {
 	return m.ID != "" && m.Namespace != "" && m.Cluster != "" && m.Group != "" &&
 		(m.Role == infrav1.RoleControlPlane || m.Role == infrav1.RoleWorker)
 }
 
-func (m Mark) text() string {
+func (m Mark) encodeJSON() string {
 	content, err := json.Marshal(m)
 	if err != nil { // impossible: it contains only texts
 		return ""
@@ -111,16 +111,16 @@ type marked struct {
 	mark Mark
 }
 
-// marksOn returns the claim marks on a VM, the valid one first. Two simultaneous marks exist until one side yields, so
-// all sides must choose the same mark.
-func marksOn(vm engine.DescribedVM) []marked { return marksOf(vm.ID, vm.Tags) }
+// sortedMarks returns the claim marks on a VM, the valid one first. Two simultaneous marks exist until one side yields,
+// so all sides must choose the same mark.
+func sortedMarks(vm engine.DescribedVM) []marked { return parseMarks(vm.ID, vm.Tags) }
 
-func marksOf(vm engine.ID, tags []engine.Tag) []marked {
+func parseMarks(vm engine.ID, tags []engine.Tag) []marked {
 	var out []marked
 
 	for _, tag := range tags {
 		if tag.Name == TagName(vm) {
-			out = append(out, readMark(tag))
+			out = append(out, parseMark(tag))
 		}
 	}
 
@@ -129,33 +129,33 @@ func marksOf(vm engine.ID, tags []engine.Tag) []marked {
 	return out
 }
 
-func readMark(tag engine.Tag) marked {
+func parseMark(tag engine.Tag) marked {
 	out := marked{tag: tag}
-	if err := json.Unmarshal([]byte(tag.Description), &out.mark); err != nil || !out.mark.valid() {
+	if err := json.Unmarshal([]byte(tag.Description), &out.mark); err != nil || !out.mark.isValid() {
 		out.mark = Mark{}
 	}
 
 	return out
 }
 
-// ReadMark requests the mark of a VM from the engine. It returns the zero Mark if there is none, or if it is
+// FetchMark requests the mark of a VM from the engine. It returns the zero Mark if there is none, or if it is
 // unreadable.
-func ReadMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, error) {
-	tags, err := session.TagsNamed(ctx, TagName(vm))
+func FetchMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, error) {
+	tags, err := session.ListTagsNamed(ctx, TagName(vm))
 	if err != nil {
 		return Mark{}, err
 	}
 
-	if marks := marksOf(vm, tags); len(marks) > 0 {
+	if marks := parseMarks(vm, tags); len(marks) > 0 {
 		return marks[0].mark, nil
 	}
 
 	return Mark{}, nil
 }
 
-// MarkOn returns the mark on a VM, and false if there is none. An unreadable mark is returned as the zero Mark.
-func MarkOn(vm engine.DescribedVM) (mark Mark, tagged bool) {
-	marks := marksOn(vm)
+// GetMark returns the mark on a VM, and false if there is none. An unreadable mark is returned as the zero Mark.
+func GetMark(vm engine.DescribedVM) (mark Mark, tagged bool) {
+	marks := sortedMarks(vm)
 	if len(marks) == 0 {
 		return Mark{}, false
 	}
@@ -172,17 +172,18 @@ func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	return claim.ID + "/" + claim.MachineName
 }
 
-// Readable reports whether the mark identifies the VM's claimant. An unreadable mark neither assigns a VM nor frees it.
-func (m Mark) Readable() bool { return m.ID != "" }
+// IsReadable reports whether the mark identifies the VM's claimant. An unreadable mark neither assigns a VM nor frees
+// it.
+func (m Mark) IsReadable() bool { return m.ID != "" }
 
-// unreadable returns the error for an unreadable mark.
-func unreadable(vm engine.ID) error {
+// newUnreadableError returns the error for an unreadable mark.
+func newUnreadableError(vm engine.ID) error {
 	return fmt.Errorf("the description of the tag %s is not that of a claim, so it is not known whose VM %s is; "+
 		"correct the description, or delete the tag if nobody has the VM", TagName(vm), vm)
 }
 
-// sameClaim reports whether the mark has the ID of the claim.
-func (m Mark) sameClaim(claim infrav1alpha1.InventoryClaim) bool { return m.ID == claim.ID }
+// isSameClaim reports whether the mark has the ID of the claim.
+func (m Mark) isSameClaim(claim infrav1alpha1.InventoryClaim) bool { return m.ID == claim.ID }
 
 // Claimed is the result of marking a claim in the engine.
 type Claimed int
@@ -210,62 +211,68 @@ func NewMarker(ctx context.Context, session *engine.Client, namespace string) *M
 	return &Marker{
 		session:   session,
 		namespace: namespace,
-		tags:      sync.OnceValues(func() ([]engine.Tag, error) { return session.Tags(ctx) }),
+		tags:      sync.OnceValues(func() ([]engine.Tag, error) { return session.ListTags(ctx) }),
 	}
 }
 
-// marks returns the claim marks on a VM from the list of all tags.
-func (m *Marker) marks(vm engine.ID) ([]marked, error) {
+// listMarks returns the claim marks on a VM from the list of all tags.
+func (m *Marker) listMarks(vm engine.ID) ([]marked, error) {
 	all, err := m.tags()
-	return marksOf(vm, all), err
+	return parseMarks(vm, all), err
 }
 
-// Ensure marks a claim on a VM: with a tag naming the claim, and with the machine's owner mark in the VM's comment. vm
-// must be recent. owner is nil for a reserved VM. Ensure does not change existing marks. If the claim is lost, it
-// returns the winner's mark.
+// EnsureClaim marks a claim on a VM: with a tag naming the claim, and with the machine's owner mark in the VM's
+// comment. vm must be recent. owner is nil for a reserved VM. Ensure does not change existing marks. If the claim is
+// lost, it returns the winner's mark.
 //
 // The engine creates two tags with the same name if the requests overlap. So an unsettled claim, not yet confirmed by
 // an earlier call, looks for all tags with this name. All sides accept the first one by ID. The caller must space calls
 // for such a claim further apart than a request takes.
-func (m *Marker) Ensure(
+func (m *Marker) EnsureClaim(
 	ctx context.Context,
 	vm engine.DescribedVM,
 	claim infrav1alpha1.InventoryClaim,
 	owner *ownermark.Owner,
 	settled bool,
 ) (Claimed, Mark, error) {
-	marks := marksOn(vm)
+	marks := sortedMarks(vm)
 	if len(marks) == 0 {
-		return m.tag(ctx, vm, claim)
+		return m.createTag(ctx, vm, claim)
 	}
 
 	if !settled {
 		var err error
-		if marks, err = m.marks(vm.ID); err != nil {
+		if marks, err = m.listMarks(vm.ID); err != nil {
 			return ClaimPending, Mark{}, err
 		}
 	}
 
-	has, owned := ownermark.OwnerOf(vm.CommentText())
+	has, owned := ownermark.ParseOwner(vm.CommentText())
 
 	switch {
 	case len(marks) == 0:
-		return m.lost(ctx, marks, claim)
-	case !marks[0].mark.Readable():
-		return ClaimPending, Mark{}, unreadable(vm.ID)
-	case !marks[0].mark.sameClaim(claim):
-		if owner != nil && owned && has.SameObject(*owner) && marks[0].mark.Machine != "" {
+		return m.concedeClaim(ctx, marks, claim)
+	case !marks[0].mark.IsReadable():
+		return ClaimPending, Mark{}, newUnreadableError(vm.ID)
+	case !marks[0].mark.isSameClaim(claim):
+		if owner != nil && owned && has.IsSameObject(*owner) && marks[0].mark.Machine != "" {
 			// Its request was slow: the other side sees the machine's mark and yields. Until then, neither has the VM.
 			return ClaimPending, marks[0].mark, nil
 		}
 
-		return m.lost(ctx, marks, claim)
+		return m.concedeClaim(ctx, marks, claim)
 	case owner == nil:
 		return ClaimConfirmed, marks[0].mark, nil
-	case owned && has.SameObject(*owner):
+	case owned && has.IsSameObject(*owner):
 		return ClaimConfirmed, marks[0].mark, nil // a move changes the UID
 	case owned: // a faster claimant's, whatever the tags say
-		return ClaimLost, Mark{ID: claim.ID, Namespace: has.Namespace, Machine: has.Name}, m.dropOwn(ctx, marks, claim)
+		return ClaimLost, Mark{
+				ID:        claim.ID,
+				Namespace: has.Namespace,
+				Machine:   has.Name,
+			}, m.deleteOwnTags(
+				ctx, marks, claim,
+			)
 	}
 
 	comment := owner.Comment()
@@ -274,30 +281,30 @@ func (m *Marker) Ensure(
 	return ClaimPending, marks[0].mark, err
 }
 
-// tag creates the tag of a claim and attaches it to the VM. An existing tag not yet attached is found by name.
-func (m *Marker) tag(
+// createTag creates the tag of a claim and attaches it to the VM. An existing tag not yet attached is found by name.
+func (m *Marker) createTag(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (Claimed, Mark, error) {
-	marks, err := m.marks(vm.ID)
+	marks, err := m.listMarks(vm.ID)
 
 	switch {
 	case err != nil:
 		return ClaimPending, Mark{}, err
-	case len(marks) > 0 && !marks[0].mark.Readable():
-		return ClaimPending, Mark{}, unreadable(vm.ID)
-	case len(marks) > 0 && marks[0].mark.sameClaim(claim):
+	case len(marks) > 0 && !marks[0].mark.IsReadable():
+		return ClaimPending, Mark{}, newUnreadableError(vm.ID)
+	case len(marks) > 0 && marks[0].mark.isSameClaim(claim):
 		return ClaimPending, marks[0].mark, m.session.TagVM(ctx, vm.ID, marks[0].tag.ID)
 	case len(marks) > 0:
-		return m.lost(ctx, marks, claim)
+		return m.concedeClaim(ctx, marks, claim)
 	}
 
-	full, err := m.session.VMInFull(ctx, vm.ID)
+	full, err := m.session.FetchFullVM(ctx, vm.ID)
 	if err != nil {
 		return ClaimPending, Mark{}, err
 	}
 
 	mark := NewMark(m.namespace, claim, full)
-	made, err := m.session.CreateTag(ctx, &engine.Tag{Name: TagName(vm.ID), Description: mark.text()})
+	made, err := m.session.CreateTag(ctx, &engine.Tag{Name: TagName(vm.ID), Description: mark.encodeJSON()})
 	if err != nil {
 		return ClaimPending, mark, err
 	}
@@ -305,19 +312,21 @@ func (m *Marker) tag(
 	return ClaimPending, mark, m.session.TagVM(ctx, vm.ID, made.ID)
 }
 
-// lost handles a claim lost to a faster claimant: it deletes the claim's own invalid tags.
-func (m *Marker) lost(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) (Claimed, Mark, error) {
-	if err := m.dropOwn(ctx, marks, claim); err != nil || len(marks) == 0 {
+// concedeClaim handles a claim lost to a faster claimant: it deletes the claim's own invalid tags.
+func (m *Marker) concedeClaim(
+	ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim,
+) (Claimed, Mark, error) {
+	if err := m.deleteOwnTags(ctx, marks, claim); err != nil || len(marks) == 0 {
 		return ClaimPending, Mark{}, err
 	}
 
 	return ClaimLost, marks[0].mark, nil
 }
 
-// dropOwn deletes the tags of a lost claim.
-func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) error {
+// deleteOwnTags deletes the tags of a lost claim.
+func (m *Marker) deleteOwnTags(ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim) error {
 	for _, found := range marks {
-		if !found.mark.sameClaim(claim) {
+		if !found.mark.isSameClaim(claim) {
 			continue
 		}
 
@@ -329,20 +338,20 @@ func (m *Marker) dropOwn(ctx context.Context, marks []marked, claim infrav1alpha
 	return nil
 }
 
-// Unmark removes the mark of a claim from a VM. It removes the owner mark before the tag, so a free VM never carries a
-// machine's mark. It succeeds if the engine no longer has the claim. It returns the VM's comment.
-func (m *Marker) Unmark(
+// RemoveMark removes the mark of a claim from a VM. It removes the owner mark before the tag, so a free VM never
+// carries a machine's mark. It succeeds if the engine no longer has the claim. It returns the VM's comment.
+func (m *Marker) RemoveMark(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (comment string, err error) {
-	marks := marksOn(vm)
+	marks := sortedMarks(vm)
 	comment = vm.CommentText()
-	owner, owned := ownermark.OwnerOf(comment)
+	owner, owned := ownermark.ParseOwner(comment)
 
-	if owned && owner.SameObject(ownermark.Owner{Namespace: m.namespace, Name: claim.MachineName}) {
+	if owned && owner.IsSameObject(ownermark.Owner{Namespace: m.namespace, Name: claim.MachineName}) {
 		comment = ""
 
 		for _, found := range marks {
-			if found.mark.sameClaim(claim) {
+			if found.mark.isSameClaim(claim) {
 				comment = found.mark.Comment
 			}
 		}
@@ -352,17 +361,17 @@ func (m *Marker) Unmark(
 		}
 	}
 
-	loose, err := m.marks(vm.ID) // includes tags never attached to the VM
+	loose, err := m.listMarks(vm.ID) // includes tags never attached to the VM
 	if err != nil {
 		return "", err
 	}
 
-	return comment, m.dropOwn(ctx, append(loose, marks...), claim)
+	return comment, m.deleteOwnTags(ctx, append(loose, marks...), claim)
 }
 
 // String describes a mark for users.
 func (m Mark) String() string {
-	if !m.Readable() {
+	if !m.IsReadable() {
 		return "somebody whose mark cannot be read"
 	}
 

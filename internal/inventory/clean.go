@@ -11,24 +11,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// Owns reports whether the engine assigns a VM to a claim. The VM's tag has the ID of the claim. If someone removed the
-// tag, the owner mark in the comment decides. An unreadable tag is an error.
-func Owns(vm engine.DescribedVM, namespace string, claim infrav1alpha1.InventoryClaim) (bool, error) {
-	if mark, tagged := MarkOn(vm); tagged {
-		if !mark.Readable() {
-			return false, unreadable(vm.ID)
+// IsAssignedToClaim reports whether the engine assigns a VM to a claim. The VM's tag has the ID of the claim. If
+// someone removed the tag, the owner mark in the comment decides. An unreadable tag is an error.
+func IsAssignedToClaim(vm engine.DescribedVM, namespace string, claim infrav1alpha1.InventoryClaim) (bool, error) {
+	if mark, tagged := GetMark(vm); tagged {
+		if !mark.IsReadable() {
+			return false, newUnreadableError(vm.ID)
 		}
 
-		return mark.sameClaim(claim), nil
+		return mark.isSameClaim(claim), nil
 	}
 
-	owner, owned := ownermark.OwnerOf(vm.CommentText())
+	owner, owned := ownermark.ParseOwner(vm.CommentText())
 
-	return owned && owner.SameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName}), nil
+	return owned && owner.IsSameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName}), nil
 }
 
-// networkOf returns the network configuration of an initialization, or nil.
-func networkOf(of *engine.Initialization) *engine.Initialization {
+// getNetwork returns the network configuration of an initialization, or nil.
+func getNetwork(of *engine.Initialization) *engine.Initialization {
 	if of == nil || of.NICs == nil && of.DNSServers+of.DNSSearch == "" {
 		return nil
 	}
@@ -36,26 +36,26 @@ func networkOf(of *engine.Initialization) *engine.Initialization {
 	return &engine.Initialization{NICs: of.NICs, DNSServers: of.DNSServers, DNSSearch: of.DNSSearch}
 }
 
-// Clean powers off a released VM and restores its initialization, one step at a time. It reports whether nothing is
+// CleanVM powers off a released VM and restores its initialization, one step at a time. It reports whether nothing is
 // left to do, and otherwise the VM's status. It does not touch a VM with another machine's mark, or without a mark.
-func Clean(
+func CleanVM(
 	ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner, mark Mark,
 ) (bool, string, error) {
-	vm, err := session.VMInFull(ctx, id)
+	vm, err := session.FetchFullVM(ctx, id)
 	if engine.IsNotFound(err) {
 		return true, "", nil
 	} else if err != nil {
 		return false, "", err
 	}
 
-	owner, owned := ownermark.OwnerOf(vm.CommentText())
+	owner, owned := ownermark.ParseOwner(vm.CommentText())
 
 	switch {
-	case !owned || !owner.SameObject(of):
+	case !owned || !owner.IsSameObject(of):
 		return true, "", nil
-	case vm.Status.Busy():
+	case vm.Status.IsBusy():
 		return false, string(vm.Status), nil
-	case !vm.Status.Off():
+	case !vm.Status.IsOff():
 		if err := session.StopVM(ctx, id, true); err != nil && !engine.IsRefused(err) {
 			return false, string(vm.Status), err
 		}
@@ -64,9 +64,9 @@ func Clean(
 	}
 
 	has := cmp.Or(vm.Initialization, &engine.Initialization{})
-	wanted := mark.own(has)
+	wanted := mark.withoutMachineData(has)
 
-	if *guestOf(has) == *guestOf(wanted) && sameNetwork(has, wanted) {
+	if *toGuest(has) == *toGuest(wanted) && isSameNetwork(has, wanted) {
 		return true, "", nil
 	}
 
@@ -79,13 +79,13 @@ func Clean(
 	return err == nil, string(vm.Status), err
 }
 
-// own returns the VM's initialization without a machine's data. User data restored by Terraform stays. If the machine's
-// state was lost, its user data is still there, and own removes it. The VM's earlier user data is unknown then. Only
-// its host name and network are recorded.
-func (m Mark) own(has *engine.Initialization) *engine.Initialization {
+// withoutMachineData returns the VM's initialization without a machine's data. User data restored by Terraform stays.
+// If the machine's state was lost, its user data is still there, and own removes it. The VM's earlier user data is
+// unknown then. Only its host name and network are recorded.
+func (m Mark) withoutMachineData(has *engine.Initialization) *engine.Initialization {
 	out := *has
 
-	if m.Guest == nil || m.Guest.UserData != guestOf(has).UserData {
+	if m.Guest == nil || m.Guest.UserData != toGuest(has).UserData {
 		out.CustomScript = ""
 	}
 
@@ -98,8 +98,8 @@ func (m Mark) own(has *engine.Initialization) *engine.Initialization {
 	return &out
 }
 
-// sameNetwork compares the meaning of two network configurations, because an engine adds defaults to its input.
-func sameNetwork(a, b *engine.Initialization) bool {
+// isSameNetwork compares the meaning of two network configurations, because an engine adds defaults to its input.
+func isSameNetwork(a, b *engine.Initialization) bool {
 	return slices.Equal(networkWords(a), networkWords(b))
 }
 

@@ -24,8 +24,8 @@ var defaultLabels = []infrav1alpha1.InventoryLabel{
 	{Key: infrav1alpha1.InventoryLabelPrefix + "network", From: infrav1alpha1.LabelFromNetworks},
 }
 
-// Host returns the VM's current host, or the only host the VM is pinned to. It returns nil if there is none.
-func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engine.DescribedHost {
+// FindHost returns the VM's current host, or the only host the VM is pinned to. It returns nil if there is none.
+func FindHost(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engine.DescribedHost {
 	id := engine.RefID(vm.Host)
 	if bound := vm.PlacementPolicy; id == "" && bound != nil && bound.Hosts != nil && len(bound.Hosts.Hosts) == 1 {
 		id = bound.Hosts.Hosts[0].ID
@@ -39,8 +39,8 @@ func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engi
 	return &host
 }
 
-// Labels returns the labels of a VM according to the inventory's rules.
-func Labels(
+// BuildLabels returns the labels of a VM according to the inventory's rules.
+func BuildLabels(
 	inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
 ) map[string]string {
 	wanted := inventory.Spec.LabelRules
@@ -49,13 +49,13 @@ func Labels(
 	}
 
 	out := map[string]string{}
-	host := Host(vm, hosts)
+	host := FindHost(vm, hosts)
 
 	for _, label := range wanted {
-		names := candidates(label, vm, host)
+		names := collectLabelSources(label, vm, host)
 		if label.From == infrav1alpha1.LabelFromNetworks {
 			for _, name := range names {
-				if value, ok := labelValue(name, label.Prefix); ok {
+				if value, ok := trimLabelPrefix(name, label.Prefix); ok {
 					out[networkKey(label.Key, value)] = "true"
 				}
 			}
@@ -64,20 +64,22 @@ func Labels(
 		}
 
 		for _, name := range names {
-			if value, ok := labelValue(name, label.Prefix); ok {
+			if value, ok := trimLabelPrefix(name, label.Prefix); ok {
 				out[label.Key] = value
 				break
 			}
 		}
 	}
 
-	out[infrav1alpha1.InventoryNameLabel] = LabelValue(inventory.Name)
+	out[infrav1alpha1.InventoryNameLabel] = ToLabelValue(inventory.Name)
 
 	return out
 }
 
-// candidates returns the possible sources of a label, in a fixed order.
-func candidates(label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
+// collectLabelSources returns the possible sources of a label, in a fixed order.
+func collectLabelSources(
+	label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost,
+) []string {
 	switch label.From {
 	case infrav1alpha1.LabelFromVMTemplate:
 		return []string{vm.Template.Name}
@@ -86,7 +88,7 @@ func candidates(label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host 
 	case infrav1alpha1.LabelFromAffinityLabel:
 		return labelNames(vm.Labels)
 	case infrav1alpha1.LabelFromCustomProperty:
-		return properties(vm, label.Property)
+		return findProperties(vm, label.Property)
 	}
 
 	if host == nil {
@@ -127,7 +129,7 @@ func labelNames(labels []engine.AffinityLabel) []string {
 	return out
 }
 
-func properties(vm engine.DescribedVM, name string) []string {
+func findProperties(vm engine.DescribedVM, name string) []string {
 	if vm.Properties == nil {
 		return nil
 	}
@@ -145,7 +147,7 @@ func networkNames(vm engine.DescribedVM) []string {
 	var out []string
 
 	for _, nic := range vm.NICs {
-		if name := nic.Network(); name != "" && !slices.Contains(out, name) {
+		if name := nic.ConnectedNetwork(); name != "" && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
@@ -153,10 +155,10 @@ func networkNames(vm engine.DescribedVM) []string {
 	return out
 }
 
-// labelValue returns the text after the prefix. It returns false if the prefix is missing, or the text is empty.
-func labelValue(name, prefix string) (string, bool) {
+// trimLabelPrefix returns the text after the prefix. It returns false if the prefix is missing, or the text is empty.
+func trimLabelPrefix(name, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
-	value := LabelValue(rest)
+	value := ToLabelValue(rest)
 
 	return value, ok && value != ""
 }
@@ -164,9 +166,9 @@ func labelValue(name, prefix string) (string, bool) {
 // foreign matches characters invalid in a label.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// LabelValue converts a name to a valid label value. Dashes replace invalid characters, and the value is cut at 63
+// ToLabelValue converts a name to a valid label value. Dashes replace invalid characters, and the value is cut at 63
 // characters.
-func LabelValue(name string) string {
+func ToLabelValue(name string) string {
 	value := foreign.ReplaceAllString(name, "-")
 	value = value[:min(len(value), maxLabel)]
 
@@ -185,13 +187,13 @@ func networkKey(key, network string) string {
 	return prefix + strings.TrimRight(name[:min(len(name), maxLabel)], "._-")
 }
 
-// Networks returns the networks of a VM, with the static addresses from its initialization. The engine orders addresses
-// by the guest's network interfaces, not by the VM's. Networks assumes equal orders.
-func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
+// CollectNetworks returns the networks of a VM, with the static addresses from its initialization. The engine orders
+// addresses by the guest's network interfaces, not by the VM's. Networks assumes equal orders.
+func CollectNetworks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 	var out []infrav1alpha1.InventoryNetwork
 
 	for i, nic := range vm.NICs {
-		name := nic.Network()
+		name := nic.ConnectedNetwork()
 		if name == "" {
 			continue
 		}
@@ -202,14 +204,14 @@ func Networks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 			at = len(out) - 1
 		}
 
-		out[at].IPAddresses = append(out[at].IPAddresses, configured(vm, i)...)
+		out[at].IPAddresses = append(out[at].IPAddresses, getAddresses(vm, i)...)
 	}
 
 	return out
 }
 
-// configured returns the addresses of the network configuration at an index.
-func configured(vm engine.DescribedVM, index int) []string {
+// getAddresses returns the addresses of the network configuration at an index.
+func getAddresses(vm engine.DescribedVM, index int) []string {
 	if vm.Initialization == nil || vm.Initialization.NICs == nil || index >= len(vm.Initialization.NICs.Items) {
 		return nil
 	}
@@ -247,10 +249,10 @@ const (
 	ReasonClaimedThem  = "ClaimedByAnother"
 )
 
-// Broken explains why a standby VM is no longer usable. It returns empty texts for a usable VM.
-func Broken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
+// ExplainBroken explains why a standby VM is no longer usable. It returns empty texts for a usable VM.
+func ExplainBroken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
 	switch {
-	case vm.Status != engine.VMDown && !vm.Status.Busy():
+	case vm.Status != engine.VMDown && !vm.Status.IsBusy():
 		return ReasonPoweredOn, fmt.Sprintf("The VM is %s; power it off", vm.Status)
 	case host != nil && host.Status != engine.HostUp:
 		return ReasonHostDown, fmt.Sprintf("Host %s, which the VM is bound to, is %s", host.Name, host.Status)
@@ -259,25 +261,25 @@ func Broken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message 
 	return "", ""
 }
 
-// Ineligible explains why an unclaimed VM cannot be claimed. Both texts are empty if it can.
-func Ineligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
-	owner, owned := ownermark.OwnerOf(vm.CommentText())
+// ExplainIneligible explains why an unclaimed VM cannot be claimed. Both texts are empty if it can.
+func ExplainIneligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
+	owner, owned := ownermark.ParseOwner(vm.CommentText())
 
 	switch {
-	case MarkedDeleting(vm.Tags):
+	case IsMarkedDeleting(vm.Tags):
 		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " +
-			deletingTagOf(vm.ID) + " from it in the engine"
-	case Retained(vm.Tags):
+			getDeletingTag(vm.ID) + " from it in the engine"
+	case IsRetained(vm.Tags):
 		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
 			" from it in the engine"
 	case owned:
 		return ReasonForeign, fmt.Sprintf("The VM's comment says that it is of the OLVMMachine %s/%s. Clear the "+
 			"comment if that is not so any more", owner.Namespace, owner.Name)
-	case vm.Status.Busy():
+	case vm.Status.IsBusy():
 		return ReasonBusy, "The VM is " + string(vm.Status)
 	case len(networkNames(vm)) == 0:
 		return ReasonNoNetwork, "The VM has no network interface that is connected to a network"
 	}
 
-	return Broken(vm, host)
+	return ExplainBroken(vm, host)
 }

@@ -65,9 +65,9 @@ func newSite(t *testing.T, vms int) *site {
 	check.Error(t, err, "")
 	t.Cleanup(sim.Close)
 	s := &site{t: t, sim: sim, session: newSession(t, sim), hosts: map[string]engine.ID{}}
-	s.dc, err = s.session.DataCenter(t.Context(), "Default")
+	s.dc, err = s.session.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	hosts, err := s.session.Hosts(t.Context())
+	hosts, err := s.session.ListHosts(t.Context())
 	check.Error(t, err, "")
 
 	for _, host := range hosts {
@@ -89,7 +89,7 @@ func newSession(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 
 func (s *site) pool() []engine.DescribedVM {
 	s.t.Helper()
-	vms, err := taggedVMs(s.t.Context(), s.session, "pool")
+	vms, err := listTaggedVMs(s.t.Context(), s.session, "pool")
 	check.Error(s.t, err, "")
 	slices.SortFunc(vms, func(a, b engine.DescribedVM) int { return strings.Compare(a.Name, b.Name) })
 
@@ -110,7 +110,7 @@ func (s *site) vm(name string) engine.DescribedVM {
 // full returns a VM with its user data.
 func (s *site) full(name string) *engine.VM {
 	s.t.Helper()
-	vm, err := s.session.VMInFull(s.t.Context(), s.vm(name).ID)
+	vm, err := s.session.FetchFullVM(s.t.Context(), s.vm(name).ID)
 	check.Error(s.t, err, "")
 
 	return vm
@@ -140,20 +140,22 @@ func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 			IP: &engine.IP{Address: "10.0.0.5", Netmask: "255.255.255.0"},
 		}},
 	}}})
-	pool := &infrav1alpha1.OLVMInventory{Spec: infrav1alpha1.OLVMInventorySpec{LabelRules: []infrav1alpha1.InventoryLabel{
-		{Key: "example.com/rack", From: infrav1alpha1.LabelFromHostAffinityLabel, Prefix: "rack-"},
-		{Key: "example.com/host", From: infrav1alpha1.LabelFromHost},
-		{Key: "example.com/flavor", From: infrav1alpha1.LabelFromVMTemplate, Prefix: "k8s-"},
-		{Key: "example.com/net", From: infrav1alpha1.LabelFromNetworks},
-	}}}
+	pool := &infrav1alpha1.OLVMInventory{
+		Spec: infrav1alpha1.OLVMInventorySpec{LabelRules: []infrav1alpha1.InventoryLabel{
+			{Key: "example.com/rack", From: infrav1alpha1.LabelFromHostAffinityLabel, Prefix: "rack-"},
+			{Key: "example.com/host", From: infrav1alpha1.LabelFromHost},
+			{Key: "example.com/flavor", From: infrav1alpha1.LabelFromVMTemplate, Prefix: "k8s-"},
+			{Key: "example.com/net", From: infrav1alpha1.LabelFromNetworks},
+		}},
+	}
 	pool.Name = "pool"
-	hosts, err := s.session.DescribedHosts(t.Context())
+	hosts, err := s.session.ListDescribedHosts(t.Context())
 	check.Error(t, err, "")
 	vms := s.pool()
 	check.Length(t, "VMs", vms, 12)
 
 	for i, vm := range vms {
-		check.Equal(t, "labels of "+vm.Name, Labels(pool, vm, hosts), map[string]string{
+		check.Equal(t, "labels of "+vm.Name, BuildLabels(pool, vm, hosts), map[string]string{
 			"example.com/rack":               fmt.Sprint(i / 6),
 			"example.com/host":               fmt.Sprintf("host%d", i/3),
 			"example.com/flavor":             "small",
@@ -162,7 +164,7 @@ func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 		})
 	}
 
-	check.Equal(t, "networks", Networks(vms[0]), []infrav1alpha1.InventoryNetwork{
+	check.Equal(t, "networks", CollectNetworks(vms[0]), []infrav1alpha1.InventoryNetwork{
 		{Name: "nodes", IPAddresses: []string{"10.0.0.5"}},
 	})
 
@@ -170,11 +172,11 @@ func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 		Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: s.hosts["host3"]}}},
 	}})
 	check.Equal(t, "rack of the VM that is bound to another host",
-		Labels(pool, s.vm("vm-00"), hosts)["example.com/rack"], "1")
+		BuildLabels(pool, s.vm("vm-00"), hosts)["example.com/rack"], "1")
 	check.Error(t, s.session.StartVM(t.Context(), vms[11].ID, false), "")
 	running := s.vm("vm-11")
-	check.Equal(t, "host of a VM that runs", Host(running, hosts).ID, running.Host.ID)
-	reason, message := Ineligible(running, nil)
+	check.Equal(t, "host of a VM that runs", FindHost(running, hosts).ID, running.Host.ID)
+	reason, message := ExplainIneligible(running, nil)
 	check.Equal(t, "reason of a VM that runs", reason == ReasonPoweredOn && message != "", true)
 }
 
@@ -182,7 +184,7 @@ func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
 	pool := &infrav1alpha1.OLVMInventory{}
 	vm := engine.DescribedVM{}
 	vm.Template.Name = "ol9 (größer)/" + string(make([]byte, 80))
-	labels := Labels(pool, vm, nil)
+	labels := BuildLabels(pool, vm, nil)
 	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"vm-template"], "ol9-gr-er")
 }
 
@@ -193,7 +195,9 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	other := newSession(t, s.sim)
 	// The requests overlap, so the engine creates both tags.
 	const slow = 4 * time.Millisecond
-	check.Error(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/tags$", DelayMillis: int(slow.Milliseconds())}), "")
+	check.Error(
+		t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/tags$", DelayMillis: int(slow.Milliseconds())}), "",
+	)
 
 	for round := range 100 {
 		type side struct {
@@ -214,10 +218,10 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 
 			group.Go(func() {
 				for side.outcome == ClaimPending {
-					vms, err := taggedVMs(t.Context(), side.session, "pool")
+					vms, err := listTaggedVMs(t.Context(), side.session, "pool")
 					if err == nil {
 						side.outcome, _, err = NewMarker(t.Context(), side.session, owner.Namespace).
-							Ensure(t.Context(), vms[0], side.claim, owner, false)
+							EnsureClaim(t.Context(), vms[0], side.claim, owner, false)
 					}
 
 					if err != nil && !engine.IsRefused(err) && !engine.IsConflict(err) {
@@ -235,16 +239,18 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 		slices.Sort(got)
 		check.Equal(t, fmt.Sprintf("outcomes of round %d", round), got, []Claimed{ClaimConfirmed, ClaimLost})
 		vm := s.vm("vm-00")
-		check.Length(t, "tags of claims", marksOn(vm), 1)
+		check.Length(t, "tags of claims", sortedMarks(vm), 1)
 
 		for i, side := range sides {
-			_, err := NewMarker(t.Context(), side.session, fmt.Sprintf("ns%d", i)).Unmark(t.Context(), vm, side.claim)
+			_, err := NewMarker(
+				t.Context(), side.session, fmt.Sprintf("ns%d", i),
+			).RemoveMark(t.Context(), vm, side.claim)
 			check.Error(t, err, "")
 		}
 
 		free := s.vm("vm-00")
 		check.Equal(t, "comment of the VM that is free", free.CommentText(), "")
-		check.Length(t, "tags of claims", marksOn(free), 0)
+		check.Length(t, "tags of claims", sortedMarks(free), 0)
 	}
 }
 
@@ -267,7 +273,7 @@ func TestATagThatComesLate(t *testing.T) {
 		return engine.Tag{
 			ID:          engine.ID(fmt.Sprintf("00000000-0000-4000-8000-%012d", at)),
 			Name:        TagName(s.vm("vm-00").ID),
-			Description: NewMark("ns", claim(machine), s.full("vm-00")).text(),
+			Description: NewMark("ns", claim(machine), s.full("vm-00")).encodeJSON(),
 		}
 	}
 	late, early, reserved := tag(1, "slow"), tag(2, "fast"), tag(0, "")
@@ -287,7 +293,7 @@ func TestATagThatComesLate(t *testing.T) {
 		marker := &Marker{session: s.session, namespace: "ns", tags: func() ([]engine.Tag, error) {
 			return look.tags, nil
 		}}
-		got, _, err := marker.Ensure(t.Context(), vm, claim(look.machine), owner(look.machine), false)
+		got, _, err := marker.EnsureClaim(t.Context(), vm, claim(look.machine), owner(look.machine), false)
 		check.Error(t, err, "")
 		check.Equal(t, look.name, got, look.want)
 	}
@@ -303,33 +309,35 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	}
 	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
 	mark := NewMark("ns", claim, s.full("vm-00"))
-	_, err := s.session.CreateTag(t.Context(), &engine.Tag{Name: TagName(s.vm("vm-00").ID), Description: mark.text()})
+	_, err := s.session.CreateTag(
+		t.Context(), &engine.Tag{Name: TagName(s.vm("vm-00").ID), Description: mark.encodeJSON()},
+	)
 	check.Error(t, err, "")
 
 	steps := 0
 	for outcome := ClaimPending; outcome != ClaimConfirmed; steps++ {
 		outcome, _, err = NewMarker(t.Context(), s.session, "ns").
-			Ensure(t.Context(), s.vm("vm-00"), claim, owner, false)
+			EnsureClaim(t.Context(), s.vm("vm-00"), claim, owner, false)
 		check.Error(t, err, "")
 	}
 
 	check.Equal(t, "steps", steps, 3) // tag the VM, write its comment, see both
 	vm := s.vm("vm-00")
-	found, tagged := MarkOn(vm)
+	found, tagged := GetMark(vm)
 	check.Equal(t, "tagged", tagged, true)
-	check.Equal(t, "claim of the mark", *found.Claim(), claim)
+	check.Equal(t, "claim of the mark", *found.ToClaim(), claim)
 	check.Equal(t, "comment", vm.CommentText(), owner.Comment())
-	reason, _ := Ineligible(vm, nil)
+	reason, _ := ExplainIneligible(vm, nil)
 	check.Equal(t, "reason", reason, ReasonForeign)
 
-	left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
+	left, err := NewMarker(t.Context(), s.session, "ns").RemoveMark(t.Context(), vm, claim)
 	check.Error(t, err, "")
 	check.Equal(t, "comment that is left", left, comment)
 
 	for range 2 { // the second call finds nothing to do
 		vm = s.vm("vm-00")
 		check.Equal(t, "comment of the VM that is free", vm.CommentText(), comment)
-		left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
+		left, err := NewMarker(t.Context(), s.session, "ns").RemoveMark(t.Context(), vm, claim)
 		check.Error(t, err, "")
 		check.Equal(t, "comment that is left", left, comment)
 	}
@@ -381,14 +389,16 @@ func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 
 			for done := false; !done; {
 				var err error
-				done, _, err = Clean(t.Context(), s.session, id, owner, readMark(engine.Tag{Description: mark.text()}).mark)
+				done, _, err = CleanVM(
+					t.Context(), s.session, id, owner, parseMark(engine.Tag{Description: mark.encodeJSON()}).mark,
+				)
 				check.Error(t, err, "")
 			}
 
 			left := cmp.Or(s.full("vm-00").Initialization, &engine.Initialization{})
 			left.NICs = nil
 			check.Equal(t, "the initialization", left, tt.want)
-			check.Lacks(t, "the mark", mark.text(), "own: true")
+			check.Lacks(t, "the mark", mark.encodeJSON(), "own: true")
 		})
 	}
 }
@@ -398,7 +408,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	s := newSite(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
-	_, before, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
+	_, before, err := fetchBootDisk(ctx, s.session, s.vm("vm-00").ID)
 	check.Error(t, err, "")
 	check.Error(t, s.session.GrowDisk(ctx, before.ID, 20<<30, nil), "")
 	var waited []string
@@ -406,7 +416,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	for {
 		done, waiting, err := Rebuilder{
 			Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc,
-		}.step(ctx)
+		}.takeStep(ctx)
 		check.Error(t, err, "")
 		if done {
 			break
@@ -420,16 +430,19 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	check.Equal(t, "waited for", waited, []string{
 		"a new root disk of template k8s-small", "the new root disk",
 	})
-	_, after, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
+	_, after, err := fetchBootDisk(ctx, s.session, s.vm("vm-00").ID)
 	check.Error(t, err, "")
 	check.Equal(t, "it is another disk", after.ID != before.ID, true)
 	check.Equal(t, "size of the new disk", after.ProvisionedSize, int64(20<<30))
-	_, err = s.session.Disk(ctx, before.ID)
+	_, err = s.session.FetchDisk(ctx, before.ID)
 	check.Equal(t, "the old disk is gone", engine.IsNotFound(err), true)
-	all, err := s.session.VMs(ctx)
+	all, err := s.session.ListVMs(ctx)
 	check.Error(t, err, "")
 	check.Length(t, "VMs", all, 3)
-	check.Equal(t, "recycling", Recycling(&infrav1alpha1.OLVMInventory{}, s.vm("vm-00"), false), infrav1alpha1.RecycleRebuild)
+	check.Equal(
+		t, "recycling", ChooseRecycling(&infrav1alpha1.OLVMInventory{}, s.vm("vm-00"), false),
+		infrav1alpha1.RecycleRebuild,
+	)
 }
 
 // TestAPlantedDiskIsNoRootDisk adds foreign disks with the name of the new root disk: a detached one, and the former
@@ -440,31 +453,31 @@ func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	defer cancel()
 	r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc}
 
-	domains, err := s.session.StorageDomains(ctx, s.dc)
+	domains, err := s.session.ListStorageDomains(ctx, s.dc)
 	check.Error(t, err, "")
 
-	alias := r.alias()
+	alias := r.diskAlias()
 	planted, err := s.session.CreateDisk(ctx, &engine.Disk{
-		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 100 << 30, Description: r.comment(),
+		Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 100 << 30, Description: r.donorComment(),
 		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domains[0].ID}}},
 	})
 	check.Error(t, err, "")
 
-	_, before, err := bootDisk(ctx, s.session, r.VM.ID)
+	_, before, err := fetchBootDisk(ctx, s.session, r.VM.ID)
 	check.Error(t, err, "")
 	check.Error(t, s.session.UpdateDisk(ctx, before.ID, &engine.Disk{Alias: &alias}), "")
 
 	for done := false; !done; {
 		r.VM = s.vm("vm-00")
-		done, _, err = r.step(ctx)
+		done, _, err = r.takeStep(ctx)
 		check.Error(t, err, "")
 	}
 
-	_, after, err := bootDisk(ctx, s.session, r.VM.ID)
+	_, after, err := fetchBootDisk(ctx, s.session, r.VM.ID)
 	check.Error(t, err, "")
 	check.Equal(t, "it is the disk of the node before", after.ID == before.ID, false)
 	check.Equal(t, "it is the planted one", after.ID == planted.ID, false)
-	_, err = s.session.Disk(ctx, planted.ID)
+	_, err = s.session.FetchDisk(ctx, planted.ID)
 	check.Error(t, err, "")
 }
 
@@ -481,17 +494,17 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 			defer cancel()
 			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc}
-			_, before, err := bootDisk(ctx, s.session, r.VM.ID)
+			_, before, err := fetchBootDisk(ctx, s.session, r.VM.ID)
 			check.Error(t, err, "")
 
-			comment := r.comment()
+			comment := r.donorComment()
 			donor, err := s.session.CreateVM(ctx, &engine.VM{
-				Name: r.donor(), Comment: &comment, Description: &description, Cluster: r.VM.Cluster,
+				Name: r.donorName(), Comment: &comment, Description: &description, Cluster: r.VM.Cluster,
 				Template: &engine.Ref{ID: r.VM.Template.ID},
 			}, nil)
 			check.Error(t, err, "")
 			wait.For(t, "the donor is down", func() error {
-				now, err := s.session.VM(ctx, donor.ID)
+				now, err := s.session.FetchVM(ctx, donor.ID)
 				if err == nil && now.Status != engine.VMDown {
 					err = fmt.Errorf("it is %s", now.Status)
 				}
@@ -504,14 +517,14 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 
 			for done := false; !done; {
 				r.VM = s.vm("vm-00")
-				done, _, err = r.step(ctx)
+				done, _, err = r.takeStep(ctx)
 				check.Error(t, err, "")
 			}
 
-			_, after, err := bootDisk(ctx, s.session, r.VM.ID)
+			_, after, err := fetchBootDisk(ctx, s.session, r.VM.ID)
 			check.Error(t, err, "")
 			check.Equal(t, "it is another disk", after.ID != before.ID, true)
-			_, err = s.session.VM(ctx, donor.ID)
+			_, err = s.session.FetchVM(ctx, donor.ID)
 			check.Equal(t, "the donor is gone", engine.IsNotFound(err), true)
 		})
 	}
@@ -528,7 +541,7 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 		}
 	}
 	markOf := func(id string) string {
-		return Mark{ID: id, Namespace: "ns", Cluster: "c", Group: "g", Role: infrav1.RoleWorker}.text()
+		return Mark{ID: id, Namespace: "ns", Cluster: "c", Group: "g", Role: infrav1.RoleWorker}.encodeJSON()
 	}
 
 	for name, test := range map[string]struct {
@@ -550,7 +563,7 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 			s := newSite(t, 2)
 			r := Rebuilder{Session: s.session, VM: s.vm("vm-00"), ClaimID: claim, DataCenter: s.dc}
 			donor := &engine.VM{
-				Name: r.donor(), Comment: new(r.comment()), Cluster: r.VM.Cluster,
+				Name: r.donorName(), Comment: new(r.donorComment()), Cluster: r.VM.Cluster,
 				Template: &engine.Ref{ID: r.VM.Template.ID},
 			}
 
@@ -568,14 +581,14 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 			read := func() *Pool {
 				spec := infrav1alpha1.OLVMInventorySpec{OLVMDatacenterName: "Default"}
 				spec.VirtualMachines.Tag = "pool"
-				pool, err := Read(t.Context(), s.session, spec)
+				pool, err := FetchPool(t.Context(), s.session, spec)
 				check.Error(t, err, "")
 
 				return pool
 			}
 			check.Error(t, RemoveLateDonors(t.Context(), s.session, read()), "") // the donor may be locked
 			wait.For(t, "the donor is not locked", func() error {
-				vm, err := s.session.VM(t.Context(), made.ID)
+				vm, err := s.session.FetchVM(t.Context(), made.ID)
 				if engine.IsNotFound(err) || err == nil && vm.Status == engine.VMDown {
 					return nil
 				}
@@ -583,7 +596,7 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 				return cmp.Or(err, errors.New("it is"))
 			})
 			check.Error(t, RemoveLateDonors(t.Context(), s.session, read()), "")
-			_, err = s.session.VM(t.Context(), made.ID)
+			_, err = s.session.FetchVM(t.Context(), made.ID)
 			check.Equal(t, "the donor is gone", engine.IsNotFound(err), test.goes)
 			check.Length(t, "VMs of the pool", s.pool(), 2)
 		})
@@ -616,19 +629,21 @@ func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
 					}
 
 					vm := s.vm("vm-00")
-					outcome, _, err := NewMarker(t.Context(), s.session, "ns").Ensure(t.Context(), vm, claim, owner, settled)
+					outcome, _, err := NewMarker(
+						t.Context(), s.session, "ns",
+					).EnsureClaim(t.Context(), vm, claim, owner, settled)
 					check.Error(t, err, "is not that of a claim")
 					check.Equal(t, "outcome", outcome, ClaimPending)
 
 					if onVM {
-						_, err = Owns(vm, "ns", claim)
+						_, err = IsAssignedToClaim(vm, "ns", claim)
 						check.Error(t, err, "is not that of a claim")
 					}
 				}
 
 				vm := s.vm("vm-00")
 				check.Equal(t, "comment", vm.CommentText(), comment)
-				tags, err := s.session.TagsNamed(t.Context(), TagName(id))
+				tags, err := s.session.ListTagsNamed(t.Context(), TagName(id))
 				check.Error(t, err, "")
 				check.Length(t, "tags", tags, 1)
 			})
@@ -651,27 +666,29 @@ func TestTheMarkOfAVMThatIsDeletedIsItsOwnAndGoesWithIt(t *testing.T) {
 	}
 
 	check.Error(t, s.session.DeleteVM(ctx, gone), "")
-	check.Error(t, ForgetDeleting(ctx, s.session, gone), "")
-	check.Error(t, ForgetDeleting(ctx, s.session, gone), "") // an interrupted pass repeats this
+	check.Error(t, RemoveDeletingTag(ctx, s.session, gone), "")
+	check.Error(t, RemoveDeletingTag(ctx, s.session, gone), "") // an interrupted pass repeats this
 
-	tags, err := s.session.VMTags(ctx, stays)
+	tags, err := s.session.ListVMTags(ctx, stays)
 	check.Error(t, err, "")
-	check.Equal(t, "the other VM is still marked", MarkedDeleting(tags), true)
+	check.Equal(t, "the other VM is still marked", IsMarkedDeleting(tags), true)
 
-	left, err := s.session.TagsNamed(ctx, deletingTagOf(gone))
+	left, err := s.session.ListTagsNamed(ctx, getDeletingTag(gone))
 	check.Error(t, err, "")
 	check.Equal(t, "tags of the VM that is gone", len(left), 0)
 }
 
 func TestTheMarkOfEarlierVersionsIsStillSeen(t *testing.T) {
 	t.Parallel()
-	check.Equal(t, "the mark that all VMs shared", MarkedDeleting([]engine.Tag{{Name: "capolvm-deleting"}}), true)
-	check.Equal(t, "another tag", MarkedDeleting([]engine.Tag{{Name: "capolvm-deletinghouse"}}), false)
+	check.Equal(t, "the mark that all VMs shared", IsMarkedDeleting([]engine.Tag{{Name: "capolvm-deleting"}}), true)
+	check.Equal(t, "another tag", IsMarkedDeleting([]engine.Tag{{Name: "capolvm-deletinghouse"}}), false)
 }
 
 func TestAnInventoryThatXMLCannotCarryIsRefused(t *testing.T) {
-	_, err := Read(t.Context(), nil, infrav1alpha1.OLVMInventorySpec{
+	_, err := FetchPool(t.Context(), nil, infrav1alpha1.OLVMInventorySpec{
 		VirtualMachines: infrav1alpha1.InventoryVMs{Tag: "pool\x00"},
 	})
-	check.Error(t, err, "spec.virtualMachines.tag: character 5 of line 1 is U+0000 (NUL), which XML cannot carry to the engine")
+	check.Error(
+		t, err, "spec.virtualMachines.tag: character 5 of line 1 is U+0000 (NUL), which XML cannot carry to the engine",
+	)
 }

@@ -14,7 +14,7 @@ import (
 // creating it, and continued after its successor had rebuilt the VM. A running or locked donor stays. An error for one
 // donor does not affect the others.
 func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) error {
-	found, err := session.VMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
+	found, err := session.ListVMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) e
 	var errs []error
 
 	for i := range found {
-		r, ok := rebuilderOf(session, pool, &found[i])
+		r, ok := newRebuilder(session, pool, &found[i])
 		if !ok {
 			continue
 		}
@@ -40,8 +40,8 @@ func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) e
 	return errors.Join(errs...)
 }
 
-// rebuilderOf returns the rebuild of a donor. It returns false unless the VM is a donor for a VM of the inventory.
-func rebuilderOf(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilder, bool) {
+// newRebuilder returns the rebuild of a donor. It returns false unless the VM is a donor for a VM of the inventory.
+func newRebuilder(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilder, bool) {
 	var vm, claim string
 	if _, err := fmt.Sscanf(donor.CommentText(), "capolvm rebuild=%s claim=%s", &vm, &claim); err != nil {
 		return Rebuilder{}, false
@@ -56,23 +56,23 @@ func rebuilderOf(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilde
 // isUsed reports whether the rebuild may still be running, in this or another management cluster. A rebuild ends before
 // its claim's marks are removed. isUsed re-reads the marks, because the inventory's may be older than the donor.
 func (r Rebuilder) isUsed(ctx context.Context) (bool, error) {
-	tags, err := TagsOf(ctx, r.Session, r.VM.ID)
+	tags, err := ListTags(ctx, r.Session, r.VM.ID)
 	if err != nil {
 		return true, err
 	}
 
-	if marks := marksOf(r.VM.ID, tags); len(marks) > 0 {
+	if marks := parseMarks(r.VM.ID, tags); len(marks) > 0 {
 		return slices.ContainsFunc(marks, func(m marked) bool {
-			return !m.mark.Readable() || m.mark.ID == r.ClaimID
+			return !m.mark.IsReadable() || m.mark.ID == r.ClaimID
 		}), nil
 	}
 
-	vm, err := r.Session.VM(ctx, r.VM.ID)
+	vm, err := r.Session.FetchVM(ctx, r.VM.ID)
 	if err != nil {
 		return true, err
 	}
 
-	_, owned := ownermark.OwnerOf(vm.CommentText())
+	_, owned := ownermark.ParseOwner(vm.CommentText())
 
 	return owned, nil
 }

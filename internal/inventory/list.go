@@ -65,7 +65,7 @@ func List(ctx context.Context, reader client.Reader, namespace, name string) ([]
 		pool := &pools.Items[i]
 		names = append(names, pool.Name)
 		if name == "" || pool.Name == name {
-			out = append(out, overviewOf(pool, vms.Items))
+			out = append(out, newOverview(pool, vms.Items))
 		}
 	}
 
@@ -80,7 +80,7 @@ func List(ctx context.Context, reader client.Reader, namespace, name string) ([]
 	return out, nil
 }
 
-func overviewOf(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM) Overview {
+func newOverview(pool *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM) Overview {
 	out := Overview{
 		Namespace:  pool.Namespace,
 		Name:       pool.Name,

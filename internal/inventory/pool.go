@@ -23,19 +23,19 @@ type Pool struct {
 	Hosts map[engine.ID]engine.DescribedHost
 }
 
-// Read requests the VMs of an inventory and the hosts from the engine. The error is a *blocker.Error if the inventory
-// names an object unknown to the engine.
-func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMInventorySpec) (*Pool, error) {
+// FetchPool requests the VMs of an inventory and the hosts from the engine. The error is a *blocker.Error if the
+// inventory names an object unknown to the engine.
+func FetchPool(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMInventorySpec) (*Pool, error) {
 	if err := blocker.CheckTexts(infrav1.InventoryInvalidReason, "spec", spec); err != nil {
 		return nil, err
 	}
 
-	center, err := session.DataCenter(ctx, spec.OLVMDatacenterName)
+	center, err := session.FindDataCenter(ctx, spec.OLVMDatacenterName)
 	if err != nil {
-		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "spec.olvmDatacenterName")
+		return nil, blocker.WrapNotFound(err, infrav1.DataCenterNotFoundReason, "spec.olvmDatacenterName")
 	}
 
-	clusters, err := clustersOf(ctx, session, center, spec.VirtualMachines.OLVMOvirtClusterName)
+	clusters, err := listClusters(ctx, session, center, spec.VirtualMachines.OLVMOvirtClusterName)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMIn
 	}
 
 	out := &Pool{DataCenter: center, VMs: map[engine.ID]engine.DescribedVM{}}
-	if out.Hosts, err = session.DescribedHosts(ctx); err != nil {
+	if out.Hosts, err = session.ListDescribedHosts(ctx); err != nil {
 		return nil, err
 	}
 
-	tagged, err := taggedVMs(ctx, session, spec.VirtualMachines.Tag)
+	tagged, err := listTaggedVMs(ctx, session, spec.VirtualMachines.Tag)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +66,9 @@ func Read(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMIn
 	return out, nil
 }
 
-// taggedVMs lists the VMs with a tag, including the claim marks on them.
-func taggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engine.DescribedVM, error) {
-	out, err := session.TaggedVMs(ctx, tag)
+// listTaggedVMs lists the VMs with a tag, including the claim marks on them.
+func listTaggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engine.DescribedVM, error) {
+	out, err := session.ListTaggedVMs(ctx, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -76,17 +76,17 @@ func taggedVMs(ctx context.Context, session *engine.Client, tag string) ([]engin
 	return out, describeTags(ctx, session, out)
 }
 
-// clustersOf returns the engine clusters eligible for the inventory's VMs: the named one, or all of the data center.
-func clustersOf(
+// listClusters returns the engine clusters eligible for the inventory's VMs: the named one, or all of the data center.
+func listClusters(
 	ctx context.Context, session *engine.Client, center *engine.DataCenter, name string,
 ) (map[engine.ID]bool, error) {
 	out := map[engine.ID]bool{}
 
 	if name != "" {
-		found, err := session.Cluster(ctx, center, name)
+		found, err := session.FindCluster(ctx, center, name)
 		if err != nil {
 			const field = "spec.virtualMachines.olvmOvirtClusterName"
-			return nil, blocker.NotFound(err, infrav1.OvirtClusterNotFoundReason, field)
+			return nil, blocker.WrapNotFound(err, infrav1.OvirtClusterNotFoundReason, field)
 		}
 
 		out[found.ID] = true
@@ -94,7 +94,7 @@ func clustersOf(
 		return out, nil
 	}
 
-	all, err := session.Clusters(ctx, center)
+	all, err := session.ListClusters(ctx, center)
 
 	for i := range all {
 		out[all[i].ID] = true
@@ -109,9 +109,9 @@ var unfit = regexp.MustCompile(`[^a-z0-9.-]+`)
 // maxName leaves room for the first part of a UUID.
 const maxName = 200
 
-// ObjectName returns the name of the OLVMInventoryVM for a VM. It is the VM's name, with the first part of its UUID if
-// the name is invalid or taken.
-func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
+// ChooseObjectName returns the name of the OLVMInventoryVM for a VM. It is the VM's name, with the first part of its
+// UUID if the name is invalid or taken.
+func ChooseObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(vm.Name), "-"), ".-")
 	name = name[:min(len(name), maxName)]
 	if name == vm.Name && !taken[name] && len(validation.IsDNS1123Subdomain(name)) == 0 {
@@ -121,18 +121,18 @@ func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
 }
 
-// ClusterSpec returns a cluster spec for the inventory's VMs. They belong to no cluster, but need the data center.
-func ClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
+// BuildClusterSpec returns a cluster spec for the inventory's VMs. They belong to no cluster, but need the data center.
+func BuildClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
 	return infrav1.OLVMClusterSpec{OLVMDatacenterName: pool.Spec.OLVMDatacenterName}
 }
 
-// HostNames returns the sorted names of possible hosts for VMs of a template. These are the hosts of its placement, or
-// all hosts of its engine cluster. The error is a *blocker.Error naming the field of the template.
-func (p *Pool) HostNames(
+// ListHostNames returns the sorted names of possible hosts for VMs of a template. These are the hosts of its placement,
+// or all hosts of its engine cluster. The error is a *blocker.Error naming the field of the template.
+func (p *Pool) ListHostNames(
 	ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
 	site := placement.Site{DataCenterName: pool.Spec.OLVMDatacenterName}
-	where, err := placement.Place(ctx, session, template, site, "")
+	where, err := placement.ResolveLocation(ctx, session, template, site, "")
 	if err != nil {
 		return nil, err
 	}
@@ -157,26 +157,26 @@ func (p *Pool) HostNames(
 	return out, nil
 }
 
-// WhyUnclaimable explains why a VM without a claim here cannot be claimed. Both texts are empty if it can.
-func (p *Pool) WhyUnclaimable(vm engine.DescribedVM) (reason, message string) {
-	if mark, tagged := MarkOn(vm); tagged {
+// ExplainUnclaimable explains why a VM without a claim here cannot be claimed. Both texts are empty if it can.
+func (p *Pool) ExplainUnclaimable(vm engine.DescribedVM) (reason, message string) {
+	if mark, tagged := GetMark(vm); tagged {
 		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
 			". If that is not so any more, delete the tag and clear the VM's comment in the engine"
 	}
 
-	return Ineligible(vm, Host(vm, p.Hosts))
+	return ExplainIneligible(vm, FindHost(vm, p.Hosts))
 }
 
-// Candidate returns the scheduler's view of a VM.
-func (p *Pool) Candidate(
+// ToCandidate returns the scheduler's view of a VM.
+func (p *Pool) ToCandidate(
 	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1alpha1.InventoryClaim,
 ) VM {
 	out := VM{Name: name, Labels: labels, Claim: claim}
-	if out.Unfit, _ = p.WhyUnclaimable(vm); claim != nil {
-		out.Unfit, _ = Broken(vm, Host(vm, p.Hosts))
+	if out.Unfit, _ = p.ExplainUnclaimable(vm); claim != nil {
+		out.Unfit, _ = ExplainBroken(vm, FindHost(vm, p.Hosts))
 	}
 
-	for _, network := range Networks(vm) {
+	for _, network := range CollectNetworks(vm) {
 		if len(network.IPAddresses) > 0 {
 			out.Networks = append(out.Networks, network.Name)
 		}

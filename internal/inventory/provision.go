@@ -59,24 +59,24 @@ func PlanProvision(
 		if of := there[i].Spec.FromProvision; of != nil {
 			key := bucket{of.ProvisionName, of.HostName}
 			p.left[key] = append(p.left[key], &there[i])
-			p.busy = p.busy || !there[i].DeletionTimestamp.IsZero() || !Made(&there[i])
+			p.busy = p.busy || !there[i].DeletionTimestamp.IsZero() || !IsComplete(&there[i])
 		}
 	}
 
 	for i, provision := range pool.Spec.Provision {
 		if provision.CountPerHost == nil {
-			p.fill(i, "", provision.Count)
+			p.fillBucket(i, "", provision.Count)
 			continue
 		}
 
 		for _, host := range hosts[provision.Name] {
-			p.fill(i, host, provision.CountPerHost)
+			p.fillBucket(i, host, provision.CountPerHost)
 		}
 	}
 
 	for _, extra := range p.left { // of provisions and hosts no longer requested
 		for _, vm := range extra {
-			p.remove(vm)
+			p.planRemoval(vm)
 		}
 	}
 
@@ -103,8 +103,8 @@ type provisioner struct {
 	plan     ProvisionPlan
 }
 
-// fill plans the changes of a bucket to reach its count.
-func (p *provisioner) fill(index int, host string, count *int32) {
+// fillBucket plans the changes of a bucket to reach its count.
+func (p *provisioner) fillBucket(index int, host string, count *int32) {
 	wanted := 0
 	if count != nil {
 		wanted = int(*count)
@@ -116,18 +116,18 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	has := p.left[key]
 	delete(p.left, key)
 	slices.SortFunc(has, func(a, b *infrav1alpha1.OLVMInventoryVM) int {
-		return cmp.Or(cmp.Compare(btoi(p.kept(b)), btoi(p.kept(a))), compareNames(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(boolToInt(p.isKept(b)), boolToInt(p.isKept(a))), compareNames(a.Name, b.Name))
 	})
 
 	for _, vm := range has[min(len(has), wanted):] {
-		p.remove(vm)
+		p.planRemoval(vm)
 	}
 
 	for _, vm := range has[:min(len(has), wanted)] {
 		switch current := vm.Spec.FromProvision.MachineTemplateName == provision.MachineTemplateName; {
-		case current || p.kept(vm):
-		case !Made(vm): // nobody can claim it yet
-			p.remove(vm)
+		case current || p.isKept(vm):
+		case !IsComplete(vm): // nobody can claim it yet
+			p.planRemoval(vm)
 		case p.outdated == "":
 			p.outdated = vm.Name
 		}
@@ -150,32 +150,32 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	}
 }
 
-// remove plans the deletion of an unused VM.
-func (p *provisioner) remove(vm *infrav1alpha1.OLVMInventoryVM) {
-	if !p.kept(vm) {
+// planRemoval plans the deletion of an unused VM.
+func (p *provisioner) planRemoval(vm *infrav1alpha1.OLVMInventoryVM) {
+	if !p.isKept(vm) {
 		p.plan.Remove = append(p.plan.Remove, vm.Name)
 	}
 }
 
-// kept reports whether a VM cannot be deleted now, or is already in deletion.
-func (p *provisioner) kept(vm *infrav1alpha1.OLVMInventoryVM) bool {
+// isKept reports whether a VM cannot be deleted now, or is already in deletion.
+func (p *provisioner) isKept(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
 }
 
-// InUse reports whether a provisioned VM must stay unchanged. A machine uses it, possibly in another management
+// IsInUse reports whether a provisioned VM must stay unchanged. A machine uses it, possibly in another management
 // cluster, someone powered it on, or it retains a node's disk.
-func InUse(vm engine.DescribedVM) bool {
-	_, tagged := MarkOn(vm)
-	_, owned := ownermark.OwnerOf(vm.CommentText())
+func IsInUse(vm engine.DescribedVM) bool {
+	_, tagged := GetMark(vm)
+	_, owned := ownermark.ParseOwner(vm.CommentText())
 
-	return tagged || owned || Retained(vm.Tags) || !vm.Status.Off() && !vm.Status.Busy()
+	return tagged || owned || IsRetained(vm.Tags) || !vm.Status.IsOff() && !vm.Status.IsBusy()
 }
 
 // compareNames sorts pool-2 before pool-10.
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// Made reports whether the VM of an OLVMInventoryVM is complete. VMs not provisioned by us always are.
-func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
+// IsComplete reports whether the VM of an OLVMInventoryVM is complete. VMs not provisioned by us always are.
+func IsComplete(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	if vm.Spec.FromProvision == nil {
 		return true
 	}
@@ -185,9 +185,9 @@ func Made(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	})
 }
 
-// MachineSpec returns the spec of a provisioned VM: the template's spec, with the inventory's tag and the VM's own host
-// and MAC addresses.
-func MachineSpec(
+// BuildMachineSpec returns the spec of a provisioned VM: the template's spec, with the inventory's tag and the VM's own
+// host and MAC addresses.
+func BuildMachineSpec(
 	template infrav1.OLVMMachineSpec, tag string, decided infrav1alpha1.ProvisionedVM,
 ) infrav1.OLVMMachineSpec {
 	out := *template.DeepCopy()
@@ -199,7 +199,7 @@ func MachineSpec(
 		out.VirtualMachine.Placement = infrav1.Placement{HostNames: []string{decided.HostName}}
 	}
 
-	for i, network := range addressing.Networks(out) {
+	for i, network := range addressing.CollectNetworks(out) {
 		named := func(n infrav1alpha1.ProvisionedNIC) bool { return n.Name == network.VNICName }
 		at := slices.IndexFunc(decided.NICs, named)
 		if at < 0 || decided.NICs[at].MACAddress == "" {
@@ -251,21 +251,21 @@ func ReadProvision(
 		}
 
 		if out.Hosts[provision.Name], err = hosts(found); err != nil {
-			return out, InTemplate(name, err)
+			return out, WrapTemplateError(name, err)
 		}
 	}
 
 	return out, nil
 }
 
-// NoTemplate returns the error for a missing template.
-func NoTemplate(format string, args ...any) error {
+// NewNoTemplateError returns the error for a missing template.
+func NewNoTemplateError(format string, args ...any) error {
 	return blocker.New(infrav1.MachineTemplateNotFoundReason, "", format, args...)
 }
 
-// Decide assigns the lowest free MAC addresses and static addresses to a VM of a provision. It adds them to macs and
-// held. The error is a *blocker.Error naming the field of the OLVMInventory or of the template.
-func (in ProvisionInputs) Decide(
+// AssignAddresses assigns the lowest free MAC addresses and static addresses to a VM of a provision. It adds them to
+// macs and held. The error is a *blocker.Error naming the field of the OLVMInventory or of the template.
+func (in ProvisionInputs) AssignAddresses(
 	pool *infrav1alpha1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
 ) (*infrav1alpha1.ProvisionedVM, error) {
 	provision := pool.Spec.Provision[vm.Index]
@@ -276,19 +276,19 @@ func (in ProvisionInputs) Decide(
 		MachineTemplateName: provision.MachineTemplateName,
 		HostName:            vm.HostName,
 	}
-	nics, err := provisionedNICs(template)
+	nics, err := buildProvisionedNICs(template)
 	if err != nil {
-		return nil, InTemplate(provision.MachineTemplateName, err)
+		return nil, WrapTemplateError(provision.MachineTemplateName, err)
 	}
 
 	addresses, err := addressing.Allocation{NICs: nics}.Allocate(held)
 	if err != nil {
-		return nil, InTemplate(provision.MachineTemplateName, err)
+		return nil, WrapTemplateError(provision.MachineTemplateName, err)
 	}
 
 	for _, nic := range nics {
 		decided := infrav1alpha1.ProvisionedNIC{Name: nic.VNICName, NetworkName: nic.NetworkName}
-		if decided.MACAddress, err = freeMAC(provision.MACAddresses, macs, field+"macAddresses"); err != nil {
+		if decided.MACAddress, err = findFreeMAC(provision.MACAddresses, macs, field+"macAddresses"); err != nil {
 			return nil, err
 		}
 
@@ -304,8 +304,8 @@ func (in ProvisionInputs) Decide(
 	return out, nil
 }
 
-// InTemplate adds the template's field to an error about its machine spec.
-func InTemplate(name string, err error) error {
+// WrapTemplateError adds the template's field to an error about its machine spec.
+func WrapTemplateError(name string, err error) error {
 	var field *blocker.Error
 	if !errors.As(err, &field) || !strings.HasPrefix(field.Field, "spec.") {
 		return err
@@ -317,14 +317,14 @@ func InTemplate(name string, err error) error {
 	return &out
 }
 
-// provisionedNICs returns the network interfaces of a provisioned VM. Such a VM has no cluster.
-func provisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error) {
+// buildProvisionedNICs returns the network interfaces of a provisioned VM. Such a VM has no cluster.
+func buildProvisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error) {
 	if template.FromInventory != nil {
 		return nil, blocker.New(infrav1.ProvisionInvalidReason, "spec.fromInventory",
 			"a VM of a pool is made, and not claimed; remove it, or name another template")
 	}
 
-	nics, err := addressing.NICs(template, infrav1.OLVMClusterSpec{})
+	nics, err := addressing.BuildNICs(template, infrav1.OLVMClusterSpec{})
 	if err != nil {
 		return nil, err
 	}
@@ -346,10 +346,10 @@ func provisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error)
 
 var macPattern = regexp.MustCompile(`^([0-9a-f]{12})(?:-([0-9a-f]{12}))?$`)
 
-// freeMAC returns the first free MAC address of the ranges, or "" if there are no ranges.
-func freeMAC(ranges []string, used map[string]bool, field string) (string, error) {
+// findFreeMAC returns the first free MAC address of the ranges, or "" if there are no ranges.
+func findFreeMAC(ranges []string, used map[string]bool, field string) (string, error) {
 	for i, text := range ranges {
-		first, last, err := macRange(text)
+		first, last, err := parseMACRange(text)
 		if err != nil {
 			return "", blocker.New(infrav1.ProvisionInvalidReason, fmt.Sprintf("%s[%d]", field, i), "%v", err)
 		}
@@ -370,8 +370,8 @@ func freeMAC(ranges []string, used map[string]bool, field string) (string, error
 		"all MAC addresses of %s are in use; add some", strings.Join(ranges, ", "))
 }
 
-// macRange parses a MAC address, or a range of them. It rejects multicast addresses.
-func macRange(text string) (first, last uint64, err error) {
+// parseMACRange parses a MAC address, or a range of them. It rejects multicast addresses.
+func parseMACRange(text string) (first, last uint64, err error) {
 	match := macPattern.FindStringSubmatch(strings.ToLower(strings.ReplaceAll(text, ":", "")))
 	if match == nil {
 		return 0, 0, fmt.Errorf("%q is neither a MAC address nor a range a-b", text)

@@ -249,13 +249,13 @@ func TestMACAddressesOfRanges(t *testing.T) {
 	var got []string
 
 	for range 3 {
-		mac, err := freeMAC([]string{"56:6F:00:00:00:FE-56:6F:00:00:01:00", "56:6f:00:00:02:00"}, used, "field")
+		mac, err := findFreeMAC([]string{"56:6F:00:00:00:FE-56:6F:00:00:01:00", "56:6f:00:00:02:00"}, used, "field")
 		check.Error(t, err, "")
 		got = append(got, mac)
 	}
 
 	check.Equal(t, "given", got, []string{"56:6f:00:00:00:fe", "56:6f:00:00:01:00", "56:6f:00:00:02:00"})
-	_, err := freeMAC([]string{"56:6f:00:00:02:00"}, used, "field")
+	_, err := findFreeMAC([]string{"56:6f:00:00:02:00"}, used, "field")
 	check.Error(t, err, "field: all MAC addresses of 56:6f:00:00:02:00 are in use")
 
 	for text, want := range map[string]string{
@@ -264,7 +264,7 @@ func TestMACAddressesOfRanges(t *testing.T) {
 		"56:6f:00:00:00:01-56:6f:00:00:00:00": "ends before it begins",
 		"56:6f":                               "neither a MAC address nor a range",
 	} {
-		_, err := freeMAC([]string{text}, map[string]bool{}, "field")
+		_, err := findFreeMAC([]string{text}, map[string]bool{}, "field")
 		check.Error(t, err, want)
 	}
 }
@@ -279,16 +279,16 @@ func TestDecideGivesEachVMItsOwn(t *testing.T) {
 	}
 	inputs := ProvisionInputs{Templates: map[string]infrav1.OLVMMachineSpec{"t": template}}
 	macs, held := map[string]bool{}, addressing.Held{}
-	held.Add("net", netip.MustParseAddr("10.0.0.11"), "somebody")
+	held.AddAddress("net", netip.MustParseAddr("10.0.0.11"), "somebody")
 
 	for i, want := range []string{"10.0.0.10", "10.0.0.12"} {
-		decided, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
+		decided, err := inputs.AssignAddresses(pool, NewVM{Name: "vm"}, macs, held)
 		check.Error(t, err, "")
 		check.Equal(t, "decided", decided.NICs, []infrav1alpha1.ProvisionedNIC{{
 			Name: "nic1", NetworkName: "net", MACAddress: fmt.Sprintf("56:6f:00:00:00:0%d", i), IPAddresses: []string{want},
 		}})
 	}
 
-	_, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
+	_, err := inputs.AssignAddresses(pool, NewVM{Name: "vm"}, macs, held)
 	check.Error(t, err, "OLVMMachineTemplate t spec.template.spec.virtualMachine.network")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Recycling returns the inventory's action for a released VM: Rebuild or Retain. made reports that the inventory
+// ChooseRecycling returns the inventory's action for a released VM: Rebuild or Retain. made reports that the inventory
 // created the VM: such a VM is replaced as a whole, so it needs no template in the engine.
-func Recycling(inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, made bool) string {
+func ChooseRecycling(inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, made bool) string {
 	known := vm.Template.ID != "" && vm.Template.ID != engine.BlankTemplateID
 	if !known && !made { // there is no template to rebuild it from
 		return infrav1alpha1.RecycleRetain
@@ -36,33 +36,38 @@ type Rebuilder struct {
 	DataCenter *engine.DataCenter
 }
 
-func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
+func (r Rebuilder) shortClaimID() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
 
 // donorPrefix is the prefix of donor names.
 const donorPrefix = "capolvm-rebuild-"
 
-// donor returns the name of the donor.
-func (r Rebuilder) donor() string { return donorPrefix + r.VM.ID.String()[:8] + "-" + r.short() }
+// donorName returns the name of the donor.
+func (r Rebuilder) donorName() string {
+	return donorPrefix + r.VM.ID.String()[:8] + "-" + r.shortClaimID()
+}
 
-// alias returns the alias of the new disk, for users. It does not contain the VM's name, because users may rename the
-// VM.
-func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.short() }
+// diskAlias returns the alias of the new disk, for users. It does not contain the VM's name, because users may rename
+// the VM.
+func (r Rebuilder) diskAlias() string {
+	return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.shortClaimID()
+}
 
-// comment returns the comment of the donor.
-func (r Rebuilder) comment() string {
+// donorComment returns the comment of the donor.
+func (r Rebuilder) donorComment() string {
 	return "capolvm rebuild=" + r.VM.ID.String() + " claim=" + r.ClaimID
 }
 
 // isDonor reports whether a VM is the donor.
 func (r Rebuilder) isDonor(vm *engine.VM) bool {
-	return vm.Name == r.donor() && vm.CommentText() == r.comment() && engine.RefID(vm.Template) == r.VM.Template.ID
+	return vm.Name == r.donorName() && vm.CommentText() == r.donorComment() &&
+		engine.RefID(vm.Template) == r.VM.Template.ID
 }
 
 // givenPrefix precedes the disk's ID in the description of a donor with a chosen disk.
 const givenPrefix = "gives disk "
 
-// chosenDiskID returns the ID of the disk chosen by a donor, or "" if there is none yet.
-func chosenDiskID(donor *engine.VM) engine.ID {
+// getChosenDiskID returns the ID of the disk chosen by a donor, or "" if there is none yet.
+func getChosenDiskID(donor *engine.VM) engine.ID {
 	text, ok := strings.CutPrefix(donor.DescriptionText(), givenPrefix)
 	if !ok {
 		return ""
@@ -85,7 +90,7 @@ const (
 // Rebuild performs steps for a while. It reports whether the rebuild is complete. If not, waiting names the next event.
 func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err error) {
 	for begin := time.Now(); time.Since(begin) < patience; {
-		if done, waiting, err = r.step(ctx); err != nil || done {
+		if done, waiting, err = r.takeStep(ctx); err != nil || done {
 			return done, waiting, err
 		}
 
@@ -99,8 +104,8 @@ func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err 
 	return false, waiting, nil
 }
 
-// step performs one step of the rebuild. Its results are those of Rebuild.
-func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err error) {
+// takeStep performs one step of the rebuild. Its results are those of Rebuild.
+func (r Rebuilder) takeStep(ctx context.Context) (done bool, waiting string, err error) {
 	if r.VM.Status != engine.VMDown {
 		return false, "the VM to be down", nil
 	}
@@ -111,16 +116,16 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 	}
 
 	const wantsDisk = "a new root disk of template "
-	if donor == nil || chosenDiskID(donor) == "" {
+	if donor == nil || getChosenDiskID(donor) == "" {
 		return false, wantsDisk + r.VM.Template.Name, r.prepareDonor(ctx, donor)
 	}
 
-	old, oldDisk, err := r.rootDisk(ctx)
+	old, oldDisk, err := r.fetchRootDisk(ctx)
 	if err != nil {
 		return false, "", err
 	}
 
-	if oldDisk != nil && oldDisk.ID == chosenDiskID(donor) {
+	if oldDisk != nil && oldDisk.ID == getChosenDiskID(donor) {
 		gone, err := r.removeDonor(ctx, donor)
 		return gone, "the donor of the disk to be gone", err
 	}
@@ -130,12 +135,12 @@ func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err err
 		return false, wantsDisk + r.VM.Template.Name, err
 	}
 
-	return false, "the new root disk", r.exchange(ctx, old, oldDisk, fresh)
+	return false, "the new root disk", r.exchangeDisks(ctx, old, oldDisk, fresh)
 }
 
 // findDonor returns the donor, or nil if there is none. Another VM with its name is an error.
 func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
-	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donorName())
 	if err != nil || donor == nil {
 		return nil, err
 	}
@@ -147,32 +152,32 @@ func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 	return donor, nil
 }
 
-// rootDisk returns the boot disk of the VM, or nil.
-func (r Rebuilder) rootDisk(ctx context.Context) (*engine.DiskAttachment, *engine.Disk, error) {
-	return bootDisk(ctx, r.Session, r.VM.ID)
+// fetchRootDisk returns the boot disk of the VM, or nil.
+func (r Rebuilder) fetchRootDisk(ctx context.Context) (*engine.DiskAttachment, *engine.Disk, error) {
+	return fetchBootDisk(ctx, r.Session, r.VM.ID)
 }
 
-func bootDisk(
+func fetchBootDisk(
 	ctx context.Context, session *engine.Client, vm engine.ID,
 ) (*engine.DiskAttachment, *engine.Disk, error) {
-	attached, err := session.DiskAttachments(ctx, vm)
+	attached, err := session.ListDiskAttachments(ctx, vm)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	root := rootOf(attached)
+	root := findRoot(attached)
 	if root == nil {
 		return nil, nil, nil
 	}
 
-	disk, err := session.Disk(ctx, root.DiskID())
+	disk, err := session.FetchDisk(ctx, root.DiskID())
 
 	return root, disk, err
 }
 
-// rootOf returns the attachment of the boot disk, or nil.
-func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
-	at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.Boots() })
+// findRoot returns the attachment of the boot disk, or nil.
+func findRoot(attached []engine.DiskAttachment) *engine.DiskAttachment {
+	at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.IsBootDisk() })
 	if at < 0 {
 		return nil
 	}
@@ -183,17 +188,17 @@ func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
 // detachChosenDisk detaches the new disk from the donor. It returns the disk once the detachment is complete, and nil
 // before. If the disk no longer exists, it removes the donor; a later step creates another one.
 func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
-	attached, err := r.Session.DiskAttachments(ctx, donor.ID)
+	attached, err := r.Session.ListDiskAttachments(ctx, donor.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	chosen := chosenDiskID(donor)
+	chosen := getChosenDiskID(donor)
 	if slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == chosen }) {
 		return nil, r.Session.DetachDisk(ctx, donor.ID, chosen)
 	}
 
-	disk, err := r.Session.Disk(ctx, chosen)
+	disk, err := r.Session.FetchDisk(ctx, chosen)
 	if engine.IsNotFound(err) {
 		_, err = r.removeDonor(ctx, donor)
 		return nil, err
@@ -202,8 +207,8 @@ func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*eng
 	return disk, err
 }
 
-// exchange removes the old disk. Once it is deleted, exchange attaches the new disk.
-func (r Rebuilder) exchange(
+// exchangeDisks removes the old disk. Once it is deleted, exchange attaches the new disk.
+func (r Rebuilder) exchangeDisks(
 	ctx context.Context, old *engine.DiskAttachment, oldDisk, fresh *engine.Disk,
 ) error {
 	if fresh.Status != engine.DiskOK {
@@ -222,7 +227,7 @@ func (r Rebuilder) exchange(
 		return r.Session.RemoveAttachedDisk(ctx, r.VM.ID, old.DiskID())
 	}
 
-	bus, err := r.bus(ctx)
+	bus, err := r.fetchInterface(ctx)
 	if err != nil {
 		return err
 	}
@@ -235,11 +240,11 @@ func (r Rebuilder) exchange(
 	return err
 }
 
-// bus returns the interface of the template's root disk. The VM has the matching controller.
-func (r Rebuilder) bus(ctx context.Context) (string, error) {
-	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
+// fetchInterface returns the interface of the template's root disk. The VM has the matching controller.
+func (r Rebuilder) fetchInterface(ctx context.Context) (string, error) {
+	attached, err := r.Session.ListTemplateDiskAttachments(ctx, r.VM.Template.ID)
 
-	if root := rootOf(attached); root != nil && root.Interface != "" {
+	if root := findRoot(attached); root != nil && root.Interface != "" {
 		return root.Interface, err
 	}
 
@@ -249,9 +254,9 @@ func (r Rebuilder) bus(ctx context.Context) (string, error) {
 // prepareDonor creates the donor, names its disk and records the disk's ID, one step in each call.
 func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 	if donor == nil {
-		comment := r.comment()
+		comment := r.donorComment()
 		_, err := r.Session.CreateVM(ctx, &engine.VM{
-			Name:     r.donor(),
+			Name:     r.donorName(),
 			Comment:  &comment,
 			Cluster:  r.VM.Cluster,
 			Template: &engine.Ref{ID: r.VM.Template.ID},
@@ -264,7 +269,7 @@ func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 		return nil
 	}
 
-	_, disk, err := bootDisk(ctx, r.Session, donor.ID)
+	_, disk, err := fetchBootDisk(ctx, r.Session, donor.ID)
 
 	switch {
 	case err != nil:
@@ -273,8 +278,8 @@ func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 		return r.replaceDonorWithoutDisk(ctx, donor)
 	case disk.Status != engine.DiskOK:
 		return nil
-	case disk.AliasText() != r.alias():
-		alias := r.alias()
+	case disk.AliasText() != r.diskAlias():
+		alias := r.diskAlias()
 		return r.Session.UpdateDisk(ctx, disk.ID, &engine.Disk{Alias: &alias})
 	}
 
@@ -287,8 +292,8 @@ func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 // replaceDonorWithoutDisk removes a donor without a disk: an earlier version of this program took it. A later step
 // creates another donor. It returns an error if the template has no bootable disk.
 func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM) error {
-	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
-	if err == nil && rootOf(attached) == nil {
+	attached, err := r.Session.ListTemplateDiskAttachments(ctx, r.VM.Template.ID)
+	if err == nil && findRoot(attached) == nil {
 		err = fmt.Errorf("template %s has no bootable disk", r.VM.Template.Name)
 	}
 

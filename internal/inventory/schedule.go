@@ -80,33 +80,33 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 		}
 	}
 
-	s.dropBroken()
+	s.releaseBroken()
 
 	known := map[[2]string]bool{}
 	for _, group := range groups {
 		known[group.key()] = true
-		s.giveBack(group)
+		s.releaseSurplus(group)
 	}
 
-	s.giveBackOfUnknown(known, clusters)
+	s.releaseUnknown(known, clusters)
 
 	// Standby groups come last: machines take their VMs first, and then they are refilled.
 	groups = slices.SortedStableFunc(slices.Values(groups), func(a, b Group) int {
-		return cmp.Compare(btoi(a.Standby), btoi(b.Standby))
+		return cmp.Compare(boolToInt(a.Standby), boolToInt(b.Standby))
 	})
 
 	for _, group := range groups {
-		s.serve(group, groups)
+		s.serveGroup(group, groups)
 		s.noteUnreachable(group)
 	}
 
-	s.diff()
+	s.recordChanges()
 
 	return s.plan
 }
 
-// GroupOf returns the group name of a Machine: the kind and name of its controller, or its own if it has none.
-func GroupOf(machine *clusterv1.Machine) string {
+// GetGroupName returns the group name of a Machine: the kind and name of its controller, or its own if it has none.
+func GetGroupName(machine *clusterv1.Machine) string {
 	if maker := metav1.GetControllerOf(machine); maker != nil {
 		return maker.Kind + "/" + maker.Name
 	}
@@ -114,7 +114,7 @@ func GroupOf(machine *clusterv1.Machine) string {
 	return "Machine/" + machine.Name
 }
 
-func btoi(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -129,21 +129,21 @@ type scheduler struct {
 	plan  Plan
 }
 
-// reserved reports whether a claim is a reservation of the group.
-func (g Group) reserved(claim *infrav1alpha1.InventoryClaim) bool {
+// isReservation reports whether a claim is a reservation of the group.
+func (g Group) isReservation(claim *infrav1alpha1.InventoryClaim) bool {
 	return claim != nil && claim.ClusterName == g.Cluster && claim.Group == g.Name && claim.MachineName == "" &&
 		!claim.Released
 }
 
-// held returns the VMs of a group's machines, by machine, and the names of VMs reserved for the group.
-func (s *scheduler) held(group Group) (of map[string]string, reserved []string) {
+// findHeld returns the VMs of a group's machines, by machine, and the names of VMs reserved for the group.
+func (s *scheduler) findHeld(group Group) (of map[string]string, reserved []string) {
 	of = map[string]string{}
 
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
 
 		switch {
-		case group.reserved(claim):
+		case group.isReservation(claim):
 			reserved = append(reserved, vm.Name)
 		case claim != nil && !claim.Released && claim.ClusterName == group.Cluster && claim.MachineName != "" &&
 			slices.Contains(group.Machines, claim.MachineName):
@@ -154,21 +154,21 @@ func (s *scheduler) held(group Group) (of map[string]string, reserved []string) 
 	return of, reserved
 }
 
-// wanted returns the number of VMs for a group. During a rollout, there are more machines than replicas.
-func (g Group) wanted() int { return max(g.Replicas, len(g.Machines)) }
+// wantedCount returns the number of VMs for a group. During a rollout, there are more machines than replicas.
+func (g Group) wantedCount() int { return max(g.Replicas, len(g.Machines)) }
 
-// giveBack releases surplus reservations of a group, the last ones first.
-func (s *scheduler) giveBack(group Group) {
-	of, reserved := s.held(group)
+// releaseSurplus releases surplus reservations of a group, the last ones first.
+func (s *scheduler) releaseSurplus(group Group) {
+	of, reserved := s.findHeld(group)
 
-	for len(reserved) > 0 && len(of)+len(reserved) > group.wanted() {
+	for len(reserved) > 0 && len(of)+len(reserved) > group.wantedCount() {
 		delete(s.taken, reserved[len(reserved)-1])
 		reserved = reserved[:len(reserved)-1]
 	}
 }
 
-// dropBroken releases reservations of unusable VMs.
-func (s *scheduler) dropBroken() {
+// releaseBroken releases reservations of unusable VMs.
+func (s *scheduler) releaseBroken() {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
 		if claim != nil && claim.MachineName == "" && !claim.Released && vm.Unfit != "" {
@@ -177,8 +177,8 @@ func (s *scheduler) dropBroken() {
 	}
 }
 
-// giveBackOfUnknown releases the reservations of deleted groups in known clusters.
-func (s *scheduler) giveBackOfUnknown(known map[[2]string]bool, clusters map[string]bool) {
+// releaseUnknown releases the reservations of deleted groups in known clusters.
+func (s *scheduler) releaseUnknown(known map[[2]string]bool, clusters map[string]bool) {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
 		if claim == nil || claim.MachineName != "" || claim.Released {
@@ -191,23 +191,23 @@ func (s *scheduler) giveBackOfUnknown(known map[[2]string]bool, clusters map[str
 	}
 }
 
-// serve claims the missing VMs of a group, and assigns reserved VMs to its machines.
-func (s *scheduler) serve(group Group, groups []Group) {
-	of, reserved := s.held(group)
+// serveGroup claims the missing VMs of a group, and assigns reserved VMs to its machines.
+func (s *scheduler) serveGroup(group Group, groups []Group) {
+	of, reserved := s.findHeld(group)
 
-	need := group.wanted() - len(of) - len(reserved)
+	need := group.wantedCount() - len(of) - len(reserved)
 	if need > 0 {
-		kept := s.keptFor(group, groups)
-		found, passed := s.find(group, need, kept)
+		kept := s.findStandby(group, groups)
+		found, passed := s.findVMs(group, need, kept)
 		if len(found) < need {
-			s.plan.Unschedulable = append(s.plan.Unschedulable, short(group, need, len(found), passed))
+			s.plan.Unschedulable = append(s.plan.Unschedulable, describeShortage(group, need, len(found), passed))
 			if !group.Standby {
 				found = nil
 			}
 		}
 
 		for _, name := range found {
-			s.taken[name] = s.claimFor(group, name)
+			s.taken[name] = s.newClaim(group, name)
 		}
 
 		reserved = append(reserved, found...)
@@ -225,8 +225,8 @@ func (s *scheduler) serve(group Group, groups []Group) {
 	}
 }
 
-// claimFor returns the claim of a group on a VM. A standby VM keeps the ID of its claim, because the engine has it.
-func (s *scheduler) claimFor(group Group, name string) *infrav1alpha1.InventoryClaim {
+// newClaim returns the claim of a group on a VM. A standby VM keeps the ID of its claim, because the engine has it.
+func (s *scheduler) newClaim(group Group, name string) *infrav1alpha1.InventoryClaim {
 	out := &infrav1alpha1.InventoryClaim{ClusterName: group.Cluster, Role: group.Role, Group: group.Name}
 	if before := s.taken[name]; before != nil {
 		out.ID = before.ID
@@ -235,8 +235,8 @@ func (s *scheduler) claimFor(group Group, name string) *infrav1alpha1.InventoryC
 	return out
 }
 
-// keptFor returns the standby VMs available to a group.
-func (s *scheduler) keptFor(group Group, groups []Group) map[string]bool {
+// findStandby returns the standby VMs available to a group.
+func (s *scheduler) findStandby(group Group, groups []Group) map[string]bool {
 	out := map[string]bool{}
 	if group.Standby {
 		return out
@@ -247,7 +247,7 @@ func (s *scheduler) keptFor(group Group, groups []Group) map[string]bool {
 			continue
 		}
 
-		_, reserved := s.held(standby)
+		_, reserved := s.findHeld(standby)
 		for _, name := range reserved {
 			out[name] = true
 		}
@@ -256,12 +256,12 @@ func (s *scheduler) keptFor(group Group, groups []Group) map[string]bool {
 	return out
 }
 
-// find looks for VMs: the group's standby VMs first, then by name. For all other VMs, it returns the reason for
+// findVMs looks for VMs: the group's standby VMs first, then by name. For all other VMs, it returns the reason for
 // skipping them.
-func (s *scheduler) find(group Group, need int, kept map[string]bool) (found []string, passed map[string]string) {
-	used, passed := s.topology(group), map[string]string{}
+func (s *scheduler) findVMs(group Group, need int, kept map[string]bool) (found []string, passed map[string]string) {
+	used, passed := s.mapTopology(group), map[string]string{}
 	order := slices.SortedStableFunc(slices.Values(s.vms), func(a, b VM) int {
-		return cmp.Compare(btoi(!kept[a.Name]), btoi(!kept[b.Name]))
+		return cmp.Compare(boolToInt(!kept[a.Name]), boolToInt(!kept[b.Name]))
 	})
 
 	for _, vm := range order {
@@ -303,8 +303,8 @@ func (s *scheduler) noteUnreachable(group Group) {
 	}
 }
 
-// topology maps each value of the topology label to the VM of the group's role.
-func (s *scheduler) topology(group Group) map[string]string {
+// mapTopology maps each value of the topology label to the VM of the group's role.
+func (s *scheduler) mapTopology(group Group) map[string]string {
 	used := map[string]string{}
 	if group.TopologyKey == "" {
 		return used
@@ -326,8 +326,8 @@ const (
 	maxReasons = 8
 )
 
-// short describes a group's shortage and why VMs were skipped: each reason once, with some of its VMs.
-func short(group Group, need, found int, passed map[string]string) infrav1alpha1.UnschedulableGroup {
+// describeShortage describes a group's shortage and why VMs were skipped: each reason once, with some of its VMs.
+func describeShortage(group Group, need, found int, passed map[string]string) infrav1alpha1.UnschedulableGroup {
 	byReason := map[string][]string{}
 	for vm, why := range passed {
 		byReason[why] = append(byReason[why], vm)
@@ -365,14 +365,14 @@ func short(group Group, need, found int, passed map[string]string) infrav1alpha1
 	}
 }
 
-// Shortage describes the shortage of a group of machines.
-func Shortage(group infrav1alpha1.UnschedulableGroup) string {
+// FormatShortage describes the shortage of a group of machines.
+func FormatShortage(group infrav1alpha1.UnschedulableGroup) string {
 	return fmt.Sprintf("%s %s of cluster %s wants %d VMs more, and %d can be claimed (%s)", group.Role, group.Group,
 		group.ClusterName, group.Wanted, group.Found, group.Message)
 }
 
-// diff records the changed claims in the plan.
-func (s *scheduler) diff() {
+// recordChanges records the changed claims in the plan.
+func (s *scheduler) recordChanges() {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
 		if vm.Claim == claim {

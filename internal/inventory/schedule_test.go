@@ -515,8 +515,10 @@ func (l *life) partly(before map[string]VM, plan Plan) string {
 			}
 		}
 
-		if fresh[group.key()] > 0 && held < group.wanted() {
-			return fmt.Sprintf("%v got %d VMs, and has %d of %d", group.key(), fresh[group.key()], held, group.wanted())
+		if fresh[group.key()] > 0 && held < group.wantedCount() {
+			return fmt.Sprintf(
+				"%v got %d VMs, and has %d of %d", group.key(), fresh[group.key()], held, group.wantedCount(),
+			)
 		}
 	}
 

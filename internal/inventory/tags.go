@@ -16,35 +16,36 @@ const (
 	deletingTag = "capolvm-deleting"
 )
 
-// Retain marks a VM as retaining a node's disk. The engine keeps this mark, even if the management cluster is lost.
-func Retain(ctx context.Context, session *engine.Client, vm engine.ID) error {
+// MarkRetained marks a VM as retaining a node's disk. The engine keeps this mark, even if the management cluster is
+// lost.
+func MarkRetained(ctx context.Context, session *engine.Client, vm engine.ID) error {
 	return tagVM(ctx, session, vm, retainedTag, "VMs that were nodes of Kubernetes, and keep their disks")
 }
 
-// Retained reports whether a VM retains a node's disk.
-func Retained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
+// IsRetained reports whether a VM retains a node's disk.
+func IsRetained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
-// deletingTagOf returns the name of the tag on a VM about to be deleted. Each VM has its own tag, so that it can be
+// getDeletingTag returns the name of the tag on a VM about to be deleted. Each VM has its own tag, so that it can be
 // deleted with the VM: deleting a tag removes it from all VMs. Tag names have at most 50 characters, hence no hyphens.
-func deletingTagOf(vm engine.ID) string {
+func getDeletingTag(vm engine.ID) string {
 	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
 }
 
 // MarkDeleting marks a VM as about to be deleted.
 func MarkDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
-	return tagVM(ctx, session, vm, deletingTagOf(vm), "A VM of a pool that is about to be deleted")
+	return tagVM(ctx, session, vm, getDeletingTag(vm), "A VM of a pool that is about to be deleted")
 }
 
-// MarkedDeleting reports whether a VM is about to be deleted.
-func MarkedDeleting(tags []engine.Tag) bool {
+// IsMarkedDeleting reports whether a VM is about to be deleted.
+func IsMarkedDeleting(tags []engine.Tag) bool {
 	return slices.ContainsFunc(tagNames(tags), func(name string) bool {
 		return name == deletingTag || strings.HasPrefix(name, deletingTag+"-")
 	})
 }
 
-// ForgetDeleting removes the tag of a deleted VM.
-func ForgetDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
-	marks, err := session.TagsNamed(ctx, deletingTagOf(vm))
+// RemoveDeletingTag removes the tag of a deleted VM.
+func RemoveDeletingTag(ctx context.Context, session *engine.Client, vm engine.ID) error {
+	marks, err := session.ListTagsNamed(ctx, getDeletingTag(vm))
 	if err != nil {
 		return err
 	}
@@ -58,9 +59,9 @@ func ForgetDeleting(ctx context.Context, session *engine.Client, vm engine.ID) e
 	return nil
 }
 
-// TagsOf lists the tags of a VM, with descriptions for claim tags.
-func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine.Tag, error) {
-	tags, err := session.VMTags(ctx, vm)
+// ListTags lists the tags of a VM, with descriptions for claim tags.
+func ListTags(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine.Tag, error) {
+	tags, err := session.ListVMTags(ctx, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +74,11 @@ func TagsOf(ctx context.Context, session *engine.Client, vm engine.ID) ([]engine
 // describeTags adds the descriptions, with the marks, to the claim tags of VMs. The engine includes descriptions only
 // in the list of all tags. describeTags reads this list only if one of the VMs has a claim.
 func describeTags(ctx context.Context, session *engine.Client, vms []engine.DescribedVM) error {
-	if !slices.ContainsFunc(vms, func(vm engine.DescribedVM) bool { return len(marksOn(vm)) > 0 }) {
+	if !slices.ContainsFunc(vms, func(vm engine.DescribedVM) bool { return len(sortedMarks(vm)) > 0 }) {
 		return nil
 	}
 
-	all, err := session.Tags(ctx)
+	all, err := session.ListTags(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func tagVM(ctx context.Context, session *engine.Client, vm engine.ID, name, desc
 
 // EnsureTag returns the ID of the tag with this name. It creates a missing tag.
 func EnsureTag(ctx context.Context, session *engine.Client, name, description string) (engine.ID, error) {
-	there, err := session.TagsNamed(ctx, name)
+	there, err := session.ListTagsNamed(ctx, name)
 	if err != nil {
 		return "", err
 	}

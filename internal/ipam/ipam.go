@@ -66,7 +66,7 @@ var (
 // NewIPv4 reads subnet, gateway (empty means the first address of the subnet) and ranges: single addresses, inclusive
 // ranges a-b, and CIDR blocks, which mean the addresses from the written one to the end of the block.
 func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
-	prefix, err := v4.subnet(subnet)
+	prefix, err := v4.parseSubnet(subnet)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
 		}
 	}
 
-	if err := pool.fill(v4, prefix, ranges); err != nil {
+	if err := pool.addRanges(v4, prefix, ranges); err != nil {
 		return nil, err
 	}
 
@@ -97,7 +97,7 @@ func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 	var prefix netip.Prefix
 	var err error
 	if strings.TrimSpace(subnet) != "" {
-		if prefix, err = v6.subnet(subnet); err != nil {
+		if prefix, err = v6.parseSubnet(subnet); err != nil {
 			return nil, err
 		}
 
@@ -115,14 +115,14 @@ func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 		}
 	}
 
-	if err := pool.fill(v6, prefix, ranges); err != nil {
+	if err := pool.addRanges(v6, prefix, ranges); err != nil {
 		return nil, err
 	}
 
 	return pool, nil
 }
 
-func (f family) subnet(text string) (netip.Prefix, error) {
+func (f family) parseSubnet(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 	if err != nil || !f.is(prefix.Addr()) {
 		return netip.Prefix{}, &FieldError{
@@ -134,8 +134,8 @@ func (f family) subnet(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// Common is the first address that two pools share, if there is one.
-func (p *Pool) Common(other *Pool) (netip.Addr, bool) {
+// FindCommon is the first address that two pools share, if there is one.
+func (p *Pool) FindCommon(other *Pool) (netip.Addr, bool) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
 	builder.Intersect(other.addresses)
@@ -148,8 +148,8 @@ func (p *Pool) Common(other *Pool) (netip.Addr, bool) {
 	return both.Ranges()[0].From(), true
 }
 
-// fill collects the addresses of the ranges, without those that no machine can have.
-func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
+// addRanges collects the addresses of the ranges, without those that no machine can have.
+func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder
 	var anycast []netip.Addr
 
@@ -250,15 +250,15 @@ func (p *Pool) Contains(address netip.Addr) bool { return p.addresses.Contains(a
 // Is4 reports whether the addresses are IPv4.
 func (p *Pool) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
 
-// Address is one of the pool as a guest configures it.
-func (p *Pool) Address(address netip.Addr) Address {
+// ToAddress is one of the pool as a guest configures it.
+func (p *Pool) ToAddress(address netip.Addr) Address {
 	return Address{Prefix: netip.PrefixFrom(address, p.bits), Gateway: p.Gateway}
 }
 
-// Free returns the lowest address that is not in use, or ErrExhausted. The lowest, so that the same question has the
-// same answer after a restart.
-func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
-	free, err := p.free(inUse)
+// LowestFree returns the lowest address that is not in use, or ErrExhausted. The lowest, so that the same question has
+// the same answer after a restart.
+func (p *Pool) LowestFree(inUse []netip.Addr) (netip.Addr, error) {
+	free, err := p.freeRanges(inUse)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -266,9 +266,9 @@ func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
 	return free[0].From(), nil
 }
 
-// Last returns the highest address that is not in use, or ErrExhausted.
-func (p *Pool) Last(inUse []netip.Addr) (netip.Addr, error) {
-	free, err := p.free(inUse)
+// HighestFree returns the highest address that is not in use, or ErrExhausted.
+func (p *Pool) HighestFree(inUse []netip.Addr) (netip.Addr, error) {
+	free, err := p.freeRanges(inUse)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -276,8 +276,8 @@ func (p *Pool) Last(inUse []netip.Addr) (netip.Addr, error) {
 	return free[len(free)-1].To(), nil
 }
 
-// free are the ranges of addresses that are not in use, in their order; ErrExhausted where there is none.
-func (p *Pool) free(inUse []netip.Addr) ([]netipx.IPRange, error) {
+// freeRanges are the ranges of addresses that are not in use, in their order; ErrExhausted where there is none.
+func (p *Pool) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
 

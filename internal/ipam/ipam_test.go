@@ -124,8 +124,11 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			free, err := pool.Free(ParseAll(test.inUse))
-			if got := pool.Address(free); err != nil || got.Prefix.String()+" via "+got.Gateway.String() != test.want {
+			free, err := pool.LowestFree(ParseAll(test.inUse))
+			if got := pool.ToAddress(
+				free,
+			); err != nil ||
+				got.Prefix.String()+" via "+got.Gateway.String() != test.want {
 				t.Fatalf("got %+v, %v; want %s", got, err, test.want)
 			}
 		})
@@ -150,7 +153,7 @@ func TestExhaustion(t *testing.T) {
 
 			var used []netip.Addr
 			for {
-				address, err := pool.Free(used)
+				address, err := pool.LowestFree(used)
 				if errors.Is(err, ErrExhausted) {
 					break
 				}
@@ -223,8 +226,8 @@ func FuzzNewPool(f *testing.F) {
 			return
 		}
 
-		free, err := pool.Free(nil)
-		got := pool.Address(free)
+		free, err := pool.LowestFree(nil)
+		got := pool.ToAddress(free)
 		check.Error(t, err, "")
 		if got.Addr() == pool.Gateway {
 			t.Errorf("got.Addr() == pool.Gateway: %v", got.Addr())

@@ -31,7 +31,7 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-func refuse(format string, args ...any) error {
+func newRefusedError(format string, args ...any) error {
 	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -44,7 +44,7 @@ type Hosts struct {
 
 // List is a table of the machines of the cluster of a jump host.
 func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, error) {
-	machines, _, err := h.machines(ctx, jumpHost)
+	machines, _, err := h.listNodes(ctx, jumpHost)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, er
 			address = m.Status.OLVM.IPAddress
 		}
 
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", nameOf(m), power, host, address)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", getName(m), power, host, address)
 	}
 
 	_ = table.Flush() // to memory
@@ -71,13 +71,13 @@ func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, er
 
 // Reboot asks the guest of a machine to reboot.
 func (h *Hosts) Reboot(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error) {
-	m, session, id, err := h.find(ctx, jumpHost, name)
+	m, session, id, err := h.findMachine(ctx, jumpHost, name)
 	if err != nil {
 		return "", err
 	}
 
 	if err := session.RebootVM(ctx, id); err != nil {
-		return "", explain(err)
+		return "", wrapEngineError(err)
 	}
 
 	h.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "Rebooted", "Reboot",
@@ -88,14 +88,14 @@ func (h *Hosts) Reboot(ctx context.Context, jumpHost client.ObjectKey, name stri
 
 // Console is the connection file of virt-viewer for a machine.
 func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error) {
-	m, session, id, err := h.find(ctx, jumpHost, name)
+	m, session, id, err := h.findMachine(ctx, jumpHost, name)
 	if err != nil {
 		return "", err
 	}
 
-	file, err := session.ViewerFile(ctx, id)
+	file, err := session.FetchViewerFile(ctx, id)
 	if err != nil {
-		return "", explain(err)
+		return "", wrapEngineError(err)
 	}
 
 	h.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "ConsoleOpened", "Open", "Jump host %s has opened the console",
@@ -104,24 +104,24 @@ func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name str
 	return file, nil
 }
 
-// explain tells the person who asked what the engine said. It holds no secrets of the manager.
-func explain(err error) error { return refuse("%v", err) }
+// wrapEngineError tells the person who asked what the engine said. It holds no secrets of the manager.
+func wrapEngineError(err error) error { return newRefusedError("%v", err) }
 
-// machines are those of the cluster of a jump host, by name, and its Cluster.
-func (h *Hosts) machines(
+// listNodes are those of the cluster of a jump host, by name, and its Cluster.
+func (h *Hosts) listNodes(
 	ctx context.Context, jumpHost client.ObjectKey,
 ) ([]infrav1.OLVMMachine, client.ObjectKey, error) {
 	none := client.ObjectKey{}
 	self := &infrav1.OLVMMachine{}
 	if err := h.Client.Get(ctx, jumpHost, self); apierrors.IsNotFound(err) {
-		return nil, none, refuse("there is no jump host %s any more", jumpHost.Name)
+		return nil, none, newRefusedError("there is no jump host %s any more", jumpHost.Name)
 	} else if err != nil {
 		return nil, none, fmt.Errorf("failed to get OLVMMachine %s: %w", jumpHost, err)
 	}
 
 	cluster := self.Labels[clusterv1.ClusterNameLabel]
-	if support.MachineOf(self) == nil || support.ServiceOf(self) != support.JumpHostName || cluster == "" {
-		return nil, none, refuse("%s is no jump host", jumpHost.Name)
+	if support.NewStandInMachine(self) == nil || support.GetServiceName(self) != support.JumpHostName || cluster == "" {
+		return nil, none, newRefusedError("%s is no jump host", jumpHost.Name)
 	}
 
 	var list infrav1.OLVMMachineList
@@ -132,22 +132,24 @@ func (h *Hosts) machines(
 		return nil, none, fmt.Errorf("failed to list the machines of Cluster %s: %w", cluster, err)
 	}
 
-	nodes := slices.DeleteFunc(list.Items, func(m infrav1.OLVMMachine) bool { return support.MachineOf(&m) != nil })
-	slices.SortFunc(nodes, func(a, b infrav1.OLVMMachine) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
+	nodes := slices.DeleteFunc(
+		list.Items, func(m infrav1.OLVMMachine) bool { return support.NewStandInMachine(&m) != nil },
+	)
+	slices.SortFunc(nodes, func(a, b infrav1.OLVMMachine) int { return strings.Compare(getName(&a), getName(&b)) })
 
 	return nodes, client.ObjectKey{Namespace: self.Namespace, Name: cluster}, nil
 }
 
-// infrastructure returns the OLVMCluster of a Cluster, and the engine's user whom its jump host has: the name of a
+// findInfrastructure returns the OLVMCluster of a Cluster, and the engine's user whom its jump host has: the name of a
 // Secret.
-func (h *Hosts) infrastructure(ctx context.Context, key client.ObjectKey) (*infrav1.OLVMCluster, string, error) {
-	services, err := support.Find(ctx, h.Client, key)
+func (h *Hosts) findInfrastructure(ctx context.Context, key client.ObjectKey) (*infrav1.OLVMCluster, string, error) {
+	services, err := support.FindServices(ctx, h.Client, key)
 	if err != nil {
 		return nil, "", err
 	}
 
 	if services == nil || services.Spec.JumpHost == nil || services.Spec.JumpHost.EngineCredentialsSecretName == "" {
-		return nil, "", refuse("no user of the engine is given for it: " +
+		return nil, "", newRefusedError("no user of the engine is given for it: " +
 			"set jumpHost.engineCredentialsSecretName of the " +
 			support.Kind)
 	}
@@ -166,8 +168,8 @@ func (h *Hosts) infrastructure(ctx context.Context, key client.ObjectKey) (*infr
 	return infra, services.Spec.JumpHost.EngineCredentialsSecretName, nil
 }
 
-// nameOf is what a machine is called in the engine, which is the name of its Machine.
-func nameOf(m *infrav1.OLVMMachine) string {
+// getName is what a machine is called in the engine, which is the name of its Machine.
+func getName(m *infrav1.OLVMMachine) string {
 	if m.Status.OLVM != nil && m.Status.OLVM.VirtualMachine.VMName != "" {
 		return m.Status.OLVM.VirtualMachine.VMName
 	}
@@ -175,45 +177,45 @@ func nameOf(m *infrav1.OLVMMachine) string {
 	return m.Name
 }
 
-// find is a machine of the cluster, its VM, and a session with its engine as the jump host's user. The VM must be
-// marked as the machine's.
-func (h *Hosts) find(
+// findMachine is a machine of the cluster, its VM, and a session with its engine as the jump host's user. The VM must
+// be marked as the machine's.
+func (h *Hosts) findMachine(
 	ctx context.Context, jumpHost client.ObjectKey, name string,
 ) (*infrav1.OLVMMachine, *engine.Client, engine.ID, error) {
-	machines, cluster, err := h.machines(ctx, jumpHost)
+	machines, cluster, err := h.listNodes(ctx, jumpHost)
 	if err != nil {
 		return nil, nil, "", err
 	}
 
-	at := slices.IndexFunc(machines, func(m infrav1.OLVMMachine) bool { return nameOf(&m) == name })
+	at := slices.IndexFunc(machines, func(m infrav1.OLVMMachine) bool { return getName(&m) == name })
 	if at < 0 {
-		return nil, nil, "", refuse("the cluster has no machine %q; see: host list", name)
+		return nil, nil, "", newRefusedError("the cluster has no machine %q; see: host list", name)
 	}
 
 	m := &machines[at]
-	id := bootstrap.VMOf(m.Spec.ProviderID)
+	id := bootstrap.ParseProviderID(m.Spec.ProviderID)
 	if id == "" {
-		return nil, nil, "", refuse("the VM of %s is not made yet", name)
+		return nil, nil, "", newRefusedError("the VM of %s is not made yet", name)
 	}
 
-	infra, user, err := h.infrastructure(ctx, cluster)
+	infra, user, err := h.findInfrastructure(ctx, cluster)
 	if err != nil {
 		return nil, nil, "", err
 	}
 
-	session, err := h.Engines.As(ctx, connection.ClusterEngine(infra), user)
+	session, err := h.Engines.OpenSessionAs(ctx, connection.ClusterEngine(infra), user)
 	if err != nil {
-		return nil, nil, "", explain(err)
+		return nil, nil, "", wrapEngineError(err)
 	}
 
-	vm, err := session.VM(ctx, engine.ID(id))
+	vm, err := session.FetchVM(ctx, engine.ID(id))
 	if err != nil {
-		return nil, nil, "", explain(err)
+		return nil, nil, "", wrapEngineError(err)
 	}
 
-	if !ownermark.Of(m).Marks(vm.CommentText()) {
+	if !ownermark.NewOwner(m).IsNamedIn(vm.CommentText()) {
 		ctrl.LoggerFrom(ctx).Info("A jump host asks for a VM that is not marked as its machine's", "vm", id)
-		return nil, nil, "", refuse("the VM of %s is not marked as this machine's in the engine", name)
+		return nil, nil, "", newRefusedError("the VM of %s is not marked as this machine's in the engine", name)
 	}
 
 	return m, session, vm.ID, nil

@@ -66,7 +66,7 @@ func Serve(o Options) (*Server, error) {
 
 	out := &Server{
 		server: &http.Server{
-			Handler:           guarded(withToken(o.Token, o.mux())),
+			Handler:           guardLoopback(withToken(o.Token, o.newMux())),
 			ReadHeaderTimeout: 10 * time.Second,
 			ErrorLog:          QuietLog(),
 		},
@@ -101,8 +101,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// mux has the files of the page and its routes, all to be read only.
-func (o *Options) mux() *http.ServeMux {
+// newMux has the files of the page and its routes, all to be read only.
+func (o *Options) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 
 	for name, handler := range o.Routes {
@@ -110,14 +110,14 @@ func (o *Options) mux() *http.ServeMux {
 	}
 
 	shared, _ := fs.Sub(assets, "assets") // it is embedded
-	mux.Handle("GET /base/{file}", file(shared))
-	mux.Handle("GET /page/{file}", file(o.Page))
+	mux.Handle("GET /base/{file}", newFileHandler(shared))
+	mux.Handle("GET /page/{file}", newFileHandler(o.Page))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, o.Page, "index.html") })
 
 	return mux
 }
 
-func file(from fs.FS) http.HandlerFunc {
+func newFileHandler(from fs.FS) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, from, r.PathValue("file")) }
 }
 
@@ -145,9 +145,9 @@ func withToken(token string, next http.Handler) http.Handler {
 	})
 }
 
-// guarded keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and ours
-// loads nothing of theirs.
-func guarded(next http.Handler) http.Handler {
+// guardLoopback keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and
+// ours loads nothing of theirs.
+func guardLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {

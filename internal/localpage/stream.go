@@ -25,8 +25,8 @@ type Changes struct {
 	wait chan struct{}
 }
 
-// Note wakes all who wait.
-func (c *Changes) Note() {
+// WakeAll wakes all who wait.
+func (c *Changes) WakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -36,8 +36,8 @@ func (c *Changes) Note() {
 	}
 }
 
-// Next is closed with the next change.
-func (c *Changes) Next() <-chan struct{} {
+// NextChange is closed with the next change.
+func (c *Changes) NextChange() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -68,7 +68,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var sent []byte
 
 	for {
-		changed, begin := s.Changes.Next(), time.Now()
+		changed, begin := s.Changes.NextChange(), time.Now()
 
 		state, err := json.Marshal(s.State(r))
 		if err != nil {
@@ -84,15 +84,15 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 
-		if !s.pause(r, time.After(max(streamPause, streamShare*time.Since(begin))), nil) ||
-			!s.pause(r, time.After(streamIdle), changed) {
+		if !s.waitForChange(r, time.After(max(streamPause, streamShare*time.Since(begin))), nil) ||
+			!s.waitForChange(r, time.After(streamIdle), changed) {
 			return
 		}
 	}
 }
 
-// pause waits for a time or a change; false means that the browser is gone, or that the stream ends.
-func (s *Stream) pause(r *http.Request, wait <-chan time.Time, changed <-chan struct{}) bool {
+// waitForChange waits for a time or a change; false means that the browser is gone, or that the stream ends.
+func (s *Stream) waitForChange(r *http.Request, wait <-chan time.Time, changed <-chan struct{}) bool {
 	select {
 	case <-r.Context().Done():
 		return false

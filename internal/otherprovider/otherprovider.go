@@ -14,9 +14,9 @@ import (
 // Manager is the Deployment of Oracle's provider, as installed by its chart.
 var Manager = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
 
-// Refuse returns an error if Oracle's provider is installed and not scaled to 0. It returns nil if the Deployment
+// CheckAbsent returns an error if Oracle's provider is installed and not scaled to 0. It returns nil if the Deployment
 // cannot be read: a manager for one namespace may not read Deployments elsewhere.
-func Refuse(ctx context.Context, reader client.Reader) error {
+func CheckAbsent(ctx context.Context, reader client.Reader) error {
 	var deployment appsv1.Deployment
 	if err := reader.Get(ctx, Manager, &deployment); err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
 		return nil //nolint:nilerr // see above

@@ -42,7 +42,7 @@ func TestOraclesProviderIsRefusedUnlessItIsStopped(t *testing.T) {
 		"one of its name is not": {deployment("other", Manager.Name, ptr.To[int32](1)), ""},
 	} {
 		t.Log(what)
-		check.Error(t, Refuse(t.Context(), fake.NewClientBuilder().WithObjects(c.deployment).Build()), c.want)
+		check.Error(t, CheckAbsent(t.Context(), fake.NewClientBuilder().WithObjects(c.deployment).Build()), c.want)
 	}
 }
 
@@ -54,5 +54,5 @@ func TestWhatCannotBeAskedIsNotRefused(t *testing.T) {
 			return forbidden
 		},
 	}).Build()
-	check.Error(t, Refuse(t.Context(), reader), "")
+	check.Error(t, CheckAbsent(t.Context(), reader), "")
 }

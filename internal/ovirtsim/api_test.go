@@ -720,12 +720,12 @@ func TestSessionsEnd(t *testing.T) {
 		t.Fatalf("a new session: %d", status)
 	}
 
-	r.clock.Pass(time.Minute)
+	r.clock.Advance(time.Minute)
 	if status, _ := r.do("GET", "/api", ""); status != 200 {
 		t.Errorf("a session at the end of its life: %d", status)
 	}
 
-	r.clock.Pass(time.Minute + 1)
+	r.clock.Advance(time.Minute + 1)
 	if status, _ := r.do("GET", "/api", ""); status != 401 {
 		t.Errorf("an expired session: %d", status)
 	}

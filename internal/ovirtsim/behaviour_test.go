@@ -69,11 +69,11 @@ func (g *stubGuest) Boot(
 
 func (*stubGuest) Shutdown(string) bool { return false }
 
-func (g *stubGuest) Halted(string) { g.note(&g.halted, "halted") }
+func (g *stubGuest) HandleHalt(string) { g.note(&g.halted, "halted") }
 
-func (g *stubGuest) Removed(string) { g.note(&g.removed, "removed") }
+func (g *stubGuest) HandleRemoval(string) { g.note(&g.removed, "removed") }
 
-func (g *stubGuest) DiskRemoved(string)                    {}
+func (g *stubGuest) HandleDiskRemoval(string)              {}
 func (g *stubGuest) SetDisks(string, []ovirtsim.GuestDisk) {}
 
 func (g *stubGuest) note(list *[]string, what string) {
@@ -272,12 +272,12 @@ func TestHostsFailAndAreMaintained(t *testing.T) {
 	r.ok("POST", "/api/hosts/"+r.id("hosts", "host", from)+"/activate", "{}")
 	r.until("/api/hosts/"+r.id("hosts", "host", from), "status", "up")
 	r.start(plain)
-	if err := r.sim.Crash("plain"); err != nil {
+	if err := r.sim.CrashVM("plain"); err != nil {
 		t.Fatal(err)
 	}
 
 	r.until("/api/vms/"+plain, "status", "down")
-	if err := r.sim.Crash("plain"); err == nil {
+	if err := r.sim.CrashVM("plain"); err == nil {
 		t.Error("a VM that is down crashed")
 	}
 
@@ -444,15 +444,15 @@ func TestAVMRebootsSuspendsAndMigrates(t *testing.T) {
 	}
 
 	r.until(path, "status", "up")
-	if boots := r.sim.VMs()[0].Boots; boots != 2 {
+	if boots := r.sim.ListVMs()[0].Boots; boots != 2 {
 		t.Errorf("%d boots", boots)
 	}
 
 	before := r.hostOf(id)
 	r.ok("POST", path+"/migrate", "{}")
 	r.until(path, "status", "up")
-	if r.hostOf(id) == before || r.sim.VMs()[0].Boots != 2 {
-		t.Errorf("a migration went from %s to %s with %d boots", before, r.hostOf(id), r.sim.VMs()[0].Boots)
+	if r.hostOf(id) == before || r.sim.ListVMs()[0].Boots != 2 {
+		t.Errorf("a migration went from %s to %s with %d boots", before, r.hostOf(id), r.sim.ListVMs()[0].Boots)
 	}
 
 	r.ok("POST", path+"/suspend", "{}")
@@ -565,7 +565,7 @@ func TestFaultsAreRules(t *testing.T) {
 		t.Errorf("the second and third of five: %v", got)
 	}
 
-	if faults := r.sim.Faults(); faults[0].Seen != 5 || faults[0].Hits != 2 {
+	if faults := r.sim.ListFaults(); faults[0].Seen != 5 || faults[0].Hits != 2 {
 		t.Errorf("counts: %+v", faults[0])
 	}
 
@@ -585,7 +585,7 @@ func TestFaultsAreRules(t *testing.T) {
 	inject(ovirtsim.Fault{Path: "^/api$", Status: 400, Reason: "Operation Failed", Detail: "[No.]"})
 	r.refused(400, "[No.]", "GET", "/api", "")
 	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "cut-before", Count: 1})
-	tags := func() int { return r.sim.Summary().Tags }
+	tags := func() int { return r.sim.Summarize().Tags }
 	post := func() error {
 		request, err := http.NewRequestWithContext(t.Context(), "POST", r.sim.URL()+"/api/tags",
 			strings.NewReader(fmt.Sprintf("<tag><name>t%d</name></tag>", tags())))
@@ -632,7 +632,7 @@ func TestFaultsAreRules(t *testing.T) {
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, "GET", r.sim.URL()+"/api", http.NoBody)
 	go func() { // the client gives up once the engine has the request
-		wait.Until(t, "the request meets the fault", func() bool { return r.sim.Hits() == 1 })
+		wait.Until(t, "the request meets the fault", func() bool { return r.sim.CountHits() == 1 })
 		cancel()
 	}()
 	if response, err := r.http.Do(request); err == nil {
@@ -643,7 +643,7 @@ func TestFaultsAreRules(t *testing.T) {
 	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "hold"})
 	posted := make(chan error, 1)
 	go func() { posted <- post() }()
-	wait.Until(t, "the request meets the fault", func() bool { return r.sim.Hits() == 1 })
+	wait.Until(t, "the request meets the fault", func() bool { return r.sim.CountHits() == 1 })
 	check.Equal(t, "tags while the request is held", tags(), 1)
 	r.sim.ClearFaults()
 	check.Error(t, wait.Receive(t, "the request is answered once nothing holds it", posted), "")
@@ -684,7 +684,7 @@ func TestGuestsGoWrong(t *testing.T) {
 	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}")
 	r.until("/api/vms/"+deaf, "status", "powering_down")
 	r.until("/api/vms/"+deaf, "status", "up")
-	if boots := r.sim.VMs()[1].Boots; boots != 1 {
+	if boots := r.sim.ListVMs()[1].Boots; boots != 1 {
 		t.Errorf("a VM that ignored a shutdown booted %d times", boots)
 	}
 
@@ -694,7 +694,7 @@ func TestGuestsGoWrong(t *testing.T) {
 
 	r.until("/api/vms/"+crash, "status", "up")
 	r.until("/api/vms/"+crash, "status", "down")
-	check.Equal(t, "boots of the VM that crashes", r.sim.VMs()[0].Boots, 1)
+	check.Equal(t, "boots of the VM that crashes", r.sim.ListVMs()[0].Boots, 1)
 	if got := r.ok("GET", "/api/vms/"+never, "").at("status"); got != "powering_up" {
 		t.Errorf("the VM that never boots is %s", got)
 	}
@@ -989,7 +989,7 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 	r.ok("POST", path+"/finalize", "")
 	r.until(path, "phase", "finished_success")
 	r.until("/api/disks/"+disk, "status", "ok")
-	if got := r.sim.Disks()[0].SHA256; got != fmt.Sprintf("%x", sha256.Sum256(image)) {
+	if got := r.sim.ListDisks()[0].SHA256; got != fmt.Sprintf("%x", sha256.Sum256(image)) {
 		t.Errorf("the disk holds %s", got)
 	}
 
@@ -1040,7 +1040,7 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 				}
 
 				mine.ok("GET", "/api/vms?follow=disk_attachments.disk,nics", "")
-				_ = r.sim.State()
+				_ = r.sim.DescribeSite()
 			}
 		})
 	}
@@ -1052,7 +1052,7 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 	}
 	check.Equal(t, "count(&made)", count(&made), 10)
 	check.Equal(t, "count(&conflicts)", count(&conflicts), 70)
-	check.Equal(t, "r.sim.Summary().VMs", r.sim.Summary().VMs, 10)
+	check.Equal(t, "r.sim.Summary().VMs", r.sim.Summarize().VMs, 10)
 }
 
 func TestDevicesThatHostsDoNotHave(t *testing.T) {

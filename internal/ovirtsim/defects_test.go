@@ -92,7 +92,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 	})
 	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: inventory})
 	id := r.newVM("a", "")
-	before := r.sim.Summary()
+	before := r.sim.Summarize()
 	r.ok(
 		"POST",
 		"/api/vms/"+id+"/diskattachments",
@@ -103,7 +103,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		),
 	)
 	r.refused(409, "disks are locked: data", "POST", "/api/templates", fmt.Sprintf(`{"name":"t","vm":{"id":%q}}`, id))
-	if after := r.sim.Summary(); after.Templates != before.Templates || after.Disks != before.Disks+1 {
+	if after := r.sim.Summarize(); after.Templates != before.Templates || after.Disks != before.Disks+1 {
 		t.Errorf("a template that was refused left something: %+v", after)
 	}
 
@@ -348,8 +348,8 @@ func TestAFailedFirstStartLeavesNoHalfInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sim.Close()
-	if sim.Summary().VMs != 1 {
-		t.Errorf("the inventory's VM is missing: %+v", sim.Summary())
+	if sim.Summarize().VMs != 1 {
+		t.Errorf("the inventory's VM is missing: %+v", sim.Summarize())
 	}
 
 	inventory.DataCenters[0].VMs[0].Memory = 1 << 50
@@ -410,12 +410,12 @@ func TestFaultsReachEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	logins := r.sim.Logins()
+	logins := r.sim.CountLogins()
 	if status, _ := r.askToken(r.sim.Username(), r.sim.Password()); status != 0 {
 		t.Error("the login was answered")
 	}
 
-	if r.sim.Logins() != logins+1 {
+	if r.sim.CountLogins() != logins+1 {
 		t.Error("the login had no effect")
 	}
 

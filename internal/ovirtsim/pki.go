@@ -37,7 +37,7 @@ func newIdentity(stateFolder string, address net.Addr) (*identity, error) {
 		return nil, errors.New("the listener has no TCP address")
 	}
 
-	ca, caKey, err := authority(stateFolder)
+	ca, caKey, err := loadAuthority(stateFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func newIdentity(stateFolder string, address net.Addr) (*identity, error) {
 		return nil, fmt.Errorf("failed to make the server's key: %w", err)
 	}
 
-	der, err := sign(&x509.Certificate{
+	der, err := signCertificate(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "ovirtsim"},
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{tcp.IP, net.IPv4(127, 0, 0, 1), net.IPv6loopback},
@@ -78,7 +78,9 @@ func newIdentity(stateFolder string, address net.Addr) (*identity, error) {
 	return out, nil
 }
 
-func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, signer *ecdsa.PrivateKey) ([]byte, error) {
+func signCertificate(
+	template, parent *x509.Certificate, public *ecdsa.PublicKey, signer *ecdsa.PrivateKey,
+) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
 	if err != nil {
 		return nil, err
@@ -91,8 +93,8 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, signer *e
 	return x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 }
 
-// keptAuthority parses the CA from the content of a file.
-func keptAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// parseAuthority parses the CA from the content of a file.
+func parseAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certBlock, rest := pem.Decode(content)
 	keyBlock, _ := pem.Decode(rest)
 	if certBlock == nil || keyBlock == nil {
@@ -112,13 +114,13 @@ func keptAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.Priva
 	return cert, key, nil
 }
 
-// authority returns the CA. A state folder keeps it, because clients trust it across restarts.
-func authority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// loadAuthority returns the CA. A state folder keeps it, because clients trust it across restarts.
+func loadAuthority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	file := ""
 	if stateFolder != "" {
 		file = filepath.Join(stateFolder, "ca.pem")
 		if content, err := os.ReadFile(file); err == nil {
-			return keptAuthority(file, content)
+			return parseAuthority(file, content)
 		}
 	}
 
@@ -133,7 +135,7 @@ func authority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error)
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
-	der, err := sign(template, template, &key.PublicKey, key)
+	der, err := signCertificate(template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to make the CA: %w", err)
 	}

@@ -269,7 +269,7 @@ func (p *player) play(scenario string, step *exchange) {
 	var header http.Header
 
 	var answer []byte
-	for end := p.raw.clock.Now().Add(8 * time.Second); ; p.raw.clock.Pass(20 * time.Millisecond) {
+	for end := p.raw.clock.Now().Add(8 * time.Second); ; p.raw.clock.Advance(20 * time.Millisecond) {
 		status, header, answer = p.ask(step, path, body)
 		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) &&
 			strings.Contains(string(answer), step.last)

@@ -81,7 +81,7 @@ type Connection struct {
 
 // New starts a simulated engine. Close stops it.
 func New(options Options) (*Server, error) {
-	options.fillIn()
+	options.setDefaults()
 	if err := options.Inventory.Validate(); err != nil {
 		return nil, fmt.Errorf("the inventory is not valid: %w", err)
 	}
@@ -92,7 +92,7 @@ func New(options Options) (*Server, error) {
 	}
 
 	s := &Server{Control: control, options: options}
-	if err := s.start(); err != nil {
+	if err := s.startServing(); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// fillIn sets the defaults.
-func (o *Options) fillIn() {
+// setDefaults sets the defaults.
+func (o *Options) setDefaults() {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	if o.Keycloak {
 		o.Username = cmp.Or(o.Username, api.KeycloakUser)
@@ -124,8 +124,8 @@ func (o *Options) fillIn() {
 	t.Fence = cmp.Or(t.Fence, 4*t.PowerDown)
 }
 
-// start loads or restores the inventory and serves.
-func (s *Server) start() error {
+// startServing loads or restores the inventory and serves.
+func (s *Server) startServing() error {
 	var err error
 	if s.listener, err = net.Listen("tcp", s.options.Listen); err != nil { //nolint:noctx // at once
 		return fmt.Errorf("failed to listen on %s: %w", s.options.Listen, err)
@@ -145,7 +145,7 @@ func (s *Server) start() error {
 
 	var handler http.Handler = s.Control
 	if s.options.Gate != nil {
-		handler = asEngine(s.options.Gate(unnamed(handler)))
+		handler = asEngine(s.options.Gate(withoutCorrelation(handler)))
 	}
 
 	s.http = &http.Server{
@@ -171,14 +171,14 @@ func (s *Server) startEngine() error {
 		SSHKeys:       s.identity.sshKeys,
 		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Clock: s.options.Clock,
 		Keycloak: s.options.Keycloak,
-		Guest:    s.options.Guest, Images: s.images, Changed: s.Changed, GuestFault: s.GuestFault,
+		Guest:    s.options.Guest, Images: s.images, Changed: s.NotifyObservers, GuestFault: s.GuestFault,
 	}, objects, s.options.Inventory, resumed)
 	if err != nil {
 		objects.Close()
 		return err
 	}
 
-	s.Watch(s.engine)
+	s.SetEngine(s.engine)
 
 	return nil
 }
@@ -202,7 +202,7 @@ func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
 	}
 
 	if !resumed {
-		s.options.Inventory.Fill(objects)
+		s.options.Inventory.FillStore(objects)
 	}
 
 	objects.EnsureUser(s.options.Username, s.options.Password, api.SuperUser)
@@ -260,8 +260,8 @@ func asEngine(gate http.Handler) http.Handler {
 	})
 }
 
-// unnamed removes the header again before the engine, because the engine sets its own.
-func unnamed(engine http.Handler) http.Handler {
+// withoutCorrelation removes the header again before the engine, because the engine sets its own.
+func withoutCorrelation(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Del(api.CorrelationHeader)
 		engine.ServeHTTP(w, r)

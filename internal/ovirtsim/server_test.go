@@ -144,17 +144,17 @@ func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	dc, err := session.DataCenter(t.Context(), "Default")
+	dc, err := session.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	cluster, err := session.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	template, err := session.Template(t.Context(), dc, "ol9-k8s")
+	template, err := session.FindTemplate(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,17 +267,17 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	dc, err := session.DataCenter(ctx, "Default")
+	dc, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := session.Cluster(ctx, dc, "Default")
+	cluster, err := session.FindCluster(ctx, dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	template, err := session.Template(ctx, dc, "ol9-k8s")
+	template, err := session.FindTemplate(ctx, dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 	}
 
 	r.eventually("nothing is left", func() error {
-		if left := r.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+		if left := r.sim.Summarize(); left.VMs+left.Disks+left.NICs != 0 {
 			return fmt.Errorf("left: %+v", left)
 		}
 

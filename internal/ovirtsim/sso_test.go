@@ -154,5 +154,5 @@ func loggedIn(t *testing.T, sim *ovirtsim.Server, name string) ([]engine.VM, err
 	c, err := engine.New(engine.Config{URL: sim.URL(), Username: name, Password: sim.Password(), CA: sim.CA()})
 	check.Error(t, err, "")
 
-	return c.VMs(t.Context())
+	return c.ListVMs(t.Context())
 }

@@ -84,10 +84,10 @@ func (n *nodes) SetNodeReady(id, status, _ string) error {
 	return nil
 }
 
-func (n *nodes) Shutdown(string) bool { return false }
-func (n *nodes) Halted(id string)     { _ = n.SetNodeReady(id, "Unknown", "") }
-func (n *nodes) Removed(string)       {}
-func (n *nodes) DiskRemoved(string)   {}
+func (n *nodes) Shutdown(string) bool     { return false }
+func (n *nodes) HandleHalt(id string)     { _ = n.SetNodeReady(id, "Unknown", "") }
+func (n *nodes) HandleRemoval(string)     {}
+func (n *nodes) HandleDiskRemoval(string) {}
 
 func (n *nodes) SetDisks(string, []ovirtsim.GuestDisk) {}
 func (n *nodes) Close()                                {}
@@ -174,17 +174,17 @@ func clientOf(t *testing.T, sim *ovirtsim.Server) *engine.Client {
 func makeVM(t *testing.T, sim *ovirtsim.Server, name string) *engine.VM {
 	t.Helper()
 	session := clientOf(t, sim)
-	dc, err := session.DataCenter(t.Context(), "Default")
+	dc, err := session.FindDataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	template, err := session.Template(t.Context(), dc, "ol9-k8s")
+	template, err := session.FindTemplate(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	cluster, err := session.FindCluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func makeVM(t *testing.T, sim *ovirtsim.Server, name string) *engine.VM {
 func idOf(t *testing.T, sim *ovirtsim.Server, name string) string {
 	t.Helper()
 
-	for _, vm := range sim.VMs() {
+	for _, vm := range sim.ListVMs() {
 		if vm.Name == name {
 			return vm.ID
 		}
@@ -306,7 +306,7 @@ func TestThePageKeepsOtherSitesOut(t *testing.T) {
 			t.Errorf("/%s: got %d with %d bytes", part, status, len(content))
 		}
 
-		check.Length(t, "/"+part, browser.Unsafe(content), 0)
+		check.Length(t, "/"+part, browser.FindUnsafe(content), 0)
 	}
 }
 
@@ -425,8 +425,8 @@ func TestTheStreamRepeatsNothingThatIsKnown(t *testing.T) {
 // openPage opens the page of a site, and waits for its hosts.
 func openPage(t *testing.T, url string, width, height int64) *browser.View {
 	t.Helper()
-	v := browser.Open(t, url, width, height)
-	v.Until(`document.querySelectorAll('.host').length > 0`)
+	v := browser.OpenPage(t, url, width, height)
+	v.WaitUntil(`document.querySelectorAll('.host').length > 0`)
 
 	return v
 }
@@ -445,33 +445,33 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	broken := idOf(t, sim, "broken-md-1-p8s4l")
 	browser.Eval[int](v, `window.loads = 1`) // lost after a reload
 
-	v.Until(
+	v.WaitUntil(
 		`document.querySelectorAll('details.vm').length === 9 && document.querySelectorAll('.host:not(.nowhere)').length === 3`,
 	)
-	v.Until(card(worker) + `.innerText.includes('Ready') && ` + card(worker) + `.innerText.includes('192.0.2.')`)
-	v.Until(card(idOf(t, sim, "demo-control-plane-7wdhp")) + `.innerText.includes('control plane')`)
-	v.Until(
+	v.WaitUntil(card(worker) + `.innerText.includes('Ready') && ` + card(worker) + `.innerText.includes('192.0.2.')`)
+	v.WaitUntil(card(idOf(t, sim, "demo-control-plane-7wdhp")) + `.innerText.includes('control plane')`)
+	v.WaitUntil(
 		card(
 			broken,
 		) + `.innerText.includes('pinned hash') && document.querySelector('#trouble').innerText.includes('pinned hash')`,
 	)
-	v.Until(`document.querySelector('.host.nowhere').innerText.includes('old-bastion')`)
-	v.Until(`document.querySelector('#endpoints').innerText.includes('127.20.30.10:6443')`)
-	v.Until(`document.querySelector('#fault-list').innerText.includes('never boots')`)
-	v.Until(
+	v.WaitUntil(`document.querySelector('.host.nowhere').innerText.includes('old-bastion')`)
+	v.WaitUntil(`document.querySelector('#endpoints').innerText.includes('127.20.30.10:6443')`)
+	v.WaitUntil(`document.querySelector('#fault-list').innerText.includes('never boots')`)
+	v.WaitUntil(
 		`document.querySelector('#site').innerText.includes('keep apart, hard') && document.querySelector('#site').innerText.includes('olvm-data-2')`,
 	)
 
 	// Text from users is shown as text.
-	v.Do(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
-	v.Until(
+	v.RunSteps(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
+	v.WaitUntil(
 		card(
 			bastion,
 		) + `.innerText.includes('onerror=') && document.querySelectorAll('img').length === 0 && document.title !== 'hit'`,
 	)
 
 	// A viewed VM stops: its card moves, stays open and focused, and the page does not reload.
-	v.Do(
+	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](
 			fmt.Sprintf(
 				`%[1]s.firstElementChild.focus(); %[1]s.open = true; window.card = %[1]s; undefined`,
@@ -479,13 +479,15 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 			),
 		),
 	)
-	v.Until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
+	v.WaitUntil(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
 	if err := clientOf(t, sim).StopVM(t.Context(), engine.ID(worker), false); err != nil {
 		t.Fatal(err)
 	}
 
-	v.Until(card(worker) + `.closest('.nowhere') && ` + card(worker) + `.querySelector('.badge').innerText === 'down'`)
-	v.Until(`document.querySelector('#request-rows').innerText.includes('/stop')`)
+	v.WaitUntil(
+		card(worker) + `.closest('.nowhere') && ` + card(worker) + `.querySelector('.badge').innerText === 'down'`,
+	)
+	v.WaitUntil(`document.querySelector('#request-rows').innerText.includes('/stop')`)
 	if !browser.Eval[bool](
 		v,
 		fmt.Sprintf(
@@ -497,32 +499,32 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	}
 
 	// The page keeps its scroll position when VMs appear.
-	v.Do(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
+	v.RunSteps(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
 	before := browser.Eval[float64](v, `scrollY`)
 	newcomer := makeVM(t, sim, "newcomer")
-	v.Until(card(newcomer.ID.String()) + `.querySelector('.badge').innerText === 'down'`)
+	v.WaitUntil(card(newcomer.ID.String()) + `.querySelector('.badge').innerText === 'down'`)
 	if after := browser.Eval[float64](v, `scrollY`); after != before {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
 
 	// The inventories: a tag, the number of its claimed VMs, and their claimants.
 	claim(t, sim, newcomer.ID)
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#pools').innerText.includes('1 of 10 VMs claimed') && ` +
 			`document.querySelector('#pools').innerText.includes('newcomer by default/web-0')`,
 	)
 
 	// The filter.
-	v.Do(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
-	v.Until(
+	v.RunSteps(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
+	v.WaitUntil(
 		`document.querySelector('#matches').innerText === '2 of 10 VMs' && document.querySelectorAll('details.vm').length === 2`,
 	)
-	v.Do(
+	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](
 			`document.querySelector('#filter').value = ''; document.querySelector('#filter').oninput(); undefined`,
 		),
 	)
-	v.Until(`document.querySelectorAll('details.vm').length === 10`)
+	v.WaitUntil(`document.querySelectorAll('details.vm').length === 10`)
 
 	// Problems appear at the top.
 	if err := sim.SetNodeReady("demo-md-0-6hbv6-rchvr", "False", "Test"); err != nil {
@@ -533,7 +535,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#trouble').innerText.includes('Host host-3 is non responsive') && document.querySelector('#trouble').innerText.includes('demo-md-0-6hbv6-rchvr is a node that is not Ready')`,
 	)
 	// The title shows a count, and equal problems share a line.
@@ -541,10 +543,10 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#trouble').innerText.includes('demo-control-plane-7wdhp, demo-md-0-6hbv6-rchvr are each a node that is not Ready')`,
 	)
-	v.Until(
+	v.WaitUntil(
 		`document.title.startsWith('(' + document.querySelector('#trouble-title').innerText.match(/\d+/)[0] + ') ovirtsim')`,
 	)
 
@@ -552,13 +554,13 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Error("ten VMs are shown as lines")
 	}
 
-	if said := v.Complaints(); len(said) > 0 {
+	if said := v.ListComplaints(); len(said) > 0 {
 		t.Errorf("the console has %q", said)
 	}
 
 	// The engine ends, and another one starts.
 	sim.Close()
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#connection').innerText.includes('Disconnected, retrying') && document.body.classList.contains('stale')`,
 	)
 	if !browser.Eval[bool](v, card(newcomer.ID.String())+` !== null`) {
@@ -566,7 +568,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	}
 
 	lookedAt(t, page)
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#connection').innerText === 'Live' && !document.body.classList.contains('stale') && document.querySelectorAll('details.vm').length === 9 && window.loads === 1`,
 	)
 }
@@ -575,7 +577,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 func claim(t *testing.T, sim *ovirtsim.Server, id engine.ID) {
 	t.Helper()
 	ctx, session := t.Context(), clientOf(t, sim)
-	pool, err := session.TagsNamed(ctx, "demo")
+	pool, err := session.ListTagsNamed(ctx, "demo")
 	check.Error(t, err, "")
 	mark, err := session.CreateTag(ctx, &engine.Tag{Name: "capolvm-claim-" + id.String()})
 	check.Error(t, err, "")
@@ -591,30 +593,30 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 	sim := lookedAt(t, nil)
 	makeVM(t, sim, "a-name-that-is-as-long-as-the-engine-lets-any-name-be-x7-kpq7z9w")
 	v := openPage(t, sim.UIURL(), 360, 740)
-	v.Until(`document.querySelectorAll('details.vm').length === 10`)
-	v.Do(
+	v.WaitUntil(`document.querySelectorAll('details.vm').length === 10`)
+	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true); undefined`),
 	)
-	v.Until(`[...document.querySelectorAll('details.vm .body')].every(b => b.textContent.includes('CPUs'))`)
+	v.WaitUntil(`[...document.querySelectorAll('details.vm .body')].every(b => b.textContent.includes('CPUs'))`)
 
-	v.Readable()
+	v.CheckReadable()
 
 	// Tab reaches all controls, in document order, with visible focus.
-	v.Do(chromedp.EmulateViewport(360, 740))
+	v.RunSteps(chromedp.EmulateViewport(360, 740))
 	const operable = browser.Operable
 	total := browser.Eval[int](v, operable+`.length`)
 	if total < 16 {
 		t.Fatalf("only %d elements can be operated", total)
 	}
 
-	v.Do(
+	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](
 			`window.reached = []; document.addEventListener('focusin', e => reached.push(e.target)); undefined`,
 		),
 	)
 
 	for range total {
-		v.Do(chromedp.KeyEvent(kb.Tab))
+		v.RunSteps(chromedp.KeyEvent(kb.Tab))
 	}
 
 	missed := browser.Eval[string](
@@ -630,9 +632,9 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 	}
 
 	// A key opens and closes a card.
-	v.Do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.vm summary').focus(); undefined`),
+	v.RunSteps(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.vm summary').focus(); undefined`),
 		chromedp.KeyEvent(kb.Enter))
-	v.Until(`!document.querySelector('details.vm').open`)
+	v.WaitUntil(`!document.querySelector('details.vm').open`)
 	unnamed := browser.Eval[string](
 		v,
 		`[...document.querySelectorAll('[role=meter], [role=region], section.panel, section.host, nav, aside')].filter(n => n.checkVisibility() && !n.ariaLabel && !n.getAttribute('aria-labelledby')).map(n => n.outerHTML.slice(0, 80)).join('\n')`,
@@ -641,7 +643,7 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 		t.Errorf("without a name for those who do not see it:\n%s", unnamed)
 	}
 
-	if said := v.Complaints(); len(said) > 0 {
+	if said := v.ListComplaints(); len(said) > 0 {
 		t.Errorf("the console has %q", said)
 	}
 }
@@ -680,7 +682,7 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 		),
 		browser.Eval[string](v, `document.documentElement.dataset.updateMs`),
 	)
-	v.Until(`document.querySelector('.counts').innerText.includes('up')`)
+	v.WaitUntil(`document.querySelector('.counts').innerText.includes('up')`)
 	if high := browser.Eval[float64](v, `document.querySelector('details.vm').offsetHeight`); high > 40 {
 		t.Errorf("a line of one of many VMs is %g pixels high", high)
 	}
@@ -691,16 +693,16 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 
 	begin = time.Now()
 	newcomer := makeVM(t, sim, "newcomer")
-	v.Do(chromedp.SendKeys(chromedp.CSS("#filter"), "newcomer"))
-	v.Until(card(newcomer.ID.String()) + ` !== null`)
+	v.RunSteps(chromedp.SendKeys(chromedp.CSS("#filter"), "newcomer"))
+	v.WaitUntil(card(newcomer.ID.String()) + ` !== null`)
 	t.Logf("a VM was made, filtered for and seen within %s; the update took %s ms",
 		time.Since(begin).Round(time.Millisecond), browser.Eval[string](v, `document.documentElement.dataset.updateMs`))
-	v.Do(
+	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](
 			`document.querySelector('#filter').value = ''; document.querySelector('#filter').oninput(); undefined`,
 		),
 	)
-	v.Until(`document.querySelectorAll('details.vm').length > 300`)
+	v.WaitUntil(`document.querySelectorAll('details.vm').length > 300`)
 	t.Logf(
 		"all again: %s ms; a state that is parsed and shown: %s ms",
 		browser.Eval[string](v, `document.documentElement.dataset.updateMs`),
@@ -723,23 +725,23 @@ func TestScreenshots(t *testing.T) {
 		options.Inventory.DataCenters[0].VMs[8].Comment = "kept for its keys"
 	})
 	v := openPage(t, sim.UIURL(), 1400, 900)
-	v.Colors("light")
+	v.SetColors("light")
 	makeVM(t, sim, "demo-md-0-6hbv6-t5n8w")
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	session := clientOf(t, sim)
-	_, _ = session.VM(t.Context(), engine.ID(worker)) // triggers the fault
+	_, _ = session.FetchVM(t.Context(), engine.ID(worker)) // triggers the fault
 	if err := session.StartVM(t.Context(), engine.ID(idOf(t, sim, "stuck-md-0-9qj2d")), false); err != nil {
 		t.Fatal(err)
 	}
 
-	v.Until(
+	v.WaitUntil(
 		`document.querySelectorAll('details.vm').length === 10 && document.querySelector('#request-rows').innerText.includes('fault #2') && document.querySelector('.hosts').innerText.includes('powering up')`,
 	)
-	v.Until(
+	v.WaitUntil(
 		`document.querySelector('#endpoints').innerText.includes('5 of 5') && document.querySelector('#trouble').innerText.includes('pinned')`,
 	)
-	v.Do(chromedp.Evaluate[chromedp.Void](card(worker) + `.open = true; undefined`))
-	v.Until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
-	v.Shoot(folder, "ovirtsim-page.png", 1400, 1100)
-	v.Shoot(folder, "ovirtsim-page-phone.png", 390, 1300)
+	v.RunSteps(chromedp.Evaluate[chromedp.Void](card(worker) + `.open = true; undefined`))
+	v.WaitUntil(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
+	v.TakeScreenshot(folder, "ovirtsim-page.png", 1400, 1100)
+	v.TakeScreenshot(folder, "ovirtsim-page-phone.png", 390, 1300)
 }

@@ -86,7 +86,7 @@ func RenderReason(err error) (reason, message string) {
 	message = err.Error()
 
 	var fault *engine.Fault
-	if blocker.OfEngine(err) || engine.IsCancelled(err) || errors.As(err, &fault) {
+	if blocker.IsEngineError(err) || engine.IsCancelled(err) || errors.As(err, &fault) {
 		return infrav1.WaitingForEngineReason, message
 	}
 

@@ -20,9 +20,10 @@ var filledIn = []fieldpath.Path{
 	fieldpath.MakePathOrDie("spec", "providerID"),
 }
 
-// disown gives up the ownership of fields that a write has filled in. Who applies an empty one again, with server-side
-// apply and without force, would have a conflict with the manager. The object is what the API server answered.
-func (p *Pass) disown(ctx context.Context, object client.Object, content []byte, part part) error {
+// disownFields gives up the ownership of fields that a write has filled in. Who applies an empty one again, with
+// server-side apply and without force, would have a conflict with the manager. The object is what the API server
+// answered.
+func (p *Pass) disownFields(ctx context.Context, object client.Object, content []byte, part part) error {
 	var changes map[string]any
 	if err := json.Unmarshal(content, &changes); err != nil {
 		return fmt.Errorf("failed to read the patch of %s: %w", p.key, err)
@@ -31,7 +32,7 @@ func (p *Pass) disown(ctx context.Context, object client.Object, content []byte,
 	filled := fieldpath.NewSet()
 
 	for _, path := range filledIn {
-		if isIn(changes, path) {
+		if hasPath(changes, path) {
 			filled.Insert(path)
 		}
 	}
@@ -40,7 +41,7 @@ func (p *Pass) disown(ctx context.Context, object client.Object, content []byte,
 		return nil
 	}
 
-	entries, err := withoutFields(object.GetManagedFields(), filled)
+	entries, err := removeFields(object.GetManagedFields(), filled)
 	if err != nil {
 		return fmt.Errorf("failed to read the owners of %s: %w", p.key, err)
 	}
@@ -60,13 +61,13 @@ func (p *Pass) disown(ctx context.Context, object client.Object, content []byte,
 		return fmt.Errorf("failed to give up fields of %s: %w", p.key, err)
 	}
 
-	p.tracker.wrote(p.key, object.GetResourceVersion())
+	p.tracker.noteWritten(p.key, object.GetResourceVersion())
 
 	return nil
 }
 
-// isIn reports whether a merge patch sets a field.
-func isIn(changes map[string]any, path fieldpath.Path) bool {
+// hasPath reports whether a merge patch sets a field.
+func hasPath(changes map[string]any, path fieldpath.Path) bool {
 	for _, element := range path[:len(path)-1] {
 		changes, _ = changes[*element.FieldName].(map[string]any)
 	}
@@ -74,8 +75,8 @@ func isIn(changes map[string]any, path fieldpath.Path) bool {
 	return changes[*path[len(path)-1].FieldName] != nil
 }
 
-// withoutFields takes fields from who has written them. The last write has changed them, so nobody else owns them.
-func withoutFields(entries []metav1.ManagedFieldsEntry, fields *fieldpath.Set) ([]metav1.ManagedFieldsEntry, error) {
+// removeFields takes fields from who has written them. The last write has changed them, so nobody else owns them.
+func removeFields(entries []metav1.ManagedFieldsEntry, fields *fieldpath.Set) ([]metav1.ManagedFieldsEntry, error) {
 	var out []metav1.ManagedFieldsEntry
 
 	for _, entry := range entries {

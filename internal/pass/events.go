@@ -45,11 +45,11 @@ func writeStatus(
 	setStatus func(),
 	steps func() map[string]string,
 ) error {
-	if err := of.Write(ctx, setStatus); err != nil {
+	if err := of.WriteWithStatus(ctx, setStatus); err != nil {
 		return err
 	}
 
-	before, _ := of.Before().(conditions.Getter)
+	before, _ := of.ObjectBefore().(conditions.Getter)
 	after, ok := to.(conditions.Getter)
 	if !ok {
 		return nil

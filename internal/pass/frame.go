@@ -61,7 +61,7 @@ type Frame struct {
 func (c Controller[O]) Reconcile(
 	ctx context.Context, req ctrl.Request, object O,
 ) (result ctrl.Result, reterr error) {
-	this, err := c.Tracker.Begin(ctx, c.Client, req.NamespacedName, object)
+	this, err := c.Tracker.BeginPass(ctx, c.Client, req.NamespacedName, object)
 	if apierrors.IsNotFound(err) {
 		// Clean up here, not with the finalizer: clusterctl move and users remove finalizers, too.
 		return ctrl.Result{}, c.forgetObject(ctx, req.NamespacedName)

@@ -37,40 +37,40 @@ type Pass struct {
 }
 
 func newPass(tracker *Tracker, c client.Client, key client.ObjectKey, object client.Object) *Pass {
-	before := CopyOf(object)
+	before := CopyObject(object)
 
 	return &Pass{tracker: tracker, client: c, key: key, object: object, before: before, stored: before}
 }
 
-// Before is the object as it was at the beginning. It must not be changed.
-func (p *Pass) Before() client.Object { return p.before }
+// ObjectBefore is the object as it was at the beginning. It must not be changed.
+func (p *Pass) ObjectBefore() client.Object { return p.before }
 
 // WriteObject writes what has changed of the object, but for its status.
 func (p *Pass) WriteObject(ctx context.Context) error {
-	return p.write(ctx, part{
+	return p.writePart(ctx, part{
 		is:    func(name string) bool { return name != "status" && name != "kind" && name != "apiVersion" },
 		patch: p.client.Patch,
 	})
 }
 
-// Write writes what has changed of the object, and then of its status. In between it calls conclude, which may set the
-// status: conditions name the generation that the object has by then. Write takes out of the messages what differs from
-// try to try, and cuts texts and lists to what the API server takes. The error is ErrGone if the object went with its
-// last finalizer.
-func (p *Pass) Write(ctx context.Context, conclude func()) error {
+// WriteWithStatus writes what has changed of the object, and then of its status. In between it calls conclude, which
+// may set the status: conditions name the generation that the object has by then. Write takes out of the messages what
+// differs from try to try, and cuts texts and lists to what the API server takes. The error is ErrGone if the object
+// went with its last finalizer.
+func (p *Pass) WriteWithStatus(ctx context.Context, conclude func()) error {
 	if err := p.WriteObject(ctx); err != nil {
 		return err
 	}
 
 	conclude()
-	steadytext.InMessages(p.object)
-	steadytext.Bound(p.object)
+	steadytext.SteadyMessages(p.object)
+	steadytext.BoundStatus(p.object)
 
 	if !p.object.GetDeletionTimestamp().IsZero() && len(p.object.GetFinalizers()) == 0 {
 		return ErrGone
 	}
 
-	return p.write(ctx, part{
+	return p.writePart(ctx, part{
 		is: func(name string) bool { return name == "status" },
 		patch: func(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 			return p.client.Status().Patch(ctx, object, patch)
@@ -81,9 +81,9 @@ func (p *Pass) Write(ctx context.Context, conclude func()) error {
 // End ends the pass. It has the object looked at again where somebody else has changed it meanwhile, and takes the
 // error that such a change brought from err.
 func (p *Pass) End(result *ctrl.Result, err *error) {
-	others := p.tracker.end(p.key)
+	others := p.tracker.endPass(p.key)
 	if *err != nil && errors.Is(*err, errOutdated) {
-		*err = withoutOutdated(*err)
+		*err = removeOutdated(*err)
 		if *err == nil {
 			*result = ctrl.Result{RequeueAfter: retryOutdated}
 		}
@@ -97,8 +97,8 @@ func (p *Pass) End(result *ctrl.Result, err *error) {
 	}
 }
 
-// withoutOutdated takes errOutdated from an error or an aggregate.
-func withoutOutdated(err error) error {
+// removeOutdated takes errOutdated from an error or an aggregate.
+func removeOutdated(err error) error {
 	outdated := func(err error) bool { return errors.Is(err, errOutdated) }
 
 	var all kerrors.Aggregate
@@ -116,20 +116,20 @@ type part struct {
 	patch func(context.Context, client.Object, client.Patch, ...client.PatchOption) error
 }
 
-// write writes what has changed of a part.
-func (p *Pass) write(ctx context.Context, part part) error {
+// writePart writes what has changed of a part.
+func (p *Pass) writePart(ctx context.Context, part part) error {
 	if equality.Semantic.DeepEqual(p.stored, p.object) {
 		return nil
 	}
 
-	content, err := difference(p.stored, p.object, part.is)
+	content, err := buildPatch(p.stored, p.object, part.is)
 	if err != nil || content == nil {
 		return err
 	}
 
 	// The answer has the stored status, which is not to replace the one in memory. It is decoded into an empty object:
 	// what it does not have would stay in another one.
-	target := emptyOf(p.object)
+	target := newEmpty(p.object)
 	err = part.patch(ctx, target, client.RawPatch(types.MergePatchType, content))
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w: %w", errOutdated, err)
@@ -137,9 +137,9 @@ func (p *Pass) write(ctx context.Context, part part) error {
 		return fmt.Errorf("failed to write %s: %w", p.key, err)
 	}
 
-	p.tracker.wrote(p.key, target.GetResourceVersion())
+	p.tracker.noteWritten(p.key, target.GetResourceVersion())
 
-	if err := p.disown(ctx, target, content, part); err != nil {
+	if err := p.disownFields(ctx, target, content, part); err != nil {
 		return err
 	}
 
@@ -151,15 +151,15 @@ func (p *Pass) write(ctx context.Context, part part) error {
 	return nil
 }
 
-// difference is the merge patch of a part, which holds for the version of the object that was read only; nil where
+// buildPatch is the merge patch of a part, which holds for the version of the object that was read only; nil where
 // nothing has changed.
-func difference(before, after client.Object, is func(string) bool) ([]byte, error) {
-	from, err := partOf(before, is)
+func buildPatch(before, after client.Object, is func(string) bool) ([]byte, error) {
+	from, err := encodePart(before, is)
 	if err != nil {
 		return nil, err
 	}
 
-	to, err := partOf(after, is)
+	to, err := encodePart(after, is)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func difference(before, after client.Object, is func(string) bool) ([]byte, erro
 	return json.Marshal(changes)
 }
 
-// partOf is a part of an object in JSON.
-func partOf(object client.Object, is func(string) bool) ([]byte, error) {
+// encodePart is a part of an object in JSON.
+func encodePart(object client.Object, is func(string) bool) ([]byte, error) {
 	whole, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode %s: %w", object.GetName(), err)
@@ -206,8 +206,8 @@ func partOf(object client.Object, is func(string) bool) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// emptyOf is an object of the same type and name.
-func emptyOf(object client.Object) client.Object {
+// newEmpty is an object of the same type and name.
+func newEmpty(object client.Object) client.Object {
 	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface()
 	out := empty.(client.Object) //nolint:forcetypeassert // it is of the type of object
 	out.SetNamespace(object.GetNamespace())
@@ -216,7 +216,7 @@ func emptyOf(object client.Object) client.Object {
 	return out
 }
 
-// CopyOf is a deep copy; each object of Kubernetes copies itself to its own type.
-func CopyOf(object client.Object) client.Object {
+// CopyObject is a deep copy; each object of Kubernetes copies itself to its own type.
+func CopyObject(object client.Object) client.Object {
 	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // see above
 }

@@ -71,7 +71,7 @@ func newBook(t *testing.T) *book {
 
 func (b *book) begin() *Pass {
 	b.t.Helper()
-	this, err := b.tracker.Begin(b.t.Context(), b.client, client.ObjectKeyFromObject(b.machine), b.machine)
+	this, err := b.tracker.BeginPass(b.t.Context(), b.client, client.ObjectKeyFromObject(b.machine), b.machine)
 	check.Error(b.t, err, "")
 
 	return this
@@ -97,7 +97,7 @@ func (b *book) others(label string) *infrav1.OLVMMachine {
 
 // news reports whether the event of a change begins a pass.
 func (b *book) news(before, after client.Object) bool {
-	return b.tracker.Changed().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+	return b.tracker.ChangedPredicate().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 }
 
 func TestAPassWritesEachPartOnce(t *testing.T) {
@@ -107,7 +107,9 @@ func TestAPassWritesEachPartOnce(t *testing.T) {
 	b.machine.Status.OLVM.IPAddress = ""
 	b.machine.Status.OLVM.VNICID = "nic"
 	check.Error(t, this.WriteObject(t.Context()), "")
-	check.Error(t, this.Write(t.Context(), func() { b.machine.Status.Initialization.Provisioned = ptr.To(true) }), "")
+	check.Error(
+		t, this.WriteWithStatus(t.Context(), func() { b.machine.Status.Initialization.Provisioned = ptr.To(true) }), "",
+	)
 	check.Equal(t, "writes", b.writes, []string{"object", "status"})
 
 	stored := b.stored()
@@ -124,17 +126,17 @@ func TestAPassWritesEachPartOnce(t *testing.T) {
 
 	b.writes = nil
 	this = b.begin()
-	check.Error(t, this.Write(t.Context(), func() {}), "")
+	check.Error(t, this.WriteWithStatus(t.Context(), func() {}), "")
 	this.End(&result, &err)
 	check.Equal(t, "writes of a pass that changes nothing", len(b.writes), 0)
 }
 
-// TestAPassWritesNoMoreThanAStatusTakes has a write of a controller that does not think of it, as one of a paused object,
-// or of a cluster that others manage.
+// TestAPassWritesNoMoreThanAStatusTakes has a write of a controller that does not think of it, as one of a paused
+// object, or of a cluster that others manage.
 func TestAPassWritesNoMoreThanAStatusTakes(t *testing.T) {
 	b := newBook(t)
 	this := b.begin()
-	check.Error(t, this.Write(t.Context(), func() {
+	check.Error(t, this.WriteWithStatus(t.Context(), func() {
 		b.machine.Status.OLVM.ClusterName = strings.Repeat("é", 40000)
 		b.machine.Status.Conditions = []metav1.Condition{{
 			Type: "Paused", Message: strings.Repeat("é", 40000) + " at 03:04:05",
@@ -180,7 +182,7 @@ func TestAPassWaitsForTheCache(t *testing.T) {
 	this.End(new(ctrl.Result), new(error))
 
 	b.cached = before
-	_, err := b.tracker.Begin(t.Context(), b.client, client.ObjectKeyFromObject(before), b.machine)
+	_, err := b.tracker.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(before), b.machine)
 	check.Equal(t, "with an old object", errors.Is(err, ErrBehind), true)
 	result, err := resultOfBegin(err)
 	check.Error(t, err, "")
@@ -204,12 +206,12 @@ func TestAWriteBesidePasses(t *testing.T) {
 
 		return own.ResourceVersion, nil
 	}
-	others, err := b.tracker.Beside(client.ObjectKeyFromObject(b.machine), write)
+	others, err := b.tracker.WriteBeside(client.ObjectKeyFromObject(b.machine), write)
 	check.Error(t, err, "")
 	check.Equal(t, "others have changed it", others, false)
 	check.Equal(t, "its event after the answer", b.news(before, own), false)
 
-	others, err = b.tracker.Beside(client.ObjectKeyFromObject(b.machine), func() (string, error) {
+	others, err = b.tracker.WriteBeside(client.ObjectKeyFromObject(b.machine), func() (string, error) {
 		check.Equal(t, "an event of others meanwhile", b.news(own, b.others("theirs")), false)
 
 		return write()
@@ -223,7 +225,7 @@ func TestAnObjectThatHasChangedIsNotWritten(t *testing.T) {
 	this := b.begin()
 	b.others("one")
 	b.machine.Status.OLVM.VNICID = "nic"
-	err := this.Write(t.Context(), func() {})
+	err := this.WriteWithStatus(t.Context(), func() {})
 	other := errors.New("other")
 
 	var result ctrl.Result
@@ -250,12 +252,12 @@ func TestAnObjectThatGoesWithItsLastFinalizer(t *testing.T) {
 
 	this = b.begin()
 	b.machine.Finalizers = nil
-	err := this.Write(t.Context(), func() { b.machine.Status.OLVM.VNICID = "nic" })
+	err := this.WriteWithStatus(t.Context(), func() { b.machine.Status.OLVM.VNICID = "nic" })
 	check.Equal(t, "the error", errors.Is(err, ErrGone), true)
 	check.Equal(t, "writes", b.writes, []string{"object", "object"})
 	this.End(new(ctrl.Result), new(error))
 
-	_, err = b.tracker.Begin(t.Context(), b.client, client.ObjectKeyFromObject(b.machine), b.machine)
+	_, err = b.tracker.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(b.machine), b.machine)
 	check.Error(t, client.IgnoreNotFound(err), "")
 	check.Equal(t, "what is known of it", len(b.tracker.objects), 0)
 }

@@ -79,7 +79,12 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 			return &engine.NameError{Kind: "template", Name: "a", Scope: "data center", Known: []string{"b"}}
 		},
 		"engine.WaitError": func(at time.Time, n int) error {
-			return &engine.WaitError{What: "VM a to start", Seen: "down", Last: inner(at, n), Err: context.DeadlineExceeded}
+			return &engine.WaitError{
+				What: "VM a to start",
+				Seen: "down",
+				Last: inner(at, n),
+				Err:  context.DeadlineExceeded,
+			}
 		},
 		"engine.UnansweredError": func(at time.Time, n int) error {
 			return &engine.UnansweredError{Err: &engine.UnreachableError{Err: inner(at, n)}}
@@ -134,7 +139,7 @@ func TestNoConditionDiffersFromTryToTry(t *testing.T) {
 	second := first.Add(11 * time.Second)
 
 	ways := map[string]func(err error, n int) string{
-		"the engine's condition":  func(err error, _ int) string { _, text := blocker.EngineReason(err); return text },
+		"the engine's condition":  func(err error, _ int) string { _, text := blocker.ExplainEngineError(err); return text },
 		"that of a configuration": func(err error, _ int) string { _, text := pass.RenderReason(err); return text },
 		"that of a run": func(err error, n int) string {
 			return workspace.Failure{Err: err, Count: n}.Message()
@@ -162,10 +167,10 @@ func written(t *testing.T, message string) string {
 
 	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
 	c := fake.NewClientBuilder().WithScheme(schemeOfAPI()).WithObjects(machine).WithStatusSubresource(machine).Build()
-	this, err := (&pass.Tracker{}).Begin(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
+	this, err := (&pass.Tracker{}).BeginPass(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
 	check.Error(t, err, "")
 
-	err = this.Write(t.Context(), func() {
+	err = this.WriteWithStatus(t.Context(), func() {
 		machine.Status.Conditions = []metav1.Condition{{Type: infrav1.UserDataRemovedCondition, Message: message}}
 	})
 	check.Error(t, err, "")
@@ -177,7 +182,7 @@ func written(t *testing.T, message string) string {
 var writesStatus = regexp.MustCompile(`\.Status\(\)\.(Patch|Update|Apply)\(`)
 
 // TestEveryStatusIsWrittenSteadily finds whoever writes a status other than at the end of a pass: that has to call
-// steadytext.InMessages, too.
+// steadytext.SteadyMessages, too.
 func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 	var writers []string
 
@@ -192,8 +197,9 @@ func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 			if writesStatus.Match(content) {
 				// Remediation writes a condition of a Machine, whose other conditions are Cluster API's. Its text is
 				// the controller's alone.
-				if !strings.Contains(string(content), "steadytext.InMessages(") && !strings.Contains(path, "/remediation/") {
-					t.Errorf("%s writes a status without steadytext.InMessages", path)
+				if !strings.Contains(string(content), "steadytext.SteadyMessages(") &&
+					!strings.Contains(path, "/remediation/") {
+					t.Errorf("%s writes a status without steadytext.SteadyMessages", path)
 				}
 
 				writers = append(writers, filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
@@ -210,9 +216,25 @@ func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 
 // packagesOfTheManager make errors that can reach a condition.
 var packagesOfTheManager = []string{
-	"addressing", "blocker", "bootstrap", "connection", "desired", "engine", "enginepool", "inventory", "ipam", "jumphost",
-	"pass", "placement", "providerprocess", "support", "terraform", "tfstate", "userdataserver",
-	"workload", "workspace",
+	"addressing",
+	"blocker",
+	"bootstrap",
+	"connection",
+	"desired",
+	"engine",
+	"enginepool",
+	"inventory",
+	"ipam",
+	"jumphost",
+	"pass",
+	"placement",
+	"providerprocess",
+	"support",
+	"terraform",
+	"tfstate",
+	"userdataserver",
+	"workload",
+	"workspace",
 }
 
 // TestEveryTypeOfErrorIsMadeTwice has a new type of error be added to the others.

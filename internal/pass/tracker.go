@@ -51,20 +51,20 @@ type record struct {
 	since   time.Time
 }
 
-// Begin reads an object for a pass, with a client that reads from a cache. End must be called at the end of the pass,
-// unless there is an error: that of the client where there is no such object, else ErrBehind or what went wrong.
-func (t *Tracker) Begin(
+// BeginPass reads an object for a pass, with a client that reads from a cache. End must be called at the end of the
+// pass, unless there is an error: that of the client where there is no such object, else ErrBehind or what went wrong.
+func (t *Tracker) BeginPass(
 	ctx context.Context, c client.Client, key client.ObjectKey, object client.Object,
 ) (*Pass, error) {
-	t.begin(key)
+	t.startRunning(key)
 
 	for {
 		if err := c.Get(ctx, key, object); err != nil {
-			t.abort(key, apierrors.IsNotFound(err))
+			t.abortPass(key, apierrors.IsNotFound(err))
 			return nil, err
 		}
 
-		behind, again := t.behind(key, object.GetResourceVersion())
+		behind, again := t.isBehind(key, object.GetResourceVersion())
 		if !behind {
 			return newPass(t, c, key, object), nil
 		}
@@ -75,30 +75,30 @@ func (t *Tracker) Begin(
 	}
 }
 
-// Beside calls write, which writes an object beside its passes and returns the version that it has then. No pass begins
-// because of it; others reports that somebody else has changed the object meanwhile, which one must look at.
-func (t *Tracker) Beside(key client.ObjectKey, write func() (version string, err error)) (others bool, err error) {
-	t.begin(key)
+// WriteBeside calls write, which writes an object beside its passes and returns the version that it has then. No pass
+// begins because of it; others reports that somebody else has changed the object meanwhile, which one must look at.
+func (t *Tracker) WriteBeside(key client.ObjectKey, write func() (version string, err error)) (others bool, err error) {
+	t.startRunning(key)
 	version, err := write()
 	if err == nil {
-		t.wrote(key, version)
+		t.noteWritten(key, version)
 	}
 
-	return t.end(key), err
+	return t.endPass(key), err
 }
 
-// Changed passes the events of objects but for those of what passes wrote themselves.
-func (t *Tracker) Changed() predicate.Predicate {
+// ChangedPredicate passes the events of objects but for those of what passes wrote themselves.
+func (t *Tracker) ChangedPredicate() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() || // a resync
-				t.news(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew.GetResourceVersion())
+				t.isNews(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew.GetResourceVersion())
 		},
 	}
 }
 
-// news reports whether a version of an object begins a pass.
-func (t *Tracker) news(key client.ObjectKey, version string) bool {
+// isNews reports whether a version of an object begins a pass.
+func (t *Tracker) isNews(key client.ObjectKey, version string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -114,7 +114,7 @@ func (t *Tracker) news(key client.ObjectKey, version string) bool {
 	case r.running > 0:
 		r.pending = append(r.pending, version)
 		return false
-	case own && (!r.waiting || version != r.latest()):
+	case own && (!r.waiting || version != r.latestOwn()):
 		return false
 	}
 
@@ -123,16 +123,16 @@ func (t *Tracker) news(key client.ObjectKey, version string) bool {
 	return true
 }
 
-func (t *Tracker) begin(key client.ObjectKey) {
+func (t *Tracker) startRunning(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.record(key)
+	r := t.ensureRecord(key)
 	r.running++
 	r.waiting = false
 }
 
-// record is that of an object; mu is held.
-func (t *Tracker) record(key client.ObjectKey) *record {
+// ensureRecord is that of an object; mu is held.
+func (t *Tracker) ensureRecord(key client.ObjectKey) *record {
 	if t.objects == nil {
 		t.objects = map[client.ObjectKey]*record{}
 	}
@@ -144,8 +144,8 @@ func (t *Tracker) record(key client.ObjectKey) *record {
 	return t.objects[key]
 }
 
-// abort ends a pass that could not begin. What came meanwhile is looked at by the next one, which the error brings.
-func (t *Tracker) abort(key client.ObjectKey, gone bool) {
+// abortPass ends a pass that could not begin. What came meanwhile is looked at by the next one, which the error brings.
+func (t *Tracker) abortPass(key client.ObjectKey, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -154,17 +154,17 @@ func (t *Tracker) abort(key client.ObjectKey, gone bool) {
 		return
 	}
 
-	t.record(key).stop()
+	t.ensureRecord(key).stopOne()
 }
 
-// behind reports whether a version of an object is older than what a pass wrote. Where the cache has caught up since it
-// was read, it is to be read again; else the pass does not begin.
-func (t *Tracker) behind(key client.ObjectKey, version string) (behind, again bool) {
+// isBehind reports whether a version of an object is older than what a pass wrote. Where the cache has caught up since
+// it was read, it is to be read again; else the pass does not begin.
+func (t *Tracker) isBehind(key client.ObjectKey, version string) (behind, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	r := t.record(key)
-	if len(r.own) == 0 || !older(version, r.latest()) {
+	r := t.ensureRecord(key)
+	if len(r.own) == 0 || !isOlder(version, r.latestOwn()) {
 		r.since = time.Time{}
 		return false, false
 	}
@@ -177,38 +177,38 @@ func (t *Tracker) behind(key client.ObjectKey, version string) (behind, again bo
 	}
 
 	// The cache has an object before its event is handed out.
-	if r.seen != "" && !older(r.seen, r.latest()) && older(version, r.seen) {
+	if r.seen != "" && !isOlder(r.seen, r.latestOwn()) && isOlder(version, r.seen) {
 		return true, true
 	}
 
-	r.stop()
+	r.stopOne()
 	r.waiting = true
 
 	return true, false
 }
 
-// wrote notes the version that a pass wrote.
-func (t *Tracker) wrote(key client.ObjectKey, version string) {
+// noteWritten notes the version that a pass wrote.
+func (t *Tracker) noteWritten(key client.ObjectKey, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	r := t.record(key)
+	r := t.ensureRecord(key)
 	r.own = append(r.own, version)
 	if surplus := len(r.own) - remembered; surplus > 0 {
 		r.own = slices.Delete(r.own, 0, surplus)
 	}
 }
 
-// end ends a pass or a write beside it, and reports whether somebody else has changed the object meanwhile.
-func (t *Tracker) end(key client.ObjectKey) bool {
+// endPass ends a pass or a write beside it, and reports whether somebody else has changed the object meanwhile.
+func (t *Tracker) endPass(key client.ObjectKey) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	return t.record(key).stop()
+	return t.ensureRecord(key).stopOne()
 }
 
-// stop ends one of what is running, and reports with the last one whether an event was pending that is not our own.
-func (r *record) stop() (others bool) {
+// stopOne ends one of what is running, and reports with the last one whether an event was pending that is not our own.
+func (r *record) stopOne() (others bool) {
 	if r.running = max(r.running-1, 0); r.running > 0 {
 		return false
 	}
@@ -219,7 +219,7 @@ func (r *record) stop() (others bool) {
 	return others
 }
 
-func (r *record) latest() string {
+func (r *record) latestOwn() string {
 	if len(r.own) == 0 {
 		return ""
 	}
@@ -227,8 +227,8 @@ func (r *record) latest() string {
 	return r.own[len(r.own)-1]
 }
 
-// older reports whether a version of an object comes before another.
-func older(version, than string) bool {
+// isOlder reports whether a version of an object comes before another.
+func isOlder(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 
 	return err == nil && order < 0

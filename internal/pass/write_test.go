@@ -25,7 +25,7 @@ func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine).WithStatusSubresource(machine).Build()
 	passes := &Tracker{}
-	this, err := passes.Begin(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
+	this, err := passes.BeginPass(t.Context(), c, client.ObjectKeyFromObject(machine), machine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ func defaultGroups() []infrav1.AffinityGroup {
 	}
 }
 
-// wantsDefaultGroups reports whether an OLVMCluster asks for the default groups.
-func wantsDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
+// hasDefaultGroups reports whether an OLVMCluster asks for the default groups.
+func hasDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
 	if spec.DefaultAffinityGroups == "" {
 		return spec.AffinityGroups == nil
 	}
@@ -43,13 +43,13 @@ func wantsDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
 	return spec.DefaultAffinityGroups == infrav1.DefaultAffinityGroupsEnabled
 }
 
-// AffinityGroups are the groups that an OLVMCluster asks for: its own, the default ones unless it does without, and
-// those of its support services. of is nil for a cluster without them.
-func AffinityGroups(
+// CollectAffinityGroups are the groups that an OLVMCluster asks for: its own, the default ones unless it does without,
+// and those of its support services. of is nil for a cluster without them.
+func CollectAffinityGroups(
 	spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []infrav1.AffinityGroup {
 	out := slices.Clone(spec.AffinityGroups)
-	if wantsDefaultGroups(spec) {
+	if hasDefaultGroups(spec) {
 		for _, group := range defaultGroups() {
 			named := func(g infrav1.AffinityGroup) bool { return g.Name == group.Name }
 			if !slices.ContainsFunc(out, named) {
@@ -62,7 +62,7 @@ func AffinityGroups(
 		return out // none are wanted
 	}
 
-	for _, service := range support.Services(of) {
+	for _, service := range support.CollectServices(of) {
 		named := func(g infrav1.AffinityGroup) bool { return g.Name == service.Name }
 		if service.Replicas > 1 && !slices.ContainsFunc(out, named) {
 			out = append(out, infrav1.AffinityGroup{
@@ -76,10 +76,10 @@ func AffinityGroups(
 	return out
 }
 
-// RoleOf is the role of a Machine; empty for what stands for one of a support service.
-func RoleOf(machine *clusterv1.Machine) infrav1.MachineRole {
+// GetRole is the role of a Machine; empty for what stands for one of a support service.
+func GetRole(machine *clusterv1.Machine) infrav1.MachineRole {
 	switch {
-	case support.ServiceOf(machine) != "":
+	case support.GetServiceName(machine) != "":
 		return ""
 	case util.IsControlPlaneMachine(machine):
 		return infrav1.ControlPlaneRole
@@ -88,9 +88,9 @@ func RoleOf(machine *clusterv1.Machine) infrav1.MachineRole {
 	return infrav1.WorkerRole
 }
 
-// GroupNames are the groups of a machine: those of its role, if it has one, that of its support service, if it is of
-// one, and those that it names.
-func GroupNames(
+// CollectGroupNames are the groups of a machine: those of its role, if it has one, that of its support service, if it
+// is of one, and those that it names.
+func CollectGroupNames(
 	groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, role infrav1.MachineRole, service string,
 ) ([]string, error) {
 	named := spec.VirtualMachine.Placement.AffinityGroupNames
@@ -110,7 +110,7 @@ func GroupNames(
 				Field:  "spec.virtualMachine.placement.affinityGroupNames",
 				Message: fmt.Sprintf(
 					"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group", name,
-					known(all),
+					formatKnown(all),
 				),
 			}
 		}
@@ -170,14 +170,14 @@ type Group struct {
 // Key of the group.
 func (g Group) Key() GroupKey { return GroupKey{Name: g.Name, ClusterID: g.ClusterID} }
 
-// Groups decides which groups there should be, and how hard each is. existing are those that there are already: they
-// stay until the OLVMCluster goes.
+// DecideGroups decides which groups there should be, and how hard each is. existing are those that there are already:
+// they stay until the OLVMCluster goes.
 //
 // A group that keeps machines apart has room while each of its machines can have a host of its own among those that are
 // up. Machines are counted that exist, also those that are being deleted and those that a rollout adds: a fourth
 // control plane machine on three hosts makes the group soft before its VM starts, and the group is hard again when the
 // old one is gone.
-func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host, existing []GroupKey) []Group {
+func DecideGroups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host, existing []GroupKey) []Group {
 	byKey := map[GroupKey][]Member{}
 	for _, key := range existing {
 		byKey[key] = nil
@@ -213,7 +213,7 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 		g.AffinityGroup = asked[at]
 		var waiting []string
 		if !g.Positive {
-			waiting = withoutRoom(inGroup, up[key.ClusterID])
+			waiting = findWithoutRoom(inGroup, up[key.ClusterID])
 		}
 
 		switch cmp.Or(g.Enforcing, infrav1.AffinityAuto) {
@@ -233,9 +233,9 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 	return out
 }
 
-// withoutRoom gives each machine a host of its own, those that have a VM first, then the older ones, and returns the
-// machines that got none. A machine that gets a host never loses it to a later one; it may be given another.
-func withoutRoom(members []Member, hosts []engine.ID) []string {
+// findWithoutRoom gives each machine a host of its own, those that have a VM first, then the older ones, and returns
+// the machines that got none. A machine that gets a host never loses it to a later one; it may be given another.
+func findWithoutRoom(members []Member, hosts []engine.ID) []string {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
 		if a.HasVM != b.HasVM {
@@ -252,7 +252,7 @@ func withoutRoom(members []Member, hosts []engine.ID) []string {
 	var out []string
 
 	for i, m := range members {
-		if len(holder) == len(hosts) || !giveHost(members, hosts, holder, i, map[engine.ID]bool{}) {
+		if len(holder) == len(hosts) || !assignHost(members, hosts, holder, i, map[engine.ID]bool{}) {
 			out = append(out, m.Name)
 		}
 	}
@@ -260,8 +260,8 @@ func withoutRoom(members []Member, hosts []engine.ID) []string {
 	return out
 }
 
-// giveHost looks for a host for the machine, moving others to hosts that they may have too.
-func giveHost(
+// assignHost looks for a host for the machine, moving others to hosts that they may have too.
+func assignHost(
 	members []Member, hosts []engine.ID, holder map[engine.ID]int, machine int, tried map[engine.ID]bool,
 ) bool {
 	for _, host := range hosts {
@@ -270,7 +270,7 @@ func giveHost(
 		}
 
 		tried[host] = true
-		if other, taken := holder[host]; !taken || giveHost(members, hosts, holder, other, tried) {
+		if other, taken := holder[host]; !taken || assignHost(members, hosts, holder, other, tried) {
 			holder[host] = machine
 			return true
 		}
@@ -279,10 +279,10 @@ func giveHost(
 	return false
 }
 
-// GroupName is the name of a group in the engine, where names of groups are unique across all clusters: it carries the
-// beginning of the cluster's UUID. Namespaces and names have no underscore, so no two OLVMClusters of a management
-// cluster get the same.
-func GroupName(owner ownermark.Owner, key GroupKey) string {
+// FormatGroupName is the name of a group in the engine, where names of groups are unique across all clusters: it
+// carries the beginning of the cluster's UUID. Namespaces and names have no underscore, so no two OLVMClusters of a
+// management cluster get the same.
+func FormatGroupName(owner ownermark.Owner, key GroupKey) string {
 	const shown = 8
 
 	return strings.Join(
@@ -291,19 +291,19 @@ func GroupName(owner ownermark.Owner, key GroupKey) string {
 	)
 }
 
-// GroupOwner reads the mark in a group's description; false where the group is not ours.
-func GroupOwner(description string) (ownermark.Owner, bool) {
-	return ownermark.OwnerOf(ownermark.In(description))
+// ParseGroupOwner reads the mark in a group's description; false where the group is not ours.
+func ParseGroupOwner(description string) (ownermark.Owner, bool) {
+	return ownermark.ParseOwner(ownermark.ParseSuffix(description))
 }
 
-// Cluster is what to render for the groups of an OLVMCluster.
-func Cluster(client *engine.Client, config engine.Config, owner ownermark.Owner, groups []Group) render.Cluster {
+// BuildCluster is what to render for the groups of an OLVMCluster.
+func BuildCluster(client *engine.Client, config engine.Config, owner ownermark.Owner, groups []Group) render.Cluster {
 	out := render.Cluster{Engine: connection.RenderEngine(client, config)}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, render.AffinityGroup{
 			Key:         g.Key().String(),
-			Name:        GroupName(owner, g.Key()),
-			Description: owner.Appended(g.Description),
+			Name:        FormatGroupName(owner, g.Key()),
+			Description: owner.AppendTo(g.Description),
 			ClusterID:   g.ClusterID.String(),
 			Priority:    int64(cmp.Or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})
@@ -325,7 +325,7 @@ func FindGroups(
 			continue
 		}
 
-		named, err := client.AffinityGroupsNamed(ctx, GroupName(owner, g.Key()))
+		named, err := client.ListAffinityGroupsNamed(ctx, FormatGroupName(owner, g.Key()))
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +335,7 @@ func FindGroups(
 		}
 
 		at := slices.IndexFunc(named, func(found engine.AffinityGroup) bool {
-			theirs, ok := GroupOwner(found.DescriptionText())
+			theirs, ok := ParseGroupOwner(found.DescriptionText())
 			return ok && theirs == owner && engine.RefID(found.Cluster) == g.ClusterID
 		})
 		if at < 0 {

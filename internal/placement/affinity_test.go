@@ -170,7 +170,7 @@ func TestHowHardAGroupIs(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		groups := Groups(test.asked, test.members, upHosts(test.hosts), nil)
+		groups := DecideGroups(test.asked, test.members, upHosts(test.hosts), nil)
 		if len(groups) != 1 {
 			t.Errorf("%s: %d groups", name, len(groups))
 			continue
@@ -193,7 +193,7 @@ func TestWhichGroupsThereAre(t *testing.T) {
 	}
 
 	got := func(members []Member, existing ...GroupKey) (out []string) {
-		for _, g := range Groups(asked, members, nil, existing) {
+		for _, g := range DecideGroups(asked, members, nil, existing) {
 			out = append(out, fmt.Sprintf("%s off=%t machines=%d", g.Key(), g.Off, g.Machines))
 		}
 
@@ -237,7 +237,7 @@ func TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn(t *testing.T) {
 		{disabled, []infrav1.AffinityGroup{own}, "workers/9"},
 	} {
 		var got []string
-		for _, g := range AffinityGroups(infrav1.OLVMClusterSpec{
+		for _, g := range CollectAffinityGroups(infrav1.OLVMClusterSpec{
 			DefaultAffinityGroups: test.asked, AffinityGroups: test.list,
 		}, nil) {
 			got = append(got, fmt.Sprintf("%s/%d", g.Name, g.Priority))
@@ -274,7 +274,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	} {
 		spec := infrav1.OLVMMachineSpec{}
 		spec.VirtualMachine.Placement.AffinityGroupNames = test.named
-		got, err := GroupNames(AffinityGroups(test.cluster, nil), spec, test.role, test.service)
+		got, err := CollectGroupNames(CollectAffinityGroups(test.cluster, nil), spec, test.role, test.service)
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -282,7 +282,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 
 	spec := infrav1.OLVMMachineSpec{}
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
-	_, err := GroupNames(AffinityGroups(own, nil), spec, infrav1.WorkerRole, "")
+	_, err := CollectGroupNames(CollectAffinityGroups(own, nil), spec, infrav1.WorkerRole, "")
 	var field *blocker.Error
 	check.Equal(t, "errors.As(err, &field)", errors.As(err, &field), true)
 	check.Equal(t, "field.Reason", field.Reason, infrav1.AffinityGroupNotFoundReason)
@@ -294,13 +294,13 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 
 	for _, description := range []string{"", "apart", "with [brackets]", "[capolvm owner=a/b uid=c]"} {
 		g := Group{AffinityGroup: infrav1.AffinityGroup{Description: description}}
-		got, ok := GroupOwner(owner.Appended(g.Description))
+		got, ok := ParseGroupOwner(owner.AppendTo(g.Description))
 		if !ok || got != owner {
-			t.Errorf("%q was read as %+v, %t", owner.Appended(g.Description), got, ok)
+			t.Errorf("%q was read as %+v, %t", owner.AppendTo(g.Description), got, ok)
 		}
 	}
 
-	if _, ok := GroupOwner("made by hand"); ok {
+	if _, ok := ParseGroupOwner("made by hand"); ok {
 		t.Error("a group of somebody else is ours")
 	}
 }
@@ -308,15 +308,15 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 func TestNoTwoClustersHaveAGroupOfTheSameName(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]string{
-		"a cluster": GroupName(ownermark.Owner{
+		"a cluster": FormatGroupName(ownermark.Owner{
 			Namespace: "a-b",
 			Name:      "c",
 		}, GroupKey{"g", "11111111-aaaa"}),
-		"another namespace and name": GroupName(ownermark.Owner{
+		"another namespace and name": FormatGroupName(ownermark.Owner{
 			Namespace: "a",
 			Name:      "b-c",
 		}, GroupKey{"g", "11111111-aaaa"}),
-		"another engine cluster": GroupName(ownermark.Owner{
+		"another engine cluster": FormatGroupName(ownermark.Owner{
 			Namespace: "a-b",
 			Name:      "c",
 		}, GroupKey{"g", "22222222-aaaa"}),

@@ -16,49 +16,49 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Members lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
+// ListMembers lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
 // its own conditions say why. incomplete reports that a machine has an owner that the cache does not have yet.
-func Members(
+func ListMembers(
 	ctx context.Context, reader client.Reader, session *engine.Client, cluster *infrav1.OLVMCluster, clusterName string,
 ) (members []Member, incomplete bool, err error) {
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: clusterName}
-	byName, err := owners(ctx, reader, key)
+	byName, err := listOwners(ctx, reader, key)
 	if err != nil {
 		return nil, false, err
 	}
 
-	services, err := support.Find(ctx, reader, key)
+	services, err := support.FindServices(ctx, reader, key)
 	if err != nil {
 		return nil, false, err
 	}
 
-	machines, err := support.Machines(ctx, reader, key)
+	machines, err := support.ListMachines(ctx, reader, key)
 	if err != nil {
 		return nil, false, err
 	}
 
 	for i := range machines {
 		m := &machines[i]
-		owner := support.MachineOf(m)
+		owner := support.NewStandInMachine(m)
 		if owner == nil {
-			owner = byName[ownerMachine(m)]
+			owner = byName[getOwnerMachineName(m)]
 		}
 
 		switch {
 		case m.Spec.FromInventory != nil:
 			continue // it is where its VM is
-		case owner == nil && ownerMachine(m) == "":
+		case owner == nil && getOwnerMachineName(m) == "":
 			continue // the Machine is not there yet; it wakes the cluster by becoming the owner
 		case owner == nil:
 			incomplete = incomplete || m.DeletionTimestamp.IsZero()
 			continue
 		}
 
-		member, err := MemberOf(ctx, session, cluster.Spec, Candidate{
+		member, err := NewMember(ctx, session, cluster.Spec, Candidate{
 			Name:            m.Name,
 			Spec:            m.Spec,
-			Role:            RoleOf(owner),
-			Service:         support.ServiceOf(owner),
+			Role:            GetRole(owner),
+			Service:         support.GetServiceName(owner),
 			SupportServices: services,
 			FailureDomain:   owner.Spec.FailureDomain,
 		})
@@ -78,8 +78,8 @@ func Members(
 	return members, incomplete, nil
 }
 
-// owners are the Machines of a Cluster by their names.
-func owners(
+// listOwners are the Machines of a Cluster by their names.
+func listOwners(
 	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
 ) (map[string]*clusterv1.Machine, error) {
 	var list clusterv1.MachineList
@@ -98,8 +98,8 @@ func owners(
 	return out, nil
 }
 
-// ownerMachine is the name of the Machine that owns the object.
-func ownerMachine(m *infrav1.OLVMMachine) string {
+// getOwnerMachineName is the name of the Machine that owns the object.
+func getOwnerMachineName(m *infrav1.OLVMMachine) string {
 	for _, ref := range m.OwnerReferences {
 		if ref.Kind == "Machine" {
 			return ref.Name
@@ -122,17 +122,17 @@ type Candidate struct {
 	SupportServices *infrav1alpha1.OLVMSupportServices
 }
 
-// MemberOf is a machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
-func MemberOf(
+// NewMember is a machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
+func NewMember(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	groups := AffinityGroups(cluster, machine.SupportServices)
-	names, err := GroupNames(groups, machine.Spec, machine.Role, machine.Service)
+	groups := CollectAffinityGroups(cluster, machine.SupportServices)
+	names, err := CollectGroupNames(groups, machine.Spec, machine.Role, machine.Service)
 	if err != nil {
 		return Member{}, err
 	}
 
-	place, err := Place(ctx, session, machine.Spec, SiteOf(cluster), machine.FailureDomain)
+	place, err := ResolveLocation(ctx, session, machine.Spec, SiteOf(cluster), machine.FailureDomain)
 	if err != nil {
 		return Member{}, err
 	}

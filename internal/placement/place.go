@@ -62,8 +62,8 @@ func SiteOf(cluster infrav1.OLVMClusterSpec) Site {
 	return Site{DataCenterName: cluster.OLVMDatacenterName, FailureDomains: cluster.FailureDomains}
 }
 
-// domainNamed is the failure domain of that name; an empty name is of none.
-func domainNamed(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVMFailureDomain, error) {
+// findDomain is the failure domain of that name; an empty name is of none.
+func findDomain(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVMFailureDomain, error) {
 	if name == "" {
 		return infrav1.OLVMFailureDomain{}, nil
 	}
@@ -77,19 +77,20 @@ func domainNamed(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVM
 		Reason: infrav1.FailureDomainNotFoundReason,
 		Field:  "Machine spec.failureDomain",
 		Message: fmt.Sprintf("OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
-			name, known(domainNames(domains))),
+			name, formatKnown(domainNames(domains))),
 	}
 }
 
-// Place resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own spec says.
-func Place(
+// ResolveLocation resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own
+// spec says.
+func ResolveLocation(
 	ctx context.Context,
 	client *engine.Client,
 	spec infrav1.OLVMMachineSpec,
 	site Site,
 	failureDomain string,
 ) (Placement, error) {
-	domain, err := domainNamed(site.FailureDomains, failureDomain)
+	domain, err := findDomain(site.FailureDomains, failureDomain)
 	if err != nil {
 		return Placement{}, err
 	}
@@ -99,9 +100,9 @@ func Place(
 		name, clusterField = domain.OLVMOvirtClusterName, domainField(domain)+".olvmOvirtClusterName"
 	}
 
-	dc, err := client.DataCenter(ctx, site.DataCenterName)
+	dc, err := client.FindDataCenter(ctx, site.DataCenterName)
 	if err != nil {
-		return Placement{}, blocker.NotFound(err, infrav1.DataCenterNotFoundReason,
+		return Placement{}, blocker.WrapNotFound(err, infrav1.DataCenterNotFoundReason,
 			"OLVMCluster spec.olvmDatacenterName")
 	}
 
@@ -113,9 +114,9 @@ func Place(
 		}
 	}
 
-	found, err := client.Cluster(ctx, dc, name)
+	found, err := client.FindCluster(ctx, dc, name)
 	if err != nil {
-		return Placement{}, blocker.NotFound(err, infrav1.OvirtClusterNotFoundReason, clusterField)
+		return Placement{}, blocker.WrapNotFound(err, infrav1.OvirtClusterNotFoundReason, clusterField)
 	}
 
 	out := Placement{Cluster: *found, Domain: failureDomain, StorageDomainName: domain.StorageDomainName}
@@ -135,12 +136,12 @@ func Place(
 				"failure domain %q names hosts too; take the hosts out of one of them", failureDomain),
 		}
 	case inDomain:
-		out.HostIDs, err = domainHosts(ctx, client, domain, in)
+		out.HostIDs, err = listDomainHosts(ctx, client, domain, in)
 	case len(own) > 0:
-		out.HostIDs, err = hostsByName(ctx, client, own, in, "spec.virtualMachine.placement.hostNames",
+		out.HostIDs, err = findHostsByName(ctx, client, own, in, "spec.virtualMachine.placement.hostNames",
 			infrav1.HostNotFoundReason)
 		if err == nil && len(out.HostIDs) < len(own) {
-			err = missingHosts(ctx, client, own, in)
+			err = checkHostsExist(ctx, client, own, in)
 		}
 	}
 
@@ -160,8 +161,8 @@ func domainNames(domains []infrav1.OLVMFailureDomain) []string {
 	return out
 }
 
-// known says what names there are.
-func known(names []string) string {
+// formatKnown says what names there are.
+func formatKnown(names []string) string {
 	if len(names) == 0 {
 		return "it has none"
 	}
@@ -179,14 +180,14 @@ func checkStorage(
 		return nil
 	}
 
-	_, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
+	_, err := client.FindStorageDomain(ctx, dc, d.StorageDomainName)
 
-	return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
+	return blocker.WrapNotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
 }
 
-// Stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice
-// goes before.
-func (p Placement) Stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
+// ApplyStorage is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own
+// choice goes before.
+func (p Placement) ApplyStorage(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 	if p.StorageDomainName == "" {
 		return vm
 	}
@@ -214,32 +215,32 @@ type hostScope struct {
 
 func (s hostScope) String() string {
 	if s.cluster == nil {
-		return engine.ScopeName(s.dc)
+		return engine.DescribeScope(s.dc)
 	}
 
 	return fmt.Sprintf("cluster %q", s.cluster.Name)
 }
 
-// hosts are those of the scope.
-func (s hostScope) hosts(ctx context.Context, client *engine.Client) ([]engine.Host, error) {
-	return client.HostsIn(ctx, s.dc, s.cluster, HostsAge)
+// listHosts are those of the scope.
+func (s hostScope) listHosts(ctx context.Context, client *engine.Client) ([]engine.Host, error) {
+	return client.ListHostsIn(ctx, s.dc, s.cluster, HostsAge)
 }
 
-// domainHosts are the hosts of a domain that exist now, at least one.
-func domainHosts(
+// listDomainHosts are the hosts of a domain that exist now, at least one.
+func listDomainHosts(
 	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, in hostScope,
 ) ([]engine.ID, error) {
 	field := domainField(domain) + ".hosts"
 	if domain.Hosts.AffinityLabel == "" {
-		return hostsByName(ctx, client, domain.Hosts.Names, in, field+".names", infrav1.FailureDomainInvalidReason)
+		return findHostsByName(ctx, client, domain.Hosts.Names, in, field+".names", infrav1.FailureDomainInvalidReason)
 	}
 
-	label, err := client.AffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
+	label, err := client.FindAffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
 	if err != nil {
-		return nil, blocker.NotFound(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
+		return nil, blocker.WrapNotFound(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
 	}
 
-	hosts, err := in.hosts(ctx, client)
+	hosts, err := in.listHosts(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -266,11 +267,11 @@ func domainHosts(
 	return ids, nil
 }
 
-// hostsByName are the hosts of these names that exist; at least one must.
-func hostsByName(
+// findHostsByName are the hosts of these names that exist; at least one must.
+func findHostsByName(
 	ctx context.Context, client *engine.Client, names []string, in hostScope, field, reason string,
 ) ([]engine.ID, error) {
-	hosts, err := in.hosts(ctx, client)
+	hosts, err := in.listHosts(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +294,7 @@ func hostsByName(
 				"%s has none of the hosts %s; %s; correct the names",
 				in,
 				strings.Join(names, ", "),
-				known(there),
+				formatKnown(there),
 			),
 		}
 	}
@@ -303,9 +304,10 @@ func hostsByName(
 	return ids, nil
 }
 
-// missingHosts names the hosts that do not exist. A domain may lose hosts; what a machine names itself must be there.
-func missingHosts(ctx context.Context, client *engine.Client, names []string, in hostScope) error {
-	hosts, err := in.hosts(ctx, client)
+// checkHostsExist names the hosts that do not exist. A domain may lose hosts; what a machine names itself must be
+// there.
+func checkHostsExist(ctx context.Context, client *engine.Client, names []string, in hostScope) error {
+	hosts, err := in.listHosts(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -326,18 +328,18 @@ func missingHosts(ctx context.Context, client *engine.Client, names []string, in
 		Reason: infrav1.HostNotFoundReason,
 		Field:  "spec.virtualMachine.placement.hostNames",
 		Message: fmt.Sprintf(
-			"%s has no host %s; %s; correct the names", in, strings.Join(missing, ", "), known(there)),
+			"%s has no host %s; %s; correct the names", in, strings.Join(missing, ", "), formatKnown(there)),
 	}
 }
 
-// FailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists them,
-// and what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about
+// CheckFailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists
+// them, and what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about
 // domains.
-func FailureDomains(
+func CheckFailureDomains(
 	ctx context.Context, client *engine.Client, cluster infrav1.OLVMClusterSpec,
 ) (usable []clusterv1.FailureDomain, wrong []error, err error) {
 	for _, d := range cluster.FailureDomains {
-		dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
+		dc, err := client.FindDataCenter(ctx, cluster.OLVMDatacenterName)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -349,8 +351,8 @@ func FailureDomains(
 		case err == nil:
 			usable = append(usable, clusterv1.FailureDomain{
 				Name:         d.Name,
-				ControlPlane: new(d.ForControlPlane()),
-				Attributes:   domainAttributes(d),
+				ControlPlane: new(d.IsForControlPlane()),
+				Attributes:   buildDomainAttributes(d),
 			})
 		case errors.As(err, &field):
 			wrong = append(wrong, field)
@@ -366,8 +368,8 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 	var cluster *engine.Cluster
 	if d.OLVMOvirtClusterName != "" {
 		var err error
-		if cluster, err = client.Cluster(ctx, dc, d.OLVMOvirtClusterName); err != nil {
-			return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".olvmOvirtClusterName")
+		if cluster, err = client.FindCluster(ctx, dc, d.OLVMOvirtClusterName); err != nil {
+			return blocker.WrapNotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".olvmOvirtClusterName")
 		}
 	}
 
@@ -379,12 +381,12 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 		return nil
 	}
 
-	_, err := domainHosts(ctx, client, d, hostScope{dc, cluster})
+	_, err := listDomainHosts(ctx, client, d, hostScope{dc, cluster})
 
 	return err
 }
 
-func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
+func buildDomainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
 	out := map[string]string{}
 	if d.OLVMOvirtClusterName != "" {
 		out["olvmOvirtClusterName"] = d.OLVMOvirtClusterName

@@ -40,7 +40,7 @@ func TestHostsOfAnotherDataCenterAreInNoFailureDomain(t *testing.T) {
 		"by label": {AffinityLabel: "rack"},
 	} {
 		domains := func(dataCenter string) (usable int, wrong []error) {
-			found, wrong, err := FailureDomains(t.Context(), client, infrav1.OLVMClusterSpec{
+			found, wrong, err := CheckFailureDomains(t.Context(), client, infrav1.OLVMClusterSpec{
 				OLVMDatacenterName: dataCenter,
 				FailureDomains:     []infrav1.OLVMFailureDomain{{Name: "a", Hosts: hosts}},
 			})

@@ -16,8 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// Main runs the child and never returns, if this process was started as one. Commands with children call it first.
-func Main() {
+// RunIfChild runs the child and never returns, if this process was started as one. Commands with children call it
+// first.
+func RunIfChild() {
 	if len(os.Args) != 2 || os.Args[1] != argument {
 		return
 	}
@@ -31,7 +32,7 @@ func Main() {
 		var calls net.Conn
 
 		if calls, err = openInheritedSocket(firstFile + 1); err == nil {
-			serve(requests, calls)
+			serveManager(requests, calls)
 		}
 	}
 
@@ -61,8 +62,8 @@ func openInheritedSocket(number uintptr) (net.Conn, error) {
 	return connection, nil
 }
 
-// serve answers the manager until it is gone.
-func serve(requests, calls net.Conn) {
+// serveManager answers the manager until it is gone.
+func serveManager(requests, calls net.Conn) {
 	c := &child{
 		manager: rpc.NewClient(calls),
 		runs:    map[uint64]*childRun{},
@@ -105,7 +106,7 @@ type Child struct{ child *child }
 
 // Open starts an endpoint for a run.
 func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
-	client, err := c.child.clientFor(request)
+	client, err := c.child.ensureClient(request)
 	if err != nil {
 		return err
 	}
@@ -123,11 +124,11 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 			URL: request.Engine.URL, CA: request.Engine.CA, Insecure: request.Engine.Insecure,
 		},
 		Session:  client,
-		Approved: func(ctx context.Context) error { return decided.wait(ctx, run.approval) },
-		Fence:    func(ctx context.Context) error { return c.child.mayAct(ctx, request.Run) },
+		Approved: func(ctx context.Context) error { return decided.waitForAnswer(ctx, run.approval) },
+		Fence:    func(ctx context.Context) error { return c.child.checkMayAct(ctx, request.Run) },
 	})
 	if err != nil {
-		c.child.release(request.Run, request.Engine.Session)
+		c.child.releaseClient(request.Run, request.Engine.Session)
 		return err
 	}
 
@@ -146,7 +147,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 
 // Approve tells a run the decision about its plan.
 func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
-	run := c.child.run(request.Run)
+	run := c.child.getRun(request.Run)
 	if run == nil {
 		return nil // it has ended
 	}
@@ -166,13 +167,13 @@ func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 
 // Close ends the endpoint of a run after its pending calls, and forgets its session.
 func (c *Child) Close(id uint64, reply *CloseReply) error {
-	run := c.child.run(id)
+	run := c.child.getRun(id)
 	if run == nil {
 		return nil
 	}
 
 	run.endpoint.Close()
-	c.child.release(id, run.session)
+	c.child.releaseClient(id, run.session)
 
 	c.child.mu.Lock()
 	defer c.child.mu.Unlock()
@@ -183,15 +184,15 @@ func (c *Child) Close(id uint64, reply *CloseReply) error {
 	return nil
 }
 
-func (c *child) run(id uint64) *childRun {
+func (c *child) getRun(id uint64) *childRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	return c.runs[id]
 }
 
-// clientFor returns the client of a run's engine, or nil if it has none.
-func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
+// ensureClient returns the client of a run's engine, or nil if it has none.
+func (c *child) ensureClient(request OpenRequest) (*engine.Client, error) {
 	if request.Engine.Session == "" {
 		return nil, nil
 	}
@@ -209,10 +210,10 @@ func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 			CA:       []byte(request.Engine.CA),
 			Insecure: request.Engine.Insecure,
 			Token: func(ctx context.Context, refused string) (string, error) {
-				return c.token(ctx, shared, refused)
+				return c.fetchToken(ctx, shared, refused)
 			},
-			MayAct:  func(ctx context.Context) error { return c.notSuperseded(ctx, shared) },
-			Observe: c.observe,
+			MayAct:  func(ctx context.Context) error { return c.checkNotSuperseded(ctx, shared) },
+			Observe: c.storeObservation,
 		}); err != nil {
 			return nil, err
 		}
@@ -225,8 +226,8 @@ func (c *child) clientFor(request OpenRequest) (*engine.Client, error) {
 	return shared.client, nil
 }
 
-// release forgets a client without runs, and its session.
-func (c *child) release(run uint64, session string) {
+// releaseClient forgets a client without runs, and its session.
+func (c *child) releaseClient(run uint64, session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -236,7 +237,7 @@ func (c *child) release(run uint64, session string) {
 	}
 
 	if delete(shared.runs, run); len(shared.runs) == 0 {
-		shared.client.Forget()
+		shared.client.DropSession()
 		delete(c.clients, session)
 	}
 }
@@ -253,20 +254,22 @@ func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	return run
 }
 
-// notSuperseded returns an error if another manager leads. An unreachable API server ends no run, because the run's
-// results are in its state.
-func (c *child) notSuperseded(ctx context.Context, shared *sharedClient) error {
-	if err := c.mayAct(ctx, c.anyRun(shared)); errors.Is(err, engine.ErrSuperseded) {
+// checkNotSuperseded returns an error if another manager leads. An unreachable API server ends no run, because the
+// run's results are in its state.
+func (c *child) checkNotSuperseded(ctx context.Context, shared *sharedClient) error {
+	if err := c.checkMayAct(ctx, c.anyRun(shared)); errors.Is(err, engine.ErrSuperseded) {
 		return err
 	}
 
 	return nil
 }
 
-// token asks the manager for the token of a client's session, on behalf of one of its runs.
-func (c *child) token(ctx context.Context, shared *sharedClient, refused string) (string, error) {
+// fetchToken asks the manager for the token of a client's session, on behalf of one of its runs.
+func (c *child) fetchToken(ctx context.Context, shared *sharedClient, refused string) (string, error) {
 	var reply TokenReply
-	err := call(ctx, c.manager, managerService+".Token", TokenRequest{Run: c.anyRun(shared), Refused: refused}, &reply)
+	err := callProcess(
+		ctx, c.manager, managerService+".Token", TokenRequest{Run: c.anyRun(shared), Refused: refused}, &reply,
+	)
 
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -282,10 +285,10 @@ func (c *child) token(ctx context.Context, shared *sharedClient, refused string)
 	return reply.Token, nil
 }
 
-// mayAct asks the manager whether it still leads.
-func (c *child) mayAct(ctx context.Context, run uint64) error {
+// checkMayAct asks the manager whether it still leads.
+func (c *child) checkMayAct(ctx context.Context, run uint64) error {
 	var reply MayActReply
-	if err := call(ctx, c.manager, managerService+".MayAct", run, &reply); err != nil {
+	if err := callProcess(ctx, c.manager, managerService+".MayAct", run, &reply); err != nil {
 		return err
 	}
 
@@ -299,8 +302,8 @@ func (c *child) mayAct(ctx context.Context, run uint64) error {
 	return nil
 }
 
-// observe stores counts for the metrics until the manager asks.
-func (c *child) observe(seen engine.Observation) {
+// storeObservation stores counts for the metrics until the manager asks.
+func (c *child) storeObservation(seen engine.Observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -314,8 +317,8 @@ type decision struct {
 	err     error
 }
 
-// wait waits for the decision and returns it.
-func (d *decision) wait(ctx context.Context, answer <-chan error) error {
+// waitForAnswer waits for the decision and returns it.
+func (d *decision) waitForAnswer(ctx context.Context, answer <-chan error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -332,8 +335,8 @@ func (d *decision) wait(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// call calls the other process. It ends with the context.
-func call(ctx context.Context, client *rpc.Client, method string, request, reply any) error {
+// callProcess calls the other process. It ends with the context.
+func callProcess(ctx context.Context, client *rpc.Client, method string, request, reply any) error {
 	pending := client.Go(method, request, reply, make(chan *rpc.Call, 1))
 
 	select {

@@ -84,7 +84,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 		}
 	}
 
-	ports, err := portsTo(use.Engine.URL, http.ProxyFromEnvironment)
+	ports, err := findPorts(use.Engine.URL, http.ProxyFromEnvironment)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,13 +100,13 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	defer cancel()
 
 	var reply OpenReply
-	err = call(opening, child.calls, childService+".Open", request, &reply)
+	err = callProcess(opening, child.calls, childService+".Open", request, &reply)
 	if err == nil {
 		err = child.checkAddress(reply)
 	}
 
 	if err != nil {
-		child.close(id) // the child may have opened it despite the lost answer
+		child.closeRun(id) // the child may have opened it despite the lost answer
 		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
 	}
 
@@ -119,7 +119,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 		Addr:            &net.UnixAddr{Net: reply.Network, Name: reply.Address},
 		Pid:             reply.Pid,
 		Test:            reply.Test,
-	}, sync.OnceFunc(func() { stopWatching(); child.close(id) }), nil
+	}, sync.OnceFunc(func() { stopWatching(); child.closeRun(id) }), nil
 }
 
 // sessionName returns the name of a session. Names are never reused, so nobody mistakes a new session for an old one.
@@ -128,7 +128,7 @@ func (p *Provider) sessionName(session *engine.Client) string {
 	defer p.mu.Unlock()
 
 	for other := range p.sessions {
-		if !p.Sessions.Has(other) {
+		if !p.Sessions.HasClient(other) {
 			delete(p.sessions, other)
 		}
 	}
@@ -160,13 +160,13 @@ func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error)
 	allowed := ports
 	if p.current != nil {
 		allowed = append(slices.Clone(p.current.ports), ports...)
-		p.current.drain()
+		p.current.drainRuns()
 		p.current = nil
 	}
 
 	slices.Sort(allowed)
 
-	started, err := start(slices.Compact(allowed), p.Log)
+	started, err := startChild(slices.Compact(allowed), p.Log)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -194,9 +194,9 @@ func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error)
 // Close stops all processes, and kills those still running after endGrace. End all runs first. A later run starts a new
 // process.
 func (p *Provider) Close() {
-	stopped := p.forgetProcesses()
+	stopped := p.takeProcesses()
 	for _, one := range stopped {
-		one.drain()
+		one.drainRuns()
 	}
 
 	late := time.After(endGrace)
@@ -211,12 +211,12 @@ func (p *Provider) Close() {
 	}
 }
 
-// Kill kills all processes of a former leader, because another manager may act at any moment.
-func (p *Provider) Kill() { p.killAll(p.forgetProcesses()) }
+// KillProcesses kills all processes of a former leader, because another manager may act at any moment.
+func (p *Provider) KillProcesses() { p.killAll(p.takeProcesses()) }
 
 func (p *Provider) killAll(processes []*process) {
 	for _, one := range processes {
-		one.kill()
+		one.killChild()
 	}
 
 	for _, one := range processes {
@@ -224,8 +224,8 @@ func (p *Provider) killAll(processes []*process) {
 	}
 }
 
-// forgetProcesses returns all running processes. Later runs use none of them.
-func (p *Provider) forgetProcesses() []*process {
+// takeProcesses returns all running processes. Later runs use none of them.
+func (p *Provider) takeProcesses() []*process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -284,8 +284,8 @@ func (c *process) removeRun(id uint64) {
 	c.stopIfUnused()
 }
 
-// drain makes the process take no more runs, and end with the last one.
-func (c *process) drain() {
+// drainRuns makes the process take no more runs, and end with the last one.
+func (c *process) drainRuns() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -309,8 +309,8 @@ func (c *process) stopIfUnused() {
 	})
 }
 
-// kill kills the process.
-func (c *process) kill() {
+// killChild kills the process.
+func (c *process) killChild() {
 	c.mu.Lock()
 	c.draining = true
 	c.mu.Unlock()
@@ -358,29 +358,29 @@ func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.
 	}
 
 	if ctx.Err() == nil {
-		_ = call(ctx, c.calls, childService+".Approve", request, &Nothing{})
+		_ = callProcess(ctx, c.calls, childService+".Approve", request, &Nothing{})
 	}
 }
 
 // maxObservations is the maximum number of counted requests of a run.
 const maxObservations = 100_000
 
-// close ends the endpoint of a run. An unresponsive process gets no more runs, and ends with its last one.
-func (c *process) close(id uint64) {
+// closeRun ends the endpoint of a run. An unresponsive process gets no more runs, and ends with its last one.
+func (c *process) closeRun(id uint64) {
 	defer c.removeRun(id)
 
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 
 	var reply CloseReply
-	if err := call(ctx, c.calls, childService+".Close", id, &reply); err != nil {
-		c.drain()
+	if err := callProcess(ctx, c.calls, childService+".Close", id, &reply); err != nil {
+		c.drainRuns()
 		return
 	}
 
 	for _, seen := range reply.Observations[:min(len(reply.Observations), maxObservations)] {
 		if seen.IsValid() {
-			seen.Count()
+			seen.AddToMetrics()
 		}
 	}
 }
@@ -402,7 +402,7 @@ func (m *Manager) Token(request TokenRequest, reply *TokenReply) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.DefaultTimeout)
 	defer cancel()
 
-	reply.Token, err = found.session.Token(ctx, request.Refused)
+	reply.Token, err = found.session.ShareToken(ctx, request.Refused)
 	if err != nil && !errors.As(err, &reply.Auth) {
 		reply.Problem = err.Error()
 	}
@@ -431,8 +431,8 @@ func (m *Manager) MayAct(id uint64, reply *MayActReply) error {
 	return nil
 }
 
-// start starts a child with access to the ports.
-func start(ports []uint16, log logr.Logger) (*process, error) {
+// startChild starts a child with access to the ports.
+func startChild(ports []uint16, log logr.Logger) (*process, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
@@ -443,14 +443,14 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 		return nil, err
 	}
 
-	requests, calls, theirs, err := socketPairs()
+	requests, calls, theirs, err := newSocketPairs()
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
 
 	c := &process{
 		command: &exec.Cmd{
-			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: childEnvironment(dir),
+			Path: executable, Args: []string{executable, argument}, Dir: dir, Env: buildChildEnvironment(dir),
 			Stderr:      os.Stderr,
 			ExtraFiles:  theirs,
 			SysProcAttr: hostos.OwnGroup(),
@@ -474,21 +474,21 @@ func start(ports []uint16, log logr.Logger) (*process, error) {
 		return nil, fmt.Errorf("failed to start the provider: %w", err)
 	}
 
-	go c.answer(requests)
-	go c.wait(requests, log)
+	go c.answerRequests(requests)
+	go c.waitForEnd(requests, log)
 
 	return c, nil
 }
 
-// socketPairs returns the manager's ends of the sockets, for requests of the child and for calls to it. It also returns
-// the child's ends, the one for calls first.
-func socketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
-	requests, theirRequests, err := socketPair()
+// newSocketPairs returns the manager's ends of the sockets, for requests of the child and for calls to it. It also
+// returns the child's ends, the one for calls first.
+func newSocketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
+	requests, theirRequests, err := newSocketPair()
 	if err != nil {
 		return nil, nil, nil, err
 	}
 
-	calls, theirCalls, err := socketPair()
+	calls, theirCalls, err := newSocketPair()
 	if err != nil {
 		_ = errors.Join(requests.Close(), theirRequests.Close())
 		return nil, nil, nil, err
@@ -497,8 +497,8 @@ func socketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
 	return requests, calls, []*os.File{theirCalls, theirRequests}, nil
 }
 
-// answer answers the requests of the child until it has ended.
-func (c *process) answer(requests net.Conn) {
+// answerRequests answers the requests of the child until it has ended.
+func (c *process) answerRequests(requests net.Conn) {
 	server := rpc.NewServer()
 	if err := server.RegisterName(managerService, &Manager{c}); err != nil {
 		panic(err) // impossible: the methods are this package's
@@ -507,8 +507,8 @@ func (c *process) answer(requests net.Conn) {
 	server.ServeConn(requests)
 }
 
-// wait waits for the end of the child, and removes its files.
-func (c *process) wait(requests net.Conn, log logr.Logger) {
+// waitForEnd waits for the end of the child, and removes its files.
+func (c *process) waitForEnd(requests net.Conn, log logr.Logger) {
 	err := c.command.Wait()
 	if !c.isDraining() {
 		log.Error(err, "The provider process ended; runs that use it fail, and the next one starts a new process")
@@ -527,7 +527,7 @@ func startConfined(executable, dir string, ports []uint16, begin func() error) e
 
 	return confine.Start(confine.Rules{
 		Run:     append([]string{executable}, confine.Libraries...),
-		Read:    append(slices.Clone(resolverFiles), certificateFiles()...),
+		Read:    append(slices.Clone(resolverFiles), findCertificateFiles()...),
 		Sockets: []string{dir},
 		Connect: append([]uint16{portDNS}, ports...),
 	}, begin)
@@ -536,8 +536,8 @@ func startConfined(executable, dir string, ports []uint16, begin func() error) e
 // resolverFiles configure the lookup of host names.
 var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"}
 
-// certificateFiles returns the paths of the system's CA bundles.
-func certificateFiles() []string {
+// findCertificateFiles returns the paths of the system's CA bundles.
+func findCertificateFiles() []string {
 	out := []string{
 		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs",
 		"/etc/pki/tls/cacert.pem",
@@ -550,9 +550,9 @@ func certificateFiles() []string {
 	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
 }
 
-// childEnvironment returns the environment of a child. Of the manager's variables, it has only those for connecting to
-// engines.
-func childEnvironment(dir string) []string {
+// buildChildEnvironment returns the environment of a child. Of the manager's variables, it has only those for
+// connecting to engines.
+func buildChildEnvironment(dir string) []string {
 	out := []string{
 		"TMPDIR=" + dir,
 		// The child may not read the files of the cgroup. Go computes GOMAXPROCS from them.
@@ -570,8 +570,8 @@ func childEnvironment(dir string) []string {
 	return out
 }
 
-// socketPair returns two connected sockets: one for this process, and one for a child.
-func socketPair() (net.Conn, *os.File, error) {
+// newSocketPair returns two connected sockets: one for this process, and one for a child.
+func newSocketPair() (net.Conn, *os.File, error) {
 	own, theirs, err := hostos.SocketPair()
 	if err != nil {
 		return nil, nil, err
@@ -587,13 +587,13 @@ func socketPair() (net.Conn, *os.File, error) {
 	return connection, theirs, nil
 }
 
-// portsTo returns the TCP ports for connecting to an engine: its own, or that of its proxy.
-func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([]uint16, error) {
+// findPorts returns the TCP ports for connecting to an engine: its own, or that of its proxy.
+func findPorts(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([]uint16, error) {
 	if engineURL == "" {
 		return nil, nil
 	}
 
-	base, err := engine.BaseURL(engineURL)
+	base, err := engine.ParseBaseURL(engineURL)
 	if err != nil {
 		return nil, err
 	}
@@ -607,7 +607,7 @@ func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([
 		base = proxy
 	}
 
-	port, err := portOf(base)
+	port, err := getPort(base)
 	if err != nil {
 		return nil, err
 	}
@@ -618,8 +618,8 @@ func portsTo(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([
 // defaultPorts are the TCP ports of engines and proxies with no port in their URLs.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-// portOf returns the TCP port of a URL.
-func portOf(at *url.URL) (uint16, error) {
+// getPort returns the TCP port of a URL.
+func getPort(at *url.URL) (uint16, error) {
 	text := at.Port()
 	if text == "" {
 		text = defaultPorts[strings.ToLower(at.Scheme)]

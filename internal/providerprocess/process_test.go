@@ -36,10 +36,10 @@ import (
 const holding = "PROVIDERPROCESS_TEST_HOLDS"
 
 func TestMain(m *testing.M) {
-	Main()
+	RunIfChild()
 
 	if os.Getenv(holding) != "" {
-		child, err := start(nil, logr.Discard())
+		child, err := startChild(nil, logr.Discard())
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 
 	if len(os.Args) > 2 && os.Args[1] == "try" {
-		fmt.Print(strings.Join(hostile.Try(os.Args[2:]...), "\x00"))
+		fmt.Print(strings.Join(hostile.MakeAttempts(os.Args[2:]...), "\x00"))
 		os.Exit(0)
 	}
 
@@ -74,7 +74,7 @@ func newSite(t *testing.T, options ovirtsim.Options) *site {
 
 	s := &site{t: t, sim: sim, provider: &Provider{Sessions: &engine.Sessions{}}}
 	t.Cleanup(s.provider.Close)
-	s.executor = terraform.NewExecutor(testenv.Executable(t), s.provider, t.TempDir())
+	s.executor = terraform.NewExecutor(testenv.FindExecutable(t), s.provider, t.TempDir())
 
 	return s
 }
@@ -90,15 +90,15 @@ func (s *site) machine(name string) render.Machine {
 	defer func() { _ = client.Logout(context.Background()) }()
 
 	ctx := s.t.Context()
-	dc, err := client.DataCenter(ctx, "Default")
+	dc, err := client.FindDataCenter(ctx, "Default")
 	check.Error(s.t, err, "")
-	cluster, err := client.Cluster(ctx, dc, "Default")
+	cluster, err := client.FindCluster(ctx, dc, "Default")
 	check.Error(s.t, err, "")
-	template, err := client.Template(ctx, dc, "ol9-k8s")
+	template, err := client.FindTemplate(ctx, dc, "ol9-k8s")
 	check.Error(s.t, err, "")
-	network, err := client.Network(ctx, dc, "kvm-vlan")
+	network, err := client.FindNetwork(ctx, dc, "kvm-vlan")
 	check.Error(s.t, err, "")
-	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	profile, err := client.FindVNICProfile(ctx, network, "kvm-vlan")
 	check.Error(s.t, err, "")
 
 	return render.Machine{
@@ -147,7 +147,7 @@ func (s *site) apply(ctx context.Context, machine render.Machine, change func(*t
 func TestRunsShareAProcessAndASession(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	first := s.machine("first")
-	logins := s.sim.Logins()
+	logins := s.sim.CountLogins()
 
 	state, err := s.apply(t.Context(), first, func(r *terraform.Request) {
 		r.Applied = func(context.Context, string, string) {
@@ -164,7 +164,7 @@ func TestRunsShareAProcessAndASession(t *testing.T) {
 	_, err = s.apply(t.Context(), s.machine("second"), nil)
 	check.Error(t, err, "")
 	check.Equal(t, "process of the second run", s.provider.current.command.Process.Pid, child)
-	check.Equal(t, "VMs", len(s.sim.VMs()), 2)
+	check.Equal(t, "VMs", len(s.sim.ListVMs()), 2)
 
 	destroy, err := render.DestroyConfiguration(first.Engine, render.OwnVM)
 	check.Error(t, err, "")
@@ -172,8 +172,8 @@ func TestRunsShareAProcessAndASession(t *testing.T) {
 		r.Configuration, r.Destroy, r.Fresh, r.State = destroy, true, false, state
 	})
 	check.Error(t, err, "")
-	check.Equal(t, "VMs after a destruction", len(s.sim.VMs()), 1)
-	check.Equal(t, "logins of runs", s.sim.Logins()-logins-1, 1) // and one of the lookup for the second machine
+	check.Equal(t, "VMs after a destruction", len(s.sim.ListVMs()), 1)
+	check.Equal(t, "logins of runs", s.sim.CountLogins()-logins-1, 1) // and one of the lookup for the second machine
 	check.Equal(t, "sessions that the manager holds", s.provider.current.runs, map[uint64]*run{})
 }
 
@@ -189,7 +189,7 @@ func TestASessionIsRenewed(t *testing.T) {
 		}
 	})
 	check.Error(t, err, "")
-	check.Equal(t, "VMs", len(s.sim.VMs()), 1)
+	check.Equal(t, "VMs", len(s.sim.ListVMs()), 1)
 }
 
 // TestTheFenceIsAskedForDisks has a former leader. It creates nothing else, either.
@@ -202,9 +202,9 @@ func TestTheFenceIsAskedForDisks(t *testing.T) {
 		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
 	})
 	check.Error(t, err, "")
-	dc, err := client.DataCenter(t.Context(), "Default")
+	dc, err := client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	domains, err := client.StorageDomains(t.Context(), dc)
+	domains, err := client.ListStorageDomains(t.Context(), dc)
 	check.Error(t, err, "")
 
 	machine.DataDisks = []render.DataDisk{{
@@ -212,8 +212,8 @@ func TestTheFenceIsAskedForDisks(t *testing.T) {
 	}}
 	_, err = s.apply(t.Context(), machine, nil)
 	check.Error(t, err, "another manager leads")
-	check.Equal(t, "disks beside that of the template", s.sim.Summary().Disks, 0)
-	check.Length(t, "VMs", s.sim.VMs(), 0)
+	check.Equal(t, "disks beside that of the template", s.sim.Summarize().Disks, 0)
+	check.Length(t, "VMs", s.sim.ListVMs(), 0)
 }
 
 // TestARunOfAnotherPortGetsAnotherProcess has two engines. The first process ends with its last run.
@@ -247,7 +247,7 @@ func TestARunOfAnotherPortGetsAnotherProcess(t *testing.T) {
 	_, err = s.apply(t.Context(), s.machine("n"), nil)
 	check.Error(t, err, "")
 	check.Equal(t, "the second may connect to both", s.provider.current == second, true)
-	check.Equal(t, "VMs of the engines", []int{len(s.sim.VMs()), len(other.VMs())}, []int{2, 1})
+	check.Equal(t, "VMs of the engines", []int{len(s.sim.ListVMs()), len(other.ListVMs())}, []int{2, 1})
 }
 
 // TestAProcessThatDiesIsReplaced kills the child in the middle of a run.
@@ -313,7 +313,7 @@ func TestALostLeaseEndsAllProcesses(t *testing.T) {
 
 	second := s.provider.current
 	check.Equal(t, "there are two processes", second != first && len(s.provider.processes) == 2, true)
-	s.provider.Kill()
+	s.provider.KillProcesses()
 	wait.Receive(t, "the first process is gone", first.ended)
 	wait.Receive(t, "the second process is gone", second.ended)
 	close(killed)
@@ -410,9 +410,9 @@ func TestTheFolderOfAKilledManagerIsRemovedByTheNext(t *testing.T) {
 	_, err = os.Stat(folder)
 	check.Error(t, err, "")
 
-	next, err := start(nil, logr.Discard())
+	next, err := startChild(nil, logr.Discard())
 	check.Error(t, err, "")
-	t.Cleanup(func() { next.kill(); <-next.ended })
+	t.Cleanup(func() { next.killChild(); <-next.ended })
 
 	_, err = os.Stat(folder)
 	check.Equal(t, "whether the folder is gone", errors.Is(err, os.ErrNotExist), true)
@@ -432,7 +432,7 @@ func TestARefusedPlanChangesNothing(t *testing.T) {
 		})
 	})
 	check.Error(t, err, "which the configuration does not declare")
-	check.Equal(t, "VMs", len(s.sim.VMs()), 0)
+	check.Equal(t, "VMs", len(s.sim.ListVMs()), 0)
 }
 
 // TestTheProcessHasNothingWorthTaking runs hostile code in place of the child, with the same confinement.
@@ -465,7 +465,7 @@ func TestTheProcessHasNothingWorthTaking(t *testing.T) {
 		"spy:",
 		"read:/proc/self/environ",
 	}
-	environ := childEnvironment(sockets)
+	environ := buildChildEnvironment(sockets)
 
 	try := func(start func(func() error) error) []string {
 		var output strings.Builder
@@ -519,7 +519,7 @@ func TestPortsToAnEngine(t *testing.T) {
 		"no engine":           {"ftp://engine.example.com", "", nil, "must begin with https"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := portsTo(test.url, func(*http.Request) (*url.URL, error) {
+			got, err := findPorts(test.url, func(*http.Request) (*url.URL, error) {
 				if test.proxy == "" {
 					return nil, nil
 				}

@@ -48,12 +48,12 @@ func New(secrets []string, names ...string) *Redactor {
 		}
 
 		if !strings.Contains(secret, "\n") && len(secret) >= shortest { // with spaces it is no word, in whatever form
-			for _, form := range forms(secret) {
+			for _, form := range encodeForms(secret) {
 				pairs = append(pairs, form, Mark)
 			}
 		}
 
-		for _, word := range strings.FieldsFunc(secret, separates) {
+		for _, word := range strings.FieldsFunc(secret, isSeparator) {
 			if len(word) >= longWord && !isName(word) {
 				words = append(words, word, Mark)
 			}
@@ -65,8 +65,8 @@ func New(secrets []string, names ...string) *Redactor {
 	return &Redactor{strings.NewReplacer(pairs...)}
 }
 
-// forms of a text in JSON, with and without the escapes for HTML, in URLs, in HTML and in XML.
-func forms(text string) []string {
+// encodeForms of a text in JSON, with and without the escapes for HTML, in URLs, in HTML and in XML.
+func encodeForms(text string) []string {
 	numbered := html.EscapeString(text)
 	out := []string{
 		url.QueryEscape(text), url.PathEscape(text), numbered,
@@ -90,7 +90,7 @@ func forms(text string) []string {
 	return out
 }
 
-func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }
+func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }
 
 var (
 	// escaped is a word with a backslash, a percent sign or an entity in it, as in JSON, in URLs, in HTML and in XML.
@@ -99,15 +99,20 @@ var (
 	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}`)
 )
 
-// Text is the text without the secrets.
-func (r *Redactor) Text(text string) string {
+// RemoveSecrets is the text without the secrets.
+func (r *Redactor) RemoveSecrets(text string) string {
 	text = r.plain.Replace(text)
-	text = escaped.ReplaceAllStringFunc(text, func(word string) string { return r.unless(word, unescape(word)) })
-	return encoded.ReplaceAllStringFunc(text, func(word string) string { return r.unless(word, decode(word)) })
+	text = escaped.ReplaceAllStringFunc(
+		text, func(word string) string { return r.markIfSecret(word, decodeEscapes(word)) },
+	)
+
+	return encoded.ReplaceAllStringFunc(
+		text, func(word string) string { return r.markIfSecret(word, decodeBinary(word)) },
+	)
 }
 
-// unless is the word, or the mark where one of its meanings has a secret.
-func (r *Redactor) unless(word string, meanings []string) string {
+// markIfSecret is the word, or the mark where one of its meanings has a secret.
+func (r *Redactor) markIfSecret(word string, meanings []string) string {
 	for _, meaning := range meanings {
 		if r.plain.Replace(meaning) != meaning {
 			return Mark
@@ -117,8 +122,8 @@ func (r *Redactor) unless(word string, meanings []string) string {
 	return word
 }
 
-// unescape reads a word as JSON, as a part of a URL, and as HTML or XML.
-func unescape(word string) []string {
+// decodeEscapes reads a word as JSON, as a part of a URL, and as HTML or XML.
+func decodeEscapes(word string) []string {
 	var out []string
 	inner := strings.Trim(word, `",:{}[]`)
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(inner, `\"`, `"`), `"`, `\"`) + `"`)
@@ -137,8 +142,8 @@ func unescape(word string) []string {
 	return append(out, html.UnescapeString(word))
 }
 
-// decode reads a word as base64 and as hexadecimal digits, which may have been cut off at either end.
-func decode(word string) []string {
+// decodeBinary reads a word as base64 and as hexadecimal digits, which may have been cut off at either end.
+func decodeBinary(word string) []string {
 	word = strings.TrimRight(word, "=")
 	var out []string
 

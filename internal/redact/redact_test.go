@@ -51,7 +51,7 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 		"base64 that was cut off":          base64.StdEncoding.EncodeToString([]byte("x" + userData))[3:90],
 		"base64 of user data, as in a log": base64.StdEncoding.EncodeToString([]byte(userData)),
 	} {
-		got := r.Text("the engine says: " + text + " and no more")
+		got := r.RemoveSecrets("the engine says: " + text + " and no more")
 		check.Contains(t, name+": got", got, redact.Mark)
 		check.Lacks(t, name+": got", got, text)
 		check.Equal(t, name+`: strings.HasPrefix(got, "the engine says: ")`, strings.HasPrefix(got, "the engine says: "), true)
@@ -62,7 +62,7 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 		"VM 11111111-1111-4111-8111-111111111111 is down", "ovirt_vm.this: 100% of memory", `the path C:\new`,
 		"default/demo-control-plane-0", "short", "#cloud-config is not read",
 	} {
-		if got := r.Text(text); got != text && text != "#cloud-config is not read" {
+		if got := r.RemoveSecrets(text); got != text && text != "#cloud-config is not read" {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
@@ -79,12 +79,12 @@ func xmlOf(text string) string {
 func TestNamesAreNoSecrets(t *testing.T) {
 	const name = "demo-control-plane-x7k2p"
 	r := redact.New([]string{"hostname: " + name + "\n" + name + "\n", "demo-control-plane"}, name)
-	if got := r.Text(`failed to create VM "` + name + `"`); strings.Contains(got, name) {
+	if got := r.RemoveSecrets(`failed to create VM "` + name + `"`); strings.Contains(got, name) {
 		t.Errorf("a password that is part of the name is shown: %s", got)
 	}
 
 	got := redact.New([]string{"hostname: " + name + "\n" + name + "\n"}, name).
-		Text(`failed to create VM "` + name + `"`)
+		RemoveSecrets(`failed to create VM "` + name + `"`)
 	if !strings.Contains(got, name) {
 		t.Errorf("the name is hidden: %s", got)
 	}

@@ -46,7 +46,7 @@ func NewAuthority(name string) (certificate, key []byte, err error) {
 		return nil, nil, fmt.Errorf("failed to make a certificate: %w", err)
 	}
 
-	return Encode(&tls.Certificate{PrivateKey: signer, Leaf: own})
+	return EncodePEM(&tls.Certificate{PrivateKey: signer, Leaf: own})
 }
 
 // ParseAuthority reads an authority from its certificate and key, in PEM.
@@ -114,21 +114,21 @@ func (a *Authority) Sign(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Due reports whether another certificate is to be made in the place of one.
-func Due(leaf *x509.Certificate) bool { return time.Until(leaf.NotAfter) <= Lifetime/3 }
+// IsRenewalDue reports whether another certificate is to be made in the place of one.
+func IsRenewalDue(leaf *x509.Certificate) bool { return time.Until(leaf.NotAfter) <= Lifetime/3 }
 
-// Good reports whether a certificate and its key, in PEM, are of this authority and for that host, and not due.
-func (a *Authority) Good(certificate, key []byte, host string) bool {
+// IsValidFor reports whether a certificate and its key, in PEM, are of this authority and for that host, and not due.
+func (a *Authority) IsValidFor(certificate, key []byte, host string) bool {
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil || Due(pair.Leaf) || pair.Leaf.VerifyHostname(host) != nil {
+	if err != nil || IsRenewalDue(pair.Leaf) || pair.Leaf.VerifyHostname(host) != nil {
 		return false
 	}
 
 	return pair.Leaf.CheckSignatureFrom(a.certificate) == nil
 }
 
-// Encode returns a certificate and its key in PEM.
-func Encode(made *tls.Certificate) (certificate, key []byte, err error) {
+// EncodePEM returns a certificate and its key in PEM.
+func EncodePEM(made *tls.Certificate) (certificate, key []byte, err error) {
 	if certificate, err = cert.EncodeCertificates(made.Leaf); err == nil {
 		key, err = keyutil.MarshalPrivateKeyToPEM(made.PrivateKey)
 	}

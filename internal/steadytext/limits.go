@@ -47,24 +47,24 @@ var limits = map[string]struct{ length, items int }{
 	"SupportServiceStatus.Machines": {253, 16},
 }
 
-// Bound cuts the texts and the lists of an object's status to what the API server takes, and takes control characters
-// out of the texts. Engines, guests and plans say more than a status takes; it would be refused as a whole, with the
-// conditions.
-func Bound(object any) {
+// BoundStatus cuts the texts and the lists of an object's status to what the API server takes, and takes control
+// characters out of the texts. Engines, guests and plans say more than a status takes; it would be refused as a whole,
+// with the conditions.
+func BoundStatus(object any) {
 	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
-		bound(status)
+		boundValue(status)
 	}
 }
 
-func bound(value reflect.Value) {
+func boundValue(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Pointer:
 		if !value.IsNil() {
-			bound(value.Elem())
+			boundValue(value.Elem())
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
-			bound(value.Index(i))
+			boundValue(value.Index(i))
 		}
 	case reflect.Struct:
 		for i := range value.NumField() {
@@ -78,24 +78,24 @@ func boundField(value reflect.Value, name string) {
 
 	switch {
 	case !ok:
-		bound(value)
+		boundValue(value)
 	case value.Kind() == reflect.String:
-		value.SetString(Fit(clean(value.String()), most.length))
+		value.SetString(FitLength(replaceControls(value.String()), most.length))
 	case value.Kind() == reflect.Slice:
 		value.SetLen(min(value.Len(), most.items))
 
 		for i := range value.Len() {
 			if item := value.Index(i); item.Kind() == reflect.String {
-				item.SetString(Fit(clean(item.String()), most.length))
+				item.SetString(FitLength(replaceControls(item.String()), most.length))
 			} else {
-				bound(item)
+				boundValue(item)
 			}
 		}
 	}
 }
 
-// clean replaces what terminals obey: control characters other than line breaks and tabs.
-func clean(text string) string {
+// replaceControls replaces what terminals obey: control characters other than line breaks and tabs.
+func replaceControls(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return unicode.ReplacementChar

@@ -48,7 +48,7 @@ func TestEachTextAndListOfAStatusFitsItsCRD(t *testing.T) {
 	for plural, object := range statuses() {
 		status := reflect.ValueOf(object).Elem().FieldByName("Status")
 		flood(status)
-		Bound(object)
+		BoundStatus(object)
 
 		checked := expectFits(t, plural+".status", status, statusSchema(t, plural))
 		check.Equal(t, plural+" has fields with limits", checked > 0, true)

@@ -12,7 +12,7 @@ func Shorten(text string, length int) string {
 		return text
 	}
 
-	if text = Of(text); len(text) <= length {
+	if text = RemoveVarying(text); len(text) <= length {
 		return text
 	}
 
@@ -23,8 +23,9 @@ func Shorten(text string, length int) string {
 	return text[:length] + cutMark
 }
 
-// Fit cuts a text to a length in bytes that has room for the mark of the cut, too, as the limit of a field needs it.
-func Fit(text string, length int) string {
+// FitLength cuts a text to a length in bytes that has room for the mark of the cut, too, as the limit of a field needs
+// it.
+func FitLength(text string, length int) string {
 	if len(text) <= length {
 		return text
 	}

@@ -16,6 +16,6 @@ func TestATextIsCutBetweenItsCharacters(t *testing.T) {
 		"aäääää":                  "aä ...",
 		strings.Repeat("x", 2000): "xxxx ...",
 	} {
-		check.Equal(t, text, Fit(text, 8), want)
+		check.Equal(t, text, FitLength(text, 8), want)
 	}
 }

@@ -53,26 +53,26 @@ var rules = []rule{
 		"${1}${2}" + gap + "${3}"},
 }
 
-// InMessages takes what differs from try to try out of each field Message in a status, such as those of its conditions.
-// It is called wherever a status is written, so that who makes a message does not have to think of it. It does not look
-// into maps.
-func InMessages(object any) {
+// SteadyMessages takes what differs from try to try out of each field Message in a status, such as those of its
+// conditions. It is called wherever a status is written, so that who makes a message does not have to think of it. It
+// does not look into maps.
+func SteadyMessages(object any) {
 	status := reflect.Indirect(reflect.ValueOf(object)).FieldByName("Status")
 	if status.IsValid() {
-		steady(status)
+		steadyValue(status)
 	}
 }
 
-// steady is InMessages for any part of a status.
-func steady(value reflect.Value) {
+// steadyValue is InMessages for any part of a status.
+func steadyValue(value reflect.Value) {
 	switch value.Kind() { //nolint:exhaustive // no other kind has fields
 	case reflect.Pointer:
 		if !value.IsNil() {
-			steady(value.Elem())
+			steadyValue(value.Elem())
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
-			steady(value.Index(i))
+			steadyValue(value.Index(i))
 		}
 	case reflect.Struct:
 		for i := range value.NumField() {
@@ -81,16 +81,16 @@ func steady(value reflect.Value) {
 			switch {
 			case !field.CanSet():
 			case field.Kind() == reflect.String && value.Type().Field(i).Name == "Message":
-				field.SetString(Of(field.String()))
+				field.SetString(RemoveVarying(field.String()))
 			default:
-				steady(field)
+				steadyValue(field)
 			}
 		}
 	}
 }
 
-// Of returns a text without what differs from try to try.
-func Of(text string) string {
+// RemoveVarying returns a text without what differs from try to try.
+func RemoveVarying(text string) string {
 	for _, r := range rules {
 		text = r.pattern.ReplaceAllStringFunc(text, func(match string) string {
 			if !strings.ContainsAny(match, "0123456789") {

@@ -72,7 +72,7 @@ func TestWhatDiffersFromTryToTryIsTakenOut(t *testing.T) {
 				t.Fatal("the two texts are the same")
 			}
 
-			check.Equal(t, "text", steadytext.Of(a), steadytext.Of(b))
+			check.Equal(t, "text", steadytext.RemoveVarying(a), steadytext.RemoveVarying(b))
 		})
 	}
 }
@@ -87,11 +87,11 @@ func TestWhatNamesThingsStays(t *testing.T) {
 		"version 4.5.8 of 2026-11-09 is too old", "the request ID is missing", "device 0x10de is not there",
 		"its serial is 5, but serial 7 was read before", "it took longer than 15m0s", "10.1.2.3-10.1.2.9 is in use",
 	} {
-		check.Equal(t, "text", steadytext.Of(text), text)
+		check.Equal(t, "text", steadytext.RemoveVarying(text), text)
 	}
 
 	long := strings.Repeat("a:1 ", 10_000)
-	check.Equal(t, "a long text", steadytext.Of(long), long)
+	check.Equal(t, "a long text", steadytext.RemoveVarying(long), long)
 }
 
 // TestEachMessageOfAStatusIsSteady has messages at every depth of a status, and texts that are none.
@@ -114,12 +114,12 @@ func TestEachMessageOfAStatusIsSteady(t *testing.T) {
 		Status  status
 	}{noisy, status{Part: &noisyPart, Parts: []part{{Message: noisy}}, Time: time.Unix(5, 0)}}
 
-	steadytext.InMessages(&object)
+	steadytext.SteadyMessages(&object)
 	check.Equal(t, "message of no status", object.Message, noisy)
 	check.Equal(t, "message", noisyPart.Message, steady)
 	check.Equal(t, "condition", noisyPart.Conditions[0], condition{Reason: noisy, Message: steady})
 	check.Equal(t, "message in a list", object.Status.Parts[0].Message, steady)
 	check.Equal(t, "time", object.Status.Time, time.Unix(5, 0))
 
-	steadytext.InMessages(&struct{}{}) // without a status
+	steadytext.SteadyMessages(&struct{}{}) // without a status
 }

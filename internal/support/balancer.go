@@ -41,10 +41,10 @@ func (b Balancer) VersionPort() int { return versionPort }
 func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Balancer, error) {
 	controlPlane := s.Balancer.Role == infrav1.ControlPlaneRole
 	ofOthers := func(n Node) bool { return n.ControlPlane != controlPlane }
-	out := Balancer{Backends: slices.DeleteFunc(sorted(nodes), ofOthers)}
+	out := Balancer{Backends: slices.DeleteFunc(sortNodes(nodes), ofOthers)}
 
 	var err error
-	if out.Ports, err = s.ports(cluster); err != nil {
+	if out.Ports, err = s.parsePorts(cluster); err != nil {
 		return out, err
 	}
 
@@ -52,7 +52,7 @@ func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Bal
 		out.BackendPort = int(cmp.Or(s.Balancer.BackendPort, apiServerPort(cluster)))
 	}
 
-	out.VirtualIP = s.virtualIP()
+	out.VirtualIP = s.parseVirtualIP()
 
 	return out, nil
 }
@@ -74,12 +74,12 @@ func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 }
 
 // HasIPv4 reports whether the VM listens on IPv4 addresses.
-func (b Balancer) HasIPv4() bool { return b.listens(netip.Addr.Is4) }
+func (b Balancer) HasIPv4() bool { return b.isListening(netip.Addr.Is4) }
 
 // HasIPv6 reports whether the VM listens on IPv6 addresses. An image may have turned IPv6 off.
-func (b Balancer) HasIPv6() bool { return b.listens(netip.Addr.Is6) }
+func (b Balancer) HasIPv6() bool { return b.isListening(netip.Addr.Is6) }
 
-func (b Balancer) listens(family func(netip.Addr) bool) bool {
+func (b Balancer) isListening(family func(netip.Addr) bool) bool {
 	known := slices.DeleteFunc(append([]netip.Addr{b.VirtualIP, b.Self}, b.Own...), func(a netip.Addr) bool {
 		return !a.IsValid()
 	})
@@ -100,14 +100,14 @@ func (b Balancer) At(backend Node, port int) netip.AddrPort {
 	return netip.AddrPortFrom(backend.Address, uint16(cmp.Or(b.BackendPort, port)))
 }
 
-// Files returns the configuration files of the VM.
-func (b Balancer) Files() []bootstrap.File {
+// BuildFiles returns the configuration files of the VM.
+func (b Balancer) BuildFiles() []bootstrap.File {
 	allowed := &bootstrap.Allowed{}
-	allowed.HAProxy()
-	allowed.TCP(b.Ports...)
+	allowed.AllowHAProxy()
+	allowed.AllowTCP(b.Ports...)
 
 	if b.VirtualIP.IsValid() {
-		allowed.Keepalived()
+		allowed.AllowKeepalived()
 	}
 
 	b.Version = ""
@@ -115,7 +115,7 @@ func (b Balancer) Files() []bootstrap.File {
 	out := []bootstrap.File{
 		{Path: applyFile, Content: render("balancer.sh", nil), Mode: 0o700},
 		{Path: "haproxy.cfg", Content: render("haproxy.cfg", b), Mode: 0o644},
-		{Path: allowFile, Content: allowed.Script(), Mode: 0o700},
+		{Path: allowFile, Content: allowed.RenderScript(), Mode: 0o700},
 		{Path: "start-again.conf", Content: bootstrap.StartAgain, Mode: 0o644},
 	}
 	if !b.VirtualIP.IsValid() {

@@ -14,8 +14,8 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Find reads the OLVMSupportServices of a Cluster, which has the same name. It returns nil if there is none.
-func Find(
+// FindServices reads the OLVMSupportServices of a Cluster, which has the same name. It returns nil if there is none.
+func FindServices(
 	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
 ) (*infrav1alpha1.OLVMSupportServices, error) {
 	if cluster.Name == "" {
@@ -32,9 +32,9 @@ func Find(
 	return out, nil
 }
 
-// Machines returns the OLVMMachines of a Cluster sorted by name: nodes, and the VMs of support services. They are
+// ListMachines returns the OLVMMachines of a Cluster sorted by name: nodes, and the VMs of support services. They are
 // objects of the cache, so do not change them.
-func Machines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]infrav1.OLVMMachine, error) {
+func ListMachines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: cluster.Name,

@@ -29,8 +29,8 @@ const (
 	FetchService = "capolvm-service"
 )
 
-// Archive packs a configuration as tar. Equal files result in equal bytes.
-func Archive(files []bootstrap.File) ([]byte, error) {
+// PackArchive packs a configuration as tar. Equal files result in equal bytes.
+func PackArchive(files []bootstrap.File) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 
@@ -52,8 +52,8 @@ func Archive(files []bootstrap.File) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// UserData returns the cloud-config for a VM to fetch its configuration from there.
-func UserData(from bootstrap.Pointer) ([]byte, error) {
+// RenderUserData returns the cloud-config for a VM to fetch its configuration from there.
+func RenderUserData(from bootstrap.Pointer) ([]byte, error) {
 	type written struct {
 		Path        string `json:"path"`
 		Permissions string `json:"permissions"`

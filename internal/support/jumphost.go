@@ -29,19 +29,19 @@ func (s Service) checkKeys() error {
 
 		switch field := fmt.Sprintf("authorizedKeys[%d]", i); {
 		case err != nil:
-			return s.Invalid(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
+			return s.NewInvalidError(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
 		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
-			return s.Invalid(field, "it has several lines; write one key each")
+			return s.NewInvalidError(field, "it has several lines; write one key each")
 		case len(options) > 0:
-			return s.Invalid(field, "it has the options %s; write the key alone", strings.Join(options, ","))
+			return s.NewInvalidError(field, "it has the options %s; write the key alone", strings.Join(options, ","))
 		}
 	}
 
 	return nil
 }
 
-// SecretsOf returns the Secrets referenced by an OLVMSupportServices.
-func SecretsOf(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
+// CollectSecrets returns the Secrets referenced by an OLVMSupportServices.
+func CollectSecrets(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 	var names []string
 	if host := of.Spec.JumpHost; host != nil {
 		names = append(names, host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName)
@@ -100,14 +100,14 @@ type JumpHost struct {
 func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) JumpHost {
 	return JumpHost{
 		User:           cmp.Or(s.JumpHost.User, defaultJumpUser),
-		NodeUser:       cmp.Or(s.JumpHost.NodeUser, sshUser(cluster), defaultNodeUser),
+		NodeUser:       cmp.Or(s.JumpHost.NodeUser, getSSHUser(cluster), defaultNodeUser),
 		AuthorizedKeys: s.JumpHost.AuthorizedKeys,
-		Nodes:          sorted(nodes),
+		Nodes:          sortNodes(nodes),
 	}
 }
 
-// sshUser returns the user of a cluster's nodes, or "" if none is set.
-func sshUser(cluster infrav1.OLVMClusterSpec) string {
+// getSSHUser returns the user of a cluster's nodes, or "" if none is set.
+func getSSHUser(cluster infrav1.OLVMClusterSpec) string {
 	if cluster.UserData == nil || cluster.UserData.SSH == nil {
 		return ""
 	}
@@ -127,8 +127,8 @@ func (j JumpHost) KeyNames() []string {
 	return out
 }
 
-// Files returns the configuration files of the VM.
-func (j JumpHost) Files() []bootstrap.File {
+// BuildFiles returns the configuration files of the VM.
+func (j JumpHost) BuildFiles() []bootstrap.File {
 	var hosts strings.Builder
 	for _, node := range j.Nodes {
 		fmt.Fprintf(&hosts, "%s %s # capolvm\n", node.Address, node.Name)

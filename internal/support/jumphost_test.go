@@ -61,7 +61,7 @@ func (vm *jumpVM) apply() (string, error) {
 	self, err := user.Current()
 	check.Error(vm.t, err, "")
 
-	for _, file := range (JumpHost{User: self.Username}).Files() {
+	for _, file := range (JumpHost{User: self.Username}).BuildFiles() {
 		vm.write("etc/capolvm/service/next/"+file.Path,
 			strings.NewReplacer("/etc/", vm.root+"/etc/", "/usr/local/", vm.root+"/usr/local/").Replace(file.Content))
 	}

@@ -36,21 +36,23 @@ type Client struct {
 	RedirectURIs []string `json:"redirectURIs,omitempty"`
 }
 
-// issuer parses and checks the URL of an issuer.
-func (s Service) issuer() (*url.URL, error) {
+// parseIssuer parses and checks the URL of an issuer.
+func (s Service) parseIssuer() (*url.URL, error) {
 	out, err := url.Parse(s.OIDC.Issuer)
 	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
 		out.User != nil {
-		return nil, s.Invalid("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
+		return nil, s.NewInvalidError("issuer", "%q is not a URL such as https://10.20.30.9:5556/dex", s.OIDC.Issuer)
 	}
 
 	if strings.ContainsFunc(out.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
-		return nil, s.Invalid("issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname())
+		return nil, s.NewInvalidError(
+			"issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname(),
+		)
 	}
 
 	if port := out.Port(); port != "" {
 		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
-			return nil, s.Invalid("issuer", "%q is no port", port)
+			return nil, s.NewInvalidError("issuer", "%q is no port", port)
 		}
 	}
 
@@ -59,7 +61,7 @@ func (s Service) issuer() (*url.URL, error) {
 
 // NewOIDC returns the configuration of the service's VM. connectors is the content of their Secret.
 func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
-	at, err := s.issuer()
+	at, err := s.parseIssuer()
 	if err != nil {
 		return OIDC{}, err
 	}
@@ -67,8 +69,9 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	out := OIDC{Issuer: s.OIDC.Issuer, Host: at.Hostname()}
 	out.Port, _ = strconv.Atoi(cmp.Or(at.Port(), "443")) // issuer has checked it
 	if out.Connectors, err = parseConnectors(connectors); err != nil {
-		return out, s.Invalid("connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName,
-			err)
+		return out, s.NewInvalidError(
+			"connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName, err,
+		)
 	}
 
 	for _, client := range s.OIDC.Clients {
@@ -105,15 +108,15 @@ func parseConnectors(text []byte) ([]map[string]any, error) {
 	return out, nil
 }
 
-// ServedBy reports whether an address can belong to the issuer. If the issuer's host is an address, it must be the
+// IsServedBy reports whether an address can belong to the issuer. If the issuer's host is an address, it must be the
 // same.
-func (o OIDC) ServedBy(address netip.Addr) bool {
+func (o OIDC) IsServedBy(address netip.Addr) bool {
 	host, err := netip.ParseAddr(o.Host)
 	return err != nil || host == address
 }
 
-// Files returns the configuration files of the VM.
-func (o OIDC) Files() ([]bootstrap.File, error) {
+// BuildFiles returns the configuration files of the VM.
+func (o OIDC) BuildFiles() ([]bootstrap.File, error) {
 	config, err := yaml.Marshal(map[string]any{
 		"issuer":  o.Issuer,
 		"storage": map[string]any{"type": "sqlite3", "config": map[string]any{"file": "/var/lib/capolvm-dex/dex.db"}},
@@ -131,7 +134,7 @@ func (o OIDC) Files() ([]bootstrap.File, error) {
 	}
 
 	allowed := &bootstrap.Allowed{}
-	allowed.TCP(o.Port)
+	allowed.AllowTCP(o.Port)
 
 	at := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	discovery := strings.TrimSuffix(o.Issuer, "/") + "/.well-known/openid-configuration\n"
@@ -145,6 +148,6 @@ func (o OIDC) Files() ([]bootstrap.File, error) {
 		{Path: "capolvm-dex.service", Content: render("dex.service", nil), Mode: 0o644},
 		{Path: "discovery", Content: discovery, Mode: 0o644},
 		{Path: "connect", Content: fmt.Sprintf("%s:127.0.0.1:%d\n", at, o.Port), Mode: 0o644},
-		{Path: allowFile, Content: allowed.Script(), Mode: 0o700},
+		{Path: allowFile, Content: allowed.RenderScript(), Mode: 0o700},
 	}, nil
 }

@@ -46,7 +46,7 @@ func TestIssuers(t *testing.T) {
 
 func TestConnectors(t *testing.T) {
 	t.Parallel()
-	service := Services(issuing("https://10.0.0.9:5556/dex"))[0]
+	service := CollectServices(issuing("https://10.0.0.9:5556/dex"))[0]
 	const field = "spec.oidc.connectorsSecretName: Secret connectors: connectors.yaml: "
 
 	for text, want := range map[string]string{
@@ -64,9 +64,11 @@ func TestConnectors(t *testing.T) {
 // TestConfigurationOfDex checks the files for Dex.
 func TestConfigurationOfDex(t *testing.T) {
 	t.Parallel()
-	oidc, err := Services(issuing("https://[fd00::9]:5556/dex"))[0].NewOIDC([]byte("- {type: a, id: b, name: c}"))
+	oidc, err := CollectServices(issuing("https://[fd00::9]:5556/dex"))[0].NewOIDC(
+		[]byte("- {type: a, id: b, name: c}"),
+	)
 	check.Error(t, err, "")
-	files, err := oidc.Files()
+	files, err := oidc.BuildFiles()
 	check.Error(t, err, "")
 
 	content := map[string]string{}
@@ -95,7 +97,7 @@ func TestConfigurationOfDex(t *testing.T) {
 func TestAnIssuerElsewhereIsNotServed(t *testing.T) {
 	t.Parallel()
 	address := netip.MustParseAddr("10.0.0.9")
-	check.Equal(t, "its address", OIDC{Host: "10.0.0.9"}.ServedBy(address), true)
-	check.Equal(t, "a name", OIDC{Host: "login.example.com"}.ServedBy(address), true)
-	check.Equal(t, "another address", OIDC{Host: "10.0.0.8"}.ServedBy(address), false)
+	check.Equal(t, "its address", OIDC{Host: "10.0.0.9"}.IsServedBy(address), true)
+	check.Equal(t, "a name", OIDC{Host: "login.example.com"}.IsServedBy(address), true)
+	check.Equal(t, "another address", OIDC{Host: "10.0.0.8"}.IsServedBy(address), false)
 }

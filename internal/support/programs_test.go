@@ -72,7 +72,7 @@ func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 		"API servers": {true, false}, "workers of both families": {true, true}, "IPv6": {false, true},
 		"no address is known": {true, true},
 	} {
-		config := contents(balancers()[name].Files())["haproxy.cfg"]
+		config := contents(balancers()[name].BuildFiles())["haproxy.cfg"]
 		check.Equal(t, name, [2]bool{strings.Contains(config, v4), strings.Contains(config, v6)}, want)
 		check.Equal(t, name+": both at once", strings.Contains(config, "v4v6"), false)
 	}
@@ -81,17 +81,17 @@ func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 // TestTheSystemAllowsASupportService opens the VM's ports, and no others.
 func TestTheSystemAllowsASupportService(t *testing.T) {
 	t.Parallel()
-	files := contents(balancers()["workers of both families"].Files())
+	files := contents(balancers()["workers of both families"].BuildFiles())
 	check.Contains(t, "without an address", files["allow.sh"], "turn_on haproxy_connect_any ")
 	check.Contains(t, "without an address", files["allow.sh"], "open --add-port=443/tcp --add-port=30080/tcp\n")
 	check.Lacks(t, "without an address", files["allow.sh"], "vrrp")
 	check.Contains(t, "what applies it", files["apply.sh"], "/bin/bash ./allow.sh")
 
-	script := contents(balancers()["API servers"].Files())["allow.sh"]
+	script := contents(balancers()["API servers"].BuildFiles())["allow.sh"]
 	check.Contains(t, "with an address", script, "turn_on keepalived_connect_any ")
 	check.Contains(t, "with an address", script, "open --add-protocol=vrrp\n")
 
-	dex, err := OIDC{Issuer: "https://login:5556", Port: 5556}.Files()
+	dex, err := OIDC{Issuer: "https://login:5556", Port: 5556}.BuildFiles()
 	check.Error(t, err, "")
 	check.Contains(t, "Dex", contents(dex)["allow.sh"], "open --add-port=5556/tcp\n")
 	check.Lacks(t, "Dex", contents(dex)["allow.sh"], "turn_on")
@@ -103,7 +103,7 @@ func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 
 	for name, balancer := range balancers() {
 		path := filepath.Join(t.TempDir(), "haproxy.cfg")
-		check.Error(t, os.WriteFile(path, []byte(contents(balancer.Files())["haproxy.cfg"]), 0o600), "")
+		check.Error(t, os.WriteFile(path, []byte(contents(balancer.BuildFiles())["haproxy.cfg"]), 0o600), "")
 
 		if out, err := exec.CommandContext(t.Context(), "haproxy", "-c", "-f", path).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
@@ -123,7 +123,7 @@ func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
 
 	for name, balancer := range balancers() {
 		balancer.Interface = all[at].Name
-		config := contents(balancer.Files())["keepalived.conf"]
+		config := contents(balancer.BuildFiles())["keepalived.conf"]
 		check.Equal(t, name+": an address", config != "", balancer.VirtualIP.IsValid())
 		path := filepath.Join(t.TempDir(), "keepalived.conf")
 		check.Error(t, os.WriteFile(path, []byte(config), 0o600), "")
@@ -140,10 +140,10 @@ func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 	t.Parallel()
 	const link = "        fe80::200:5eff:fe00:233/64 dev lo\n"
 	balancer := balancers()["IPv6"]
-	check.Contains(t, "alone", contents(balancer.Files())["keepalived.conf"], link+"        fd00::5/128 dev lo\n")
+	check.Contains(t, "alone", contents(balancer.BuildFiles())["keepalived.conf"], link+"        fd00::5/128 dev lo\n")
 	balancer.Peers = addresses("fd00::9")
-	check.Lacks(t, "a pair", contents(balancer.Files())["keepalived.conf"], link)
-	check.Lacks(t, "IPv4", contents(balancers()["API servers"].Files())["keepalived.conf"], "fe80")
+	check.Lacks(t, "a pair", contents(balancer.BuildFiles())["keepalived.conf"], link)
+	check.Lacks(t, "IPv4", contents(balancers()["API servers"].BuildFiles())["keepalived.conf"], "fe80")
 }
 
 // TestSSHKnowsNodesByTheirNames, because their addresses pass on to other machines with other keys.
@@ -151,11 +151,11 @@ func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	needProgram(t, "ssh", "openssh-client")
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.JumpHost = &infrav1alpha1.SupportJumpHost{}
-	jump := Services(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, []Node{
+	jump := CollectServices(of)[0].NewJumpHost(infrav1.OLVMClusterSpec{}, []Node{
 		{"cp-0", netip.MustParseAddr("10.0.0.2"), true}, {"md-0", netip.MustParseAddr("10.0.0.3"), false},
 	})
 	path := filepath.Join(t.TempDir(), "ssh.conf")
-	check.Error(t, os.WriteFile(path, []byte(contents(jump.Files())["ssh.conf"]), 0o600), "")
+	check.Error(t, os.WriteFile(path, []byte(contents(jump.BuildFiles())["ssh.conf"]), 0o600), "")
 
 	for name, address := range map[string]string{"cp-0": "10.0.0.2", "md-0": "10.0.0.3"} {
 		out, err := exec.CommandContext(t.Context(), "ssh", "-G", "-F", path, name).CombinedOutput()
@@ -172,7 +172,7 @@ func TestWhatAVMRunsStartsAgainWhenItEnds(t *testing.T) {
 	t.Parallel()
 
 	for name, balancer := range balancers() {
-		files := contents(balancer.Files())
+		files := contents(balancer.BuildFiles())
 		check.Contains(t, name, files["start-again.conf"], "\nStartLimitIntervalSec=0\n")
 		check.Contains(t, name, files["start-again.conf"], "\nRestart=always\n")
 

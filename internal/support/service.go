@@ -37,8 +37,8 @@ const JumpHostName = "jump-host"
 // Kind of the objects for support services.
 const Kind = "OLVMSupportServices"
 
-// Services returns the services of an OLVMSupportServices in order, or none for nil.
-func Services(of *infrav1alpha1.OLVMSupportServices) []Service {
+// CollectServices returns the services of an OLVMSupportServices in order, or none for nil.
+func CollectServices(of *infrav1alpha1.OLVMSupportServices) []Service {
 	if of == nil {
 		return nil
 	}
@@ -110,8 +110,8 @@ type Node struct {
 	ControlPlane bool
 }
 
-// sorted returns nodes sorted by name.
-func sorted(nodes []Node) []Node {
+// sortNodes returns nodes sorted by name.
+func sortNodes(nodes []Node) []Node {
 	return slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -120,8 +120,12 @@ func (s Service) NewMachine(
 	of *infrav1alpha1.OLVMSupportServices, vm VM, template *infrav1.OLVMMachineTemplate,
 ) (*infrav1.OLVMMachine, error) {
 	if template.Spec.Template.Spec.FromInventory != nil {
-		return nil, s.Invalid("machineTemplateName", "OLVMMachineTemplate %s takes VMs of an inventory, which are for "+
-			"nodes; name one that makes VMs", template.Name)
+		return nil, s.NewInvalidError(
+			"machineTemplateName",
+			"OLVMMachineTemplate %s takes VMs of an inventory, which are for "+
+				"nodes; name one that makes VMs",
+			template.Name,
+		)
 	}
 
 	labels := maps.Clone(template.Spec.Template.ObjectMeta.Labels)
@@ -164,8 +168,8 @@ func (s Service) NewMachine(
 	}, nil
 }
 
-// Outdated returns the difference between a VM and its service's request, or "".
-func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
+// ExplainOutdated returns the difference between a VM and its service's request, or "".
+func (s Service) ExplainOutdated(machine *infrav1.OLVMMachine, vm VM) string {
 	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
 	case from != s.VM.MachineTemplateName:
 		return fmt.Sprintf("it is of OLVMMachineTemplate %s, and %s is asked for", from, s.VM.MachineTemplateName)
@@ -176,16 +180,16 @@ func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
 	return ""
 }
 
-// ServiceOf returns the support service in an object's label, or "".
-func ServiceOf(object metav1.Object) string {
+// GetServiceName returns the support service in an object's label, or "".
+func GetServiceName(object metav1.Object) string {
 	return object.GetLabels()[infrav1alpha1.SupportServiceLabel]
 }
 
-// MachineOf returns a stand-in for the Machine of a support service's OLVMMachine, and nil for other OLVMMachines. No
-// real Machine owns it, so Cluster API does not wait for a node.
-func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
+// NewStandInMachine returns a stand-in for the Machine of a support service's OLVMMachine, and nil for other
+// OLVMMachines. No real Machine owns it, so Cluster API does not wait for a node.
+func NewStandInMachine(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	owner := metav1.GetControllerOf(m)
-	if ServiceOf(m) == "" || owner == nil || owner.Kind != Kind {
+	if GetServiceName(m) == "" || owner == nil || owner.Kind != Kind {
 		return nil
 	}
 

@@ -37,7 +37,7 @@ func with(balancers ...infrav1alpha1.SupportLoadBalancer) asked {
 
 func (a asked) validate() error { return Validate(a.OLVMClusterSpec, a.services) }
 
-func (a asked) endpoint() string { return Endpoint(a.OLVMClusterSpec, a.services) }
+func (a asked) endpoint() string { return FindEndpoint(a.OLVMClusterSpec, a.services) }
 
 func worker(ports ...string) infrav1alpha1.SupportLoadBalancer {
 	return infrav1alpha1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: ports}
@@ -127,10 +127,10 @@ func TestPortsOfAPIServers(t *testing.T) {
 	}
 	config := func() string {
 		t.Helper()
-		balancer, err := Services(cluster.services)[0].NewBalancer(cluster.OLVMClusterSpec, backend)
+		balancer, err := CollectServices(cluster.services)[0].NewBalancer(cluster.OLVMClusterSpec, backend)
 		check.Error(t, err, "")
 
-		for _, file := range balancer.Files() {
+		for _, file := range balancer.BuildFiles() {
 			if file.Path == "haproxy.cfg" {
 				return file.Content
 			}
@@ -166,23 +166,23 @@ func TestMachineOf(t *testing.T) {
 	balancer := worker("443")
 	balancer.MachineTemplateName, balancer.FailureDomains, balancer.Replicas = "lb", []string{"a", "b"}, 2
 	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{balancer}
-	service := Services(of)[0]
+	service := CollectServices(of)[0]
 	vm := service.VMs("demo")[1]
 	m, err := service.NewMachine(of, vm, template)
 	check.Error(t, err, "")
 
-	machine := MachineOf(m)
+	machine := NewStandInMachine(m)
 	check.Equal(t, "name", machine.Name, "demo-lb-w-1")
 	check.Equal(t, "failure domain", machine.Spec.FailureDomain, "b")
 	check.Equal(t, "data", *machine.Spec.Bootstrap.DataSecretName, "demo-lb-w-1-support")
-	check.Equal(t, "up to date", service.Outdated(m, vm), "")
-	check.Contains(t, "another domain", service.Outdated(m, service.VMs("demo")[0]), `"a" is asked for`)
+	check.Equal(t, "up to date", service.ExplainOutdated(m, vm), "")
+	check.Contains(t, "another domain", service.ExplainOutdated(m, service.VMs("demo")[0]), `"a" is asked for`)
 
 	labelled := m.DeepCopy()
 	labelled.OwnerReferences[0].Kind = "Machine"
-	check.Equal(t, "one that a Machine owns", MachineOf(labelled) == nil, true)
+	check.Equal(t, "one that a Machine owns", NewStandInMachine(labelled) == nil, true)
 	delete(m.Labels, infrav1alpha1.SupportServiceLabel)
-	check.Equal(t, "a node", MachineOf(m) == nil, true)
+	check.Equal(t, "a node", NewStandInMachine(m) == nil, true)
 
 	template.Spec.Template.Spec.FromInventory = &infrav1.FromInventory{}
 	_, err = service.NewMachine(of, vm, template)
@@ -225,16 +225,16 @@ func TestJumpHostOfACluster(t *testing.T) {
 	of.Spec.JumpHost = &infrav1alpha1.SupportJumpHost{
 		NodeKeysSecretName: "keys", EngineCredentialsSecretName: "creds",
 	}
-	jump := Services(of)[0].NewJumpHost(cluster, nil)
+	jump := CollectServices(of)[0].NewJumpHost(cluster, nil)
 	check.Equal(t, "users", jump.User+" "+jump.NodeUser, "jump opc")
 	check.Equal(
-		t, "Secrets", SecretsOf(of), []client.ObjectKey{
+		t, "Secrets", CollectSecrets(of), []client.ObjectKey{
 			{Namespace: "ns", Name: "keys"}, {Namespace: "ns", Name: "creds"},
 		},
 	)
-	check.Equal(t, "Secrets of others", SecretsOf(with(worker("1")).services), nil)
+	check.Equal(t, "Secrets of others", CollectSecrets(with(worker("1")).services), nil)
 
-	for _, file := range jump.Files() {
+	for _, file := range jump.BuildFiles() {
 		if file.Path == "ssh.conf" {
 			check.Equal(t, "no nodes", file.Content, "# Made by capolvm.\n")
 		}
@@ -244,7 +244,9 @@ func TestJumpHostOfACluster(t *testing.T) {
 // TestUserDataIsACloudConfig keeps the token out of files readable by others on the VM.
 func TestUserDataIsACloudConfig(t *testing.T) {
 	t.Parallel()
-	data, err := UserData(bootstrap.Pointer{URL: "https://m:9445/v1/x", Token: "T0KEN", CA: []byte("CERTIFICATE\n")})
+	data, err := RenderUserData(
+		bootstrap.Pointer{URL: "https://m:9445/v1/x", Token: "T0KEN", CA: []byte("CERTIFICATE\n")},
+	)
 	check.Error(t, err, "")
 	merged, err := bootstrap.Merge(data, bootstrap.CloudConfig, bootstrap.Guest{HostName: "lb"})
 	check.Error(t, err, "")

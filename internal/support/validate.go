@@ -24,9 +24,9 @@ const defaultPort = 6443
 
 // Validate returns the error of a cluster's first invalid support service, independent of its machines.
 func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) error {
-	problems := Problems(cluster, of)
+	problems := FindProblems(cluster, of)
 
-	for _, service := range Services(of) {
+	for _, service := range CollectServices(of) {
 		if err := problems[service.Name]; err != nil {
 			return err
 		}
@@ -35,12 +35,12 @@ func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return nil
 }
 
-// Problems returns the errors of a cluster's invalid support services by name.
-func Problems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) map[string]error {
-	out, taken := map[string]error{}, nodeAddresses(cluster)
+// FindProblems returns the errors of a cluster's invalid support services by name.
+func FindProblems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) map[string]error {
+	out, taken := map[string]error{}, collectNodeAddresses(cluster)
 
-	for _, service := range Services(of) {
-		if err := service.check(cluster, taken); err != nil {
+	for _, service := range CollectServices(of) {
+		if err := service.checkService(cluster, taken); err != nil {
 			out[service.Name] = err
 		}
 	}
@@ -48,8 +48,8 @@ func Problems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return out
 }
 
-// nodeAddresses returns the virtual addresses of a cluster's nodes, except its endpoint.
-func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
+// collectNodeAddresses returns the virtual addresses of a cluster's nodes, except its endpoint.
+func collectNodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	services := cluster.ControlPlaneServices
 	if services == nil {
@@ -69,13 +69,17 @@ func nodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 	return out
 }
 
-// check returns the error of one service. taken has the addresses of earlier services.
-func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
+// checkService returns the error of one service. taken has the addresses of earlier services.
+func (s Service) checkService(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
 	for i, name := range s.VM.FailureDomains {
 		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
 		if !slices.ContainsFunc(cluster.FailureDomains, named) {
-			return s.Invalid(fmt.Sprintf("failureDomains[%d]", i), "the cluster has no failure domain %q; add it to "+
-				"spec.failureDomains of the OLVMCluster, or correct the name", name)
+			return s.NewInvalidError(
+				fmt.Sprintf("failureDomains[%d]", i),
+				"the cluster has no failure domain %q; add it to "+
+					"spec.failureDomains of the OLVMCluster, or correct the name",
+				name,
+			)
 		}
 	}
 
@@ -83,11 +87,11 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 	case s.JumpHost != nil:
 		return s.checkKeys()
 	case s.OIDC != nil:
-		_, err := s.issuer()
+		_, err := s.parseIssuer()
 		return err
 	}
 
-	ports, err := s.ports(cluster)
+	ports, err := s.parsePorts(cluster)
 	if err != nil {
 		return err
 	}
@@ -95,13 +99,13 @@ func (s Service) check(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]str
 	return s.checkVirtualIP(cluster, ports, taken)
 }
 
-// Invalid returns an error in a field of a service.
-func (s Service) Invalid(field, format string, args ...any) error {
+// NewInvalidError returns an error in a field of a service.
+func (s Service) NewInvalidError(field, format string, args ...any) error {
 	return blocker.New(infrav1.InfraServiceFailureReason, s.Field+"."+field, format, args...)
 }
 
-// ports returns a load balancer's ports in order.
-func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
+// parsePorts returns a load balancer's ports in order.
+func (s Service) parsePorts(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 	if len(s.Balancer.Ports) == 0 {
 		return []int{int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))}, nil
 	}
@@ -113,22 +117,28 @@ func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 		field := fmt.Sprintf("ports[%d]", i)
 		first, last, err := parseRange(text)
 		if err != nil {
-			return nil, s.Invalid(field, "%v; write a port such as 443, or a range such as 30002-30011", err)
+			return nil, s.NewInvalidError(field, "%v; write a port such as 443, or a range such as 30002-30011", err)
 		}
 
 		for port := first; port <= last; port++ {
 			if other, double := from[port]; double {
-				return nil, s.Invalid(field, "%s and %s both have port %d; have each port once", other, text, port)
+				return nil, s.NewInvalidError(
+					field, "%s and %s both have port %d; have each port once", other, text, port,
+				)
 			}
 
 			if port == versionPort {
-				return nil, s.Invalid(field, "the VM uses port %d itself; leave it out", port)
+				return nil, s.NewInvalidError(field, "the VM uses port %d itself; leave it out", port)
 			}
 
 			from[port] = text
 			if out = append(out, port); len(out) > maxPorts {
-				return nil, s.Invalid(field, "a load balancer can have %d ports, and these are more; spread them over "+
-					"several", maxPorts)
+				return nil, s.NewInvalidError(
+					field,
+					"a load balancer can have %d ports, and these are more; spread them over "+
+						"several",
+					maxPorts,
+				)
 			}
 		}
 	}
@@ -170,17 +180,17 @@ func (s Service) checkVirtualIP(
 		return nil
 	}
 
-	address := s.virtualIP()
+	address := s.parseVirtualIP()
 	if !address.IsValid() {
-		return s.Invalid(field, "%q is not an IP address", s.Balancer.VirtualIP)
+		return s.NewInvalidError(field, "%q is not an IP address", s.Balancer.VirtualIP)
 	}
 
 	if other, double := taken[address]; double {
-		return s.Invalid(field, "%s is that of %s, too; give each its own", address, other)
+		return s.NewInvalidError(field, "%s is that of %s, too; give each its own", address, other)
 	}
 
 	taken[address] = s.Name
-	if !s.ServesEndpoint(cluster) {
+	if !s.IsServingEndpoint(cluster) {
 		return nil
 	}
 
@@ -188,12 +198,16 @@ func (s Service) checkVirtualIP(
 
 	switch services := cluster.ControlPlaneServices; {
 	case s.Balancer.Role != infrav1.ControlPlaneRole:
-		return s.Invalid(field, "%s is the control plane endpoint; set the role to ControlPlane, or write another "+
-			"address", address)
+		return s.NewInvalidError(
+			field,
+			"%s is the control plane endpoint; set the role to ControlPlane, or write another "+
+				"address",
+			address,
+		)
 	case !slices.Contains(ports, endpoint):
-		return s.Invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
+		return s.NewInvalidError("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIPProvider == "KubeVIP" || services.VirtualIPProvider == "Keepalived"):
-		return s.Invalid(field, "%s is held by the nodes of the control plane; "+
+		return s.NewInvalidError(field, "%s is held by the nodes of the control plane; "+
 			"set virtualIPProvider in controlPlaneServices "+
 			"of the OLVMCluster to External, or write another address", address)
 	}
@@ -201,19 +215,19 @@ func (s Service) checkVirtualIP(
 	return nil
 }
 
-// Endpoint returns the load balancer's address to use as control plane endpoint if none is set. It is the address of
-// the only control plane load balancer with its own address. Endpoint returns "" if there is none or if it is invalid,
-// because an endpoint cannot change later.
-func Endpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) string {
+// FindEndpoint returns the load balancer's address to use as control plane endpoint if none is set. It is the address
+// of the only control plane load balancer with its own address. Endpoint returns "" if there is none or if it is
+// invalid, because an endpoint cannot change later.
+func FindEndpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) string {
 	var out []netip.Addr
 
-	for _, service := range Services(of) {
+	for _, service := range CollectServices(of) {
 		if service.Balancer == nil {
 			continue
 		}
 
 		if service.Balancer.Role == infrav1.ControlPlaneRole && service.Balancer.VirtualIP != "" {
-			out = append(out, service.virtualIP())
+			out = append(out, service.parseVirtualIP())
 		}
 	}
 
@@ -229,15 +243,15 @@ func Endpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return cluster.ControlPlaneEndpoint.Host
 }
 
-// ServesEndpoint reports whether the control plane is reached through the service.
-func (s Service) ServesEndpoint(cluster infrav1.OLVMClusterSpec) bool {
+// IsServingEndpoint reports whether the control plane is reached through the service.
+func (s Service) IsServingEndpoint(cluster infrav1.OLVMClusterSpec) bool {
 	endpoint, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
 
-	return err == nil && s.virtualIP() == endpoint
+	return err == nil && s.parseVirtualIP() == endpoint
 }
 
-// virtualIP returns the address shared by a load balancer's VMs, or an invalid one.
-func (s Service) virtualIP() netip.Addr {
+// parseVirtualIP returns the address shared by a load balancer's VMs, or an invalid one.
+func (s Service) parseVirtualIP() netip.Addr {
 	if s.Balancer == nil {
 		return netip.Addr{}
 	}

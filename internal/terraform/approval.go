@@ -22,16 +22,17 @@ type approval struct {
 
 func newApproval() *approval { return &approval{decided: make(chan struct{})} }
 
-// decide accepts the plan, or refuses it with an error. The first decision counts.
-func (a *approval) decide(err error) {
+// recordDecision accepts the plan, or refuses it with an error. The first decision counts.
+func (a *approval) recordDecision(err error) {
 	a.once.Do(func() {
 		a.err = err
 		close(a.decided)
 	})
 }
 
-// wait blocks until the decision. It returns nil if the plan is accepted, and otherwise the reason for the refusal.
-func (a *approval) wait(ctx context.Context) error {
+// awaitDecision blocks until the decision. It returns nil if the plan is accepted, and otherwise the reason for the
+// refusal.
+func (a *approval) awaitDecision(ctx context.Context) error {
 	select {
 	case <-a.decided:
 		return a.err
@@ -72,10 +73,10 @@ func (e *UnknownTypeError) Error() string {
 	)
 }
 
-// contentsOf returns the types of all resources in a configuration and a state, and the IDs of the VMs in the state.
-// Both lists are sorted. Anyone with access to its Secret can edit a state. contentsOf therefore refuses types not used
-// by configurations of this kind: nothing in the state of a claimed VM can delete the VM.
-func contentsOf(configuration render.Configuration, state []byte) (types, vms []string, err error) {
+// collectContents returns the types of all resources in a configuration and a state, and the IDs of the VMs in the
+// state. Both lists are sorted. Anyone with access to its Secret can edit a state. contentsOf therefore refuses types
+// not used by configurations of this kind: nothing in the state of a claimed VM can delete the VM.
+func collectContents(configuration render.Configuration, state []byte) (types, vms []string, err error) {
 	for _, address := range configuration.Resources {
 		types = append(types, address.Type())
 	}
@@ -132,12 +133,12 @@ type resourceJSON struct {
 	Key any `json:"resource_key"`
 }
 
-// address returns the resource's address in the form of package render. It returns false if render never writes such an
-// address.
-func (r resourceJSON) address() (render.Address, bool) {
+// toAddress returns the resource's address in the form of package render. It returns false if render never writes such
+// an address.
+func (r resourceJSON) toAddress() (render.Address, bool) {
 	out := render.NewAddress(r.Type, r.Name)
 	if strings.HasPrefix(r.Resource, "data.") {
-		out = out.Data()
+		out = out.AsData()
 	}
 
 	if module, found := strings.CutPrefix(r.Module, "module."); found {
@@ -152,7 +153,7 @@ func (r resourceJSON) address() (render.Address, bool) {
 
 	key, ok := r.Key.(string)
 
-	return out.Instance(key), ok
+	return out.WithKey(key), ok
 }
 
 // expectations are the allowed changes of a plan.
@@ -161,7 +162,7 @@ type expectations struct {
 	destroy  bool
 }
 
-func expectationsOf(request Request) expectations {
+func newExpectations(request Request) expectations {
 	out := expectations{declared: map[render.Address]bool{}, destroy: request.Destroy}
 	for _, address := range request.Resources {
 		out.declared[address] = true
@@ -170,14 +171,14 @@ func expectationsOf(request Request) expectations {
 	return out
 }
 
-// check returns an error if the configuration does not declare a planned change. It accepts deletions: Request.Guard
-// decides about them.
-func (e expectations) check(resource resourceJSON, change Change) error {
+// checkChange returns an error if the configuration does not declare a planned change. It accepts deletions:
+// Request.Guard decides about them.
+func (e expectations) checkChange(resource resourceJSON, change Change) error {
 	if change.Action == "delete" {
 		return nil
 	}
 
-	address, ok := resource.address()
+	address, ok := resource.toAddress()
 	if e.destroy || !ok || !e.declared[address] {
 		return &UndeclaredError{Change: change}
 	}

@@ -30,8 +30,8 @@ func (x *Executor) Confinement() Confinement {
 	return Unconfined
 }
 
-// confined makes do start its processes with access to dir and the executor only.
-func (x *Executor) confined(dir string, do func() error) error {
+// runConfined makes do start its processes with access to dir and the executor only.
+func (x *Executor) runConfined(dir string, do func() error) error {
 	if !x.confines {
 		return do()
 	}

@@ -55,7 +55,7 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 			Dir:   t.TempDir(),
 			Fresh: true,
 			Configuration: render.Configuration{
-				Files: render.Files{"main.tf": []byte("# " + hostile.Attempts(attempts...) + "\n")},
+				Files: render.Files{"main.tf": []byte("# " + hostile.EncodeAttempts(attempts...) + "\n")},
 			},
 		})
 		var diagnostics *terraform.DiagnosticError
@@ -125,7 +125,7 @@ func file(t *testing.T, name, content string) string {
 func TestAConfigurationReadsNoFiles(t *testing.T) {
 	token := file(t, "token", "eyJhbGciOiJSUzI1NiJ9")
 	neighbour := file(t, "terraform.tfvars.json", `{"ovirt_password": "p"}`)
-	x := terraform.NewExecutor(testenv.Executable(t), nobody{}, t.TempDir())
+	x := terraform.NewExecutor(testenv.FindExecutable(t), nobody{}, t.TempDir())
 	if x.Confinement() != terraform.Landlocked {
 		t.Fatalf("the confinement is %s: this kernel has no Landlock, and the exploit cannot be tried", x.Confinement())
 	}

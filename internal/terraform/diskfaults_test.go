@@ -53,7 +53,7 @@ func TestAStateThatTheExecutorCouldNotWriteIsSaved(t *testing.T) {
 				failReads(t, stateFile)
 			}
 
-			check.Error(t, k.finish(false), "")
+			check.Error(t, k.saveFinal(false), "")
 			check.Equal(t, "saved", *saved, []string{newest + " false"})
 		})
 	}
@@ -63,28 +63,28 @@ func TestAStateThatTheExecutorCouldNotWriteIsSaved(t *testing.T) {
 func TestAStateThatTheExecutorCouldNotWriteIsKeptIfItCannotBeSaved(t *testing.T) {
 	k, _ := keeping(t, stateOf(2, "l", ""), Request{SaveState: refuses})
 	check.Error(t, os.WriteFile(filepath.Join(k.run.Dir, erroredFile), stateOf(3, "l", ""), 0o600), "")
-	check.Error(t, k.finish(false), "failed to save the state: the API server is down")
-	check.Error(t, clean(k.run.Dir), "")
+	check.Error(t, k.saveFinal(false), "failed to save the state: the API server is down")
+	check.Error(t, removeSecretFiles(k.run.Dir), "")
 	check.Equal(t, "files", namesIn(t, k.run.Dir), []string{unsavedFile})
-	check.Equal(t, "what is left", string(Leftover(k.run.Dir, stateOf(1, "l", ""))), string(stateOf(3, "l", "")))
+	check.Equal(t, "what is left", string(ReadLeftover(k.run.Dir, stateOf(1, "l", ""))), string(stateOf(3, "l", "")))
 }
 
 // TestAStateThatCannotBeReadIsKept has reads fail at the end of a run, and work again later.
 func TestAStateThatCannotBeReadIsKept(t *testing.T) {
 	k, saved := keeping(t, stateOf(2, "l", ""), Request{})
 	heal := failReads(t, stateFile, unsavedFile)
-	check.Equal(t, "the run says so", errors.Is(k.finish(true), unix.EIO), true)
-	check.Error(t, clean(k.run.Dir), "")
+	check.Equal(t, "the run says so", errors.Is(k.saveFinal(true), unix.EIO), true)
+	check.Error(t, removeSecretFiles(k.run.Dir), "")
 	check.Equal(t, "saved", len(*saved), 0)
-	check.Equal(t, "a run is unfinished", Unfinished(k.run.Dir), true)
+	check.Equal(t, "a run is unfinished", HasUnsavedState(k.run.Dir), true)
 	check.Equal(t, "nothing may be removed", errors.Is(CheckReadable(k.run.Dir), unix.EIO), true)
 
-	_, _, err := (&Executor{}).prepare(Request{Dir: k.run.Dir, State: stateOf(1, "l", "")})
+	_, _, err := (&Executor{}).prepareDir(Request{Dir: k.run.Dir, State: stateOf(1, "l", "")})
 	check.Equal(t, "another run does not begin", errors.Is(err, unix.EIO), true)
 
 	heal()
 	check.Error(t, CheckReadable(k.run.Dir), "")
-	state, resumed, err := (&Executor{}).prepare(Request{Dir: k.run.Dir, State: stateOf(1, "l", "")})
+	state, resumed, err := (&Executor{}).prepareDir(Request{Dir: k.run.Dir, State: stateOf(1, "l", "")})
 	check.Error(t, err, "")
 	check.Equal(t, "it goes on with the state", string(state), string(stateOf(2, "l", "")))
 	check.Equal(t, "it is resumed", resumed, true)
@@ -94,7 +94,7 @@ func TestAStateThatCannotBeReadIsKept(t *testing.T) {
 func TestALinkInPlaceOfAStateStopsNothing(t *testing.T) {
 	k, saved := keeping(t, stateOf(2, "l", ""), Request{})
 	check.Error(t, os.Symlink("/etc/passwd", filepath.Join(k.run.Dir, erroredFile)), "")
-	check.Error(t, k.finish(true), "")
+	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "saved", *saved, []string{string(stateOf(2, "l", "")) + " true"})
 	check.Error(t, CheckReadable(k.run.Dir), "")
 }

@@ -34,12 +34,12 @@ func (d Drift) String() string {
 // live are attributes with changes of their own.
 var live = []string{"status"}
 
-// driftOf returns the differences in a plan, sorted by address. They are the changes in the engine since the state was
-// written and, if planned is set, the changes planned to correct them.
-func driftOf(plan *tfjson.Plan, planned bool) []Drift {
+// collectDrift returns the differences in a plan, sorted by address. They are the changes in the engine since the state
+// was written and, if planned is set, the changes planned to correct them.
+func collectDrift(plan *tfjson.Plan, planned bool) []Drift {
 	byAddress := map[string]*Drift{}
 	note := func(change *tfjson.ResourceChange, action string) {
-		attributes := differing(change.Change)
+		attributes := collectDifferences(change.Change)
 		if action == "" && len(attributes) == 0 {
 			return
 		}
@@ -55,7 +55,7 @@ func driftOf(plan *tfjson.Plan, planned bool) []Drift {
 	}
 
 	for _, change := range plan.ResourceChanges {
-		if action := actionOf(change); action != "" && planned {
+		if action := getAction(change); action != "" && planned {
 			note(change, action)
 		}
 	}
@@ -72,8 +72,8 @@ func driftOf(plan *tfjson.Plan, planned bool) []Drift {
 	return out
 }
 
-// actionOf returns the planned action on a resource, or "".
-func actionOf(change *tfjson.ResourceChange) string {
+// getAction returns the planned action on a resource, or "".
+func getAction(change *tfjson.ResourceChange) string {
 	if change.Mode != tfjson.ManagedResourceMode || change.Change == nil {
 		return ""
 	}
@@ -92,9 +92,9 @@ func actionOf(change *tfjson.ResourceChange) string {
 	}
 }
 
-// differing returns the differing attributes of a resource if it exists before and after a change. Values unknown until
-// the change is applied are no differences.
-func differing(change *tfjson.Change) []string {
+// collectDifferences returns the differing attributes of a resource if it exists before and after a change. Values
+// unknown until the change is applied are no differences.
+func collectDifferences(change *tfjson.Change) []string {
 	if change == nil {
 		return nil
 	}

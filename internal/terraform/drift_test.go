@@ -39,7 +39,7 @@ func TestWhatAPlanWouldDoToAResource(t *testing.T) {
 		"a resource without any changes": {&tfjson.ResourceChange{Mode: tfjson.ManagedResourceMode}, ""},
 	}
 	for name, test := range tests {
-		check.Equal(t, name, actionOf(test.change), test.want)
+		check.Equal(t, name, getAction(test.change), test.want)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestDriftOfAPlan(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { check.Equal(t, "drift", driftOf(test.plan, test.planned), test.want) })
+		t.Run(name, func(t *testing.T) { check.Equal(t, "drift", collectDrift(test.plan, test.planned), test.want) })
 	}
 }
 

@@ -100,7 +100,7 @@ func (w *eventWriter) Write(p []byte) (int, error) {
 
 		if end >= 0 {
 			if !w.overlong {
-				w.handle(w.line)
+				w.handleEvent(w.line)
 			}
 
 			w.line, w.overlong = w.line[:0], false
@@ -110,7 +110,7 @@ func (w *eventWriter) Write(p []byte) (int, error) {
 	return total, nil
 }
 
-func (w *eventWriter) handle(line []byte) {
+func (w *eventWriter) handleEvent(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
 		return
@@ -120,13 +120,13 @@ func (w *eventWriter) handle(line []byte) {
 	case "diagnostic":
 		if e.Diagnostic.Severity == "error" && len(w.diagnostics) < maxDiagnostics {
 			w.diagnostics = append(w.diagnostics, Diagnostic{
-				Summary: w.clean(e.Diagnostic.Summary),
-				Detail:  w.clean(e.Diagnostic.Detail),
+				Summary: w.cleanText(e.Diagnostic.Summary),
+				Detail:  w.cleanText(e.Diagnostic.Detail),
 				Address: e.Diagnostic.Address,
 			})
 		}
 	case "planned_change":
-		w.plans(e.Change.Resource, Change{
+		w.recordPlanned(e.Change.Resource, Change{
 			Address: e.Change.Resource.Addr,
 			Type:    e.Change.Resource.Type,
 			Action:  e.Change.Action,
@@ -147,8 +147,8 @@ func (w *eventWriter) handle(line []byte) {
 	}
 }
 
-// plans records a planned change.
-func (w *eventWriter) plans(resource resourceJSON, change Change) {
+// recordPlanned records a planned change.
+func (w *eventWriter) recordPlanned(resource resourceJSON, change Change) {
 	w.planned = append(w.planned, change)
 	if w.check == nil || w.refused != nil {
 		return
@@ -159,7 +159,7 @@ func (w *eventWriter) plans(resource resourceJSON, change Change) {
 	}
 }
 
-func (w *eventWriter) clean(text string) string {
+func (w *eventWriter) cleanText(text string) string {
 	text = w.redact(text)
 	if len(text) > maxDiagnostic {
 		text = strings.ToValidUTF8(text[:maxDiagnostic], "") + " ..."

@@ -38,12 +38,12 @@ type Executable struct {
 
 func (e Executable) String() string { return fmt.Sprintf("%s %s (%s)", e.Product, e.Version, e.Path) }
 
-// Find looks for an executor in this order: $CAPOLVM_TERRAFORM, terraform on PATH, tofu on PATH, then tofu or terraform
-// in dirs. If $CAPOLVM_TERRAFORM names an unsuitable executable, Find fails. The error lists the executables found and
-// why each is unsuitable.
-func Find(ctx context.Context, dirs ...string) (Executable, error) {
+// FindExecutable looks for an executor in this order: $CAPOLVM_TERRAFORM, terraform on PATH, tofu on PATH, then tofu or
+// terraform in dirs. If $CAPOLVM_TERRAFORM names an unsuitable executable, Find fails. The error lists the executables
+// found and why each is unsuitable.
+func FindExecutable(ctx context.Context, dirs ...string) (Executable, error) {
 	if explicit := os.Getenv(ExecutableEnv); explicit != "" {
-		found, err := Probe(ctx, explicit)
+		found, err := ProbeExecutable(ctx, explicit)
 		if err != nil {
 			return Executable{}, fmt.Errorf("%s: %w", ExecutableEnv, err)
 		}
@@ -55,10 +55,10 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	// call the network and write files.
 	search := filepath.SplitList(os.Getenv("PATH"))
 
-	candidates := slices.Concat(executables("terraform", search), executables("tofu", search))
+	candidates := slices.Concat(findExecutables("terraform", search), findExecutables("tofu", search))
 	for _, dir := range dirs {
-		candidates = slices.Concat(candidates, executables("terraform", []string{dir}),
-			executables("tofu", []string{dir}))
+		candidates = slices.Concat(candidates, findExecutables("terraform", []string{dir}),
+			findExecutables("tofu", []string{dir}))
 	}
 
 	problems := []error{
@@ -69,7 +69,7 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	}
 
 	for _, path := range candidates {
-		found, err := Probe(ctx, path)
+		found, err := ProbeExecutable(ctx, path)
 		if err == nil {
 			return found, nil
 		}
@@ -80,8 +80,8 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	return Executable{}, errors.Join(problems...)
 }
 
-// executables returns the executables with this name in folders.
-func executables(name string, dirs []string) []string {
+// findExecutables returns the executables with this name in folders.
+func findExecutables(name string, dirs []string) []string {
 	var out []string
 
 	for _, dir := range dirs {
@@ -102,12 +102,12 @@ const (
 
 var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 
-// Probe asks an executable for its product and version. It fails if they are not supported.
-func Probe(ctx context.Context, path string) (Executable, error) {
+// ProbeExecutable asks an executable for its product and version. It fails if they are not supported.
+func ProbeExecutable(ctx context.Context, path string) (Executable, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	command := exec.CommandContext(ctx, path, "version") //nolint:gosec // the executor that the user names
-	command.Env = environmentList(os.TempDir())
+	command.Env = formatEnvironment(os.TempDir())
 	output, err := command.Output()
 	if err != nil {
 		return Executable{}, fmt.Errorf("%s version: %w", path, err)
@@ -146,9 +146,9 @@ func firstLine(text string) string {
 	return line
 }
 
-// environment returns the whole environment of a child process. Of the manager's environment, it contains only the
+// buildEnvironment returns the whole environment of a child process. Of the manager's environment, it contains only the
 // search path, the proxies and the paths of CAs.
-func environment(home string) map[string]string {
+func buildEnvironment(home string) map[string]string {
 	env := map[string]string{
 		"HOME":               home,
 		"TMPDIR":             home,
@@ -171,9 +171,9 @@ func environment(home string) map[string]string {
 	return env
 }
 
-func environmentList(home string) []string {
+func formatEnvironment(home string) []string {
 	var list []string
-	for name, value := range environment(home) {
+	for name, value := range buildEnvironment(home) {
 		list = append(list, name+"="+value)
 	}
 

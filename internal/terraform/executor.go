@@ -150,18 +150,18 @@ func (s Summary) Empty() bool { return s.Added+s.Changed+s.Destroyed+s.Imported 
 
 // Plan plans, and leaves the working directory ready for use by hand, without secrets and plan file.
 func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
-	run, err := x.open(ctx, request)
+	run, err := x.openRun(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	defer run.close()
-	events, err := run.plan(ctx)
+	defer run.cleanUp()
+	events, err := run.executePlan(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	out := &Plan{Changes: effective(events.planned)}
-	if out.JSON, err = run.shown(ctx); err != nil {
+	out := &Plan{Changes: filterEffective(events.planned)}
+	if out.JSON, err = run.readPlan(ctx); err != nil {
 		return nil, err
 	}
 
@@ -175,34 +175,34 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 		return nil, fmt.Errorf("failed to read the plan: %s", run.redact(err.Error()))
 	}
 
-	out.Text, out.Outside = run.redact(text), driftOf(out.JSON, false)
+	out.Text, out.Outside = run.redact(text), collectDrift(out.JSON, false)
 
 	return out, nil
 }
 
 // Check plans, and returns the differences between the engine and the state or configuration.
 func (x *Executor) Check(ctx context.Context, request Request) ([]Drift, error) {
-	run, err := x.open(ctx, request)
+	run, err := x.openRun(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	defer run.close()
+	defer run.cleanUp()
 
 	run.operation = Check
-	if _, err := run.plan(ctx); err != nil {
+	if _, err := run.executePlan(ctx); err != nil {
 		return nil, err
 	}
 
-	plan, err := run.shown(ctx)
+	plan, err := run.readPlan(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return driftOf(plan, true), nil
+	return collectDrift(plan, true), nil
 }
 
-// shown returns the plan.
-func (r *run) shown(ctx context.Context) (plan *tfjson.Plan, err error) {
+// readPlan returns the plan.
+func (r *run) readPlan(ctx context.Context) (plan *tfjson.Plan, err error) {
 	err = r.confined(func() error {
 		plan, err = r.tf.ShowPlanFile(ctx, planFile, r.reattach)
 		return err
@@ -216,11 +216,11 @@ func (r *run) shown(ctx context.Context) (plan *tfjson.Plan, err error) {
 
 // Apply plans, asks the guard, and applies exactly this plan. Even if it fails, it returns the changes made.
 func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) {
-	run, err := x.open(ctx, request)
+	run, err := x.openRun(ctx, request)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer run.close()
+	defer run.cleanUp()
 	var what tfexec.ApplyOption = tfexec.Destroy(request.Destroy)
 	var planned []Change
 	plans := !request.Destroy && (!request.Fresh || run.resumed)
@@ -239,10 +239,10 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	}
 
 	if plans {
-		run.approval.decide(nil)
+		run.approval.recordDecision(nil)
 	}
 
-	summary, err := run.apply(ctx, what)
+	summary, err := run.executeApply(ctx, what)
 	if plans { // a plan applied from its file is not reported again
 		summary.Planned = planned
 	}
@@ -250,8 +250,8 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	return summary, err
 }
 
-// effective returns the changes with an effect.
-func effective(planned []Change) []Change {
+// filterEffective returns the changes with an effect.
+func filterEffective(planned []Change) []Change {
 	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool {
 		return c.Action == "noop" ||
 			c.Action == "read" || c.Action == "move"
@@ -285,23 +285,23 @@ type holder interface {
 	HoldsCredentials() bool
 }
 
-// open prepares the working directory and the provider.
-func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
+// openRun prepares the working directory and the provider.
+func (x *Executor) openRun(ctx context.Context, request Request) (*run, error) {
 	credentials := request.Engine
 	if own, ok := x.provider.(holder); ok && own.HoldsCredentials() {
 		request.Configuration = request.WithoutCredentials()
 	}
 
-	if err := enoughSpace(x.scratch); err != nil {
+	if err := checkSpace(x.scratch); err != nil {
 		return nil, err
 	}
 
-	modules, err := x.moduleManifest(ctx, request.Files)
+	modules, err := x.loadModuleManifest(ctx, request.Files)
 	if err != nil {
 		return nil, err
 	}
 
-	state, resumed, err := x.prepare(request)
+	state, resumed, err := x.prepareDir(request)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +321,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 func (x *Executor) openPrepared(
 	ctx context.Context, request Request, credentials render.Engine, state, modules []byte,
 ) (*run, error) {
-	types, vms, err := contentsOf(request.Configuration, state)
+	types, vms, err := collectContents(request.Configuration, state)
 	if err != nil {
 		return nil, err
 	}
@@ -331,23 +331,23 @@ func (x *Executor) openPrepared(
 	}
 
 	if modules != nil {
-		if err := write(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
+		if err := writeFile(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
 			return nil, err
 		}
 	}
 
-	tf, leave, err := x.command(request.Dir)
+	tf, leave, err := x.setUpTerraform(request.Dir)
 	if err != nil {
 		return nil, err
 	}
 
 	accepted := newApproval()
-	reattach, stop, err := x.attach(ctx, Use{
+	reattach, stop, err := x.attachProvider(ctx, Use{
 		Owner:    request.Owner,
 		Types:    types,
 		StateVMs: vms,
 		Engine:   credentials,
-		Approved: accepted.wait,
+		Approved: accepted.awaitDecision,
 	})
 	if err != nil {
 		leave()
@@ -356,33 +356,33 @@ func (x *Executor) openPrepared(
 
 	return &run{
 		Request:      request,
-		expected:     expectationsOf(request),
+		expected:     newExpectations(request),
 		approval:     accepted,
 		writesAtOnce: x.executable.Product == terraformProduct,
 		tf:           tf,
 		reattach:     reattach,
 		stop:         stop,
 		leave:        leave,
-		redact:       redact.New(request.Secrets, request.Names...).Text,
-		confined:     func(do func() error) error { return x.confined(request.Dir, do) },
+		redact:       redact.New(request.Secrets, request.Names...).RemoveSecrets,
+		confined:     func(do func() error) error { return x.runConfined(request.Dir, do) },
 	}, nil
 }
 
-// command sets up an executor for a folder. leave gives its slot back.
-func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err error) {
+// setUpTerraform sets up an executor for a folder. leave gives its slot back.
+func (x *Executor) setUpTerraform(dir string) (tf *tfexec.Terraform, leave func(), err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, nil, fmt.Errorf("failed to find the working directory: %w", err)
 	}
 
-	s := x.takeSlot()
+	s := x.acquireSlot()
 	defer func() {
 		if err != nil {
-			x.giveSlot(s)
+			x.releaseSlot(s)
 		}
 	}()
 
 	if err := errors.Join(os.RemoveAll(s.link), os.Symlink(dir, s.link)); err != nil {
-		return nil, nil, diskError(dir, fmt.Errorf("failed to link the working directory: %w", err))
+		return nil, nil, wrapDiskError(dir, fmt.Errorf("failed to link the working directory: %w", err))
 	}
 
 	if s.tf == nil {
@@ -395,32 +395,32 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 		}
 	}
 
-	if err := s.tf.SetEnv(environment(dir)); err != nil {
+	if err := s.tf.SetEnv(buildEnvironment(dir)); err != nil {
 		return nil, nil, errors.New("failed to set the environment of the executor") // err would list it
 	}
 
-	return s.tf, func() { x.giveSlot(s) }, nil
+	return s.tf, func() { x.releaseSlot(s) }, nil
 }
 
-// Warm sets up executors in advance: it asks each for its version, so runs need not wait for it.
-func (x *Executor) Warm(ctx context.Context, concurrency int) error {
+// WarmUp sets up executors in advance: it asks each for its version, so runs need not wait for it.
+func (x *Executor) WarmUp(ctx context.Context, concurrency int) error {
 	if err := makeDir(x.scratch); err != nil {
 		return err
 	}
 
 	dir, err := os.MkdirTemp(x.scratch, "warm-")
 	if err != nil {
-		return diskError(x.scratch, fmt.Errorf("failed to make a working directory: %w", err))
+		return wrapDiskError(x.scratch, fmt.Errorf("failed to make a working directory: %w", err))
 	}
 	defer os.RemoveAll(dir)
 
 	for range concurrency {
-		tf, leave, err := x.command(dir)
+		tf, leave, err := x.setUpTerraform(dir)
 		if err != nil {
 			return err
 		}
 		defer leave() // all at the end, so each iteration gets another slot
-		asked := x.confined(dir, func() error {
+		asked := x.runConfined(dir, func() error {
 			_, _, err := tf.Version(ctx, false)
 			return err
 		})
@@ -432,7 +432,7 @@ func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 	return nil
 }
 
-func (x *Executor) takeSlot() *slot {
+func (x *Executor) acquireSlot() *slot {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if last := len(x.free) - 1; last >= 0 {
@@ -446,13 +446,13 @@ func (x *Executor) takeSlot() *slot {
 	return &slot{link: filepath.Join(x.scratch, fmt.Sprintf("slot-%d", x.slots))}
 }
 
-func (x *Executor) giveSlot(s *slot) {
+func (x *Executor) releaseSlot(s *slot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.free = append(x.free, s)
 }
 
-func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption, func(), error) {
+func (x *Executor) attachProvider(ctx context.Context, use Use) (*tfexec.ReattachOption, func(), error) {
 	// The endpoint outlives the cancellation of the run, because an interrupted executor still asks it to stop.
 	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), use)
 	if err != nil {
@@ -465,11 +465,11 @@ func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption,
 	}}), stop, nil
 }
 
-func (r *run) plan(ctx context.Context) (*eventWriter, error) {
-	ctx, cancel := r.bounded(ctx)
+func (r *run) executePlan(ctx context.Context) (*eventWriter, error) {
+	ctx, cancel := r.limitOutput(ctx)
 	defer cancel(nil)
-	events := &eventWriter{redact: r.redact, check: r.expected.check}
-	err := r.process(ctx, "plan", func(ctx context.Context) error {
+	events := &eventWriter{redact: r.redact, check: r.expected.checkChange}
+	err := r.executePhase(ctx, "plan", func(ctx context.Context) error {
 		_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy),
 			r.reattach)
 		return err
@@ -479,45 +479,45 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 		return events, events.refused
 	}
 
-	return events, r.failure(ctx, "plan", events, err)
+	return events, r.toRunError(ctx, "plan", events, err)
 }
 
 // planGuarded plans, and asks the guard about each change. It returns the changes even if they are refused.
 func (r *run) planGuarded(ctx context.Context) ([]Change, error) {
-	events, err := r.plan(ctx)
-	planned := effective(events.planned)
+	events, err := r.executePlan(ctx)
+	planned := filterEffective(events.planned)
 	if err != nil || r.Guard == nil {
 		return planned, err
 	}
 
 	for _, change := range planned {
 		if refusal := r.Guard(change); refusal != "" {
-			return planned, r.refused(ctx, change, refusal)
+			return planned, r.newGuardError(ctx, change, refusal)
 		}
 	}
 
 	return planned, nil
 }
 
-func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {
+func (r *run) executeApply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {
 	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.limitOutput(ctx)
 	defer cancel(nil)
-	events := &eventWriter{redact: r.redact, onApply: keeper.applied, check: r.expected.check}
+	events := &eventWriter{redact: r.redact, onApply: keeper.recordApplied, check: r.expected.checkChange}
 	events.onPlanned = func(err error) {
-		r.approval.decide(err)
+		r.approval.recordDecision(err)
 		if err != nil {
 			cancel(err)
 		}
 	}
-	err := r.process(ctx, "apply", func(ctx context.Context) error {
+	err := r.executePhase(ctx, "apply", func(ctx context.Context) error {
 		return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
 	})
-	if err = r.failure(ctx, "apply", events, err); events.refused != nil {
+	if err = r.toRunError(ctx, "apply", events, err); events.refused != nil {
 		err = events.refused
 	}
 
-	err = errors.Join(err, keeper.finish(err == nil))
+	err = errors.Join(err, keeper.saveFinal(err == nil))
 	s := events.summary
 
 	return Summary{
@@ -525,25 +525,25 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 		Changed:   s.change,
 		Destroyed: s.remove,
 		Imported:  s.imported,
-		Planned:   effective(events.planned),
+		Planned:   filterEffective(events.planned),
 	}, err
 }
 
-// bounded interrupts the executor if it writes too much to its standard error, because terraform-exec keeps all of it
-// in memory. JSON on the standard output is not kept.
-func (r *run) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+// limitOutput interrupts the executor if it writes too much to its standard error, because terraform-exec keeps all of
+// it in memory. JSON on the standard output is not kept.
+func (r *run) limitOutput(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.tf.SetStderr(&limitedWriter{left: maxStderr, full: func() { cancel(errTalkative) }})
 	return ctx, cancel
 }
 
-// failure converts the executor's output and exit into an error.
-func (r *run) failure(ctx context.Context, phase string, events *eventWriter, err error) error {
+// toRunError converts the executor's output and exit into an error.
+func (r *run) toRunError(ctx context.Context, phase string, events *eventWriter, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return interrupted(phase, events, context.Cause(ctx))
+		return newInterruptedError(phase, events, context.Cause(ctx))
 	case len(events.diagnostics) > 0:
 		return &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
 	}
@@ -558,9 +558,9 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
 }
 
-// interrupted returns the error of an interrupted run. After a timeout, it includes the diagnostics, because the
-// resources report there what they waited for.
-func interrupted(phase string, events *eventWriter, cause error) error {
+// newInterruptedError returns the error of an interrupted run. After a timeout, it includes the diagnostics, because
+// the resources report there what they waited for.
+func newInterruptedError(phase string, events *eventWriter, cause error) error {
 	var timeout *TimeoutError
 	if !errors.As(cause, &timeout) || len(events.diagnostics) == 0 {
 		return fmt.Errorf("terraform %s was interrupted: %w", phase, cause)
@@ -571,11 +571,11 @@ func interrupted(phase string, events *eventWriter, cause error) error {
 	return fmt.Errorf("terraform %s was interrupted: %w (%s)", phase, cause, waits.Error())
 }
 
-// refused returns a GuardError with the attributes that make a plan unacceptable.
-func (r *run) refused(ctx context.Context, change Change, action string) error {
+// newGuardError returns a GuardError with the attributes that make a plan unacceptable.
+func (r *run) newGuardError(ctx context.Context, change Change, action string) error {
 	refusal := &GuardError{Address: change.Address, Action: action}
 
-	plan, err := r.shown(ctx)
+	plan, err := r.readPlan(ctx)
 	if err != nil {
 		return refusal // the refusal stands without its reason
 	}
@@ -587,7 +587,7 @@ func (r *run) refused(ctx context.Context, change Change, action string) error {
 
 		for _, path := range planned.Change.ReplacePaths {
 			var steps []string
-			for _, step := range asSlice(path) {
+			for _, step := range toSlice(path) {
 				steps = append(steps, fmt.Sprint(step))
 			}
 
@@ -600,7 +600,7 @@ func (r *run) refused(ctx context.Context, change Change, action string) error {
 	return refusal
 }
 
-func asSlice(value any) []any {
+func toSlice(value any) []any {
 	if list, ok := value.([]any); ok {
 		return list
 	}
@@ -608,12 +608,12 @@ func asSlice(value any) []any {
 	return []any{value}
 }
 
-// close ends the provider, and cleans the working directory.
-func (r *run) close() {
-	r.approval.decide(errRunEnded)
+// cleanUp ends the provider, and cleans the working directory.
+func (r *run) cleanUp() {
+	r.approval.recordDecision(errRunEnded)
 	r.stop()
 	r.leave()
-	if err := clean(r.Dir); err != nil {
+	if err := removeSecretFiles(r.Dir); err != nil {
 		removeAllButUnsaved(r.Dir) // better no configuration to look at than a secret left behind
 	}
 }

@@ -60,33 +60,33 @@ func newWorld(t *testing.T) *world {
 	}
 
 	ctx := t.Context()
-	dc, err := client.DataCenter(ctx, "Default")
+	dc, err := client.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	cluster, err := client.Cluster(ctx, dc, "Default")
+	cluster, err := client.FindCluster(ctx, dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	template, err := client.Template(ctx, dc, "ol9-k8s")
+	template, err := client.FindTemplate(ctx, dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	network, err := client.Network(ctx, dc, "kvm-vlan")
+	network, err := client.FindNetwork(ctx, dc, "kvm-vlan")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	profile, err := client.FindVNICProfile(ctx, network, "kvm-vlan")
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	w := &world{sim: sim, client: client, dir: filepath.Join(t.TempDir(), "work")}
-	w.executor = terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
+	w.executor = terraform.NewExecutor(testenv.FindExecutable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true},
 	}, t.TempDir())
 	w.machine = render.Machine{
@@ -159,7 +159,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("added %d resources, want VM, network interface and start", summary.Added)
 	}
 
-	vms := w.sim.VMs()
+	vms := w.sim.ListVMs()
 	check.Length(t, "vms", vms, 1)
 	check.Equal(t, "vms[0].Name", vms[0].Name, "demo-1")
 	check.Equal(t, "vms[0].Comment", vms[0].Comment, "owner of demo-1")
@@ -171,7 +171,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("applied were %q, want the VM first", applied)
 	}
 
-	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state only at the end
+	if testenv.FindExecutable(t).Product == "Terraform" { // OpenTofu writes its state only at the end
 		// The first saved state has the VM, but not the other resources yet.
 		first, err := tfstate.Parse(w.saved[0])
 		check.Error(t, err, "")
@@ -195,7 +195,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("more memory: %+v, %v", summary, err)
 	}
 
-	vm, err := w.client.VM(t.Context(), engine.ID(vms[0].ID))
+	vm, err := w.client.FetchVM(t.Context(), engine.ID(vms[0].ID))
 	if err != nil || *vm.Memory != 8<<30 {
 		t.Errorf("the engine was not told of the memory: %v, %v", vm, err)
 	}
@@ -211,7 +211,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("destroy: %+v, %v", summary, err)
 	}
 
-	if left := w.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+	if left := w.sim.Summarize(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 
@@ -219,8 +219,8 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 		t.Errorf("the state is not empty: %v", err)
 	}
 
-	if w.sim.Logins() != 1 {
-		t.Errorf("%d logins, want one shared session", w.sim.Logins())
+	if w.sim.CountLogins() != 1 {
+		t.Errorf("%d logins, want one shared session", w.sim.CountLogins())
 	}
 }
 
@@ -253,7 +253,7 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 		t.FailNow()
 	}
 
-	if vms := w.sim.VMs(); len(vms) != 1 {
+	if vms := w.sim.ListVMs(); len(vms) != 1 {
 		t.Errorf("the engine has %+v", vms)
 	}
 }
@@ -281,7 +281,7 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if vms := w.sim.VMs(); len(vms) != 1 {
+	if vms := w.sim.ListVMs(); len(vms) != 1 {
 		t.Errorf("the engine has %d VMs", len(vms))
 	}
 }
@@ -310,8 +310,8 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	vm := w.sim.VMs()[0]
-	nics, err := w.client.NICs(t.Context(), engine.ID(vm.ID))
+	vm := w.sim.ListVMs()[0]
+	nics, err := w.client.ListNICs(t.Context(), engine.ID(vm.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 	}
 
 	request := w.request(t)
-	request.Configuration = request.Adopting(map[render.Address]string{
+	request.Configuration = request.WithImports(map[render.Address]string{
 		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID.String(), render.StartAddress: vm.ID,
 	})
 	summary, err := w.executor.Apply(t.Context(), request)
@@ -333,7 +333,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.FailNow()
 	}
 
-	if after := w.sim.VMs(); len(after) != 1 || after[0].ID != vm.ID || after[0].Status != "up" {
+	if after := w.sim.ListVMs(); len(after) != 1 || after[0].ID != vm.ID || after[0].Status != "up" {
 		t.Errorf("the engine has %+v", after)
 	}
 }
@@ -380,7 +380,7 @@ func TestAPlanIsShownToPeopleAndPrograms(t *testing.T) {
 		t.Error("the plan shows a secret")
 	}
 
-	if w.sim.Summary().VMs != 0 {
+	if w.sim.Summarize().VMs != 0 {
 		t.Error("planning made a VM")
 	}
 }

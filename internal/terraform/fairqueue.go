@@ -37,51 +37,51 @@ func newFairQueue(limit int) *fairQueue {
 	}
 }
 
-// remember adds a name, up to two.
-func remember(names map[string]bool, name string) {
+// rememberName adds a name, up to two.
+func rememberName(names map[string]bool, name string) {
 	if len(names) < 2 {
 		names[name] = true
 	}
 }
 
-// release removes one of the runs counted under a name. A name without runs is dropped.
-func release(runs map[string]int, name string) {
+// releaseRun removes one of the runs counted under a name. A name without runs is dropped.
+func releaseRun(runs map[string]int, name string) {
 	if runs[name]--; runs[name] == 0 {
 		delete(runs, name)
 	}
 }
 
-// enter queues for a place. The caller must call leave, even if the place never came.
-func (q *fairQueue) enter(tenant, engine string) *place {
+// requestPlace queues for a place. The caller must call leave, even if the place never came.
+func (q *fairQueue) requestPlace(tenant, engine string) *place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	remember(q.tenants, tenant)
-	remember(q.engines, engine)
+	rememberName(q.tenants, tenant)
+	rememberName(q.engines, engine)
 	out := &place{tenant: tenant, engine: engine, ready: make(chan struct{})}
 	q.waiting = append(q.waiting, out)
-	q.give()
+	q.givePlaces()
 
 	return out
 }
 
-func (q *fairQueue) leave(done *place) {
+func (q *fairQueue) releasePlace(done *place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if done.given {
 		q.total--
-		release(q.ofTenant, done.tenant)
-		release(q.ofEngine, done.engine)
+		releaseRun(q.ofTenant, done.tenant)
+		releaseRun(q.ofEngine, done.engine)
 	} else {
 		q.waiting = slices.DeleteFunc(q.waiting, func(w *place) bool { return w == done })
 	}
 
-	q.give()
+	q.givePlaces()
 }
 
-// give gives away the free places. The caller holds mu.
-func (q *fairQueue) give() {
+// givePlaces gives away the free places. The caller holds mu.
+func (q *fairQueue) givePlaces() {
 	for q.total < q.limit {
-		next := q.next()
+		next := q.nextPlace()
 		if next == nil {
 			return
 		}
@@ -95,9 +95,9 @@ func (q *fairQueue) give() {
 	}
 }
 
-// next returns the next place to give, or nil if no waiting run may have one.
-func (q *fairQueue) next() *place {
-	mostOfTenant, mostOfEngine := q.most(q.tenants), q.most(q.engines)
+// nextPlace returns the next place to give, or nil if no waiting run may have one.
+func (q *fairQueue) nextPlace() *place {
+	mostOfTenant, mostOfEngine := q.maxRuns(q.tenants), q.maxRuns(q.engines)
 
 	var next *place
 	fewest := 0
@@ -116,8 +116,8 @@ func (q *fairQueue) next() *place {
 	return next
 }
 
-// most returns the maximum number of runs per name: all places, or all but one if there are other names.
-func (q *fairQueue) most(names map[string]bool) int {
+// maxRuns returns the maximum number of runs per name: all places, or all but one if there are other names.
+func (q *fairQueue) maxRuns(names map[string]bool) int {
 	if len(names) > 1 {
 		return max(q.limit-1, 1)
 	}

@@ -74,7 +74,7 @@ func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 		Product: "Terraform",
 		Version: version.Must(version.NewVersion("1.11.0")),
 	}, nobody{}, filepath.Join(t.TempDir(), "scratch"))
-	if err := x.Warm(t.Context(), 2); err != nil {
+	if err := x.WarmUp(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 
@@ -245,7 +245,7 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 			}
 
 			t.Setenv(terraform.ExecutableEnv, path)
-			found, err := terraform.Find(t.Context())
+			found, err := terraform.FindExecutable(t.Context())
 			if test.want == "" {
 				if err != nil || found.Path != path {
 					t.Errorf("found %v, %v", found, err)
@@ -259,7 +259,7 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 	t.Run("nothing there", func(t *testing.T) {
 		t.Setenv(terraform.ExecutableEnv, "")
 		t.Setenv("PATH", t.TempDir())
-		_, err := terraform.Find(t.Context())
+		_, err := terraform.FindExecutable(t.Context())
 		if err == nil || !strings.Contains(err.Error(), terraform.ExecutableEnv) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
@@ -287,7 +287,7 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	t.Setenv("MY_TOKEN", "of-the-user")
 	t.Setenv("PATH", strings.Join([]string{filepath.Dir(old), "relative", "", filepath.Dir(fitting)}, ":"))
 
-	if found, err := terraform.Find(t.Context()); err != nil || found.Path != fitting {
+	if found, err := terraform.FindExecutable(t.Context()); err != nil || found.Path != fitting {
 		t.Errorf("found %v, %v", found, err)
 	}
 
@@ -339,7 +339,7 @@ func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {
 func onAFullDisk(t *testing.T, dir string) {
 	t.Helper()
 	w := newWorld(t)
-	x := terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
+	x := terraform.NewExecutor(testenv.FindExecutable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{ReturnOnStart: true},
 	}, filepath.Join(dir, ".init"))
 	request := w.request(t)
@@ -351,11 +351,11 @@ func onAFullDisk(t *testing.T, dir string) {
 		return save(ctx, state, done)
 	}
 	_, err := x.Apply(t.Context(), request) // it may succeed, because a state of the same size fits into its old place
-	if len(w.sim.VMs()) != 1 {
-		t.Fatalf("%v, the engine has %+v", err, w.sim.VMs())
+	if len(w.sim.ListVMs()) != 1 {
+		t.Fatalf("%v, the engine has %+v", err, w.sim.ListVMs())
 	}
 
-	id := w.sim.VMs()[0].ID
+	id := w.sim.ListVMs()[0].ID
 	if !strings.Contains(string(w.state()), id) {
 		t.Errorf("the state does not know the VM: %s", w.state())
 	}
@@ -377,7 +377,7 @@ func onAFullDisk(t *testing.T, dir string) {
 		t.Errorf("with room: %v", err)
 	}
 
-	if vms := w.sim.VMs(); len(vms) != 1 || vms[0].ID != id || !strings.Contains(string(w.state()), id) {
+	if vms := w.sim.ListVMs(); len(vms) != 1 || vms[0].ID != id || !strings.Contains(string(w.state()), id) {
 		t.Errorf("the engine has %+v, the state %d bytes", vms, len(w.state()))
 	}
 }
@@ -385,7 +385,7 @@ func onAFullDisk(t *testing.T, dir string) {
 func onAFullDiskWithoutSaves(t *testing.T, dir string) {
 	t.Helper()
 	w := newWorld(t)
-	x := terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
+	x := terraform.NewExecutor(testenv.FindExecutable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{ReturnOnStart: true},
 	}, filepath.Join(dir, ".init"))
 	request := w.request(t)
@@ -397,23 +397,23 @@ func onAFullDiskWithoutSaves(t *testing.T, dir string) {
 	}
 	_, err := x.Apply(t.Context(), request)
 	check.Equal(t, "the run fails", err != nil, true)
-	check.Length(t, "VMs", w.sim.VMs(), 1)
-	check.Equal(t, "a run is unfinished", terraform.Unfinished(request.Dir), true)
+	check.Length(t, "VMs", w.sim.ListVMs(), 1)
+	check.Equal(t, "a run is unfinished", terraform.HasUnsavedState(request.Dir), true)
 
 	// Nothing begins on a full disk, and nothing is removed from it.
 	var full *terraform.DiskFullError
 	_, err = x.Apply(t.Context(), request)
 	check.Equal(t, "errors.As(err, &full)", errors.As(err, &full), true)
-	check.Equal(t, "a run is still unfinished", terraform.Unfinished(request.Dir), true)
+	check.Equal(t, "a run is still unfinished", terraform.HasUnsavedState(request.Dir), true)
 
-	id := w.sim.VMs()[0].ID
-	check.Contains(t, "the state that was left", string(terraform.Leftover(request.Dir, nil)), id)
+	id := w.sim.ListVMs()[0].ID
+	check.Contains(t, "the state that was left", string(terraform.ReadLeftover(request.Dir, nil)), id)
 	check.Error(t, os.Remove(filepath.Join(dir, "filler")), "")
 
 	request.SaveState = save
 	_, err = x.Apply(t.Context(), request)
 	check.Error(t, err, "")
-	check.Length(t, "VMs", w.sim.VMs(), 1)
+	check.Length(t, "VMs", w.sim.ListVMs(), 1)
 	check.Contains(t, "the state", string(w.state()), id)
 }
 

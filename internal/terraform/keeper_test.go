@@ -12,13 +12,13 @@ func TestAStateThatVanishedIsAnError(t *testing.T) {
 	keeper := func() *stateKeeper {
 		return &stateKeeper{run: &run{Request: Request{Dir: t.TempDir()}}, ctx: context.Background()}
 	}
-	if err := keeper().finish(true); err != nil {
+	if err := keeper().saveFinal(true); err != nil {
 		t.Errorf("a run that made nothing: %v", err)
 	}
 
 	made := keeper()
-	made.applied("ovirt_nic.nic1", "an ID")
-	if err := made.finish(true); err == nil || !strings.Contains(err.Error(), "was deleted while terraform ran") {
+	made.recordApplied("ovirt_nic.nic1", "an ID")
+	if err := made.saveFinal(true); err == nil || !strings.Contains(err.Error(), "was deleted while terraform ran") {
 		t.Errorf("a run that made something: %v", err)
 	}
 }

@@ -44,8 +44,8 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{phaseSeconds, processes, stateSaveSeconds}
 }
 
-// outcome returns the outcome of an operation with this error.
-func outcome(ctx context.Context, err error) string {
+// classifyOutcome returns the outcome of an operation with this error.
+func classifyOutcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
 		return outcomeSucceeded
@@ -56,8 +56,8 @@ func outcome(ctx context.Context, err error) string {
 	return outcomeFailed
 }
 
-// process runs an executor process for a phase of a run.
-func (r *run) process(ctx context.Context, phase string, do func(context.Context) error) error {
+// executePhase runs an executor process for a phase of a run.
+func (r *run) executePhase(ctx context.Context, phase string, do func(context.Context) error) error {
 	operation := cmp.Or(r.operation, Apply)
 	if r.Destroy {
 		operation = Destroy
@@ -81,7 +81,8 @@ func (r *run) process(ctx context.Context, phase string, do func(context.Context
 		})
 	}
 
-	phaseSeconds.WithLabelValues(string(operation), phase, outcome(ctx, err)).Observe(time.Since(begin).Seconds())
+	phaseSeconds.WithLabelValues(string(operation), phase, classifyOutcome(ctx, err)).
+		Observe(time.Since(begin).Seconds())
 
 	return err
 }

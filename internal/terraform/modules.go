@@ -16,10 +16,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// moduleManifest returns init's manifest of local modules. It depends only on the configuration's files, so one init
-// serves all machines. With the provider attached, no other result of init is needed.
-func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
-	subset, key := modulesOf(files)
+// loadModuleManifest returns init's manifest of local modules. It depends only on the configuration's files, so one
+// init serves all machines. With the provider attached, no other result of init is needed.
+func (x *Executor) loadModuleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
+	subset, key := selectModules(files)
 	if key == "" {
 		return nil, nil // no module, nothing to initialize
 	}
@@ -31,7 +31,7 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 		return manifest, nil
 	}
 
-	manifest, err := x.init(ctx, subset)
+	manifest, err := x.runInit(ctx, subset)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,9 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	return manifest, nil
 }
 
-// modulesOf returns the files needed for the list of modules, and the digest of the modules. The digest is "" if there
-// are none.
-func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
+// selectModules returns the files needed for the list of modules, and the digest of the modules. The digest is "" if
+// there are none.
+func selectModules(files map[string][]byte) (subset map[string][]byte, key string) {
 	digest := sha256.New()
 	subset = map[string][]byte{}
 	hasModules := false
@@ -71,37 +71,37 @@ func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
 	return subset, hex.EncodeToString(digest.Sum(nil))
 }
 
-// init runs Terraform's init in a new folder, and returns its list of modules.
-func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, error) {
+// runInit runs Terraform's init in a new folder, and returns its list of modules.
+func (x *Executor) runInit(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp(x.scratch, "init-")
 	if err != nil {
-		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
+		return nil, wrapDiskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
 	}
 	defer os.RemoveAll(dir)
 
 	for name, content := range files {
-		if err := write(dir, name, content); err != nil {
+		if err := writeFile(dir, name, content); err != nil {
 			return nil, err
 		}
 	}
 
-	tf, leave, err := x.command(dir)
+	tf, leave, err := x.setUpTerraform(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	reattach, stop, err := x.attach(ctx, Use{
+	reattach, stop, err := x.attachProvider(ctx, Use{
 		Types: render.Types(), Approved: func(context.Context) error { return errRunEnded },
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	err = x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) })
+	err = x.runConfined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) })
 
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, interrupted("init", &eventWriter{}, context.Cause(ctx))
+		return nil, newInterruptedError("init", &eventWriter{}, context.Cause(ctx))
 	case err != nil:
 		return nil, fmt.Errorf("terraform init failed: %w", err)
 	}

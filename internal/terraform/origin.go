@@ -20,7 +20,7 @@ const originFile = "origin.sha256"
 // no link is followed.
 func recordOrigin(dir string, state []byte) error {
 	const next = originFile + ".new"
-	if err := write(dir, next, checksum(state)); err != nil {
+	if err := writeFile(dir, next, hashState(state)); err != nil {
 		return err
 	}
 
@@ -46,18 +46,18 @@ func addOrigin(dir string, state []byte) {
 	}
 	defer file.Close()
 
-	_, _ = file.Write(append([]byte("\n"), checksum(state)...)) // an earlier line may be torn
+	_, _ = file.Write(append([]byte("\n"), hashState(state)...)) // an earlier line may be torn
 }
 
-// comesFrom reports whether the states of a working directory come from the stored state. Without a record, only the
-// serials decide.
-func comesFrom(dir string, stored []byte) bool {
+// hasSameOrigin reports whether the states of a working directory come from the stored state. Without a record, only
+// the serials decide.
+func hasSameOrigin(dir string, stored []byte) bool {
 	record, err := readWithin(dir, originFile)
 	if errors.Is(err, fs.ErrNotExist) || len(stored) == 0 {
 		return true
 	}
 
-	return err == nil && slices.Contains(strings.SplitAfter(string(record), "\n"), string(checksum(stored)))
+	return err == nil && slices.Contains(strings.SplitAfter(string(record), "\n"), string(hashState(stored)))
 }
 
-func checksum(state []byte) []byte { return fmt.Appendf(nil, "%x\n", sha256.Sum256(state)) }
+func hashState(state []byte) []byte { return fmt.Appendf(nil, "%x\n", sha256.Sum256(state)) }

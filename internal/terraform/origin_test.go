@@ -46,20 +46,20 @@ func TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState(t *testing.T) {
 			k := &stateKeeper{run: run, ctx: t.Context()}
 
 			for _, state := range tt.saves {
-				k.save(state, false)
+				k.saveState(state, false)
 			}
 
-			check.Equal(t, "the last state is not saved", k.finish(false) != nil, true)
-			check.Error(t, clean(dir), "")
-			check.Equal(t, "a run is unfinished", Unfinished(dir), true)
+			check.Equal(t, "the last state is not saved", k.saveFinal(false) != nil, true)
+			check.Error(t, removeSecretFiles(dir), "")
+			check.Equal(t, "a run is unfinished", HasUnsavedState(dir), true)
 
-			left := Leftover(dir, tt.stored)
-			state, resumed, err := (&Executor{}).prepare(Request{Dir: dir, State: tt.stored})
+			left := ReadLeftover(dir, tt.stored)
+			state, resumed, err := (&Executor{}).prepareDir(Request{Dir: dir, State: tt.stored})
 			check.Error(t, err, "")
 			check.Equal(t, "the state to go on from", string(state), string(tt.want))
 			check.Equal(t, "it is the one that was left", resumed, string(tt.want) == string(lost))
 			check.Equal(t, "it is left over", left != nil, resumed)
-			check.Error(t, Clean(dir), "")
+			check.Error(t, CleanDir(dir), "")
 			check.Length(t, "files", namesIn(t, dir), 0)
 		})
 	}
@@ -71,11 +71,11 @@ func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 	check.Error(t, recordOrigin(dir, stateOf(1, "l", "")), "")
 
 	heal := failReads(t, originFile)
-	_, _, err := (&Executor{}).prepare(Request{Dir: dir, State: stateOf(1, "l", "")})
+	_, _, err := (&Executor{}).prepareDir(Request{Dir: dir, State: stateOf(1, "l", "")})
 	check.Equal(t, "a run does not begin", errors.Is(err, unix.EIO), true)
 
 	heal()
-	check.Equal(t, "the state", string(Leftover(dir, stateOf(1, "l", ""))), string(stateOf(2, "l", "")))
+	check.Equal(t, "the state", string(ReadLeftover(dir, stateOf(1, "l", ""))), string(stateOf(2, "l", "")))
 }
 
 // TestALinkInPlaceOfTheRecordIsNotFollowed has the executor leave a link. Through it, the executor could choose the
@@ -83,9 +83,9 @@ func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", "")})
 	elsewhere := filepath.Join(t.TempDir(), "record")
-	check.Error(t, os.WriteFile(elsewhere, checksum(stateOf(1, "l", "")), 0o600), "")
+	check.Error(t, os.WriteFile(elsewhere, hashState(stateOf(1, "l", "")), 0o600), "")
 	check.Error(t, os.Symlink(elsewhere, filepath.Join(dir, originFile)), "")
-	check.Equal(t, "nothing is left over", Leftover(dir, stateOf(1, "l", "")) == nil, true)
+	check.Equal(t, "nothing is left over", ReadLeftover(dir, stateOf(1, "l", "")) == nil, true)
 }
 
 // TestARecordOfOriginsFollowsNoLink has an executor leave a link in place of the record.
@@ -99,7 +99,7 @@ func TestARecordOfOriginsFollowsNoLink(t *testing.T) {
 	content, err := os.ReadFile(victim)
 	check.Error(t, err, "")
 	check.Equal(t, "the other file", string(content), "keep")
-	check.Equal(t, "whether it comes from the state", comesFrom(dir, []byte("state")), true)
+	check.Equal(t, "whether it comes from the state", hasSameOrigin(dir, []byte("state")), true)
 }
 
 // TestATornLineSpoilsNoLaterOne has a process end while it adds a checksum.
@@ -114,5 +114,5 @@ func TestATornLineSpoilsNoLaterOne(t *testing.T) {
 	check.Error(t, file.Close(), "")
 
 	addOrigin(dir, []byte("second"))
-	check.Equal(t, "whether it comes from the second state", comesFrom(dir, []byte("second")), true)
+	check.Equal(t, "whether it comes from the second state", hasSameOrigin(dir, []byte("second")), true)
 }

@@ -511,11 +511,11 @@ func TestARunThatIsNotStartedLeavesNoSecrets(t *testing.T) {
 	}
 
 	refuse()
-	check.Equal(t, "a state is left", terraform.Unfinished(r.dir), false)
+	check.Equal(t, "a state is left", terraform.HasUnsavedState(r.dir), false)
 
 	// The state of an earlier run may exist nowhere else.
 	newer := []byte(`{"version":4,"serial":3,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
 	check.Error(t, os.WriteFile(filepath.Join(r.dir, "terraform.tfstate"), newer, 0o600), "")
 	refuse()
-	check.Equal(t, "a state is left", terraform.Unfinished(r.dir), true)
+	check.Equal(t, "a state is left", terraform.HasUnsavedState(r.dir), true)
 }

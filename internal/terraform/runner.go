@@ -111,12 +111,12 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
 	r.jobs[job.Key] = t
-	place := r.queue.enter(job.Tenant, job.Engine)
+	place := r.queue.requestPlace(job.Tenant, job.Engine)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
 		defer cancel(nil)
-		r.work(ctx, job, t, place)
+		r.runJob(ctx, job, t, place)
 		if r.notify != nil {
 			r.notify(job.Key)
 		}
@@ -125,8 +125,8 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	return t.status, nil
 }
 
-func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
-	defer r.queue.leave(place)
+func (r *Runner) runJob(ctx context.Context, job Job, t *tracked, place *place) {
+	defer r.queue.releasePlace(place)
 	update := func(change func(*Status)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	case <-ctx.Done():
 	}
 
-	phaseSeconds.WithLabelValues(string(job.Operation), "queue", outcome(ctx, ctx.Err())).
+	phaseSeconds.WithLabelValues(string(job.Operation), "queue", classifyOutcome(ctx, ctx.Err())).
 		Observe(time.Since(queued).Seconds())
 	if ctx.Err() != nil {
 		end(Summary{}, context.Cause(ctx))
@@ -161,13 +161,13 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	}()
 
 	summary, err := job.Run(ctx)
-	end(summary, job.interruption(ctx, err))
+	end(summary, job.preferInterruption(ctx, err))
 }
 
-// interruption returns the cause of a job's interruption instead of a resulting error, such as a canceled request or an
-// unreadable plan. An uninterrupted job keeps its error. So does a run with a more specific error, such as an unsaved
-// state. A check has no such error.
-func (j Job) interruption(ctx context.Context, err error) error {
+// preferInterruption returns the cause of a job's interruption instead of a resulting error, such as a canceled request
+// or an unreadable plan. An uninterrupted job keeps its error. So does a run with a more specific error, such as an
+// unsaved state. A check has no such error.
+func (j Job) preferInterruption(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	broken := j.Operation == Check || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 
@@ -178,8 +178,8 @@ func (j Job) interruption(ctx context.Context, err error) error {
 	return cause
 }
 
-// Observe returns the status of the workspace's last job.
-func (r *Runner) Observe(key string) (Status, bool) {
+// GetStatus returns the status of the workspace's last job.
+func (r *Runner) GetStatus(key string) (Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.jobs[key]; t != nil {
@@ -189,8 +189,8 @@ func (r *Runner) Observe(key string) (Status, bool) {
 	return Status{}, false
 }
 
-// Forget drops the job with this end, after the caller has recorded it. It keeps a later job.
-func (r *Runner) Forget(key string, ended time.Time) {
+// DropJob drops the job with this end, after the caller has recorded it. It keeps a later job.
+func (r *Runner) DropJob(key string, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.jobs[key]; t != nil && t.status.Phase == Done && t.status.Ended.Equal(ended) {
@@ -198,8 +198,8 @@ func (r *Runner) Forget(key string, ended time.Time) {
 	}
 }
 
-// Cancel interrupts the workspace's job. notify reports its end later.
-func (r *Runner) Cancel(key string) {
+// CancelJob interrupts the workspace's job. notify reports its end later.
+func (r *Runner) CancelJob(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.jobs[key]; t != nil && t.status.Phase != Done {
@@ -207,8 +207,8 @@ func (r *Runner) Cancel(key string) {
 	}
 }
 
-// Active counts the queued and the running jobs.
-func (r *Runner) Active() (queued, running int) {
+// CountActive counts the queued and the running jobs.
+func (r *Runner) CountActive() (queued, running int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

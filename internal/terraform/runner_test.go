@@ -46,32 +46,32 @@ func TestFairQueue(t *testing.T) {
 
 	var hostile []*place
 	for i := range 10 {
-		hostile = append(hostile, queue.enter("hostile", fmt.Sprintf("engine-%d", i)))
+		hostile = append(hostile, queue.requestPlace("hostile", fmt.Sprintf("engine-%d", i)))
 	}
 
-	first := queue.enter("victim", "engine")
+	first := queue.requestPlace("victim", "engine")
 	if given(first) {
 		t.Error("who is alone has all places") // there was nobody to leave one to
 	}
 
-	queue.leave(hostile[0])
+	queue.releasePlace(hostile[0])
 	if !given(first) || given(hostile[4]) {
 		t.Error("a tenant with many runs came before one with none")
 	}
 
-	second := queue.enter("victim", "engine")
-	queue.leave(hostile[1])
+	second := queue.requestPlace("victim", "engine")
+	queue.releasePlace(hostile[1])
 	if !given(second) || given(hostile[4]) {
 		t.Error("a tenant with two runs came before one with one")
 	}
 
-	queue.leave(first)
-	queue.leave(second)
+	queue.releasePlace(first)
+	queue.releasePlace(second)
 	if running := queue.ofTenant["hostile"]; running != 3 {
 		t.Errorf("the hostile tenant has %d runs, and there is one place for others", running)
 	}
 
-	if third := queue.enter("victim", "engine"); !given(third) {
+	if third := queue.requestPlace("victim", "engine"); !given(third) {
 		t.Error("the place that was left for others is not given")
 	}
 }
@@ -99,7 +99,7 @@ func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 		submit(fmt.Sprint("slow-", i), "slow", func() { <-release })
 	}
 
-	if queued, running := r.Active(); running > 2 || queued+running != 5 {
+	if queued, running := r.CountActive(); running > 2 || queued+running != 5 {
 		t.Errorf("%d queued, %d running", queued, running)
 	}
 
@@ -108,7 +108,7 @@ func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 		t.Errorf("%s ended", key)
 	}
 
-	r.Cancel("slow-4") // while it waits
+	r.CancelJob("slow-4") // while it waits
 	if key := ended(t, notified); key != "slow-4" {
 		t.Errorf("%s ended", key)
 	}
@@ -186,7 +186,7 @@ func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 		t.Errorf("%d jobs at once", most.Load())
 	}
 
-	status, ok := r.Observe("3")
+	status, ok := r.GetStatus("3")
 	check.Equal(t, "ok", ok, true)
 	check.Equal(t, "status.Phase", status.Phase, Done)
 	check.Equal(t, "status.Summary.Added", status.Summary.Added, 1)
@@ -196,13 +196,13 @@ func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 
 	check.Equal(t, "status.Ended.Before(status.Started)", status.Ended.Before(status.Started), false)
 
-	r.Forget("3", status.Ended.Add(-time.Second))
-	if _, ok := r.Observe("3"); !ok {
+	r.DropJob("3", status.Ended.Add(-time.Second))
+	if _, ok := r.GetStatus("3"); !ok {
 		t.Error("a job was forgotten that nobody took notice of")
 	}
 
-	r.Forget("3", status.Ended)
-	if _, ok := r.Observe("3"); ok {
+	r.DropJob("3", status.Ended)
+	if _, ok := r.GetStatus("3"); ok {
 		t.Error("the job was not forgotten")
 	}
 }
@@ -227,13 +227,13 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.Cancel("queued")
+	r.CancelJob("queued")
 	ended(t, notified)
-	r.Cancel("a")
+	r.CancelJob("a")
 	ended(t, notified)
 
 	for _, key := range []string{"a", "queued"} {
-		if status, _ := r.Observe(key); !errors.Is(status.Err, ErrCancelled) {
+		if status, _ := r.GetStatus(key); !errors.Is(status.Err, ErrCancelled) {
 			t.Errorf("%s ended with %v", key, status.Err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 	}
 
 	ended(t, notified)
-	if status, _ := r.Observe("b"); status.Err == nil || !strings.Contains(status.Err.Error(), "oops") {
+	if status, _ := r.GetStatus("b"); status.Err == nil || !strings.Contains(status.Err.Error(), "oops") {
 		t.Errorf("a panic ended with %v", status.Err)
 	}
 }
@@ -297,11 +297,11 @@ func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
 			<-started
 
 			if job.limit == 0 {
-				r.Cancel("a")
+				r.CancelJob("a")
 			}
 
 			ended(t, notified)
-			status, _ := r.Observe("a")
+			status, _ := r.GetStatus("a")
 			check.Equal(t, "the error", status.Err.Error(), job.want.Error())
 		})
 	}
@@ -332,7 +332,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 		t.Error("the run did not end")
 	}
 
-	if status, _ := r.Observe("a"); !saved || !errors.Is(status.Err, ErrShuttingDown) {
+	if status, _ := r.GetStatus("a"); !saved || !errors.Is(status.Err, ErrShuttingDown) {
 		t.Errorf("saved %t, %v", saved, status.Err)
 	}
 
@@ -348,7 +348,7 @@ func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
 				"hunter2-hunter2",
 				"line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'",
 			},
-		).Text,
+		).RemoveSecrets,
 	}
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("this is not JSON")
@@ -406,7 +406,7 @@ func TestAStateIsNewerOnlyIfItContinuesTheOther(t *testing.T) {
 		"cut off by a full disk":     {[]byte(`{"version":4,"lin`), state("l", 1), false},
 		"empty, as a kill leaves it": {nil, nil, false},
 	} {
-		if got := newer(test.candidate, test.current); got != test.want {
+		if got := isNewer(test.candidate, test.current); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

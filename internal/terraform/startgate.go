@@ -28,12 +28,12 @@ type startGate struct {
 func newStartGate(ctx context.Context) (gate *startGate, stop func()) {
 	g := &startGate{Context: ctx, started: make(chan struct{}), done: make(chan struct{})}
 	stopped := make(chan struct{})
-	go g.follow(stopped)
+	go g.followParent(stopped)
 
 	return g, sync.OnceFunc(func() { close(stopped) })
 }
 
-func (g *startGate) follow(stopped <-chan struct{}) {
+func (g *startGate) followParent(stopped <-chan struct{}) {
 	limit := time.NewTimer(startLimit)
 	defer limit.Stop()
 

@@ -26,8 +26,8 @@ type stateKeeper struct {
 	reported bool
 }
 
-// applied saves the state with the resource. The executor reports a resource a moment before it writes the file.
-func (k *stateKeeper) applied(address, id string) {
+// recordApplied saves the state with the resource. The executor reports a resource a moment before it writes the file.
+func (k *stateKeeper) recordApplied(address, id string) {
 	k.reported = true
 	if k.run.Applied != nil && id != "" {
 		k.run.Applied(k.ctx, address, id)
@@ -44,7 +44,7 @@ func (k *stateKeeper) applied(address, id string) {
 		if err == nil && json.Valid(state) {
 			k.seen = state
 			if id == "" || bytes.Contains(state, []byte(id)) {
-				k.save(state, false)
+				k.saveState(state, false)
 				return
 			}
 		}
@@ -57,10 +57,10 @@ func (k *stateKeeper) applied(address, id string) {
 	}
 }
 
-// finish saves the executor's state. If this fails, it removes nothing, so the next run finds the state in the
+// saveFinal saves the executor's state. If this fails, it removes nothing, so the next run finds the state in the
 // directory. done reports that the run has succeeded.
-func (k *stateKeeper) finish(done bool) error {
-	state, file, err := k.left()
+func (k *stateKeeper) saveFinal(done bool) error {
+	state, file, err := k.readLeftover()
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (k *stateKeeper) finish(done bool) error {
 	k.mu.Lock()
 	k.err = nil // only the last state counts
 	k.mu.Unlock()
-	k.save(state, done)
+	k.saveState(state, done)
 	if k.err != nil {
 		if whole || !k.keepSeen() {
 			k.setAside(file)
@@ -98,16 +98,16 @@ func (k *stateKeeper) finish(done bool) error {
 	return nil
 }
 
-// left returns the state left by the executor, and the name of its file. If the executor failed to write its state
-// file, it has written another file. The state file may then be incomplete.
-func (k *stateKeeper) left() (state []byte, file string, err error) {
+// readLeftover returns the state left by the executor, and the name of its file. If the executor failed to write its
+// state file, it has written another file. The state file may then be incomplete.
+func (k *stateKeeper) readLeftover() (state []byte, file string, err error) {
 	state, err = readWithin(k.run.Dir, stateFile)
 	errored, other := readWithin(k.run.Dir, erroredFile)
 
 	switch {
-	case other == nil && json.Valid(errored) && (err != nil || !json.Valid(state) || newer(errored, state)):
+	case other == nil && json.Valid(errored) && (err != nil || !json.Valid(state) || isNewer(errored, state)):
 		return errored, erroredFile, nil //nolint:nilerr // the other file is whole
-	case unreadable(other):
+	case isUnreadable(other):
 		k.setAside(erroredFile)
 	}
 
@@ -126,7 +126,7 @@ func (k *stateKeeper) keepSeen() bool {
 		_ = os.Remove(filepath.Join(k.run.Dir, name))
 	}
 
-	return write(k.run.Dir, unsavedFile, k.seen) == nil
+	return writeFile(k.run.Dir, unsavedFile, k.seen) == nil
 }
 
 // setAside keeps a state for the next run. It renames the file instead of writing a new one, because the disk may be
@@ -135,7 +135,7 @@ func (k *stateKeeper) setAside(file string) {
 	_ = os.Rename(filepath.Join(k.run.Dir, file), filepath.Join(k.run.Dir, unsavedFile))
 }
 
-func (k *stateKeeper) save(state []byte, done bool) {
+func (k *stateKeeper) saveState(state []byte, done bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
@@ -150,5 +150,5 @@ func (k *stateKeeper) save(state []byte, done bool) {
 		k.last = slices.Clone(state)
 	}
 
-	stateSaveSeconds.WithLabelValues(outcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
+	stateSaveSeconds.WithLabelValues(classifyOutcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
 }

@@ -70,7 +70,7 @@ func TestOnlyChangesThatDoSomethingCount(t *testing.T) {
 	}
 
 	var got []string
-	for _, change := range effective(planned) {
+	for _, change := range filterEffective(planned) {
 		got = append(got, change.Action)
 	}
 
@@ -137,11 +137,11 @@ func TestALineIsReadUpToItsLimit(t *testing.T) {
 func TestALongTextIsCutAtItsLimit(t *testing.T) {
 	w := &eventWriter{redact: func(text string) string { return text }}
 	fits := strings.Repeat("x", maxDiagnostic)
-	check.Equal(t, "one that fits", w.clean(fits), fits)
-	check.Equal(t, "a longer one", w.clean(fits+"y"), fits+" ...")
+	check.Equal(t, "one that fits", w.cleanText(fits), fits)
+	check.Equal(t, "a longer one", w.cleanText(fits+"y"), fits+" ...")
 
 	// A character cut by the limit is left out.
-	check.Equal(t, "one with a character at the limit", w.clean(fits[1:]+"ü"), fits[1:]+" ...")
+	check.Equal(t, "one with a character at the limit", w.cleanText(fits[1:]+"ü"), fits[1:]+" ...")
 }
 
 func TestStandardErrorIsReadUpToItsLimit(t *testing.T) {
@@ -165,14 +165,17 @@ func TestTypesOfAConfigurationAndItsState(t *testing.T) {
 	machine := render.Configuration{
 		Resources: []render.Address{render.VMAddress, render.NICAddress(0), render.NICAddress(1)}, Kind: render.OwnVM,
 	}
-	got, vms, err := contentsOf(machine, []byte(`{"resources":[{"type":"ovirt_disk","instances":[{"attributes":{"id":"d"}}]},
+	got, vms, err := collectContents(
+		machine,
+		[]byte(`{"resources":[{"type":"ovirt_disk","instances":[{"attributes":{"id":"d"}}]},
 		{"type":"ovirt_vm","instances":[{"attributes":{"id":"v"}}]},
-		{"type":"ovirt_nic","instances":[{"attributes":{"id":"n","vm_id":"v"}},{"attributes":{"id":"n","vm_id":"w"}}]}]}`))
+		{"type":"ovirt_nic","instances":[{"attributes":{"id":"n","vm_id":"v"}},{"attributes":{"id":"n","vm_id":"w"}}]}]}`),
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "VMs", vms, []string{"v", "w"})
 	check.Equal(t, "types", got, []string{"ovirt_disk", "ovirt_nic", "ovirt_vm"})
 
-	got, vms, err = contentsOf(render.Configuration{}, nil)
+	got, vms, err = collectContents(render.Configuration{}, nil)
 	check.Error(t, err, "")
 	check.Equal(t, "types without a state", got, nil)
 	check.Equal(t, "VMs without a state", vms, nil)
@@ -190,7 +193,7 @@ func TestTypesOfAConfigurationAndItsState(t *testing.T) {
 		"a VM in the state of a cluster":          {render.ClusterGroups, "ovirt_vm"},
 		"a configuration without a kind":          {0, "ovirt_vm"},
 	} {
-		_, _, err = contentsOf(
+		_, _, err = collectContents(
 			render.Configuration{Kind: foreign.kind}, []byte(`{"resources":[{"type":"`+foreign.typeOfItem+`"}]}`),
 		)
 
@@ -206,7 +209,7 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 		"main.tf": []byte("a"), "imports.tf": []byte("b"), "imports_vm.tf": []byte("c"), "secrets.json": []byte("d"),
 		"modules/imports.tf": []byte("e"), "modules/x/main.tf": []byte("f"), "modules/x/README.md": []byte("g"),
 	}
-	subset, key := modulesOf(files)
+	subset, key := selectModules(files)
 	check.Equal(
 		t, "files", slices.Sorted(maps.Keys(subset)), []string{"main.tf", "modules/imports.tf", "modules/x/main.tf"},
 	)
@@ -215,7 +218,7 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 	keyWith := func(name, content string) string {
 		other := maps.Clone(files)
 		other[name] = []byte(content)
-		_, key := modulesOf(other)
+		_, key := selectModules(other)
 
 		return key
 	}
@@ -224,7 +227,7 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 	check.Equal(t, "key of another module is the same", keyWith("modules/x/main.tf", "other") == key, false)
 	check.Equal(t, "key of one more module is the same", keyWith("modules/y/main.tf", "f") == key, false)
 
-	subset, key = modulesOf(map[string][]byte{"main.tf": []byte("a")})
+	subset, key = selectModules(map[string][]byte{"main.tf": []byte("a")})
 	check.Equal(t, "key without modules", key, "")
 	check.Equal(t, "files without modules", len(subset), 0)
 }
@@ -299,12 +302,12 @@ func TestAWorkingDirectoryIsPrepared(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t, test.left)
-			left := Leftover(dir, test.saved)
+			left := ReadLeftover(dir, test.saved)
 			check.Equal(t, "a state is left over", left != nil, test.resumed)
-			check.Equal(t, "a run is unfinished", Unfinished(dir), len(test.left) > 0)
+			check.Equal(t, "a run is unfinished", HasUnsavedState(dir), len(test.left) > 0)
 
 			x := &Executor{}
-			state, resumed, err := x.prepare(Request{
+			state, resumed, err := x.prepareDir(Request{
 				Dir: dir, State: test.saved,
 				Configuration: render.Configuration{Files: render.Files{"main.tf": []byte("# new")}},
 			})
@@ -321,12 +324,14 @@ func TestAWorkingDirectoryIsPrepared(t *testing.T) {
 		})
 	}
 
-	check.Equal(t, "a folder that is not there is unfinished", Unfinished(filepath.Join(t.TempDir(), "none")), false)
+	check.Equal(
+		t, "a folder that is not there is unfinished", HasUnsavedState(filepath.Join(t.TempDir(), "none")), false,
+	)
 }
 
 func TestFilesOfAWorkingDirectoryAreForThisUserAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
-	_, _, err := (&Executor{}).prepare(Request{
+	_, _, err := (&Executor{}).prepareDir(Request{
 		Dir: dir, State: stateOf(1, "l", ""),
 		Configuration: render.Configuration{Files: render.Files{"modules/x/main.tf": []byte("#")}},
 	})
@@ -349,14 +354,14 @@ func TestAWorkingDirectoryIsCleaned(t *testing.T) {
 	}
 
 	dir := folder(t, all)
-	check.Error(t, clean(dir, "missing"), "")
+	check.Error(t, removeSecretFiles(dir, "missing"), "")
 	check.Equal(t, "files after a run", namesIn(t, dir), []string{"main.tf", unsavedFile})
-	check.Error(t, Clean(dir), "")
+	check.Error(t, CleanDir(dir), "")
 	check.Equal(t, "files in the end", namesIn(t, dir), []string{"main.tf"})
 
 	blocked := folder(t, nil)
 	check.Error(t, os.MkdirAll(filepath.Join(blocked, planFile, "x"), 0o700), "")
-	check.Error(t, Clean(blocked), "failed to clean the working directory")
+	check.Error(t, CleanDir(blocked), "failed to clean the working directory")
 }
 
 func TestAStateOfANewerExecutorIsRefused(t *testing.T) {
@@ -368,7 +373,7 @@ func TestAStateOfANewerExecutorIsRefused(t *testing.T) {
 		"": false, "nonsense": false, "1.11.4": false, "1.11.9": false, "1.10.9": false, "0.99.0": false,
 		"1.12.0": true, "2.0.0": true,
 	} {
-		err := x.readable(stateOf(1, "l", written))
+		err := x.checkStateVersion(stateOf(1, "l", written))
 
 		var newer *StateVersionError
 		check.Equal(t, "a state of "+written+" is refused", errors.As(err, &newer), refused)
@@ -379,8 +384,8 @@ func TestAStateOfANewerExecutorIsRefused(t *testing.T) {
 		}
 	}
 
-	check.Error(t, x.readable(nil), "")
-	check.Error(t, (&Executor{}).readable(stateOf(1, "l", "99.0.0")), "")
+	check.Error(t, x.checkStateVersion(nil), "")
+	check.Error(t, (&Executor{}).checkStateVersion(stateOf(1, "l", "99.0.0")), "")
 }
 
 func TestADiskErrorSaysSo(t *testing.T) {
@@ -394,7 +399,7 @@ func TestADiskErrorSaysSo(t *testing.T) {
 		"nothing of both": {errors.New("no"), false},
 	} {
 		var full *DiskFullError
-		err := diskError("/work", test.err)
+		err := wrapDiskError("/work", test.err)
 		check.Equal(t, name, errors.As(err, &full), test.full)
 		check.Equal(t, name+": the cause is kept", errors.Is(err, test.err), true)
 	}
@@ -416,7 +421,7 @@ func TestExecutablesAreFoundInFolders(t *testing.T) {
 		"folder":    nil,
 		"missing":   nil,
 	} {
-		check.Equal(t, name, executables(name, []string{".", "", t.TempDir(), dir}), want)
+		check.Equal(t, name, findExecutables(name, []string{".", "", t.TempDir(), dir}), want)
 	}
 }
 
@@ -425,7 +430,7 @@ func TestTheEnvironmentOfAnExecutor(t *testing.T) {
 	t.Setenv("MY_TOKEN", "secret")
 	t.Setenv("HOME", "/home/of-the-user")
 
-	list := environmentList("/work")
+	list := formatEnvironment("/work")
 	for _, want := range []string{
 		"HOME=/work", "TMPDIR=/work", "TF_CLI_CONFIG_FILE=/dev/null", "CHECKPOINT_DISABLE=1",
 		"HTTPS_PROXY=https://proxy",
@@ -488,7 +493,7 @@ func TestWhatAFailureOfARunWas(t *testing.T) {
 			}
 
 			r := &run{redact: func(text string) string { return strings.ReplaceAll(text, "hush", "(redacted)") }}
-			err := r.failure(ctx, "apply", test.events, test.err)
+			err := r.toRunError(ctx, "apply", test.events, test.err)
 			check.Error(t, err, test.want)
 
 			if test.cause != nil && test.err != nil {
@@ -504,10 +509,10 @@ func TestTheOutcomeOfAPhase(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	check.Equal(t, "no error", outcome(t.Context(), nil), "succeeded")
-	check.Equal(t, "no error, and an end", outcome(ended, nil), "succeeded")
-	check.Equal(t, "an error", outcome(t.Context(), errors.New("x")), "failed")
-	check.Equal(t, "an error, and an end", outcome(ended, errors.New("x")), "interrupted")
+	check.Equal(t, "no error", classifyOutcome(t.Context(), nil), "succeeded")
+	check.Equal(t, "no error, and an end", classifyOutcome(ended, nil), "succeeded")
+	check.Equal(t, "an error", classifyOutcome(t.Context(), errors.New("x")), "failed")
+	check.Equal(t, "an error, and an end", classifyOutcome(ended, errors.New("x")), "interrupted")
 }
 
 // keeping returns a keeper of a run in a folder with this state.
@@ -555,11 +560,11 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 				Applied: func(_ context.Context, address, id string) { called = append(called, address+" "+id) },
 			})
 			k.run.writesAtOnce = !test.atTheEnd
-			k.applied("a.b", test.id)
+			k.recordApplied("a.b", test.id)
 			check.Equal(t, "saved", *saved, append([]string{}, test.want...))
 			check.Equal(t, "reported", called, test.wantCalled)
 
-			check.Error(t, k.finish(true), "")
+			check.Error(t, k.saveFinal(true), "")
 			last := []string{state + " true"}
 			if test.want != nil {
 				last = test.want // the same state is already saved
@@ -573,21 +578,21 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 // TestAStateThatIsCutOffIsNotSaved has an executor killed during a write, or a full disk.
 func TestAStateThatIsCutOffIsNotSaved(t *testing.T) {
 	k, saved := keeping(t, []byte(`{"serial":1}`), Request{})
-	k.applied("a.b", "")
+	k.recordApplied("a.b", "")
 	check.Equal(t, "saved", *saved, []string{`{"serial":1} false`})
 
 	check.Error(t, os.WriteFile(filepath.Join(k.run.Dir, stateFile), []byte(`{"serial":2`), 0o600), "")
-	check.Error(t, k.finish(true), "")
+	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "saved after it", *saved, []string{`{"serial":1} false`})
 
 	// The last complete but unsaved state is saved instead, and the run counts as failed.
 	k, saved = keeping(t, []byte(`{"serial":2`), Request{})
 	k.seen = []byte(`{"serial":1}`)
-	check.Error(t, k.finish(true), "")
+	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "saved of a run that was cut off", *saved, []string{`{"serial":1} false`})
 
 	k, saved = keeping(t, []byte(`{"serial":`), Request{})
-	check.Error(t, k.finish(true), "")
+	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "saved where nothing was seen", len(*saved), 0)
 }
 
@@ -602,8 +607,8 @@ func TestAStateThatCannotBeSavedStays(t *testing.T) {
 			return nil
 		},
 	})
-	k.applied("a.b", "")
-	check.Error(t, k.finish(true), "failed to save the state: the API server is down")
+	k.recordApplied("a.b", "")
+	check.Error(t, k.saveFinal(true), "failed to save the state: the API server is down")
 	check.Equal(t, "files", namesIn(t, k.run.Dir), []string{unsavedFile})
 
 	content, err := os.ReadFile(filepath.Join(k.run.Dir, unsavedFile))
@@ -613,8 +618,8 @@ func TestAStateThatCannotBeSavedStays(t *testing.T) {
 	// A failure followed by a successful save does not count.
 	failures = 1
 	k, _ = keeping(t, []byte(`{"serial":1}`), Request{SaveState: k.run.SaveState})
-	k.applied("a.b", "")
-	check.Error(t, k.finish(true), "")
+	k.recordApplied("a.b", "")
+	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "files after the second attempt", namesIn(t, k.run.Dir), []string{stateFile})
 }
 
@@ -653,10 +658,10 @@ func TestAStateIsWaitedFor(t *testing.T) {
 					_ = os.WriteFile(filepath.Join(k.run.Dir, stateFile), []byte(late), 0o600)
 				}()
 
-				k.applied("a.b", "id-2")
+				k.recordApplied("a.b", "id-2")
 				check.Equal(t, "saved", *saved, test.want)
 				time.Sleep(test.after)
-				check.Error(t, k.finish(true), "")
+				check.Error(t, k.saveFinal(true), "")
 				check.Equal(t, "last saved", strings.HasPrefix((*saved)[len(*saved)-1], late), true)
 			})
 		})

@@ -31,16 +31,16 @@ const (
 // stateFiles may contain the state of a run.
 var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 
-// prepare empties the working directory, and writes the configuration and the initial state. It starts from the state
-// of the request, or from a newer one left in the directory by a killed run. It removes the leftover last, so a full
-// disk loses nothing. It returns the initial state, and whether it is a leftover.
-func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
+// prepareDir empties the working directory, and writes the configuration and the initial state. It starts from the
+// state of the request, or from a newer one left in the directory by a killed run. It removes the leftover last, so a
+// full disk loses nothing. It returns the initial state, and whether it is a leftover.
+func (x *Executor) prepareDir(request Request) (state []byte, resumed bool, _ error) {
 	if err := CheckReadable(request.Dir); err != nil {
 		return nil, false, err
 	}
 
-	state, keep := leftover(request.Dir, request.State)
-	if err := x.readable(state); err != nil {
+	state, keep := findLeftover(request.Dir, request.State)
+	if err := x.checkStateVersion(state); err != nil {
 		return nil, false, err
 	}
 
@@ -64,7 +64,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	}
 
 	for name, content := range request.Files {
-		if err := write(request.Dir, name, content); err != nil {
+		if err := writeFile(request.Dir, name, content); err != nil {
 			return nil, false, err
 		}
 	}
@@ -73,7 +73,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 		return state, keep != "", nil
 	}
 
-	if err := write(request.Dir, stateFile, state); err != nil {
+	if err := writeFile(request.Dir, stateFile, state); err != nil {
 		return nil, false, err
 	}
 
@@ -88,8 +88,8 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	return state, true, nil
 }
 
-// Unfinished reports whether a run left a state in its working directory. The state may exist nowhere else.
-func Unfinished(dir string) bool {
+// HasUnsavedState reports whether a run left a state in its working directory. The state may exist nowhere else.
+func HasUnsavedState(dir string) bool {
 	return slices.ContainsFunc(stateFiles, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
@@ -100,7 +100,7 @@ func Unfinished(dir string) bool {
 // because a failing disk may become readable later.
 func CheckReadable(dir string) error {
 	for _, name := range append([]string{originFile}, stateFiles...) {
-		if _, err := readWithin(dir, name); unreadable(err) {
+		if _, err := readWithin(dir, name); isUnreadable(err) {
 			return fmt.Errorf("failed to read the state %s that a run left: %w", name, err)
 		}
 	}
@@ -108,29 +108,29 @@ func CheckReadable(dir string) error {
 	return nil
 }
 
-// Leftover returns the state left by a run in its working directory if it continues the saved one, and otherwise nil.
-// saved is nil if no state was saved.
-func Leftover(dir string, saved []byte) []byte {
-	if state, file := leftover(dir, saved); file != "" {
+// ReadLeftover returns the state left by a run in its working directory if it continues the saved one, and otherwise
+// nil. saved is nil if no state was saved.
+func ReadLeftover(dir string, saved []byte) []byte {
+	if state, file := findLeftover(dir, saved); file != "" {
 		return state
 	}
 
 	return nil
 }
 
-// leftover returns the newest of the saved state and those in a working directory. file is the name of the state's
+// findLeftover returns the newest of the saved state and those in a working directory. file is the name of the state's
 // file, or "" for the saved state. If another process has saved a state since, the saved state wins: it has the
 // resources of the other process. The next run looks for missing resources in the engine.
-func leftover(dir string, saved []byte) (state []byte, file string) {
+func findLeftover(dir string, saved []byte) (state []byte, file string) {
 	state = saved
 
-	if !comesFrom(dir, saved) {
+	if !hasSameOrigin(dir, saved) {
 		return state, ""
 	}
 
 	for _, name := range stateFiles {
 		content, err := readWithin(dir, name)
-		if err == nil && newer(content, state) {
+		if err == nil && isNewer(content, state) {
 			state, file = content, name
 		}
 	}
@@ -138,12 +138,12 @@ func leftover(dir string, saved []byte) (state []byte, file string) {
 	return state, file
 }
 
-// Clean removes all files with possible secrets from a working directory: the states, the plan and the values of the
+// CleanDir removes all files with possible secrets from a working directory: the states, the plan and the values of the
 // secret variables. The configuration stays for users.
-func Clean(dir string) error { return clean(dir, unsavedFile, originFile) }
+func CleanDir(dir string) error { return removeSecretFiles(dir, unsavedFile, originFile) }
 
-// clean is like Clean but keeps an unsaved state, unless more includes it.
-func clean(dir string, more ...string) error {
+// removeSecretFiles is like Clean but keeps an unsaved state, unless more includes it.
+func removeSecretFiles(dir string, more ...string) error {
 	names := append([]string{planFile, stateFile, stateFile + ".backup", erroredFile, render.SecretsFile}, more...)
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +181,7 @@ func removeAllButUnsaved(dir string) {
 // because it may exist nowhere else.
 func removeSecrets(dir string, resumed bool) error {
 	if !resumed {
-		return clean(dir)
+		return removeSecretFiles(dir)
 	}
 
 	if err := os.Remove(filepath.Join(dir, render.SecretsFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -191,9 +191,9 @@ func removeSecrets(dir string, resumed bool) error {
 	return nil
 }
 
-// readable refuses a state written by a newer executor, because this one may misread unknown content. States of the
-// same minor version are compatible.
-func (x *Executor) readable(state []byte) error {
+// checkStateVersion refuses a state written by a newer executor, because this one may misread unknown content. States
+// of the same minor version are compatible.
+func (x *Executor) checkStateVersion(state []byte) error {
 	var header struct {
 		Version string `json:"terraform_version"`
 	}
@@ -211,8 +211,8 @@ func (x *Executor) readable(state []byte) error {
 	return nil
 }
 
-// enoughSpace checks the disk before a run could fill it with half of its files.
-func enoughSpace(dir string) error {
+// checkSpace checks the disk before a run could fill it with half of its files.
+func checkSpace(dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
@@ -235,14 +235,14 @@ func enoughSpace(dir string) error {
 // makeDir makes a folder readable only by this user, and its parents.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
+		return wrapDiskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
 	}
 
 	return nil
 }
 
-// diskError converts an error caused by a full disk.
-func diskError(dir string, err error) error {
+// wrapDiskError converts an error caused by a full disk.
+func wrapDiskError(dir string, err error) error {
 	if hostos.IsDiskFull(err) {
 		return &DiskFullError{Dir: dir, Err: err}
 	}
@@ -267,8 +267,8 @@ func readWithin(dir, name string) ([]byte, error) {
 	return readFile(root, name)
 }
 
-// unreadable reports that a file exists but cannot be read.
-func unreadable(err error) bool {
+// isUnreadable reports that a file exists but cannot be read.
+func isUnreadable(err error) bool {
 	var irregular *irregularError
 
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &irregular)
@@ -282,9 +282,9 @@ type irregularError struct{ name string }
 
 func (e *irregularError) Error() string { return e.name + " of the working directory is no file" }
 
-// newer reports whether a state continues another one, with the same lineage and a higher serial. Any state continues a
-// missing one.
-func newer(candidate, current []byte) bool {
+// isNewer reports whether a state continues another one, with the same lineage and a higher serial. Any state continues
+// a missing one.
+func isNewer(candidate, current []byte) bool {
 	type header struct {
 		Version int    `json:"version"`
 		Serial  uint64 `json:"serial"`
@@ -302,15 +302,15 @@ func newer(candidate, current []byte) bool {
 	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
 }
 
-// write makes a file readable only by this user, and its parent folders.
-func write(dir, name string, content []byte) error {
+// writeFile makes a file readable only by this user, and its parent folders.
+func writeFile(dir, name string, content []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := makeDir(filepath.Dir(path)); err != nil {
 		return err
 	}
 
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return diskError(dir, fmt.Errorf("failed to write the configuration: %w", err))
+		return wrapDiskError(dir, fmt.Errorf("failed to write the configuration: %w", err))
 	}
 
 	return nil

@@ -223,8 +223,8 @@ var table = map[string]map[string]Change{
 	},
 }
 
-// Of returns what a change of an attribute does; false if the table does not have it.
-func Of(resource, attribute string) (Change, bool) {
+// FindChange returns what a change of an attribute does; false if the table does not have it.
+func FindChange(resource, attribute string) (Change, bool) {
 	change, known := table[resource][attribute]
 	return change, known
 }

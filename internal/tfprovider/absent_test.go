@@ -16,13 +16,13 @@ func TestAPartThatAnAnswerLacksIsUnknown(t *testing.T) {
 	cluster := engine.ID("6e0f7a4c-0000-4000-8000-000000000002")
 
 	vm := vmModel{TemplateID: types.StringValue(template.String()), Clone: types.BoolValue(false)}
-	vm.observe(&engine.VM{
+	vm.setFromEngine(&engine.VM{
 		Name: "m", Cluster: engine.NewRef(cluster), Template: engine.NewRef(template), TPM: &yes,
 		BIOS: &engine.BIOS{Type: "q35_ovmf"},
 	})
 
 	short := vm
-	short.observe(&engine.VM{Name: "m"})
+	short.setFromEngine(&engine.VM{Name: "m"})
 	check.Equal(t, "template", short.TemplateID, vm.TemplateID)
 	check.Equal(t, "effective template", short.EffectiveTemplateID.ValueString(), template.String())
 	check.Equal(t, "cluster", short.ClusterID.ValueString(), cluster.String())
@@ -30,13 +30,13 @@ func TestAPartThatAnAnswerLacksIsUnknown(t *testing.T) {
 	check.Equal(t, "TPM", short.TPM.ValueBool(), true)
 
 	other := vm
-	other.observe(&engine.VM{Name: "m", Cluster: engine.NewRef(template), Template: engine.NewRef(cluster)})
+	other.setFromEngine(&engine.VM{Name: "m", Cluster: engine.NewRef(template), Template: engine.NewRef(cluster)})
 	check.Equal(t, "another cluster", other.ClusterID.ValueString(), template.String())
 	check.Equal(t, "another template", other.TemplateID.ValueString(), cluster.String())
 
 	disk := diskModel{}
-	disk.observe(&engine.Disk{Format: engine.FormatCow, Sparse: &yes})
-	disk.observe(&engine.Disk{})
+	disk.setFromEngine(&engine.Disk{Format: engine.FormatCow, Sparse: &yes})
+	disk.setFromEngine(&engine.Disk{})
 	check.Equal(t, "format", disk.Format.ValueString(), engine.FormatCow)
 	check.Equal(t, "sparse", disk.Sparse.ValueBool(), true)
 }

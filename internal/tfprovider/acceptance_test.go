@@ -88,19 +88,19 @@ func newSiteWith(t *testing.T, options ovirtsim.Options, edits ...func(*ovirtsim
 	})
 	must(t, err)
 	ctx := t.Context()
-	dc, err := client.DataCenter(ctx, "Default")
+	dc, err := client.FindDataCenter(ctx, "Default")
 	must(t, err)
-	cluster, err := client.Cluster(ctx, dc, "Default")
+	cluster, err := client.FindCluster(ctx, dc, "Default")
 	must(t, err)
-	template, err := client.Template(ctx, dc, "ol9-k8s")
+	template, err := client.FindTemplate(ctx, dc, "ol9-k8s")
 	must(t, err)
-	network, err := client.Network(ctx, dc, "kvm-vlan")
+	network, err := client.FindNetwork(ctx, dc, "kvm-vlan")
 	must(t, err)
-	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	profile, err := client.FindVNICProfile(ctx, network, "kvm-vlan")
 	must(t, err)
-	storage, err := client.StorageDomain(ctx, dc, "olvm-data")
+	storage, err := client.FindStorageDomain(ctx, dc, "olvm-data")
 	must(t, err)
-	block, err := client.StorageDomain(ctx, dc, "block")
+	block, err := client.FindStorageDomain(ctx, dc, "block")
 	must(t, err)
 
 	return &site{
@@ -145,7 +145,7 @@ func (s *site) deleteVM(t *testing.T, id engine.ID) {
 func (s *site) count(method, suffix string) int {
 	n := 0
 
-	for _, r := range s.sim.Requests() {
+	for _, r := range s.sim.ListRequests() {
 		if r.Method == method && strings.HasSuffix(r.Path, suffix) {
 			n++
 		}
@@ -208,7 +208,7 @@ func (w *workspace) command(ctx context.Context, args ...string) (command *exec.
 		"Addr": map[string]string{"Network": c.Addr.Network(), "String": c.Addr.String()},
 	}})
 	must(w.t, err)
-	command = exec.CommandContext(ctx, testenv.Executable(w.t).Path, args...)
+	command = exec.CommandContext(ctx, testenv.FindExecutable(w.t).Path, args...)
 	command.Dir = w.dir
 	command.Env = []string{
 		"PATH=" + os.Getenv(

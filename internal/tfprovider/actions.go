@@ -67,7 +67,7 @@ func (a *vmAction) Schema(_ context.Context, _ action.SchemaRequest, resp *actio
 
 // Configure implements action.ActionWithConfigure.
 func (a *vmAction) Configure(_ context.Context, req action.ConfigureRequest, resp *action.ConfigureResponse) {
-	a.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+	a.configured = getConfigured(req.ProviderData, &resp.Diagnostics)
 }
 
 // Invoke implements action.Action.
@@ -78,27 +78,27 @@ func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *a
 		return
 	}
 
-	ctx, cancel := limited(ctx, textIn(ctx, req.Config, timeoutAttribute))
+	ctx, cancel := withTimeout(ctx, getText(ctx, req.Config, timeoutAttribute))
 	defer cancel()
 
 	resp.SendProgress(action.InvokeProgressEvent{Message: a.typeName + " of VM " + vmID.ValueString()})
 
-	if err := a.run(ctx, a.client, idOf(vmID), req.Config, &resp.Diagnostics); err != nil {
+	if err := a.run(ctx, a.client, toID(vmID), req.Config, &resp.Diagnostics); err != nil {
 		resp.Diagnostics.AddError("The action "+a.typeName+" failed",
-			a.client.ExplainMissing(ctx, idOf(vmID), err).Error())
+			a.client.ExplainMissing(ctx, toID(vmID), err).Error())
 	}
 }
 
-// flagOf returns a flag of a configuration, or false if it is unset.
-func flagOf(ctx context.Context, config tfsdk.Config, name string) bool {
+// getFlag returns a flag of a configuration, or false if it is unset.
+func getFlag(ctx context.Context, config tfsdk.Config, name string) bool {
 	var value types.Bool
 	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
 
 	return value.ValueBool()
 }
 
-// textIn returns a text of a configuration, a plan or a state, or "" if it is unset.
-func textIn(ctx context.Context, source attributeReader, name string) string {
+// getText returns a text of a configuration, a plan or a state, or "" if it is unset.
+func getText(ctx context.Context, source attributeReader, name string) string {
 	var value types.String
 	_ = source.GetAttribute(ctx, path.Root(name), &value) // the schema has it
 
@@ -112,7 +112,7 @@ const timeoutAttribute = "timeout"
 var actionTimeout = schema.StringAttribute{
 	Optional: true,
 	MarkdownDescription: "How long the action may take, such as `30m` or `1h30m`; `" +
-		shortDuration(engine.WaitLimit) + "` by default.",
+		formatDuration(engine.WaitLimit) + "` by default.",
 	Validators: []validator.String{isDuration},
 }
 
@@ -122,7 +122,7 @@ var startAction = vmAction{
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config,
 		_ *diag.Diagnostics) error {
 		start := vmStartResource{base{configured: &configured{client: client}}}
-		return start.start(ctx, id, false)
+		return start.startAndWait(ctx, id, false)
 	},
 }
 
@@ -136,11 +136,11 @@ var stopAction = vmAction{
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		_ *diag.Diagnostics) error {
-		if _, err := client.VM(ctx, id); err != nil {
+		if _, err := client.FetchVM(ctx, id); err != nil {
 			return err
 		}
 
-		return powerOff(ctx, client, id, !flagOf(ctx, config, "power_off"), flagOf(ctx, config, "force"))
+		return powerOff(ctx, client, id, !getFlag(ctx, config, "power_off"), getFlag(ctx, config, "force"))
 	},
 }
 
@@ -165,8 +165,8 @@ var migrateAction = vmAction{
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		_ *diag.Diagnostics) error {
-		move := migration{client: client, id: id, to: engine.ID(textIn(ctx, config, "host_id"))}
-		return poll(ctx, "VM "+id.String()+" to run on another host", move.look)
+		move := migration{client: client, id: id, to: engine.ID(getText(ctx, config, "host_id"))}
+		return pollEngine(ctx, "VM "+id.String()+" to run on another host", move.migrateAndCheck)
 	},
 }
 
@@ -179,9 +179,9 @@ type migration struct {
 	hasMoved bool // an earlier look saw the VM migrate
 }
 
-// look requests the migration, and reports whether it has ended.
-func (m *migration) look(ctx context.Context) (bool, string, error) {
-	vm, err := m.client.VM(ctx, m.id)
+// migrateAndCheck requests the migration, and reports whether it has ended.
+func (m *migration) migrateAndCheck(ctx context.Context) (bool, string, error) {
+	vm, err := m.client.FetchVM(ctx, m.id)
 	if err != nil {
 		return false, "", err
 	}
@@ -195,7 +195,7 @@ func (m *migration) look(ctx context.Context) (bool, string, error) {
 	case vm.Status == engine.VMMigrating:
 		m.hasMoved = true
 		return false, seen, nil
-	case vm.Status.Off():
+	case vm.Status.IsOff():
 		return false, "", fmt.Errorf("VM %s is %s: only a VM that runs can move to another host", m.id, seen)
 	case on != "" && (on == m.to || m.to == "" && m.isAsked && on != m.from):
 		return true, seen, nil
@@ -227,10 +227,10 @@ var snapshotAction = vmAction{
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		diags *diag.Diagnostics) error {
-		text := textIn(ctx, config, "description")
+		text := getText(ctx, config, "description")
 
-		made, err := client.CreateSnapshotOnce(ctx, id, text, flagOf(ctx, config, "memory"),
-			progress(ctx, "snapshot "+text))
+		made, err := client.CreateSnapshotOnce(ctx, id, text, getFlag(ctx, config, "memory"),
+			newProgressLogger(ctx, "snapshot "+text))
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 	diags.Append(req.Config.GetAttribute(ctx, path.Root("sparse"), &sparse)...)
 
 	b.refusePlace(ctx, path.Root("storage_domain_id"), diags, engine.DiskPlace{
-		DomainID: idOf(domain), Format: format.ValueString(), Sparse: flag(sparse),
+		DomainID: toID(domain), Format: format.ValueString(), Sparse: flagPointer(sparse),
 	})
 }
 
@@ -43,7 +43,7 @@ func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagno
 		impossible *engine.AllocationError
 	)
 
-	switch _, _, err := b.client.PlaceDisk(ctx, nil, place); {
+	switch _, _, err := b.client.ChooseDiskPlace(ctx, nil, place); {
 	case errors.As(err, &inactive):
 		diags.AddAttributeError(at, "The storage domain cannot be used", inactive.Error())
 	case errors.As(err, &impossible):
@@ -72,7 +72,7 @@ func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRe
 	}
 
 	if isKnown(lease) && !lease.Equal(before) {
-		r.refusePlace(ctx, path.Root(leaseAttribute), diags, engine.DiskPlace{DomainID: idOf(lease)})
+		r.refusePlace(ctx, path.Root(leaseAttribute), diags, engine.DiskPlace{DomainID: toID(lease)})
 	}
 
 	diags.Append(req.Plan.GetAttribute(ctx, path.Root(block), &all)...)
@@ -86,7 +86,7 @@ func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRe
 	for _, o := range overrides {
 		if isKnown(o.StorageDomainID) {
 			r.refusePlace(ctx, path.Root(block), diags, engine.DiskPlace{
-				DomainID: idOf(o.StorageDomainID), Format: o.Format.ValueString(),
+				DomainID: toID(o.StorageDomainID), Format: o.Format.ValueString(),
 			})
 		}
 	}
@@ -141,7 +141,7 @@ func (r *vmResource) completeOverrides(ctx context.Context, vm *engine.VM, clone
 	for i := range vm.DiskAttachments.Items {
 		choice := &vm.DiskAttachments.Items[i].Disk
 
-		origin, err := r.client.Disk(ctx, choice.ID)
+		origin, err := r.client.FetchDisk(ctx, choice.ID)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (r *vmResource) completeOverrides(ctx context.Context, vm *engine.VM, clone
 			domain = domains[0]
 		}
 
-		_, sparse, err := r.client.PlaceDisk(ctx, nil, engine.DiskPlace{
+		_, sparse, err := r.client.ChooseDiskPlace(ctx, nil, engine.DiskPlace{
 			DomainID: domain, Format: format, Sparse: choice.Sparse,
 		})
 		if err != nil {

@@ -37,8 +37,8 @@ func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			message := strings.Join(strings.Fields(newWorkspace(t, s).config(test.config).fail()), " ")
 			check.Contains(t, "message", message, test.want)
-			check.Length(t, "VMs", s.sim.VMs(), 0)
-			check.Length(t, "disks", s.sim.Disks(), 0)
+			check.Length(t, "VMs", s.sim.ListVMs(), 0)
+			check.Length(t, "disks", s.sim.ListDisks(), 0)
 		})
 	}
 }
@@ -49,7 +49,7 @@ func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	t.Parallel()
 
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick})
-	attached, err := s.client.TemplateDiskAttachments(t.Context(), engine.ID(s.ids["$template"]))
+	attached, err := s.client.ListTemplateDiskAttachments(t.Context(), engine.ID(s.ids["$template"]))
 	must(t, err)
 	s.ids["$disk"] = attached[0].DiskID().String()
 
@@ -75,7 +75,7 @@ func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	w.settled()
 
 	for name, want := range wants {
-		attached, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm."+name, "id")))
+		attached, err := s.client.ListDiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm."+name, "id")))
 		must(t, err)
 
 		disk := s.disk(t, attached[0].DiskID())
@@ -96,7 +96,7 @@ func TestAStorageDomainOutOfUseIsRefusedAtThePlan(t *testing.T) {
 		}},
 	}})
 	s.ids["$idle"] = "00000000-0000-4000-8000-00000000000a"
-	attached, err := s.client.TemplateDiskAttachments(t.Context(), engine.ID(s.ids["$template"]))
+	attached, err := s.client.ListTemplateDiskAttachments(t.Context(), engine.ID(s.ids["$template"]))
 	must(t, err)
 	s.ids["$disk"] = attached[0].DiskID().String()
 

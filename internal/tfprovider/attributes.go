@@ -69,9 +69,9 @@ func liveText(description string) schema.StringAttribute {
 	}
 }
 
-// promised returns the value of a liveText after an update. It is the planned value, because Terraform reports any
+// keepPlanned returns the value of a liveText after an update. It is the planned value, because Terraform reports any
 // other as an error. The next refresh reads the engine's value.
-func promised(planned, now types.String) types.String {
+func keepPlanned(planned, now types.String) types.String {
 	if planned.IsUnknown() {
 		return now
 	}
@@ -91,8 +91,8 @@ func requiredText(description string, validators ...validator.String) schema.Str
 // ownerID returns the attribute for a mandatory UUID.
 func ownerID(description string) schema.StringAttribute { return requiredText(description, uuid) }
 
-// enginesText returns the attribute for a text with a default from the engine.
-func enginesText(description string, validators ...validator.String) schema.StringAttribute {
+// engineDefaultText returns the attribute for a text with a default from the engine.
+func engineDefaultText(description string, validators ...validator.String) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
 		Computed:            true,
@@ -102,8 +102,8 @@ func enginesText(description string, validators ...validator.String) schema.Stri
 	}
 }
 
-// enginesNumber returns the attribute for a number with a default from the engine.
-func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
+// engineDefaultNumber returns the attribute for a number with a default from the engine.
+func engineDefaultNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Optional:            true,
 		Computed:            true,
@@ -113,8 +113,8 @@ func enginesNumber(description string, validators ...validator.Int64) schema.Int
 	}
 }
 
-// enginesFlag returns the attribute for a flag with a default from the engine.
-func enginesFlag(description string) schema.BoolAttribute {
+// engineDefaultFlag returns the attribute for a flag with a default from the engine.
+func engineDefaultFlag(description string) schema.BoolAttribute {
 	return schema.BoolAttribute{
 		Optional:            true,
 		Computed:            true,
@@ -132,8 +132,8 @@ func sizeAttribute(description string) schema.Int64Attribute {
 	}
 }
 
-// theID returns the attribute for the optional ID of a *_resize resource. The ID is that of the resized object.
-func theID(description string) schema.StringAttribute {
+// optionalID returns the attribute for the optional ID of a *_resize resource. The ID is that of the resized object.
+func optionalID(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
 		Computed:            true,

@@ -27,7 +27,7 @@ func (b *base) Metadata(_ context.Context, _ resource.MetadataRequest, resp *res
 }
 
 func (b *base) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+	b.configured = getConfigured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ConfigValidators makes every resource reject texts the provider cannot send.
@@ -45,7 +45,7 @@ type madeNow struct {
 	ids map[string]bool
 }
 
-func (m *madeNow) add(id string) {
+func (m *madeNow) addID(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -56,17 +56,17 @@ func (m *madeNow) add(id string) {
 	m.ids[id] = true
 }
 
-func (m *madeNow) has(id string) bool {
+func (m *madeNow) hasID(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	return m.ids[id]
 }
 
-// keeps reports whether an object must survive its destruction, because this run has just created it. It adds a warning
-// if so.
-func (m *madeNow) keeps(id, what string, diags *diag.Diagnostics) bool {
-	if !m.has(id) {
+// shouldKeep reports whether an object must survive its destruction, because this run has just created it. It adds a
+// warning if so.
+func (m *madeNow) shouldKeep(id, what string, diags *diag.Diagnostics) bool {
+	if !m.hasID(id) {
 		return false
 	}
 
@@ -77,20 +77,20 @@ func (m *madeNow) keeps(id, what string, diags *diag.Diagnostics) bool {
 	return true
 }
 
-// mayTake reports whether a create may take over an existing object. It may if the manager runs for an owner, because
-// everything on the VM is then the owner's. An earlier run with an unknown end may have created it.
-func (b *base) mayTake(id string) bool { return b.owner != "" && !b.made.has(id) }
+// canTakeOver reports whether a create may take over an existing object. It may if the manager runs for an owner,
+// because everything on the VM is then the owner's. An earlier run with an unknown end may have created it.
+func (b *base) canTakeOver(id string) bool { return b.owner != "" && !b.made.hasID(id) }
 
 // refuseMember returns an error if the member to add exists already: it belongs to another resource, or was added by
 // hand. importID is the ID to import it.
 func (b *base) refuseMember(
 	ctx context.Context, what, importID string, isThere func(context.Context) (bool, error),
 ) error {
-	if b.mayTake(importID) {
+	if b.canTakeOver(importID) {
 		return nil
 	}
 
-	return poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+	return pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
 		there, err := isThere(ctx)
 		if err == nil && there {
 			err = fmt.Errorf("%s is there already: import it with the ID %s", what, importID)
@@ -105,7 +105,7 @@ type fixed struct{ base }
 
 // Update handles a change of the timeouts, the only planned update.
 func (f *fixed) Update(_ context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
@@ -124,7 +124,7 @@ func (b *dataBase) Metadata(_ context.Context, _ datasource.MetadataRequest, res
 }
 
 func (b *dataBase) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	b.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+	b.configured = getConfigured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ConfigValidators makes every data source reject texts the provider cannot send.
@@ -132,8 +132,8 @@ func (b *dataBase) ConfigValidators(context.Context) []datasource.ConfigValidato
 	return []datasource.ConfigValidator{sendable{}}
 }
 
-// clientFrom reads the provider's data in Configure. It returns nil while Terraform validates.
-func clientFrom(data any, diags *diag.Diagnostics) *configured {
+// getConfigured reads the provider's data in Configure. It returns nil while Terraform validates.
+func getConfigured(data any, diags *diag.Diagnostics) *configured {
 	if data == nil {
 		return nil
 	}
@@ -151,8 +151,8 @@ func clientFrom(data any, diags *diag.Diagnostics) *configured {
 	return c
 }
 
-// load reads a plan, a state or a configuration into its model. It returns false on failure.
-func load[T any](ctx context.Context, source interface {
+// loadModel reads a plan, a state or a configuration into its model. It returns false on failure.
+func loadModel[T any](ctx context.Context, source interface {
 	Get(context.Context, any) diag.Diagnostics
 }, diags *diag.Diagnostics) (*T, bool) {
 	var model T
@@ -160,8 +160,8 @@ func load[T any](ctx context.Context, source interface {
 	return &model, !diags.HasError()
 }
 
-// block reads a block of a configuration or a state. It returns false if the block is unknown, or on failure.
-func block[T any](ctx context.Context, source interface {
+// loadBlock reads a block of a configuration or a state. It returns false if the block is unknown, or on failure.
+func loadBlock[T any](ctx context.Context, source interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }, name string, diags *diag.Diagnostics) ([]T, bool) {
 	var set types.Set
@@ -176,9 +176,9 @@ func block[T any](ctx context.Context, source interface {
 	return items, !diags.HasError()
 }
 
-// unread handles the error of a read, and reports whether there was one. A deleted object leaves the state, so
+// handleReadError handles the error of a read, and reports whether there was one. A deleted object leaves the state, so
 // Terraform plans to create it again.
-func unread(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
+func handleReadError(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {
 	case err == nil:
 		return false
@@ -191,9 +191,9 @@ func unread(ctx context.Context, err error, what string, resp *resource.ReadResp
 	return true
 }
 
-// remove requests a removal, and retries while the object is locked. It succeeds if the object is gone.
-func remove(ctx context.Context, what string, diags *diag.Diagnostics, ask func(context.Context) error) {
-	err := poll(ctx, what+" to be removed", func(ctx context.Context) (bool, string, error) {
+// removeAndWait requests a removal, and retries while the object is locked. It succeeds if the object is gone.
+func removeAndWait(ctx context.Context, what string, diags *diag.Diagnostics, ask func(context.Context) error) {
+	err := pollEngine(ctx, what+" to be removed", func(ctx context.Context) (bool, string, error) {
 		err := ask(ctx)
 		return err == nil || engine.IsNotFound(err), "", ignoreNotFound(err)
 	})
@@ -227,15 +227,15 @@ func importParts(
 	}
 }
 
-// idOf returns the UUID in an attribute. A state may hold any text: the client refuses to send an invalid UUID.
-func idOf(attribute types.String) engine.ID { return engine.ID(attribute.ValueString()) }
+// toID returns the UUID in an attribute. A state may hold any text: the client refuses to send an invalid UUID.
+func toID(attribute types.String) engine.ID { return engine.ID(attribute.ValueString()) }
 
-// idValue returns a UUID as an attribute.
-func idValue(id engine.ID) types.String { return types.StringValue(id.String()) }
+// toIDValue returns a UUID as an attribute.
+func toIDValue(id engine.ID) types.String { return types.StringValue(id.String()) }
 
-// textOf returns a text of the engine as an attribute. The engine has no null, so an empty text stays null if the state
-// has null.
-func textOf(state types.String, seen string) types.String {
+// toTextValue returns a text of the engine as an attribute. The engine has no null, so an empty text stays null if the
+// state has null.
+func toTextValue(state types.String, seen string) types.String {
 	if seen == "" && state.IsNull() {
 		return state
 	}
@@ -243,9 +243,9 @@ func textOf(state types.String, seen string) types.String {
 	return types.StringValue(seen)
 }
 
-// unlessAbsent returns the seen value or, if the answer lacks it, the one in the state. An attribute must not become
+// keepIfAbsent returns the seen value or, if the answer lacks it, the one in the state. An attribute must not become
 // empty because of an incomplete answer, if its change replaces the object.
-func unlessAbsent[T attr.Value](state, seen T) T {
+func keepIfAbsent[T attr.Value](state, seen T) T {
 	if !isKnown(seen) && isKnown(state) {
 		return state
 	}
@@ -253,8 +253,8 @@ func unlessAbsent[T attr.Value](state, seen T) T {
 	return seen
 }
 
-// settle replaces a planned unknown value with the seen one.
-func settle[T attr.Value](planned *T, seen T) {
+// fillUnknown replaces a planned unknown value with the seen one.
+func fillUnknown[T attr.Value](planned *T, seen T) {
 	if (*planned).IsUnknown() {
 		*planned = seen
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// planned completes a schema with the facts of package tfchange. Every attribute gets a sentence about its change. An
-// attribute also gets a plan modifier if a change replaces the object, unless conditional names it: those decide
-// themselves, and no others may. planned also adds the timeouts of the operations.
-func (b *base) planned(s schema.Schema, conditional ...string) schema.Schema {
+// completeSchema completes a schema with the facts of package tfchange. Every attribute gets a sentence about its
+// change. An attribute also gets a plan modifier if a change replaces the object, unless conditional names it: those
+// decide themselves, and no others may. planned also adds the timeouts of the operations.
+func (b *base) completeSchema(s schema.Schema, conditional ...string) schema.Schema {
 	for name, attribute := range s.Attributes {
-		if change, known := tfchange.Of(b.typeName, name); known {
+		if change, known := tfchange.FindChange(b.typeName, name); known {
 			replaces := change.Effect == tfchange.Replacement && !slices.Contains(conditional, name)
-			s.Attributes[name] = changing(attribute, consequence(change), replaces)
+			s.Attributes[name] = annotateAttribute(attribute, describeChange(change), replaces)
 		}
 	}
 
 	for name, block := range s.Blocks {
-		if change, known := tfchange.Of(b.typeName, name); known {
-			s.Blocks[name] = changingBlock(block, consequence(change))
+		if change, known := tfchange.FindChange(b.typeName, name); known {
+			s.Blocks[name] = annotateBlock(block, describeChange(change))
 		}
 	}
 
@@ -32,13 +32,13 @@ func (b *base) planned(s schema.Schema, conditional ...string) schema.Schema {
 		s.Blocks = map[string]schema.Block{}
 	}
 
-	s.Blocks[timeoutsBlock] = timeouts()
+	s.Blocks[timeoutsBlock] = buildTimeoutsBlock()
 
 	return s
 }
 
-// consequence returns the sentence about a change, to follow the one about the attribute.
-func consequence(change tfchange.Change) string {
+// describeChange returns the sentence about a change, to follow the one about the attribute.
+func describeChange(change tfchange.Change) string {
 	switch {
 	case change.Effect == tfchange.NextStart:
 		return " A VM that runs gets a change with its next start."
@@ -53,8 +53,8 @@ func consequence(change tfchange.Change) string {
 	}
 }
 
-// changing adds the sentence to an attribute and, if it replaces the object, the plan modifier.
-func changing(attribute schema.Attribute, sentence string, replaces bool) schema.Attribute {
+// annotateAttribute adds the sentence to an attribute and, if it replaces the object, the plan modifier.
+func annotateAttribute(attribute schema.Attribute, sentence string, replaces bool) schema.Attribute {
 	switch a := attribute.(type) {
 	case schema.StringAttribute:
 		a.MarkdownDescription += sentence
@@ -91,8 +91,8 @@ func changing(attribute schema.Attribute, sentence string, replaces bool) schema
 	}
 }
 
-// changingBlock adds the sentence to a block.
-func changingBlock(block schema.Block, sentence string) schema.Block {
+// annotateBlock adds the sentence to a block.
+func annotateBlock(block schema.Block, sentence string) schema.Block {
 	switch b := block.(type) {
 	case schema.ListNestedBlock:
 		b.MarkdownDescription += sentence

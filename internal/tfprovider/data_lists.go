@@ -29,8 +29,8 @@ func requiredID(description string) schema.StringAttribute {
 	}
 }
 
-// setOf returns the attribute for a computed set of objects with text fields.
-func setOf(description string, fields ...string) schema.SetAttribute {
+// newObjectSet returns the attribute for a computed set of objects with text fields.
+func newObjectSet(description string, fields ...string) schema.SetAttribute {
 	object := map[string]attr.Type{}
 	for _, field := range fields {
 		object[field] = types.StringType
@@ -62,7 +62,7 @@ func (d *blankTemplateData) Schema(_ context.Context, _ datasource.SchemaRequest
 
 func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var id engine.ID = engine.BlankTemplateID
-	_, err := d.client.TemplateByID(ctx, id)
+	_, err := d.client.FetchTemplate(ctx, id)
 	if engine.IsNotFound(err) {
 		var named []engine.Template
 		if named, err = d.client.FindTemplates(ctx, nil, "Blank"); err == nil {
@@ -81,7 +81,7 @@ func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, 
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, &struct {
 		ID types.String `tfsdk:"id"`
-	}{idValue(id)})...)
+	}{toIDValue(id)})...)
 }
 
 // ovirt_affinity_group
@@ -110,12 +110,12 @@ func (d *affinityGroupData) Schema(_ context.Context, _ datasource.SchemaRequest
 }
 
 func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	model, ok := load[affinityGroupDataModel](ctx, req.Config, &resp.Diagnostics)
+	model, ok := loadModel[affinityGroupDataModel](ctx, req.Config, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	groups, err := d.client.AffinityGroups(ctx, idOf(model.ClusterID))
+	groups, err := d.client.ListAffinityGroups(ctx, toID(model.ClusterID))
 	at := slices.IndexFunc(groups, func(g engine.AffinityGroup) bool { return g.Name == model.Name.ValueString() })
 	if err == nil && at < 0 {
 		err = fmt.Errorf("cluster %s has no affinity group named %q", model.ClusterID.ValueString(),
@@ -127,7 +127,7 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 		return
 	}
 
-	model.ID = idValue(groups[at].ID)
+	model.ID = toIDValue(groups[at].ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -159,7 +159,7 @@ func newClusterHostsData() datasource.DataSource {
 		result: "hosts", resultAbout: "UUIDs and statuses of the hosts.", fields: []string{"id", "status"},
 		failure: "The hosts cannot be read",
 		list: func(ctx context.Context, client *engine.Client, cluster string) ([][]string, error) {
-			hosts, err := client.Hosts(ctx)
+			hosts, err := client.ListHosts(ctx)
 			hosts = slices.DeleteFunc(slices.Clone(hosts), func(h engine.Host) bool {
 				return engine.RefID(h.Cluster) != engine.ID(cluster)
 			})
@@ -191,14 +191,14 @@ func newTemplatesData() datasource.DataSource {
 func newDiskAttachmentsData() datasource.DataSource {
 	return attachmentsData("ovirt_disk_attachments", "VM", "vm_id", "attachments",
 		func(ctx context.Context, client *engine.Client, vm string) ([]engine.DiskAttachment, error) {
-			return client.DiskAttachments(ctx, engine.ID(vm))
+			return client.ListDiskAttachments(ctx, engine.ID(vm))
 		})
 }
 
 func newTemplateDiskAttachmentsData() datasource.DataSource {
 	return attachmentsData("ovirt_template_disk_attachments", "template", "template_id", "disk_attachments",
 		func(ctx context.Context, client *engine.Client, template string) ([]engine.DiskAttachment, error) {
-			return client.TemplateDiskAttachments(ctx, engine.ID(template))
+			return client.ListTemplateDiskAttachments(ctx, engine.ID(template))
 		})
 }
 
@@ -239,7 +239,7 @@ func (d *listData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *d
 		Attributes: map[string]schema.Attribute{
 			"id":     dataID(d.idAbout),
 			d.owner:  d.ownerAttribute,
-			d.result: setOf(d.resultAbout, d.fields...),
+			d.result: newObjectSet(d.resultAbout, d.fields...),
 		},
 	}
 	if d.empty != "" {

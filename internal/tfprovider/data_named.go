@@ -57,9 +57,9 @@ const (
 func newClusterData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_cluster"}, "cluster",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
-			all, err := client.Clusters(ctx, wanted.dc)
+			all, err := client.ListClusters(ctx, wanted.dc)
 
-			return candidates(all, wanted.name, func(c engine.Cluster) (string, candidate) {
+			return filterByName(all, wanted.name, func(c engine.Cluster) (string, candidate) {
 				return c.Name, candidate{id: c.ID}
 			}), err
 		}}
@@ -68,9 +68,9 @@ func newClusterData() datasource.DataSource {
 func newHostData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_host"}, "host",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
-			all, err := client.HostsIn(ctx, wanted.dc, nil, 0)
+			all, err := client.ListHostsIn(ctx, wanted.dc, nil, 0)
 
-			return candidates(all, wanted.name, func(h engine.Host) (string, candidate) {
+			return filterByName(all, wanted.name, func(h engine.Host) (string, candidate) {
 				return h.Name, candidate{id: h.ID}
 			}), err
 		}}
@@ -79,29 +79,29 @@ func newHostData() datasource.DataSource {
 func newStorageDomainData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_storage_domain"}, "storage domain that takes disks",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
-			all, err := storageDomains(ctx, client, wanted.dc)
+			all, err := listStorageDomains(ctx, client, wanted.dc)
 
-			return candidates(all, wanted.name, func(d engine.StorageDomain) (string, candidate) {
+			return filterByName(all, wanted.name, func(d engine.StorageDomain) (string, candidate) {
 				return d.Name, candidate{id: d.ID}
 			}), err
 		}}
 }
 
-// storageDomains returns the storage domains of a data center, or all if dc is nil. It asks the data centers, because
-// only they know the status of each domain.
-func storageDomains(
+// listStorageDomains returns the storage domains of a data center, or all if dc is nil. It asks the data centers,
+// because only they know the status of each domain.
+func listStorageDomains(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (out []engine.StorageDomain, err error) {
 	var all []engine.DataCenter
 
 	if dc != nil {
 		all = append(all, *dc)
-	} else if all, err = client.DataCenters(ctx); err != nil {
+	} else if all, err = client.ListDataCenters(ctx); err != nil {
 		return nil, err
 	}
 
 	for i := range all {
-		there, err := client.StorageDomains(ctx, &all[i])
+		there, err := client.ListStorageDomains(ctx, &all[i])
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func storageDomains(
 func newVNICProfileData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_vnic_profile"}, "vNIC profile",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
-			profiles, networks, err := client.VNICProfiles(ctx, wanted.dc, wanted.name)
+			profiles, networks, err := client.ListVNICProfiles(ctx, wanted.dc, wanted.name)
 
 			var out []candidate
 
@@ -134,7 +134,7 @@ func newVMData() datasource.DataSource {
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.FindVMs(ctx, wanted.dc, wanted.name)
 
-			return candidates(all, wanted.name, func(vm engine.VM) (string, candidate) {
+			return filterByName(all, wanted.name, func(vm engine.VM) (string, candidate) {
 				return vm.Name, candidate{id: vm.ID}
 			}), err
 		}}
@@ -145,7 +145,7 @@ func newDiskData() datasource.DataSource {
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.FindDisks(ctx, wanted.dc, wanted.name)
 
-			return candidates(all, wanted.name, func(d engine.Disk) (string, candidate) {
+			return filterByName(all, wanted.name, func(d engine.Disk) (string, candidate) {
 				return d.AliasText(), candidate{id: d.ID}
 			}), err
 		}}
@@ -155,16 +155,16 @@ func newTemplateData() datasource.DataSource {
 	return &namedData{dataBase{typeName: "ovirt_template"}, "template",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := client.FindTemplates(ctx, wanted.dc, wanted.name)
-			found := candidates(all, wanted.name, func(t engine.Template) (string, candidate) {
+			found := filterByName(all, wanted.name, func(t engine.Template) (string, candidate) {
 				return t.Name, candidate{id: t.ID, version: t.Version.Number, isReady: t.Status == engine.TemplateOK}
 			})
 
-			return versions(found, wanted.version), err
+			return filterByVersion(found, wanted.version), err
 		}}
 }
 
-// candidates returns the items with this name.
-func candidates[T any](all []T, name string, of func(T) (string, candidate)) []candidate {
+// filterByName returns the items with this name.
+func filterByName[T any](all []T, name string, of func(T) (string, candidate)) []candidate {
 	var out []candidate
 
 	for _, item := range all {
@@ -176,8 +176,8 @@ func candidates[T any](all []T, name string, of func(T) (string, candidate)) []c
 	return out
 }
 
-// versions returns the templates of one version. For 0, it returns the newest one usable for a VM.
-func versions(found []candidate, version int) []candidate {
+// filterByVersion returns the templates of one version. For 0, it returns the newest one usable for a VM.
+func filterByVersion(found []candidate, version int) []candidate {
 	if version == 0 {
 		found = slices.DeleteFunc(found, func(c candidate) bool { return !c.isReady })
 		if len(found) == 0 {
@@ -237,7 +237,7 @@ func (d *namedData) Read(ctx context.Context, req datasource.ReadRequest, resp *
 		return
 	}
 
-	found, err := d.look(ctx, dataCenter.ValueString(), wantedName{
+	found, err := d.findByName(ctx, dataCenter.ValueString(), wantedName{
 		name: name.ValueString(), network: network.ValueString(), version: int(version.ValueInt64()),
 	})
 	if err != nil {
@@ -248,7 +248,7 @@ func (d *namedData) Read(ctx context.Context, req datasource.ReadRequest, resp *
 	network, version = types.StringValue(found.network), types.Int64Value(int64(found.version))
 
 	resp.State.Raw = req.Config.Raw
-	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), idValue(found.id))...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), toIDValue(found.id))...)
 
 	for attribute, value := range attributes {
 		if attribute == networkAttribute || attribute == versionAttribute {
@@ -257,10 +257,10 @@ func (d *namedData) Read(ctx context.Context, req datasource.ReadRequest, resp *
 	}
 }
 
-// look returns the one matching object.
-func (d *namedData) look(ctx context.Context, dataCenter string, wanted wantedName) (*candidate, error) {
+// findByName returns the one matching object.
+func (d *namedData) findByName(ctx context.Context, dataCenter string, wanted wantedName) (*candidate, error) {
 	if dataCenter != "" {
-		dc, err := d.client.DataCenter(ctx, dataCenter)
+		dc, err := d.client.FindDataCenter(ctx, dataCenter)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ data "ovirt_disk" "d" {
 func TestObjectsAreFoundByTheirNames(t *testing.T) { // R14
 	t.Parallel()
 	s := newSite(t, quick)
-	hosts, err := s.client.Hosts(t.Context())
+	hosts, err := s.client.ListHosts(t.Context())
 	must(t, err)
 	s.ids["$host"] = hosts[0].Name
 	w := newWorkspace(t, s).config(plainVM + disk + byName)

@@ -21,20 +21,20 @@ func TestTheNewestTemplateIsTheNewestThatIsReady(t *testing.T) {
 	}
 
 	for version, want := range map[int]string{0: "b", 1: "d", 2: "a", 11: "c"} {
-		got := versions(found(), version)
+		got := filterByVersion(found(), version)
 		check.Equal(t, "templates", len(got), 1)
 		check.Equal(t, "the template", got[0].id.String(), want)
 	}
 
-	check.Equal(t, "templates of a version that is not there", len(versions(found(), 3)), 0)
-	check.Equal(t, "templates of which none is ready", len(versions([]candidate{{id: "a", version: 1}}, 0)), 0)
+	check.Equal(t, "templates of a version that is not there", len(filterByVersion(found(), 3)), 0)
+	check.Equal(t, "templates of which none is ready", len(filterByVersion([]candidate{{id: "a", version: 1}}, 0)), 0)
 }
 
 // TestARestrictedRunHasNoLookupByName uses types shared by resources and data sources.
 func TestARestrictedRunHasNoLookupByName(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{})
-	server := restrict(providerserver.NewProtocol5(provider)(), provider,
+	server := newRestricted(providerserver.NewProtocol5(provider)(), provider,
 		Options{Types: append([]string{"ovirt_wait_for_ip"}, lookups...)})
 	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
 	check.Error(t, err, "")

@@ -68,7 +68,7 @@ func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, re
 				reading: schema.StringAttribute{
 					Optional: true,
 					MarkdownDescription: "How long to wait for an address, such as `30m`; `" +
-						shortDuration(addressLimit) + "` by default.",
+						formatDuration(addressLimit) + "` by default.",
 					Validators: []validator.String{isDuration},
 				},
 			},
@@ -77,7 +77,7 @@ func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, re
 }
 
 func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	model, ok := load[waitForIPModel](ctx, req.Config, &resp.Diagnostics)
+	model, ok := loadModel[waitForIPModel](ctx, req.Config, &resp.Diagnostics)
 	if !ok {
 		return
 	}
@@ -92,7 +92,7 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	ctx, cancel := engine.WithWaitLimit(ctx, limit)
 	defer cancel()
 
-	interfaces := d.wait(ctx, idOf(model.VMID), &resp.Diagnostics)
+	interfaces := d.waitForAddress(ctx, toID(model.VMID), &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -118,41 +118,51 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// wait waits until the guest of a VM reports an address. If none will come, it adds a warning.
-func (d *waitForIPData) wait(ctx context.Context, vmID engine.ID, diags *diag.Diagnostics) []engine.GuestInterface {
+// waitForAddress waits until the guest of a VM reports an address. If none will come, it adds a warning.
+func (d *waitForIPData) waitForAddress(
+	ctx context.Context, vmID engine.ID, diags *diag.Diagnostics,
+) []engine.GuestInterface {
 	begin := time.Now()
 	var interfaces []engine.GuestInterface
-	err := poll(ctx, "VM "+vmID.String()+" to report an address", func(ctx context.Context) (bool, string, error) {
-		var err error
-		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
-			return err == nil, "", err
-		}
+	err := pollEngine(
+		ctx,
+		"VM "+vmID.String()+" to report an address",
+		func(ctx context.Context) (bool, string, error) {
+			var err error
+			if interfaces, err = d.client.ListGuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
+				return err == nil, "", err
+			}
 
-		vm, err := d.client.VM(ctx, vmID)
-		if err != nil {
-			return false, "", err
-		}
+			vm, err := d.client.FetchVM(ctx, vmID)
+			if err != nil {
+				return false, "", err
+			}
 
-		switch started, known := vm.StartedAt(); {
-		case vm.Status == engine.VMDown:
-			diags.AddWarning("The VM has no address",
-				"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
+			switch started, known := vm.StartedAt(); {
+			case vm.Status == engine.VMDown:
+				diags.AddWarning("The VM has no address",
+					"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
 
-			return true, "", nil
-		case vm.Status.Asleep(), vm.Status.OutOfSight(), vm.Status == engine.VMUnassigned:
-			diags.AddWarning("The VM has no address",
-				"VM "+vmID.String()+" is "+string(vm.Status)+": its guest reports nothing before a person has acted.")
+				return true, "", nil
+			case vm.Status.IsAsleep(), vm.Status.IsOutOfSight(), vm.Status == engine.VMUnassigned:
+				diags.AddWarning(
+					"The VM has no address",
+					"VM "+vmID.String()+" is "+string(
+						vm.Status,
+					)+": its guest reports nothing before a person has acted.",
+				)
 
-			return true, "", nil
-		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
-			diags.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+
-				started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
+				return true, "", nil
+			case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
+				diags.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+
+					started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
 
-			return true, "", nil
-		}
+				return true, "", nil
+			}
 
-		return false, string(vm.Status), nil
-	})
+			return false, string(vm.Status), nil
+		},
+	)
 	if err != nil {
 		diags.AddError("The VM has reported no address", err.Error())
 	}

@@ -222,7 +222,7 @@ func (w *workspace) survives(remove func()) {
 // isEmpty fails the test if the engine has objects of the configuration.
 func (w *workspace) isEmpty() {
 	w.t.Helper()
-	if left := w.site.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+	if left := w.site.sim.Summarize(); left.VMs+left.Disks+left.NICs != 0 {
 		w.t.Errorf("left in the engine: %+v", left)
 	}
 }
@@ -242,7 +242,7 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 	s := newHeldSite(t, func(s *site) bool {
 		stopped, looks := false, 0
 
-		for _, r := range s.sim.Requests() {
+		for _, r := range s.sim.ListRequests() {
 			stopped = stopped || strings.HasSuffix(r.Path, "/stop")
 			if stopped && r.Method == http.MethodGet && strings.HasPrefix(r.Path, "/api/vms/") {
 				looks++
@@ -258,7 +258,7 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 		t.Errorf("the VM was stopped %d times", stops)
 	}
 
-	if n := s.sim.Summary().VMs; n != 0 {
+	if n := s.sim.Summarize().VMs; n != 0 {
 		t.Errorf("%d VMs are left", n)
 	}
 }

@@ -51,7 +51,7 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	w.apply()
 	w.settled()
 
-	got, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
+	got, err := s.client.FetchFullVM(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 	check.Equal(t, "priority", *got.HighAvailability.Priority, 50)
 	check.Equal(t, "lease", got.Lease.StorageDomain.ID.String(), s.ids["$storage"])
@@ -70,16 +70,16 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	w.apply()
 	w.settled()
 
-	got, err = s.client.VMInFull(t.Context(), got.ID)
+	got, err = s.client.FetchFullVM(t.Context(), got.ID)
 	must(t, err)
-	watchdogs, err := s.client.Watchdogs(t.Context(), got.ID)
+	watchdogs, err := s.client.ListWatchdogs(t.Context(), got.ID)
 	must(t, err)
 	check.Equal(t, "high availability", *got.HighAvailability.Enabled, false)
 	check.Equal(t, "watchdogs", len(watchdogs), 1)
 	check.Equal(t, "the watchdog's action", watchdogs[0].Action, "poweroff")
 
 	w.forget()
-	devices, err := s.client.MediatedDevices(t.Context(), got.ID)
+	devices, err := s.client.ListMediatedDevices(t.Context(), got.ID)
 	must(t, err)
 	check.Equal(t, "mediated devices", len(devices), 2)
 	w.importID("ovirt_vm.a", got.ID.String())
@@ -108,7 +108,7 @@ func TestEachMediatedDeviceIsOneOfItsOwn(t *testing.T) {
 	w.apply()
 	w.settled()
 
-	devices, err := s.client.MediatedDevices(t.Context(), s.vm(t, "a").ID)
+	devices, err := s.client.ListMediatedDevices(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 	check.Equal(t, "mediated devices", len(devices), 2)
 
@@ -125,7 +125,7 @@ func TestEachMediatedDeviceIsOneOfItsOwn(t *testing.T) {
 func TestAHostDeviceFromCreationToDestruction(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
-	hosts, err := s.client.Hosts(t.Context())
+	hosts, err := s.client.ListHosts(t.Context())
 	must(t, err)
 
 	s.ids["$host"] = hosts[0].ID.String()
@@ -167,7 +167,7 @@ resource "ovirt_vm_host_device" "a" {
 func TestAHostDeviceIsImportedWithAnIDInUpperCase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
-	hosts, err := s.client.Hosts(t.Context())
+	hosts, err := s.client.ListHosts(t.Context())
 	must(t, err)
 	s.ids["$host"] = hosts[0].ID.String()
 	config := strings.Replace(plainVM, "}\n", "  placement_policy_affinity = \"pinned\"\n"+

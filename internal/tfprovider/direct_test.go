@@ -455,7 +455,7 @@ func (d *direct) disk(alias string) string {
 // pinned returns the attributes of a VM pinned to a host.
 func (d *direct) pinned() set {
 	d.t.Helper()
-	hosts, err := d.site.client.Hosts(d.t.Context())
+	hosts, err := d.site.client.ListHosts(d.t.Context())
 	must(d.t, err)
 
 	return set{"placement_policy_affinity": "pinned", "placement_policy_host_ids": []string{hosts[0].ID.String()}}

@@ -130,7 +130,7 @@ func attributeCasesOfVMs() map[string]attributeCase {
 // otherHost returns a host without pinned VMs.
 func (d *direct) otherHost() string {
 	d.t.Helper()
-	hosts, err := d.site.client.Hosts(d.t.Context())
+	hosts, err := d.site.client.ListHosts(d.t.Context())
 	must(d.t, err)
 
 	return hosts[1].ID.String()
@@ -139,11 +139,11 @@ func (d *direct) otherHost() string {
 // otherProfile returns a vNIC profile other than $profile.
 func (d *direct) otherProfile() string {
 	d.t.Helper()
-	dc, err := d.site.client.DataCenter(d.t.Context(), "Default")
+	dc, err := d.site.client.FindDataCenter(d.t.Context(), "Default")
 	must(d.t, err)
-	network, err := d.site.client.Network(d.t.Context(), dc, "ovirtmgmt")
+	network, err := d.site.client.FindNetwork(d.t.Context(), dc, "ovirtmgmt")
 	must(d.t, err)
-	profile, err := d.site.client.VNICProfile(d.t.Context(), network, "ovirtmgmt")
+	profile, err := d.site.client.FindVNICProfile(d.t.Context(), network, "ovirtmgmt")
 	must(d.t, err)
 
 	return profile.ID.String()

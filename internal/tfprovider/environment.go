@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// orVariable returns the documentation of an attribute's environment variable.
-func orVariable(name string) string {
+// describeVariable returns the documentation of an attribute's environment variable.
+func describeVariable(name string) string {
 	return "`" + name + "` in the environment is used if it is not set."
 }
 
@@ -79,9 +79,9 @@ func hasUnknown(value attr.Value) bool {
 	return false
 }
 
-// fromEnvironment sets values missing from the block to those of the environment. It ignores the environment's TLS
+// fillFromEnvironment sets values missing from the block to those of the environment. It ignores the environment's TLS
 // settings if the block has its own.
-func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.Diagnostics) {
+func (m *providerModel) fillFromEnvironment(lookup func(string) string, diags *diag.Diagnostics) {
 	text := func(value *types.String, name string) {
 		if found := lookup(name); value.IsNull() && found != "" {
 			*value = types.StringValue(found)
@@ -103,7 +103,7 @@ func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.
 	}
 	list := func(value *types.List, name string) {
 		if found := lookup(name); value.IsNull() && found != "" {
-			*value = texts(filepath.SplitList(found))
+			*value = toTextList(filepath.SplitList(found))
 		}
 	}
 
@@ -122,8 +122,8 @@ func (m *providerModel) fromEnvironment(lookup func(string) string, diags *diag.
 	}
 }
 
-// texts returns a list of texts.
-func texts(elements []string) types.List {
+// toTextList returns a list of texts.
+func toTextList(elements []string) types.List {
 	values := []attr.Value{}
 	for _, element := range elements {
 		values = append(values, types.StringValue(element))
@@ -132,8 +132,8 @@ func texts(elements []string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// headers returns the headers of extra_headers. It rejects a header equivalent to the attribute filter.
-func (m *providerModel) headers(diags *diag.Diagnostics) map[string]string {
+// parseHeaders returns the headers of extra_headers. It rejects a header equivalent to the attribute filter.
+func (m *providerModel) parseHeaders(diags *diag.Diagnostics) map[string]string {
 	out := map[string]string{}
 
 	for name, element := range m.ExtraHeaders.Elements() {

@@ -29,7 +29,7 @@ type ephemeralBase struct{ *configured }
 func (e *ephemeralBase) Configure(
 	_ context.Context, req ephemeral.ConfigureRequest, resp *ephemeral.ConfigureResponse,
 ) {
-	e.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+	e.configured = getConfigured(req.ProviderData, &resp.Diagnostics)
 }
 
 // tokenEphemeral returns the token of the provider's session.
@@ -56,7 +56,7 @@ func (e *tokenEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, re
 
 // Open implements ephemeral.EphemeralResource.
 func (e *tokenEphemeral) Open(ctx context.Context, _ ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
-	token, err := e.client.Token(ctx, "")
+	token, err := e.client.ShareToken(ctx, "")
 	if err != nil {
 		resp.Diagnostics.AddError("There is no token", err.Error())
 		return
@@ -100,7 +100,7 @@ func (e *consoleEphemeral) Open(ctx context.Context, req ephemeral.OpenRequest, 
 		return
 	}
 
-	file, err := e.client.ViewerFile(ctx, idOf(model.VMID))
+	file, err := e.client.FetchViewerFile(ctx, toID(model.VMID))
 	if err != nil {
 		resp.Diagnostics.AddError("There is no way to the console", err.Error())
 		return

@@ -213,7 +213,7 @@ func TestASnapshotIsMadeOnceAndRemoved(t *testing.T) {
 			w.config(plainVM + snapshot).apply()
 			w.settled()
 			vm := s.vm(t, "a").ID
-			all, err := s.client.Snapshots(t.Context(), vm)
+			all, err := s.client.ListSnapshots(t.Context(), vm)
 			must(t, err)
 			check.Length(t, "the snapshots", all, 1)
 			check.Equal(t, "its status", all[0].Status, engine.SnapshotOK)
@@ -223,7 +223,7 @@ func TestASnapshotIsMadeOnceAndRemoved(t *testing.T) {
 			w.settled()
 
 			w.config(plainVM).apply()
-			all, err = s.client.Snapshots(t.Context(), vm)
+			all, err = s.client.ListSnapshots(t.Context(), vm)
 			must(t, err)
 			check.Length(t, "the snapshots", all, 0)
 		})
@@ -259,7 +259,7 @@ func TestTheActiveSnapshotIsNotImported(t *testing.T) {
 // request sends the engine an XML request without a method in its client.
 func (s *site) request(t *testing.T, method, path, body string) string {
 	t.Helper()
-	token, err := s.client.Token(t.Context(), "")
+	token, err := s.client.ShareToken(t.Context(), "")
 	must(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), method, s.client.APIURL()+path, strings.NewReader(body))
 	must(t, err)
@@ -315,10 +315,10 @@ func TestAnImageIsInTheDriveOfAVM(t *testing.T) {
 	w.settled()
 	vm := s.vm(t, "a").ID
 	image := func() engine.ID {
-		seen, err := s.client.CDROMOf(t.Context(), vm)
+		seen, err := s.client.FetchCDROM(t.Context(), vm)
 		must(t, err)
 
-		return seen.Image()
+		return seen.ImageID()
 	}
 	check.Equal(t, "the image", image(), first)
 
@@ -343,7 +343,7 @@ func TestAnImageIsInTheDriveOfAVM(t *testing.T) {
 func TestAffinityLabelsOfVMsAndHosts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
-	hosts, err := s.client.Hosts(t.Context())
+	hosts, err := s.client.ListHosts(t.Context())
 	must(t, err)
 	config := plainVM + `
 resource "ovirt_affinity_label" "l" { name = "licensed" }
@@ -369,7 +369,7 @@ resource "ovirt_host_affinity_label" "h" {
 	w.config(renamed).wants("ovirt_affinity_label.l", "update")
 	w.apply()
 	w.settled()
-	seen, err := s.client.AffinityLabelByID(t.Context(), engine.ID(label))
+	seen, err := s.client.FetchAffinityLabel(t.Context(), engine.ID(label))
 	must(t, err)
 	check.Equal(t, "its name", seen.Name, "oracle")
 	check.Equal(t, "implicit", *seen.Implicit, true)
@@ -392,7 +392,7 @@ resource "ovirt_host_affinity_label" "h" {
 	other := newWorkspace(t, s).config("resource \"ovirt_affinity_label\" \"l\" { name = \"oracle\" }\n")
 	check.Contains(t, "the name of somebody else's", other.fail(), "import that")
 	w.destroy()
-	left, err := s.client.AffinityLabelsNamed(t.Context(), "oracle")
+	left, err := s.client.ListAffinityLabelsNamed(t.Context(), "oracle")
 	must(t, err)
 	check.Length(t, "the labels", left, 0)
 }

@@ -22,8 +22,8 @@ var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,18}) ?(B|KiB|MiB|GiB|TiB|PiB)$`)
 
-// bytesOf converts a size such as 40GiB to bytes. It returns false if the text is no size, or exceeds 64 bits.
-func bytesOf(text string) (int64, bool) {
+// parseSize converts a size such as 40GiB to bytes. It returns false if the text is no size, or exceeds 64 bits.
+func parseSize(text string) (int64, bool) {
 	found := sizePattern.FindStringSubmatch(text)
 	if found == nil {
 		return 0, false
@@ -45,8 +45,8 @@ func bytesOf(text string) (int64, bool) {
 	return 0, false
 }
 
-// sizeOf formats a number of bytes in its largest unit without a fraction.
-func sizeOf(bytes int64) string {
+// formatSize formats a number of bytes in its largest unit without a fraction.
+func formatSize(bytes int64) string {
 	unit := 0
 	for ; bytes != 0 && bytes%1024 == 0 && unit < len(units)-1; unit++ {
 		bytes /= 1024
@@ -83,7 +83,7 @@ func (bytesFunction) Run(ctx context.Context, req function.RunRequest, resp *fun
 		return
 	}
 
-	bytes, ok := bytesOf(text)
+	bytes, ok := parseSize(text)
 	if !ok {
 		resp.Error = function.NewArgumentFuncError(0, strconv.Quote(text)+
 			" is no size: write a whole number and one of B, KiB, MiB, GiB, TiB and PiB, below 8192PiB.")
@@ -126,5 +126,5 @@ func (sizeFunction) Run(ctx context.Context, req function.RunRequest, resp *func
 		return
 	}
 
-	resp.Error = resp.Result.Set(ctx, sizeOf(bytes))
+	resp.Error = resp.Result.Set(ctx, formatSize(bytes))
 }

@@ -54,7 +54,7 @@ resource "ovirt_vm_tag" "t" {
 	w.apply()
 	w.settled()
 	w.destroy()
-	if left, err := s.client.TagsNamed(t.Context(), "green"); err != nil || len(left) != 0 {
+	if left, err := s.client.ListTagsNamed(t.Context(), "green"); err != nil || len(left) != 0 {
 		t.Errorf("the tag is left: %v, %v", left, err)
 	}
 }
@@ -90,7 +90,7 @@ data "ovirt_affinity_group" "g" {
 	w.apply()
 	w.settled() // R12: enforcing and priority are sent
 	cluster, id, vm := s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")
-	seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
+	seen, err := s.client.FetchAffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 	must(t, err)
 	if seen.Priority == nil {
 		t.Fatal("seen.Priority is nil")
@@ -102,7 +102,7 @@ data "ovirt_affinity_group" "g" {
 	}
 
 	check.Equal(t, "*seen.Enforcing", *seen.Enforcing, true)
-	check.Equal(t, "seen.Has(engine.ID(vm))", seen.Has(engine.ID(vm)), true)
+	check.Equal(t, "seen.Has(engine.ID(vm))", seen.HasVM(engine.ID(vm)), true)
 	check.Equal(t, "seen.DescriptionText()", seen.DescriptionText(), "<apart> & more")
 
 	if got := w.text("data.ovirt_affinity_group.g", "id"); got != id {
@@ -122,11 +122,11 @@ data "ovirt_affinity_group" "g" {
 		w.wants("ovirt_affinity_group.g", "update")
 		w.apply()
 		w.settled()
-		seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
+		seen, err := s.client.FetchAffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 		must(t, err)
 		check.Equal(t, "seen.VMsRule.Positive", seen.VMsRule.Positive, true)
 		check.Equal(t, "*seen.Priority", *seen.Priority, 5)
-		check.Equal(t, "seen.Has(engine.ID(vm))", seen.Has(engine.ID(vm)), true)
+		check.Equal(t, "seen.Has(engine.ID(vm))", seen.HasVM(engine.ID(vm)), true)
 	})
 	t.Run("the defaults are those of the released provider", func(t *testing.T) {
 		w := newWorkspace(
@@ -152,7 +152,7 @@ data "ovirt_affinity_group" "g" {
 		w.apply()
 	})
 	w.destroy()
-	if left, err := s.client.AffinityGroupsNamed(t.Context(), "apart"); err != nil || len(left) != 0 {
+	if left, err := s.client.ListAffinityGroupsNamed(t.Context(), "apart"); err != nil || len(left) != 0 {
 		t.Errorf("the group is left: %v, %v", left, err)
 	}
 }
@@ -180,7 +180,7 @@ resource "ovirt_vm_affinity_group" "a" {
 `
 	w := newWorkspace(t, s).config(config)
 	w.apply()
-	group, err := s.client.AffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]),
+	group, err := s.client.FetchAffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]),
 		engine.ID(w.text("ovirt_affinity_group.g", "id")))
 	must(t, err)
 	if group.VMs == nil || len(group.VMs.Items) != 6 {
@@ -212,7 +212,7 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 	w.apply()
 	w.settled()
 	vm := w.text("ovirt_vm.a", "id")
-	consoles, err := s.client.GraphicsConsoles(t.Context(), engine.ID(vm))
+	consoles, err := s.client.ListGraphicsConsoles(t.Context(), engine.ID(vm))
 	must(t, err)
 	if len(consoles) != 0 {
 		t.Errorf("the VM has consoles %v", consoles)
@@ -276,7 +276,7 @@ func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
 	s := newSite(t, quick)
 	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/(tags|affinitygroups)$", Action: "hold"}))
 	go func() {
-		wait.Until(t, "all four requests are there", func() bool { return s.sim.Hits() == 4 })
+		wait.Until(t, "all four requests are there", func() bool { return s.sim.CountHits() == 4 })
 		s.sim.ClearFaults()
 	}()
 	const one = `
@@ -291,9 +291,9 @@ resource "ovirt_affinity_group" "%[1]s" {
 	first, second := fmt.Sprintf(one, "first"), fmt.Sprintf(one, "second")
 	count := func() (tags, groups int) {
 		t.Helper()
-		allTags, err := s.client.TagsNamed(t.Context(), "twice")
+		allTags, err := s.client.ListTagsNamed(t.Context(), "twice")
 		must(t, err)
-		allGroups, err := s.client.AffinityGroupsNamed(t.Context(), "twice")
+		allGroups, err := s.client.ListAffinityGroupsNamed(t.Context(), "twice")
 		must(t, err)
 
 		return len(allTags), len(allGroups)

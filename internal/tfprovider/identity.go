@@ -100,8 +100,8 @@ func (r identified) IdentitySchema(
 	resp.IdentitySchema = identityschema.Schema{Attributes: attributes}
 }
 
-// identify writes the identity of the object in state. For an object no longer in the state, it uses before.
-func (r identified) identify(
+// writeIdentity writes the identity of the object in state. For an object no longer in the state, it uses before.
+func (r identified) writeIdentity(
 	ctx context.Context, state, before tfsdk.State, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics,
 ) {
 	if state.Raw.IsNull() {
@@ -126,8 +126,9 @@ func (r identified) identify(
 	}
 }
 
-// identifyNone writes an identity of empty texts. It names no object, but the framework rejects a missing identity.
-func (r identified) identifyNone(ctx context.Context, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics) {
+// writeEmptyIdentity writes an identity of empty texts. It names no object, but the framework rejects a missing
+// identity.
+func (r identified) writeEmptyIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics) {
 	if identity == nil {
 		return
 	}
@@ -148,12 +149,12 @@ func (r identified) isUnnamed(ctx context.Context, state tfsdk.State) bool {
 // Create implements resource.Resource.
 func (r identified) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	r.Resource.Create(ctx, req, resp)
-	r.identify(ctx, resp.State, tfsdk.State{}, resp.Identity, &resp.Diagnostics)
+	r.writeIdentity(ctx, resp.State, tfsdk.State{}, resp.Identity, &resp.Diagnostics)
 }
 
 // Read implements resource.Resource.
 func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	isFound := r.find(ctx, &req.State, resp.Private, &resp.Diagnostics)
+	isFound := r.findUnanswered(ctx, &req.State, resp.Private, &resp.Diagnostics)
 
 	switch {
 	case resp.Diagnostics.HasError():
@@ -165,22 +166,22 @@ func (r identified) Read(ctx context.Context, req resource.ReadRequest, resp *re
 	}
 
 	if resp.State.Raw.IsNull() && r.isUnnamed(ctx, req.State) {
-		r.identifyNone(ctx, resp.Identity, &resp.Diagnostics)
+		r.writeEmptyIdentity(ctx, resp.Identity, &resp.Diagnostics)
 		return
 	}
 
-	r.identify(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
+	r.writeIdentity(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
 }
 
 // Update implements resource.Resource.
 func (r identified) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	r.Resource.Update(ctx, req, resp)
-	r.identify(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
+	r.writeIdentity(ctx, resp.State, req.State, resp.Identity, &resp.Diagnostics)
 }
 
 // Delete implements resource.Resource.
 func (r identified) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	if r.find(ctx, &req.State, req.Private, &resp.Diagnostics) && !resp.Diagnostics.HasError() {
+	if r.findUnanswered(ctx, &req.State, req.Private, &resp.Diagnostics) && !resp.Diagnostics.HasError() {
 		r.Resource.Delete(ctx, req, resp)
 	}
 }
@@ -261,6 +262,6 @@ func (r importable) ImportState(
 	r.importer.ImportState(ctx, req, resp)
 
 	if resp.Identity != nil && !resp.Diagnostics.HasError() {
-		r.identify(ctx, resp.State, tfsdk.State{}, resp.Identity, &resp.Diagnostics)
+		r.writeIdentity(ctx, resp.State, tfsdk.State{}, resp.Identity, &resp.Diagnostics)
 	}
 }

@@ -105,7 +105,7 @@ func importBy(
 
 	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
 	check.Error(t, err, "")
-	state, err := decode(schemas.ResourceSchemas[typeName], got.ImportedResources[0].State)
+	state, err := decodeState(schemas.ResourceSchemas[typeName], got.ImportedResources[0].State)
 	check.Error(t, err, "")
 
 	return state, got.Diagnostics
@@ -167,7 +167,7 @@ func TestAnIdentityWithoutANameIsToldAsMissing(t *testing.T) {
 func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{Types: []string{"ovirt_tag"}})
-	run := restrict(providerserver.NewProtocol5(provider)(), provider, Options{Types: []string{"ovirt_tag"}})
+	run := newRestricted(providerserver.NewProtocol5(provider)(), provider, Options{Types: []string{"ovirt_tag"}})
 	schemas, err := run.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
 	check.Error(t, err, "")
 	check.Equal(t, "what it is shown", len(schemas.Functions)+len(schemas.EphemeralResourceSchemas)+
@@ -202,7 +202,7 @@ func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 
 	// An unrestricted provider shows everything, even after a restricted one.
 	free := New(Options{})
-	all, err := restrict(providerserver.NewProtocol5(free)(), free, Options{}).
+	all, err := newRestricted(providerserver.NewProtocol5(free)(), free, Options{}).
 		GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
 	check.Error(t, err, "")
 
@@ -220,17 +220,17 @@ func TestSizesAndBytesAreReverses(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0B": 0, "1B": 1, "1KiB": 1024, "1 MiB": 1 << 20, "40GiB": 40 << 30, "3 TiB": 3 << 40, "8191PiB": 8191 << 50,
 	} {
-		got, ok := bytesOf(text)
+		got, ok := parseSize(text)
 		check.Equal(t, text+" is a size", ok, true)
 		check.Equal(t, text, got, want)
-		check.Equal(t, text+" again", sizeOf(got), strings.ReplaceAll(text, " ", ""))
+		check.Equal(t, text+" again", formatSize(got), strings.ReplaceAll(text, " ", ""))
 	}
 
 	for _, text := range []string{
 		"", "1", "GiB", "-1GiB", "1.5GiB", "1GB", "1gib", "1  GiB", " 1GiB", "1GiB\n", "8192PiB",
 		"999999999999999999KiB",
 	} {
-		_, ok := bytesOf(text)
+		_, ok := parseSize(text)
 		check.Equal(t, text+" is a size", ok, false)
 	}
 

@@ -31,7 +31,7 @@ func TestABlockThatIsRemovedLongAfterAnImportDetachesItsDisk(t *testing.T) {
 	vm := w.text("ovirt_vm.a", "id")
 	attached := func() []engine.DiskAttachment {
 		t.Helper()
-		all, err := s.client.DiskAttachments(t.Context(), engine.ID(vm))
+		all, err := s.client.ListDiskAttachments(t.Context(), engine.ID(vm))
 		must(t, err)
 
 		return all
@@ -69,7 +69,7 @@ func TestAnImportKeepsTheBootDiskThatHasNoBlock(t *testing.T) {
 	w.importID("ovirt_disk_attachments.a", vm)
 	check.Contains(t, "the output", strings.ReplaceAll(w.apply(), "\n", " "), "boot disk stays attached")
 	w.settled()
-	all, err := s.client.DiskAttachments(t.Context(), engine.ID(vm))
+	all, err := s.client.ListDiskAttachments(t.Context(), engine.ID(vm))
 	must(t, err)
 	check.Length(t, "the disks", all, 3)
 
@@ -77,7 +77,7 @@ func TestAnImportKeepsTheBootDiskThatHasNoBlock(t *testing.T) {
 	w.config(strings.Replace(attachmentsOf("ovirt_disk.d.id", "ovirt_disk.e.id"), "  vm_id = ovirt_vm.a.id\n",
 		"  vm_id = ovirt_vm.a.id\n  detach_unmanaged = true\n", 1)).apply()
 	w.settled()
-	all, err = s.client.DiskAttachments(t.Context(), engine.ID(vm))
+	all, err = s.client.ListDiskAttachments(t.Context(), engine.ID(vm))
 	must(t, err)
 	check.Length(t, "the disks", all, 2)
 }

@@ -28,9 +28,9 @@ type privateState interface {
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// rememberLayout stores the layout of a model.
-func rememberLayout(ctx context.Context, private privateState, model *diskModel) diag.Diagnostics {
-	content, err := json.Marshal(layout{Format: model.Format.ValueString(), Sparse: flag(model.Sparse)})
+// storeLayout stores the layout of a model.
+func storeLayout(ctx context.Context, private privateState, model *diskModel) diag.Diagnostics {
+	content, err := json.Marshal(layout{Format: model.Format.ValueString(), Sparse: flagPointer(model.Sparse)})
 	if err != nil {
 		return nil
 	}
@@ -38,8 +38,8 @@ func rememberLayout(ctx context.Context, private privateState, model *diskModel)
 	return private.SetKey(ctx, askedLayout, content)
 }
 
-// layoutOf returns the last requested layout, or nil if unknown.
-func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics) *layout {
+// getLayout returns the last requested layout, or nil if unknown.
+func getLayout(ctx context.Context, private privateState, diags *diag.Diagnostics) *layout {
 	content, problems := private.GetKey(ctx, askedLayout)
 	diags.Append(problems...)
 
@@ -51,22 +51,22 @@ func layoutOf(ctx context.Context, private privateState, diags *diag.Diagnostics
 	return &asked
 }
 
-// readLayout stores the disk's layout from the state, before the engine's layout replaces it in the model. Neither an
-// import nor a state of another provider has stored one.
-func readLayout(
+// storeInitialLayout stores the disk's layout from the state, before the engine's layout replaces it in the model.
+// Neither an import nor a state of another provider has stored one.
+func storeInitialLayout(
 	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
 ) diag.Diagnostics {
 	var diags diag.Diagnostics
-	if layoutOf(ctx, private, &diags) != nil {
+	if getLayout(ctx, private, &diags) != nil {
 		return diags
 	}
 
 	known := *model
 	if known.Format.IsNull() {
-		known.observe(disk)
+		known.setFromEngine(disk)
 	}
 
-	diags.Append(rememberLayout(ctx, out, &known)...)
+	diags.Append(storeLayout(ctx, out, &known)...)
 
 	return diags
 }
@@ -86,7 +86,7 @@ func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("sparse"), &before.sparse)...)
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("format"), &after.format)...)
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("sparse"), &after.sparse)...)
-	asked := layoutOf(ctx, req.Private, &resp.Diagnostics)
+	asked := getLayout(ctx, req.Private, &resp.Diagnostics)
 
 	if !after.format.Equal(before.format) {
 		if asked != nil && after.format.ValueString() == asked.Format && isKnown(before.format) {

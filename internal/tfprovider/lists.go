@@ -67,7 +67,7 @@ func (l *listed) ListResourceConfigSchema(
 
 // Configure implements list.ListResourceWithConfigure.
 func (l *listed) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	l.configured = clientFrom(req.ProviderData, &resp.Diagnostics)
+	l.configured = getConfigured(req.ProviderData, &resp.Diagnostics)
 }
 
 // List implements list.ListResource.
@@ -93,15 +93,15 @@ func (l *listed) List(ctx context.Context, req list.ListRequest, stream *list.Li
 				continue
 			}
 
-			if count++; req.Limit > 0 && count > req.Limit || !push(l.result(ctx, req, object)) {
+			if count++; req.Limit > 0 && count > req.Limit || !push(l.buildResult(ctx, req, object)) {
 				return
 			}
 		}
 	}
 }
 
-// result returns an object in the answer. If the request includes the resource, it reads it as an import does.
-func (l *listed) result(ctx context.Context, req list.ListRequest, object listedObject) list.ListResult {
+// buildResult returns an object in the answer. If the request includes the resource, it reads it as an import does.
+func (l *listed) buildResult(ctx context.Context, req list.ListRequest, object listedObject) list.ListResult {
 	out := req.NewListResult(ctx)
 	out.DisplayName = object.name
 	out.Diagnostics.Append(out.Identity.SetAttribute(ctx, path.Root("id"), object.id.String())...)
@@ -128,36 +128,36 @@ func (l *listed) result(ctx context.Context, req list.ListRequest, object listed
 }
 
 func listVMs(ctx context.Context, client *engine.Client) ([]listedObject, error) {
-	all, err := client.VMs(ctx)
-	return objectList(all, func(vm engine.VM) listedObject { return listedObject{vm.ID, vm.Name} }), err
+	all, err := client.ListVMs(ctx)
+	return toListedObjects(all, func(vm engine.VM) listedObject { return listedObject{vm.ID, vm.Name} }), err
 }
 
 // listDisks omits the disks of templates, and their copies in VMs: these disks go with their owners.
 func listDisks(ctx context.Context, client *engine.Client) ([]listedObject, error) {
-	all, err := client.Disks(ctx)
+	all, err := client.ListDisks(ctx)
 	if err == nil {
-		all, err = client.WithoutTemplateCopies(ctx, all)
+		all, err = client.ExcludeTemplateCopies(ctx, all)
 	}
 
-	return objectList(all, func(d engine.Disk) listedObject { return listedObject{d.ID, d.AliasText()} }), err
+	return toListedObjects(all, func(d engine.Disk) listedObject { return listedObject{d.ID, d.AliasText()} }), err
 }
 
 func listTags(ctx context.Context, client *engine.Client) ([]listedObject, error) {
-	all, err := client.Tags(ctx)
+	all, err := client.ListTags(ctx)
 	all = slices.DeleteFunc(all, func(tag engine.Tag) bool { return tag.ID == engine.RootTagID })
 
-	return objectList(all, func(tag engine.Tag) listedObject { return listedObject{tag.ID, tag.Name} }), err
+	return toListedObjects(all, func(tag engine.Tag) listedObject { return listedObject{tag.ID, tag.Name} }), err
 }
 
 func listTemplates(ctx context.Context, client *engine.Client) ([]listedObject, error) {
-	all, err := client.Templates(ctx)
+	all, err := client.ListTemplates(ctx)
 	all = slices.DeleteFunc(all, func(t engine.Template) bool { return t.ID == engine.BlankTemplateID })
 
-	return objectList(all, func(t engine.Template) listedObject { return listedObject{t.ID, t.Name} }), err
+	return toListedObjects(all, func(t engine.Template) listedObject { return listedObject{t.ID, t.Name} }), err
 }
 
-// objectList converts objects of the engine into a list.
-func objectList[T any](all []T, of func(T) listedObject) []listedObject {
+// toListedObjects converts objects of the engine into a list.
+func toListedObjects[T any](all []T, of func(T) listedObject) []listedObject {
 	out := make([]listedObject, 0, len(all))
 	for _, one := range all {
 		out = append(out, of(one))

@@ -204,7 +204,7 @@ func lostCasesOfVMs() map[string]lostCase {
 		"ovirt_vm_snapshot": {
 			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "description": "x"} },
 			count: func(d *direct, of set) int {
-				return length[engine.Snapshot](d)(d.site.client.Snapshots(d.t.Context(), vmOf(of)))
+				return length[engine.Snapshot](d)(d.site.client.ListSnapshots(d.t.Context(), vmOf(of)))
 			},
 		},
 		"ovirt_vm_template_nics": {
@@ -221,10 +221,10 @@ func lostCasesOfVMs() map[string]lostCase {
 			},
 			change: func(d *direct) set { return set{"disk_id": d.site.isoDisk(d.t, "second").String()} },
 			count: func(d *direct, of set) int {
-				drive, err := d.site.client.CDROMOf(d.t.Context(), vmOf(of))
+				drive, err := d.site.client.FetchCDROM(d.t.Context(), vmOf(of))
 				must(d.t, err)
 
-				return min(len(drive.Image()), 1)
+				return min(len(drive.ImageID()), 1)
 			},
 		},
 	}
@@ -233,7 +233,7 @@ func lostCasesOfVMs() map[string]lostCase {
 func lostCasesOfDisks() map[string]lostCase {
 	attachment := func(disk, kind string) set { return set{"disk_id": disk, "disk_interface": kind} }
 	attached := func(d *direct, of set) int { // except for the boot disk
-		return length[engine.DiskAttachment](d)(d.site.client.DiskAttachments(d.t.Context(), vmOf(of))) - 1
+		return length[engine.DiskAttachment](d)(d.site.client.ListDiskAttachments(d.t.Context(), vmOf(of))) - 1
 	}
 
 	return map[string]lostCase{
@@ -269,7 +269,10 @@ func lostCasesOfDisks() map[string]lostCase {
 		"ovirt_disk_attachments": {
 			prepare: func(d *direct) set {
 				return set{
-					"vm_id": d.vm("a", nil), "attachment": []set{attachment(d.disk("d"), "virtio"), attachment(d.disk("e"), "virtio")},
+					"vm_id": d.vm(
+						"a", nil,
+					),
+					"attachment": []set{attachment(d.disk("d"), "virtio"), attachment(d.disk("e"), "virtio")},
 				}
 			},
 			change: func(d *direct) set {
@@ -299,7 +302,7 @@ func lostCasesOfGroups() map[string]lostCase {
 		"ovirt_tag": {
 			prepare: func(*direct) set { return set{"name": "x"} }, change: one("description", "changed"),
 			count: func(d *direct, _ set) int {
-				return length[engine.Tag](d)(d.site.client.TagsNamed(d.t.Context(), "x"))
+				return length[engine.Tag](d)(d.site.client.ListTagsNamed(d.t.Context(), "x"))
 			},
 		},
 		"ovirt_vm_tag": {
@@ -307,23 +310,27 @@ func lostCasesOfGroups() map[string]lostCase {
 				return set{"vm_id": d.vm("a", nil), "tag_id": d.make("ovirt_tag", set{"name": "x"}).text("id")}
 			},
 			count: func(d *direct, of set) int {
-				return length[engine.Tag](d)(d.site.client.VMTags(d.t.Context(), vmOf(of)))
+				return length[engine.Tag](d)(d.site.client.ListVMTags(d.t.Context(), vmOf(of)))
 			},
 		},
 		"ovirt_affinity_label": {
 			prepare: func(*direct) set { return set{"name": "x"} }, change: one("implicit_affinity_group", true),
 			count: func(d *direct, _ set) int {
-				return length[engine.Label](d)(d.site.client.AffinityLabelsNamed(d.t.Context(), "x"))
+				return length[engine.Label](d)(d.site.client.ListAffinityLabelsNamed(d.t.Context(), "x"))
 			},
 		},
 		"ovirt_vm_affinity_label": {
 			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "label_id": label(d)} },
 			count: func(d *direct, of set) int {
-				return length[engine.Label](d)(d.site.client.AffinityLabelsOf(d.t.Context(), engine.LabelledVM, vmOf(of)))
+				return length[engine.Label](
+					d,
+				)(
+					d.site.client.ListAffinityLabelsOf(d.t.Context(), engine.LabelledVM, vmOf(of)),
+				)
 			},
 		},
 		"ovirt_host_affinity_label": {prepare: func(d *direct) set {
-			hosts, err := d.site.client.Hosts(d.t.Context())
+			hosts, err := d.site.client.ListHosts(d.t.Context())
 			must(d.t, err)
 
 			return set{"host_id": hosts[0].ID.String(), "label_id": label(d)}
@@ -332,15 +339,20 @@ func lostCasesOfGroups() map[string]lostCase {
 			prepare: func(d *direct) set { return set{"name": "x", "cluster_id": d.site.ids["$cluster"]} },
 			change:  one("description", "changed"),
 			count: func(d *direct, _ set) int {
-				return length[engine.AffinityGroup](d)(d.site.client.AffinityGroupsNamed(d.t.Context(), "x"))
+				return length[engine.AffinityGroup](d)(d.site.client.ListAffinityGroupsNamed(d.t.Context(), "x"))
 			},
 		},
 		"ovirt_permission": {
 			prepare: func(d *direct) set {
-				return set{"object_type": "vm", "object_id": d.vm("a", nil), "role": "UserVmManager", "user_id": d.userID()}
+				return set{
+					"object_type": "vm",
+					"object_id":   d.vm("a", nil),
+					"role":        "UserVmManager",
+					"user_id":     d.userID(),
+				}
 			},
 			count: func(d *direct, of set) int {
-				all, err := d.site.client.Permissions(d.t.Context(), engine.Permitted{
+				all, err := d.site.client.ListPermissions(d.t.Context(), engine.Permitted{
 					Collection: "vms", ID: engine.ID(textOf(of, "object_id")),
 				})
 
@@ -363,11 +375,16 @@ func lostCasesOfDevices() map[string]lostCase {
 	return map[string]lostCase{
 		"ovirt_nic": {
 			prepare: func(d *direct) set {
-				return set{"vm_id": d.vm("a", nil), "name": "x", "vnic_profile_id": d.site.ids["$profile"], "linked": false}
+				return set{
+					"vm_id":           d.vm("a", nil),
+					"name":            "x",
+					"vnic_profile_id": d.site.ids["$profile"],
+					"linked":          false,
+				}
 			},
 			change: one("interface", "e1000e"),
 			count: func(d *direct, of set) int {
-				return length[engine.NIC](d)(d.site.client.NICs(d.t.Context(), vmOf(of)))
+				return length[engine.NIC](d)(d.site.client.ListNICs(d.t.Context(), vmOf(of)))
 			},
 		},
 		"ovirt_vm_watchdog": {
@@ -376,19 +393,19 @@ func lostCasesOfDevices() map[string]lostCase {
 			},
 			change: one("action", "pause"),
 			count: func(d *direct, of set) int {
-				return length[engine.Watchdog](d)(d.site.client.Watchdogs(d.t.Context(), vmOf(of)))
+				return length[engine.Watchdog](d)(d.site.client.ListWatchdogs(d.t.Context(), vmOf(of)))
 			},
 		},
 		"ovirt_vm_host_device": {
 			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", d.pinned()), "name": "pci_0000_3b_00_0"} },
 			count: func(d *direct, of set) int {
-				return length[string](d)(d.site.client.VMHostDevices(d.t.Context(), vmOf(of)))
+				return length[string](d)(d.site.client.ListVMHostDevices(d.t.Context(), vmOf(of)))
 			},
 		},
 		"ovirt_vm_mediated_device": {
 			prepare: func(d *direct) set { return set{"vm_id": d.vm("a", nil), "type": "nvidia-63"} },
 			count: func(d *direct, of set) int {
-				return length[engine.MediatedDevice](d)(d.site.client.MediatedDevices(d.t.Context(), vmOf(of)))
+				return length[engine.MediatedDevice](d)(d.site.client.ListMediatedDevices(d.t.Context(), vmOf(of)))
 			},
 		},
 	}
@@ -624,9 +641,12 @@ func losesEach(t *testing.T, typeName, phase string) {
 				l.limit = "3s"
 			}
 
-			t.Run(fmt.Sprintf("request %d of %d, engine stays down: %v", nth, counted.seen, staysDown), func(t *testing.T) {
-				loses(t, l)
-			})
+			t.Run(
+				fmt.Sprintf("request %d of %d, engine stays down: %v", nth, counted.seen, staysDown),
+				func(t *testing.T) {
+					loses(t, l)
+				},
+			)
 		}
 	}
 }

@@ -18,23 +18,23 @@ type named[T any] struct {
 	id     func(*T) string
 }
 
-// make creates the object, unless its name is taken. It looks for the name first. An object found after a lost answer
-// is therefore the requested one.
+// createUnique creates the object, unless its name is taken. It looks for the name first. An object found after a lost
+// answer is therefore the requested one.
 //
 // The engine itself accepts simultaneous creates of one name. So make looks again afterwards, and removes its own
 // object if there is another. If two runs do this, both fail, and the next run of either creates the object.
-func (n named[T]) make(ctx context.Context) (*T, error) {
+func (n named[T]) createUnique(ctx context.Context) (*T, error) {
 	what := n.kind + " " + n.name
 	if others, err := n.list(ctx); err != nil {
 		return nil, err
 	} else if len(others) > 0 {
-		return nil, n.taken(&others[0])
+		return nil, n.newTakenError(&others[0])
 	}
 
-	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), n.create, n.first)
+	made, err := engine.CreateOnce(ctx, what, newProgressLogger(ctx, what), n.create, n.findFirst)
 	if engine.IsRefused(err) && !engine.IsTransient(err) { // 409 for a tag, 400 for an affinity group
-		if other, findErr := n.first(ctx); findErr == nil && other != nil { // another client was faster
-			return nil, n.taken(other)
+		if other, findErr := n.findFirst(ctx); findErr == nil && other != nil { // another client was faster
+			return nil, n.newTakenError(other)
 		}
 	}
 
@@ -56,13 +56,13 @@ func (n named[T]) make(ctx context.Context) (*T, error) {
 
 	if err := n.remove(ctx, made); err != nil && !engine.IsNotFound(err) {
 		return nil, fmt.Errorf("%w; ours, %s, was made at the same moment and could not be removed: %w",
-			n.taken(&all[at]), n.id(made), err)
+			n.newTakenError(&all[at]), n.id(made), err)
 	}
 
-	return nil, n.taken(&all[at])
+	return nil, n.newTakenError(&all[at])
 }
 
-func (n named[T]) first(ctx context.Context) (*T, error) {
+func (n named[T]) findFirst(ctx context.Context) (*T, error) {
 	all, err := n.list(ctx)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -71,7 +71,7 @@ func (n named[T]) first(ctx context.Context) (*T, error) {
 	return &all[0], nil
 }
 
-func (n named[T]) taken(by *T) error {
+func (n named[T]) newTakenError(by *T) error {
 	return fmt.Errorf("%s %s exists already: the name is in use by %s %s; import that, or choose another name", n.kind,
 		n.name, n.kind, n.id(by))
 }

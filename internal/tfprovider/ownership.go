@@ -32,8 +32,8 @@ type ownership struct {
 // newOwnership returns the ownership for an owner's mark. It returns nil, which allows everything, if the mark names no
 // object: a user of olvmctl plan has none.
 func newOwnership(mark string, stateVMs []string, client func() *engine.Client) *ownership {
-	_, machine := ownermark.OwnerOf(mark)
-	_, pooled := ownermark.InventoryOwnerOf(mark)
+	_, machine := ownermark.ParseOwner(mark)
+	_, pooled := ownermark.ParseInventoryOwner(mark)
 
 	if !machine && !pooled {
 		return nil
@@ -47,19 +47,19 @@ func newOwnership(mark string, stateVMs []string, client func() *engine.Client) 
 	return out
 }
 
-// owns reports whether a mark names the owner. It ignores the UID, because it changes if the object moves. For an
+// isOwnMark reports whether a mark names the owner. It ignores the UID, because it changes if the object moves. For an
 // OLVMInventoryVM, it also accepts the mark of any machine in the same namespace: a machine claiming the VM replaces
 // the mark.
-func (o *ownership) owns(mark string) bool {
-	found, machine := ownermark.OwnerOf(mark)
-	if owner, ok := ownermark.OwnerOf(o.mark); ok {
-		return machine && found.SameObject(owner)
+func (o *ownership) isOwnMark(mark string) bool {
+	found, machine := ownermark.ParseOwner(mark)
+	if owner, ok := ownermark.ParseOwner(o.mark); ok {
+		return machine && found.IsSameObject(owner)
 	}
 
-	owner, _ := ownermark.InventoryOwnerOf(o.mark)
-	made, pooled := ownermark.InventoryOwnerOf(mark)
+	owner, _ := ownermark.ParseInventoryOwner(o.mark)
+	made, pooled := ownermark.ParseInventoryOwner(mark)
 
-	return pooled && made.SameObject(owner) || machine && found.Namespace == owner.Namespace
+	return pooled && made.IsSameObject(owner) || machine && found.Namespace == owner.Namespace
 }
 
 // objects are the IDs in a state of a resource.
@@ -67,8 +67,8 @@ type objects struct{ vms, disks, groups []engine.ID }
 
 func (o objects) isEmpty() bool { return len(o.vms)+len(o.disks)+len(o.groups) == 0 }
 
-// objectsOf returns the IDs in a prior or planned state of a resource. It omits unknown IDs.
-func objectsOf(typeName string, state map[string]tftypes.Value, exists bool) objects {
+// collectObjects returns the IDs in a prior or planned state of a resource. It omits unknown IDs.
+func collectObjects(typeName string, state map[string]tftypes.Value, exists bool) objects {
 	id := func(attribute string) []engine.ID {
 		var text string
 
@@ -97,17 +97,17 @@ func objectsOf(typeName string, state map[string]tftypes.Value, exists bool) obj
 	return out
 }
 
-// check returns an error if a state of a resource has objects of other owners. exists distinguishes a stored state from
-// a planned one.
-func (o *ownership) check(
+// checkState returns an error if a state of a resource has objects of other owners. exists distinguishes a stored state
+// from a planned one.
+func (o *ownership) checkState(
 	ctx context.Context, schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue, exists bool,
 ) error {
-	state, err := decode(schema, value)
+	state, err := decodeState(schema, value)
 	if err != nil || state == nil {
 		return err
 	}
 
-	about := objectsOf(typeName, state, exists)
+	about := collectObjects(typeName, state, exists)
 	if !exists {
 		if err := o.checkMark(typeName, state); err != nil {
 			return err
@@ -155,12 +155,12 @@ func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value)
 	case "ovirt_vm":
 		mark = text("comment")
 	case "ovirt_affinity_group":
-		mark = ownermark.In(text("description"))
+		mark = ownermark.ParseSuffix(text("description"))
 	default:
 		return nil
 	}
 
-	if o.owns(mark) {
+	if o.isOwnMark(mark) {
 		return nil
 	}
 
@@ -169,7 +169,7 @@ func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value)
 
 // recordCreated records the objects created by a resource as the owner's.
 func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue) {
-	state, err := decode(schema, value)
+	state, err := decodeState(schema, value)
 	if err != nil || state == nil {
 		return
 	}
@@ -187,8 +187,8 @@ func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, val
 	}
 }
 
-// decode returns the attributes of a state, or nil if there is none.
-func decode(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string]tftypes.Value, error) {
+// decodeState returns the attributes of a state, or nil if there is none.
+func decodeState(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string]tftypes.Value, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -244,14 +244,14 @@ func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 		return nil
 	}
 
-	vm, err := o.client().VM(ctx, id)
+	vm, err := o.client().FetchVM(ctx, id)
 
 	switch {
 	case engine.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
-	case !o.owns(vm.CommentText()):
+	case !o.isOwnMark(vm.CommentText()):
 		return &notOwnedError{"VM", id, o.mark}
 	}
 
@@ -267,7 +267,7 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 		return nil
 	}
 
-	disk, err := o.client().Disk(ctx, id)
+	disk, err := o.client().FetchDisk(ctx, id)
 
 	switch {
 	case engine.IsNotFound(err):
@@ -276,7 +276,7 @@ func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 		return err
 	}
 
-	if !o.owns(disk.OwnerMark()) {
+	if !o.isOwnMark(disk.OwnerMark()) {
 		attached, err := o.isAttachedToOwnedVM(ctx, id)
 		if err != nil {
 			return err
@@ -302,7 +302,7 @@ func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bo
 			return false, err
 		}
 
-		there, err := o.client().DiskAttachments(ctx, id)
+		there, err := o.client().ListDiskAttachments(ctx, id)
 		if err != nil && !engine.IsNotFound(err) {
 			return false, err
 		}
@@ -317,14 +317,14 @@ func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bo
 
 // checkGroup returns an error if the affinity group exists and has another owner.
 func (o *ownership) checkGroup(ctx context.Context, cluster, id engine.ID) error {
-	group, err := o.client().AffinityGroup(ctx, cluster, id)
+	group, err := o.client().FetchAffinityGroup(ctx, cluster, id)
 
 	switch {
 	case engine.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
-	case !o.owns(ownermark.In(group.DescriptionText())):
+	case !o.isOwnMark(ownermark.ParseSuffix(group.DescriptionText())):
 		return &notOwnedError{"affinity group", id, o.mark}
 	}
 

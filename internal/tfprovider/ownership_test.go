@@ -41,11 +41,11 @@ func newOwned(t *testing.T, mark string) *owned {
 		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
 	})
 	check.Error(t, err, "")
-	dc, err := client.DataCenter(t.Context(), "Default")
+	dc, err := client.FindDataCenter(t.Context(), "Default")
 	check.Error(t, err, "")
-	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	cluster, err := client.FindCluster(t.Context(), dc, "Default")
 	check.Error(t, err, "")
-	domain, err := client.StorageDomain(t.Context(), dc, "olvm-data")
+	domain, err := client.FindStorageDomain(t.Context(), dc, "olvm-data")
 	check.Error(t, err, "")
 
 	served, ok := New(Options{Owner: mark}).(*ovirtProvider)
@@ -54,14 +54,17 @@ func newOwned(t *testing.T, mark string) *owned {
 
 	return &owned{
 		t: t, client: client, cluster: cluster.ID, domain: domain.ID,
-		server: restrict(providerserver.NewProtocol5(served)(), served, Options{Owner: mark}),
+		server: newRestricted(providerserver.NewProtocol5(served)(), served, Options{Owner: mark}),
 	}
 }
 
 func (o *owned) vm(name, comment string) engine.ID {
 	o.t.Helper()
 	vm, err := o.client.CreateVM(o.t.Context(), &engine.VM{
-		Name: name, Comment: &comment, Cluster: engine.NewRef(o.cluster), Template: engine.NewRef(engine.BlankTemplateID),
+		Name:     name,
+		Comment:  &comment,
+		Cluster:  engine.NewRef(o.cluster),
+		Template: engine.NewRef(engine.BlankTemplateID),
 	}, nil)
 	check.Error(o.t, err, "")
 
@@ -102,7 +105,7 @@ func (o *owned) attach(vm, disk engine.ID) {
 // state returns a state of a resource with only these texts.
 func (o *owned) state(typeName string, texts map[string]engine.ID) *tfprotov5.DynamicValue {
 	o.t.Helper()
-	schema, err := o.server.schemaOf(o.t.Context(), typeName)
+	schema, err := o.server.getSchema(o.t.Context(), typeName)
 	check.Error(o.t, err, "")
 
 	kind, ok := schema.ValueType().(tftypes.Object)
@@ -128,7 +131,9 @@ func (o *owned) touch(what, typeName string, ids map[string]engine.ID, allowed b
 	o.t.Helper()
 	stored := o.state(typeName, ids)
 
-	check.Equal(o.t, what+": it is refused", refused(o.server.foreign(o.t.Context(), typeName, stored, nil)), !allowed)
+	check.Equal(
+		o.t, what+": it is refused", refused(o.server.checkOwnership(o.t.Context(), typeName, stored, nil)), !allowed,
+	)
 
 	if allowed {
 		return
@@ -205,13 +210,15 @@ func TestARunTouchesOnlyWhatIsItsOwners(t *testing.T) {
 		group   engine.ID
 		allowed bool
 	}{
-		"a group of its own":     {o.group("own", theOwner.Appended("apart")), true},
-		"one from before a move": {o.group("moved", moved.Appended("")), true},
+		"a group of its own":     {o.group("own", theOwner.AppendTo("apart")), true},
+		"one from before a move": {o.group("moved", moved.AppendTo("")), true},
 		"one that is gone":       {"6e0f7a4c-0000-4000-8000-000000000000", true},
-		"one of others":          {o.group("another", another.Appended("")), false},
+		"one of others":          {o.group("another", another.AppendTo("")), false},
 		"one without a mark":     {o.group("by-hand", "made by hand"), false},
 	} {
-		o.touch(what, "ovirt_affinity_group", map[string]engine.ID{"id": test.group, "cluster_id": o.cluster}, test.allowed)
+		o.touch(
+			what, "ovirt_affinity_group", map[string]engine.ID{"id": test.group, "cluster_id": o.cluster}, test.allowed,
+		)
 	}
 }
 
@@ -221,13 +228,13 @@ func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 	own, foreign := o.vm("own", theOwner.Comment()), o.disk("another", another.Comment())
 	planned := o.state("ovirt_disk_attachment", map[string]engine.ID{"vm_id": own, "disk_id": foreign})
 
-	problem := o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
+	problem := o.server.checkOwnership(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused", refused(problem), true)
 
 	// A run's own objects are its owner's, without another look.
 	o.server.owner.recordCreated(mustSchema(t, o, "ovirt_disk"), "ovirt_disk", o.state("ovirt_disk",
 		map[string]engine.ID{"id": foreign}))
-	problem = o.server.foreign(t.Context(), "ovirt_disk_attachment", nil, planned)
+	problem = o.server.checkOwnership(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused although the run has made it", refused(problem), false)
 }
 
@@ -243,23 +250,25 @@ func TestAPlannedMarkIsTheOwners(t *testing.T) {
 		"a VM of another":        {"ovirt_vm", "comment", another.Comment(), false},
 		"a VM of a pool":         {"ovirt_vm", "comment", theOwner.InventoryComment(), false},
 		"a VM without a mark":    {"ovirt_vm", "comment", "", false},
-		"a group of its own":     {"ovirt_affinity_group", "description", theOwner.Appended("apart"), true},
-		"a group of another":     {"ovirt_affinity_group", "description", another.Appended("apart"), false},
+		"a group of its own":     {"ovirt_affinity_group", "description", theOwner.AppendTo("apart"), true},
+		"a group of another":     {"ovirt_affinity_group", "description", another.AppendTo("apart"), false},
 		"a disk, which has none": {"ovirt_disk", "alias", "data", true},
 		"a NIC, which has none":  {"ovirt_nic", "name", "nic1", true},
 	} {
 		planned := o.state(test.typeName, map[string]engine.ID{test.attribute: engine.ID(test.text)})
-		problem := o.server.foreign(t.Context(), test.typeName, nil, planned)
+		problem := o.server.checkOwnership(t.Context(), test.typeName, nil, planned)
 		check.Equal(t, what+" is allowed", problem == nil, test.allowed)
 	}
 
-	problem := o.server.foreign(t.Context(), "ovirt_template", o.state("ovirt_template", map[string]engine.ID{"id": "x"}), nil)
+	problem := o.server.checkOwnership(
+		t.Context(), "ovirt_template", o.state("ovirt_template", map[string]engine.ID{"id": "x"}), nil,
+	)
 	check.Equal(t, "a stored template is refused", problem != nil, true)
 }
 
 func mustSchema(t *testing.T, o *owned, typeName string) *tfprotov5.Schema {
 	t.Helper()
-	schema, err := o.server.schemaOf(t.Context(), typeName)
+	schema, err := o.server.getSchema(t.Context(), typeName)
 	check.Error(t, err, "")
 
 	return schema

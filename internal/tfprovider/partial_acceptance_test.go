@@ -51,9 +51,9 @@ func TestAnImageThatIsInTheDriveAfterAnErrorIsInTheState(t *testing.T) {
 	w.apply()
 	w.settled()
 
-	drive, err := s.client.CDROMOf(t.Context(), vm)
+	drive, err := s.client.FetchCDROM(t.Context(), vm)
 	must(t, err)
-	check.Equal(t, "the image", drive.Image(), image)
+	check.Equal(t, "the image", drive.ImageID(), image)
 }
 
 func TestAnImageThatWasNotPutIntoTheDriveIsNotInTheState(t *testing.T) {

@@ -84,13 +84,13 @@ func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 				must(t, err)
 			}
 
-			before, err := s.client.VMSettings(t.Context(), id)
+			before, err := s.client.FetchVMSettings(t.Context(), id)
 			must(t, err)
-			_, waited := before.Waiting()
+			_, waited := before.PendingChanges()
 			w.config(plainVM).apply()
-			after, err := s.client.VMSettings(t.Context(), id)
+			after, err := s.client.FetchVMSettings(t.Context(), id)
 			must(t, err)
-			_, waits := after.Waiting()
+			_, waits := after.PendingChanges()
 
 			for _, setting := range []string{"firmware", "CPU mode", "operating system", "memory ballooning"} {
 				check.Contains(t, "what waited", strings.Join(waited, ", "), setting)
@@ -138,7 +138,7 @@ resource "ovirt_template" "t" {
   vm_id = ovirt_vm.sized.id
 }
 `
-	medium, err := s.client.InstanceType(t.Context(), "Medium")
+	medium, err := s.client.FindInstanceType(t.Context(), "Medium")
 	must(t, err)
 	s.ids["$medium"] = medium.ID.String()
 	w := newWorkspace(t, s).config(strings.Replace(everything, "resource \"ovirt_vm_start\" \"down\" { vm_id = "+
@@ -300,9 +300,9 @@ func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	w.config("resource \"ovirt_disk_from_image\" \"i\" {\n  format = \"raw\"\n  sparse = true\n" +
 		"  source_file = \"" + file + "\"\n  storage_domain_id = \"$storage\"\n}\n")
 	w.apply()
-	check.Equal(t, "the disks", s.sim.Summary().Disks, 1)
+	check.Equal(t, "the disks", s.sim.Summarize().Disks, 1)
 	w.destroy()
-	check.Equal(t, "the disks", s.sim.Summary().Disks, 0)
+	check.Equal(t, "the disks", s.sim.Summarize().Disks, 0)
 }
 
 // TestASizeThatIsNotKnownYetIsNoSecondSize has a size beside an instance type, and the size may become null. A known

@@ -119,7 +119,7 @@ func TestActionsOfVMs(t *testing.T) {
 
 	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/snapshots$", Action: "cut-after", Count: 1}))
 	does("ovirt_vm_snapshot", map[string]any{"description": "nightly", "memory": true})
-	all, err := s.client.Snapshots(t.Context(), vm)
+	all, err := s.client.ListSnapshots(t.Context(), vm)
 	must(t, err)
 	check.Length(t, "the snapshots", all, 1)
 	check.Equal(t, "its memory", *all[0].Memory, true)

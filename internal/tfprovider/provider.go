@@ -25,7 +25,7 @@ import (
 const Address = "registry.terraform.io/ovirt/ovirt"
 
 // Version returns the provider version of this build. Its schema extends the released 2.2.
-func Version() string { return version.Provider(version.Version) }
+func Version() string { return version.FormatProvider(version.Version) }
 
 // Options configure an in-process provider beyond its Terraform configuration.
 type Options struct {
@@ -118,30 +118,30 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 			"url": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "URL of the engine's API, for example " +
-					"`https://engine.example.com/ovirt-engine/api`. " + orVariable("OVIRT_URL"),
+					"`https://engine.example.com/ovirt-engine/api`. " + describeVariable("OVIRT_URL"),
 			},
 			"username": schema.StringAttribute{Optional: true,
 				MarkdownDescription: "User with its domain, for example `admin@internal`, or " +
-					"`admin@ovirt@internalsso` at an engine with Keycloak. " + orVariable("OVIRT_USERNAME")},
+					"`admin@ovirt@internalsso` at an engine with Keycloak. " + describeVariable("OVIRT_USERNAME")},
 			"password": schema.StringAttribute{Optional: true, Sensitive: true,
-				MarkdownDescription: "Password of the user. " + orVariable("OVIRT_PASSWORD")},
+				MarkdownDescription: "Password of the user. " + describeVariable("OVIRT_PASSWORD")},
 			"tls_insecure": schema.BoolAttribute{
 				Optional: true,
 				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with " +
-					"the other `tls_` options. " + orVariable("OVIRT_TLS_INSECURE"),
+					"the other `tls_` options. " + describeVariable("OVIRT_TLS_INSECURE"),
 			},
 			"tls_system": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Verify the engine's certificate with the system's trust store. " +
-					orVariable("OVIRT_TLS_SYSTEM")},
+					describeVariable("OVIRT_TLS_SYSTEM")},
 			"tls_ca_bundle": schema.StringAttribute{Optional: true,
 				MarkdownDescription: "PEM certificates of the CA that signs the engine's certificate. " +
-					orVariable("OVIRT_TLS_CA_BUNDLE")},
+					describeVariable("OVIRT_TLS_CA_BUNDLE")},
 			"tls_ca_files": schema.ListAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Files with PEM certificates of the CA. " +
-					orVariable("OVIRT_TLS_CA_FILES") + " Several are divided by colons."},
+					describeVariable("OVIRT_TLS_CA_FILES") + " Several are divided by colons."},
 			"tls_ca_dirs": schema.ListAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Directories whose files hold PEM certificates of the CA. " +
-					orVariable("OVIRT_TLS_CA_DIRS") + " Several are divided by colons."},
+					describeVariable("OVIRT_TLS_CA_DIRS") + " Several are divided by colons."},
 			"mock": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Accepted for compatibility and refused when true: use `ovirtsim` instead."},
 			"extra_headers": schema.MapAttribute{Optional: true, ElementType: types.StringType,
@@ -150,7 +150,8 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 			"filter": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Ask for what the user has rights for, and nothing else: set it to `true` for a " +
 					"user without the role of an administrator, whom the engine refuses otherwise. Such a user sees " +
-					"no tags and affinity groups. " + orVariable("OVIRT_FILTER") + " Not in the released provider."},
+					"no tags and affinity groups. " + describeVariable("OVIRT_FILTER") +
+					" Not in the released provider."},
 		},
 	}
 }
@@ -169,17 +170,17 @@ func (p *ovirtProvider) Configure(
 	}
 
 	if p.options.Engine == nil { // runs do not use the environment of the manager
-		model.fromEnvironment(os.Getenv, &resp.Diagnostics)
+		model.fillFromEnvironment(os.Getenv, &resp.Diagnostics)
 	}
 
 	model.checkRequired(&resp.Diagnostics)
 	model.checkEngine(p.options.Engine, &resp.Diagnostics)
-	headers := model.headers(&resp.Diagnostics)
+	headers := model.parseHeaders(&resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	ca, err := model.ca(ctx)
+	ca, err := model.readCertificates(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The CA cannot be read", err.Error())
 		return
@@ -190,7 +191,7 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	client, err := p.connect(&model, ca, headers)
+	client, err := p.getSession(&model, ca, headers)
 	if err != nil {
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
@@ -209,8 +210,8 @@ func (p *ovirtProvider) Configure(
 	resp.ListResourceData, resp.ActionData = resp.ResourceData, resp.ResourceData
 }
 
-// connect returns the session at the engine of the provider block. It sends nothing.
-func (p *ovirtProvider) connect(m *providerModel, ca []byte, headers map[string]string) (*engine.Client, error) {
+// getSession returns the session at the engine of the provider block. It sends nothing.
+func (p *ovirtProvider) getSession(m *providerModel, ca []byte, headers map[string]string) (*engine.Client, error) {
 	if p.options.Session != nil {
 		return p.options.Session, nil
 	}
@@ -285,8 +286,8 @@ func (m *providerModel) checkTLS(withCA bool, diags *diag.Diagnostics) {
 	}
 }
 
-// ca collects the certificates of all tls_ca_ options.
-func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
+// readCertificates collects the certificates of all tls_ca_ options.
+func (m *providerModel) readCertificates(ctx context.Context) ([]byte, error) {
 	var bundle bytes.Buffer
 	if text := m.TLSCABundle.ValueString(); text != "" {
 		bundle.WriteString(text)
@@ -324,7 +325,7 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 
 // Resources implements provider.Provider. Restricted runs have no identities, because they never import by identity.
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
-	all := resources()
+	all := resourceConstructors()
 	if p.options.Types != nil {
 		return all
 	}
@@ -336,7 +337,7 @@ func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
 	return all
 }
 
-func resources() []func() resource.Resource {
+func resourceConstructors() []func() resource.Resource {
 	return []func() resource.Resource{
 		newAdoptedVMResource,
 		newAffinityGroupResource,

@@ -264,10 +264,10 @@ func (talkingGuest) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovi
 }
 
 func (talkingGuest) Shutdown(string) bool                      { return false }
-func (talkingGuest) Halted(string)                             {}
-func (talkingGuest) Removed(string)                            {}
+func (talkingGuest) HandleHalt(string)                         {}
+func (talkingGuest) HandleRemoval(string)                      {}
 func (talkingGuest) SetDisks(string, []ovirtsim.GuestDisk)     {}
-func (talkingGuest) DiskRemoved(string)                        {}
+func (talkingGuest) HandleDiskRemoval(string)                  {}
 func (talkingGuest) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim.GuestNode{}, false }
 func (talkingGuest) SetNodeReady(string, string, string) error { return nil }
 func (talkingGuest) Close()                                    {}
@@ -276,7 +276,7 @@ func (talkingGuest) Close()                                    {}
 func audited(t *testing.T) (*site, *workspace) {
 	t.Helper()
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Guest: talkingGuest{}})
-	medium, err := s.client.InstanceType(t.Context(), "Medium")
+	medium, err := s.client.FindInstanceType(t.Context(), "Medium")
 	must(t, err)
 	s.ids["$medium"], s.ids["$image"] = medium.ID.String(), image(t, 20<<20, gib)
 	w := newWorkspace(t, s).config(allReleased)
@@ -359,7 +359,7 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 
 	w.apply()
 	w.settled()
-	attached, err := s.client.DiskAttachments(t.Context(), engine.ID(b))
+	attached, err := s.client.ListDiskAttachments(t.Context(), engine.ID(b))
 	must(t, err)
 	check.Length(t, "the disks of VM b", attached, 2) // also the boot disk, without a block
 }

@@ -48,7 +48,7 @@ func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, 
 	maps.Copy(attributes, scriptAttributes(
 		"User data that cloud-init or Ignition gets at the next start that asks for it.",
 	))
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
 			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
 			"(the engine does not tell passwords). The VM itself is neither " +
@@ -81,14 +81,14 @@ type adoptedVMModel struct {
 	Previous      types.String   `tfsdk:"previous"`
 }
 
-// wanted returns the requested initialization. Network settings missing from the configuration stay as they are, but
-// must be in the request: the engine may forget anything omitted.
-func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initialization {
+// mergeInitialization returns the requested initialization. Network settings missing from the configuration stay as
+// they are, but must be in the request: the engine may forget anything omitted.
+func (m *adoptedVMModel) mergeInitialization(has *engine.Initialization) *engine.Initialization {
 	vm := vmModel{
 		CustomScript: m.CustomScript, Hostname: m.Hostname,
 		DNSServers: m.DNSServers, SearchDomains: m.SearchDomains, NICs: m.NICs,
 	}
-	out := vm.initialization()
+	out := vm.buildInitialization()
 	if out == nil {
 		out = &engine.Initialization{}
 	}
@@ -111,17 +111,17 @@ func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initializati
 // Create implements resource.Resource. It leaves a running VM alone, because its guest would not read the
 // initialization.
 func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	asked := *model
-	asked.CustomScript = scriptOf(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
-	previous, err := r.initialize(ctx, &asked)
+	asked.CustomScript = getScript(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
+	previous, err := r.writeInitialization(ctx, &asked)
 	var lost *engine.UnansweredError
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not taken over", err.Error())
@@ -139,14 +139,14 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 	// Save this even after a lost answer: the next create could not tell the VM's former settings from the ones written
 	// here.
 	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
-	model.settle()
-	r.made.add("adopted/" + model.VMID.ValueString())
+	model.clearUnknown()
+	r.made.addID("adopted/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// settle sets undecided values to null.
-func (m *adoptedVMModel) settle() {
-	settle(&m.CustomScript, types.StringNull())
+// clearUnknown sets undecided values to null.
+func (m *adoptedVMModel) clearUnknown() {
+	fillUnknown(&m.CustomScript, types.StringNull())
 
 	for _, list := range []*types.List{&m.DNSServers, &m.SearchDomains} {
 		if list.IsUnknown() {
@@ -155,57 +155,57 @@ func (m *adoptedVMModel) settle() {
 	}
 }
 
-// initialize writes the initialization of the VM, and returns the previous one. If an earlier try has written it, there
-// is nothing left to do, even if the VM has started since.
-func (r *adoptedVMResource) initialize(
+// writeInitialization writes the initialization of the VM, and returns the previous one. If an earlier try has written
+// it, there is nothing left to do, even if the VM has started since.
+func (r *adoptedVMResource) writeInitialization(
 	ctx context.Context, model *adoptedVMModel,
 ) (previous *engine.Initialization, err error) {
-	id, lost := idOf(model.VMID), false
-	err = poll(ctx, "VM "+id.String()+" to be taken over", func(ctx context.Context) (bool, string, error) {
-		vm, err := r.client.VMInFull(ctx, id)
+	id, lost := toID(model.VMID), false
+	err = pollEngine(ctx, "VM "+id.String()+" to be taken over", func(ctx context.Context) (bool, string, error) {
+		vm, err := r.client.FetchFullVM(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
 
-		wanted := model.wanted(vm.Initialization)
+		wanted := model.mergeInitialization(vm.Initialization)
 		if previous == nil {
-			previous = model.withoutGuest(vm.Initialization, wanted)
+			previous = model.originalInitialization(vm.Initialization, wanted)
 		}
 
 		switch {
-		case given(vm.Initialization, wanted):
+		case hasWantedUserData(vm.Initialization, wanted):
 			return true, "", nil
-		case vm.Status.Busy():
+		case vm.Status.IsBusy():
 			return false, string(vm.Status), nil
-		case !vm.Status.Off():
+		case !vm.Status.IsOff():
 			return false, "", fmt.Errorf("VM %s is %s; power it off: its guest reads the initialization when it starts",
 				vm.Name, vm.Status)
 		}
 
 		_, err = r.client.ChangeVM(ctx, id, &engine.VM{Initialization: wanted})
-		lost = lost || engine.AnswerLost(err)
+		lost = lost || engine.IsAnswerLost(err)
 
 		return err == nil, string(vm.Status), err
 	})
 
-	return previous, unanswered(err, lost)
+	return previous, markUnanswered(err, lost)
 }
 
-// given reports whether a VM already has the wanted user data and host name.
-func given(has, wanted *engine.Initialization) bool {
+// hasWantedUserData reports whether a VM already has the wanted user data and host name.
+func hasWantedUserData(has, wanted *engine.Initialization) bool {
 	return has != nil && has.CustomScript == wanted.CustomScript && has.HostName == wanted.HostName &&
 		has.CustomScript+has.HostName != ""
 }
 
-// withoutGuest returns the initialization of a VM before its adoption. If it equals the wanted one, an earlier try has
-// written it. In that case only network settings missing from the configuration can be the VM's own.
-func (m *adoptedVMModel) withoutGuest(has, wanted *engine.Initialization) *engine.Initialization {
+// originalInitialization returns the initialization of a VM before its adoption. If it equals the wanted one, an
+// earlier try has written it. In that case only network settings missing from the configuration can be the VM's own.
+func (m *adoptedVMModel) originalInitialization(has, wanted *engine.Initialization) *engine.Initialization {
 	if has == nil {
 		return &engine.Initialization{}
 	}
 
 	out := *has
-	if !given(has, wanted) {
+	if !hasWantedUserData(has, wanted) {
 		return &out
 	}
 
@@ -223,36 +223,36 @@ func (m *adoptedVMModel) withoutGuest(has, wanted *engine.Initialization) *engin
 
 // Read implements resource.Resource. A deleted VM leaves the state: there is nothing left to adopt.
 func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	imported := model.ID.IsNull()
-	read := r.client.VM
+	read := r.client.FetchVM
 	if imported {
-		read = r.client.VMInFull
+		read = r.client.FetchFullVM
 	}
 
-	vm, err := read(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The VM", resp) {
+	vm, err := read(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The VM", resp) {
 		return
 	}
 
 	if imported {
-		model.observe(vm.Initialization)
+		model.setFromEngine(vm.Initialization)
 	}
 
 	model.ID = model.VMID
-	model.settle()
+	model.clearUnknown()
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// observe copies the guest's settings from the engine into the model. Only imports call it. The VM's former settings
-// are unknown.
-func (m *adoptedVMModel) observe(given *engine.Initialization) {
+// setFromEngine copies the guest's settings from the engine into the model. Only imports call it. The VM's former
+// settings are unknown.
+func (m *adoptedVMModel) setFromEngine(given *engine.Initialization) {
 	vm := vmModel{}
-	vm.observeInitialization(given)
+	vm.setInitialization(given)
 	m.CustomScript, m.Hostname, m.NICs = vm.CustomScript, vm.Hostname, vm.NICs
 	if given != nil {
 		m.DNSServers, m.SearchDomains = vm.DNSServers, vm.SearchDomains
@@ -263,40 +263,40 @@ func (m *adoptedVMModel) observe(given *engine.Initialization) {
 
 // Update implements resource.Resource.
 func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
+	plan, ok := loadModel[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	asked := *plan
-	asked.CustomScript = scriptOf(ctx, req.Config, plan.CustomScript, &resp.Diagnostics)
-	if _, err := r.initialize(ctx, &asked); err != nil {
+	asked.CustomScript = getScript(ctx, req.Config, plan.CustomScript, &resp.Diagnostics)
+	if _, err := r.writeInitialization(ctx, &asked); err != nil {
 		resp.Diagnostics.AddError("The VM has kept its initialization", err.Error())
 		return
 	}
 
-	plan.settle()
+	plan.clearUnknown()
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 // Delete implements resource.Resource. It restores the VM's former initialization, and keeps the VM.
 func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps("adopted/"+model.VMID.ValueString(), "VM", &resp.Diagnostics) {
+	if r.made.shouldKeep("adopted/"+model.VMID.ValueString(), "VM", &resp.Diagnostics) {
 		return
 	}
 
@@ -309,28 +309,28 @@ func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteReque
 		}
 	}
 
-	id := idOf(model.VMID)
-	err := poll(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
-		return giveBack(ctx, r.client, id, previous)
+	id := toID(model.VMID)
+	err := pollEngine(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
+		return restoreInitialization(ctx, r.client, id, previous)
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not given back", err.Error())
 	}
 }
 
-// giveBack restores the former initialization of a VM. It clears everything first: the engine keeps the user data if a
-// request has only another part.
-func giveBack(
+// restoreInitialization restores the former initialization of a VM. It clears everything first: the engine keeps the
+// user data if a request has only another part.
+func restoreInitialization(
 	ctx context.Context, client *engine.Client, id engine.ID, previous *engine.Initialization,
 ) (bool, string, error) {
-	vm, err := client.VM(ctx, id)
+	vm, err := client.FetchVM(ctx, id)
 	if engine.IsNotFound(err) {
 		return true, "", nil
 	} else if err != nil {
 		return false, "", err
 	}
 
-	if vm.Status.Busy() {
+	if vm.Status.IsBusy() {
 		return false, string(vm.Status), nil
 	}
 

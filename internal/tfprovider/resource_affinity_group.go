@@ -51,7 +51,7 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 			}},
 		}
 	}
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "An affinity group of a cluster. A change is made in place, so that its members stay.",
 		Attributes: map[string]schema.Attribute{
 			"id":         computedText("UUID of the affinity group."),
@@ -152,10 +152,10 @@ func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
 	return group
 }
 
-func (m *affinityGroupModel) observe(group *engine.AffinityGroup) {
-	m.ID = idValue(group.ID)
+func (m *affinityGroupModel) setFromEngine(group *engine.AffinityGroup) {
+	m.ID = toIDValue(group.ID)
 	m.Name = types.StringValue(group.Name)
-	m.Description = textOf(m.Description, group.DescriptionText())
+	m.Description = toTextValue(m.Description, group.DescriptionText())
 	m.Enforcing = types.BoolValue(group.Enforcing != nil && *group.Enforcing)
 	m.Priority = types.Float64PointerValue(group.Priority)
 	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
@@ -167,7 +167,7 @@ func (r *affinityGroupResource) ValidateConfig(
 ) {
 	var enforcing types.Bool
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
-	rules, known := block[affinityRuleModel](ctx, req.Config, "vms_rule", &resp.Diagnostics)
+	rules, known := loadBlock[affinityRuleModel](ctx, req.Config, "vms_rule", &resp.Diagnostics)
 	if !known || len(rules) != 1 || enforcing.IsUnknown() || enforcing.IsNull() {
 		return
 	}
@@ -191,7 +191,7 @@ func (r *affinityGroupResource) ModifyPlan(
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
 
 	for _, name := range []string{"hosts_rule", "vms_rule"} {
-		rules, known := block[affinityRuleModel](ctx, req.Config, name, &resp.Diagnostics)
+		rules, known := loadBlock[affinityRuleModel](ctx, req.Config, name, &resp.Diagnostics)
 		if !known && name == "vms_rule" && enforcing.IsNull() {
 			resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("enforcing"), types.BoolUnknown())...)
 		}
@@ -220,82 +220,86 @@ func (r *affinityGroupResource) ModifyPlan(
 }
 
 func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	cluster, name := idOf(model.ClusterID), model.Name.ValueString()
+	cluster, name := toID(model.ClusterID), model.Name.ValueString()
 	group, err := named[engine.AffinityGroup]{
 		kind: "affinity group", name: name,
 		create: func(ctx context.Context) (*engine.AffinityGroup, error) {
 			return r.client.CreateAffinityGroup(ctx, cluster, model.toEngine())
 		},
 		list: func(ctx context.Context) ([]engine.AffinityGroup, error) {
-			return r.client.AffinityGroupsNamed(ctx, name)
+			return r.client.ListAffinityGroupsNamed(ctx, name)
 		},
 		remove: func(ctx context.Context, group *engine.AffinityGroup) error {
 			return r.client.DeleteAffinityGroup(ctx, cluster, group.ID)
 		},
 		id: func(group *engine.AffinityGroup) string { return group.ID.String() },
-	}.make(ctx)
+	}.createUnique(ctx)
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
 		return
 	}
 
-	model.ID = idValue(group.ID)
-	settle(&model.Priority, types.Float64PointerValue(group.Priority))
+	model.ID = toIDValue(group.ID)
+	fillUnknown(&model.Priority, types.Float64PointerValue(group.Priority))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	group, err := r.client.AffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
-	if unread(ctx, err, "The affinity group", resp) {
+	group, err := r.client.FetchAffinityGroup(ctx, toID(model.ClusterID), toID(model.ID))
+	if handleReadError(ctx, err, "The affinity group", resp) {
 		return
 	}
 
-	model.observe(group)
+	model.setFromEngine(group)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	id := idOf(model.ID)
-	unlock, err := groupLocks.lock(ctx, id.String())
+	id := toID(model.ID)
+	unlock, err := groupLocks.lockKey(ctx, id.String())
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
 		return
 	}
 	defer unlock()
-	err = poll(ctx, "affinity group "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
-		group, err := r.client.UpdateAffinityGroup(ctx, idOf(model.ClusterID), id, model.toEngine())
-		if err == nil {
-			settle(&model.Priority, types.Float64PointerValue(group.Priority))
-		}
+	err = pollEngine(
+		ctx,
+		"affinity group "+id.String()+" to be updated",
+		func(ctx context.Context) (bool, string, error) {
+			group, err := r.client.UpdateAffinityGroup(ctx, toID(model.ClusterID), id, model.toEngine())
+			if err == nil {
+				fillUnknown(&model.Priority, types.Float64PointerValue(group.Priority))
+			}
 
-		return err == nil, "", err
-	})
+			return err == nil, "", err
+		},
+	)
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
 		return
@@ -305,16 +309,16 @@ func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateR
 }
 
 func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	remove(ctx, "affinity group "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteAffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
+	removeAndWait(ctx, "affinity group "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.DeleteAffinityGroup(ctx, toID(model.ClusterID), toID(model.ID))
 	})
 }
 

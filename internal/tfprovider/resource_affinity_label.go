@@ -24,7 +24,7 @@ type affinityLabelResource struct{ base }
 
 // Schema implements resource.Resource.
 func (r *affinityLabelResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "An affinity label for virtual machines and hosts. The engine refuses to delete a " +
 			"label while a VM or a host has it. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
@@ -47,75 +47,80 @@ type affinityLabelModel struct {
 }
 
 func (m *affinityLabelModel) toEngine() *engine.Label {
-	return &engine.Label{Name: m.Name.ValueString(), Implicit: flag(m.Implicit)}
+	return &engine.Label{Name: m.Name.ValueString(), Implicit: flagPointer(m.Implicit)}
 }
 
 // Create implements resource.Resource.
 func (r *affinityLabelResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[affinityLabelModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[affinityLabelModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	name := model.Name.ValueString()
 	label, err := named[engine.Label]{
-		kind: "affinity label", name: name,
+		kind: "affinity label",
+		name: name,
 		create: func(ctx context.Context) (*engine.Label, error) {
 			return r.client.CreateAffinityLabel(ctx, model.toEngine())
 		},
-		list:   func(ctx context.Context) ([]engine.Label, error) { return r.client.AffinityLabelsNamed(ctx, name) },
+		list:   func(ctx context.Context) ([]engine.Label, error) { return r.client.ListAffinityLabelsNamed(ctx, name) },
 		remove: func(ctx context.Context, l *engine.Label) error { return r.client.DeleteAffinityLabel(ctx, l.ID) },
 		id:     func(l *engine.Label) string { return l.ID.String() },
-	}.make(ctx)
+	}.createUnique(ctx)
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The affinity label was not created", err.Error())
 		return
 	}
 
-	model.ID = idValue(label.ID)
+	model.ID = toIDValue(label.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Read implements resource.Resource.
 func (r *affinityLabelResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[affinityLabelModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[affinityLabelModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	label, err := r.client.AffinityLabelByID(ctx, idOf(model.ID))
-	if unread(ctx, err, "The affinity label", resp) {
+	label, err := r.client.FetchAffinityLabel(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The affinity label", resp) {
 		return
 	}
 
 	model.Name = types.StringValue(label.Name)
-	model.Implicit = unlessAbsent(model.Implicit, types.BoolPointerValue(label.Implicit))
+	model.Implicit = keepIfAbsent(model.Implicit, types.BoolPointerValue(label.Implicit))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Update implements resource.Resource. VMs and hosts keep the label.
 func (r *affinityLabelResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[affinityLabelModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[affinityLabelModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	id := idOf(model.ID)
-	err := poll(ctx, "affinity label "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
-		err := r.client.UpdateAffinityLabel(ctx, id, model.toEngine())
-		return err == nil, "", err
-	})
+	id := toID(model.ID)
+	err := pollEngine(
+		ctx,
+		"affinity label "+id.String()+" to be updated",
+		func(ctx context.Context) (bool, string, error) {
+			err := r.client.UpdateAffinityLabel(ctx, id, model.toEngine())
+			return err == nil, "", err
+		},
+	)
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity label was not updated", err.Error())
 		return
@@ -126,16 +131,16 @@ func (r *affinityLabelResource) Update(ctx context.Context, req resource.UpdateR
 
 // Delete implements resource.Resource.
 func (r *affinityLabelResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[affinityLabelModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[affinityLabelModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	remove(ctx, "affinity label "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteAffinityLabel(ctx, idOf(model.ID))
+	removeAndWait(ctx, "affinity label "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.DeleteAffinityLabel(ctx, toID(model.ID))
 	})
 }
 

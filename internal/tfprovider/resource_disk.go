@@ -31,10 +31,12 @@ type diskResource struct{ base }
 // diskAttributes are common to all resources for disks.
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"id":     computedText("UUID of the disk."),
-		"alias":  enginesText("Alias of the disk; need not be unique. Omit it, and the engine makes one.", notEmpty),
+		"id": computedText("UUID of the disk."),
+		"alias": engineDefaultText(
+			"Alias of the disk; need not be unique. Omit it, and the engine makes one.", notEmpty,
+		),
 		"format": requiredText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
-		"sparse": enginesFlag(
+		"sparse": engineDefaultFlag(
 			"Take space on the storage as it is written. Where it is not set the disk does, except a raw one on " +
 				"block storage, which cannot.",
 		),
@@ -53,7 +55,9 @@ func (r *diskResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 		"Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as " +
 			"`ovirt_disk_resize`, is left as it is.",
 	)
-	resp.Schema = r.planned(schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}, "format", "sparse")
+	resp.Schema = r.completeSchema(
+		schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}, "format", "sparse",
+	)
 }
 
 type diskModel struct {
@@ -69,37 +73,37 @@ type diskModel struct {
 	TotalSize       types.Int64  `tfsdk:"total_size"`
 }
 
-// observe copies the engine's report into the model. A disk larger than requested is no drift: growing cannot be
+// setFromEngine copies the engine's report into the model. A disk larger than requested is no drift: growing cannot be
 // undone, and another resource may have requested it.
-func (m *diskModel) observe(disk *engine.Disk) {
-	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())
-	m.Format = unlessAbsent(m.Format, optional(disk.Format))
-	m.Sparse = unlessAbsent(m.Sparse, types.BoolPointerValue(disk.Sparse))
+func (m *diskModel) setFromEngine(disk *engine.Disk) {
+	m.ID, m.Alias = toIDValue(disk.ID), types.StringValue(disk.AliasText())
+	m.Format = keepIfAbsent(m.Format, textOrNull(disk.Format))
+	m.Sparse = keepIfAbsent(m.Sparse, types.BoolPointerValue(disk.Sparse))
 	m.Status, m.TotalSize = types.StringValue(string(disk.Status)), types.Int64Value(disk.TotalSize)
 	if m.Size.IsNull() || m.Size.IsUnknown() || disk.ProvisionedSize < m.Size.ValueInt64() {
 		m.Size = types.Int64Value(disk.ProvisionedSize)
 	}
 
 	domains := disk.StorageDomainIDs()
-	if len(domains) > 0 && !slices.Contains(domains, idOf(m.StorageDomainID)) {
-		m.StorageDomainID = idValue(domains[0]) // imported, or moved
+	if len(domains) > 0 && !slices.Contains(domains, toID(m.StorageDomainID)) {
+		m.StorageDomainID = toIDValue(domains[0]) // imported, or moved
 	}
 }
 
-// complete fills in values unknown at plan time.
-func (m *diskModel) complete(disk *engine.Disk) {
+// fillUnknowns fills in values unknown at plan time.
+func (m *diskModel) fillUnknowns(disk *engine.Disk) {
 	seen := *m
-	seen.observe(disk)
+	seen.setFromEngine(disk)
 	m.ID = seen.ID
-	settle(&m.Alias, seen.Alias)
-	settle(&m.Sparse, seen.Sparse)
-	settle(&m.Size, seen.Size)
-	settle(&m.Status, seen.Status)
-	settle(&m.TotalSize, seen.TotalSize)
+	fillUnknown(&m.Alias, seen.Alias)
+	fillUnknown(&m.Sparse, seen.Sparse)
+	fillUnknown(&m.Size, seen.Size)
+	fillUnknown(&m.Status, seen.Status)
+	fillUnknown(&m.TotalSize, seen.TotalSize)
 }
 
-// aliasOf returns the alias to request, or nil for the engine's default.
-func (m *diskModel) aliasOf() *string {
+// getAlias returns the alias to request, or nil for the engine's default.
+func (m *diskModel) getAlias() *string {
 	if m.Alias.IsUnknown() {
 		return nil
 	}
@@ -107,11 +111,11 @@ func (m *diskModel) aliasOf() *string {
 	return m.Alias.ValueStringPointer()
 }
 
-// sparseOf returns the allocation to request for a disk of this format: the configured one, else the one its storage
-// domain needs. It fails if the storage domain takes no disks.
-func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format string) (*bool, error) {
-	_, sparse, err := client.PlaceDisk(ctx, nil, engine.DiskPlace{
-		DomainID: idOf(m.StorageDomainID), Format: format, Sparse: flag(m.Sparse),
+// chooseAllocation returns the allocation to request for a disk of this format: the configured one, else the one its
+// storage domain needs. It fails if the storage domain takes no disks.
+func (m *diskModel) chooseAllocation(ctx context.Context, client *engine.Client, format string) (*bool, error) {
+	_, sparse, err := client.ChooseDiskPlace(ctx, nil, engine.DiskPlace{
+		DomainID: toID(m.StorageDomainID), Format: format, Sparse: flagPointer(m.Sparse),
 	})
 
 	return sparse, err
@@ -160,39 +164,39 @@ func (r *diskResource) ModifyPlan(
 }
 
 func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[diskModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
+	sparse, err := model.chooseAllocation(ctx, r.client, model.Format.ValueString())
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
 	}
 
 	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
-		Alias:           model.aliasOf(),
+		Alias:           model.getAlias(),
 		Format:          model.Format.ValueString(),
 		ProvisionedSize: model.Size.ValueInt64(),
 		Sparse:          sparse,
-		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
-	}, r.fence, progress(ctx, "disk to be created"))
+		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: toID(model.StorageDomainID)}}},
+	}, r.fence, newProgressLogger(ctx, "disk to be created"))
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
 	}
 
 	// The disk exists now, so save it in the state before anything else can fail.
 	created := *model
-	created.complete(disk)
+	created.fillUnknowns(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
-	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &created)...)
-	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID.String()+" to be ready"))
+	resp.Diagnostics.Append(storeLayout(ctx, resp.Private, &created)...)
+	err = r.client.WaitDisk(ctx, disk.ID, newProgressLogger(ctx, "disk "+disk.ID.String()+" to be ready"))
 
 	var early *engine.WaitError
 	switch {
@@ -204,91 +208,91 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		return
 	}
 
-	if ready, err := r.client.Disk(ctx, disk.ID); err == nil {
-		model.complete(ready)
+	if ready, err := r.client.FetchDisk(ctx, disk.ID); err == nil {
+		model.fillUnknowns(ready)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
 }
 
 func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[diskModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	disk, err := r.client.Disk(ctx, idOf(model.ID))
-	if unread(ctx, err, "The disk", resp) {
+	disk, err := r.client.FetchDisk(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The disk", resp) {
 		return
 	}
 
 	if req.Private != nil { // nil in a list
-		resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, model, disk)...)
+		resp.Diagnostics.Append(storeInitialLayout(ctx, req.Private, resp.Private, model, disk)...)
 	}
 
-	model.observe(disk)
+	model.setFromEngine(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
+	plan, ok := loadModel[diskModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.update(ctx, plan); err != nil {
+	if err := r.updateDisk(ctx, plan); err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
 
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, nil)...)
-	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, plan)...)
+	resp.Diagnostics.Append(storeLayout(ctx, resp.Private, plan)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// update renames, moves and grows the disk as planned, and completes the plan.
-func (b *base) update(ctx context.Context, plan *diskModel) error {
-	id := idOf(plan.ID)
-	err := poll(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
-		disk, err := b.client.Disk(ctx, id)
-		if err == nil && plan.aliasOf() != nil && disk.AliasText() != *plan.aliasOf() {
-			err = b.client.UpdateDisk(ctx, id, &engine.Disk{Alias: plan.aliasOf()})
+// updateDisk renames, moves and grows the disk as planned, and completes the plan.
+func (b *base) updateDisk(ctx context.Context, plan *diskModel) error {
+	id := toID(plan.ID)
+	err := pollEngine(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
+		disk, err := b.client.FetchDisk(ctx, id)
+		if err == nil && plan.getAlias() != nil && disk.AliasText() != *plan.getAlias() {
+			err = b.client.UpdateDisk(ctx, id, &engine.Disk{Alias: plan.getAlias()})
 		}
 
 		return err == nil, "", err
 	})
-	if domain := idOf(plan.StorageDomainID); err == nil && domain != "" {
-		err = b.client.MoveDisk(ctx, id, domain, progress(ctx, "disk "+id.String()+" to be moved"))
+	if domain := toID(plan.StorageDomainID); err == nil && domain != "" {
+		err = b.client.MoveDisk(ctx, id, domain, newProgressLogger(ctx, "disk "+id.String()+" to be moved"))
 	}
 
 	if err == nil {
-		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id.String()+" to grow"))
+		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), newProgressLogger(ctx, "disk "+id.String()+" to grow"))
 	}
 
 	if err != nil {
 		return err
 	}
 
-	disk, err := b.client.Disk(ctx, id)
+	disk, err := b.client.FetchDisk(ctx, id)
 	if err != nil {
 		return err
 	}
 
 	status := plan.Status
-	plan.complete(disk)
-	plan.Status = promised(status, plan.Status)
+	plan.fillUnknowns(disk)
+	plan.Status = keepPlanned(status, plan.Status)
 
 	return nil
 }
 
 func (r *diskResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
 	r.deleteDisk(ctx, req, resp)
@@ -301,7 +305,9 @@ func (b *base) deleteDisk(ctx context.Context, req resource.DeleteRequest, resp 
 		return
 	}
 
-	if err := b.client.RemoveDisk(ctx, idOf(id), progress(ctx, "disk "+id.ValueString()+" to be deleted")); err != nil {
+	if err := b.client.RemoveDisk(
+		ctx, toID(id), newProgressLogger(ctx, "disk "+id.ValueString()+" to be deleted"),
+	); err != nil {
 		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
 	}
 }
@@ -328,7 +334,7 @@ func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 				return // Terraform reports the missing way
 			}
 
-			model, ok := load[diskFromImageModel](ctx, req.SourceState, &resp.Diagnostics)
+			model, ok := loadModel[diskFromImageModel](ctx, req.SourceState, &resp.Diagnostics)
 			if ok {
 				resp.Diagnostics.Append(resp.TargetState.Set(ctx, &model.diskModel)...)
 			}

@@ -33,7 +33,7 @@ func (r *diskAttachmentResource) Schema(_ context.Context, _ resource.SchemaRequ
 			MarkdownDescription: description + " `false` by default.",
 		}
 	}
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A disk in a virtual machine. Not to be used with " +
 			"`ovirt_disk_attachments` on the same VM.",
 		Attributes: map[string]schema.Attribute{
@@ -59,35 +59,35 @@ type diskAttachmentModel struct {
 	Bootable  types.Bool   `tfsdk:"bootable"`
 }
 
-// attachment returns the ID of the attachment. It equals the disk's ID, even before the engine reports it.
-func (m *diskAttachmentModel) attachment() engine.ID {
+// getAttachmentID returns the ID of the attachment. It equals the disk's ID, even before the engine reports it.
+func (m *diskAttachmentModel) getAttachmentID() engine.ID {
 	if m.ID.IsNull() {
-		return idOf(m.DiskID)
+		return toID(m.DiskID)
 	}
 
-	return idOf(m.ID)
+	return toID(m.ID)
 }
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// attach attaches a disk to a VM, and retries while one of them is locked. After a lost answer, it looks for the
+// attachDisk attaches a disk to a VM, and retries while one of them is locked. After a lost answer, it looks for the
 // attachment. A disk already attached to the VM belongs to another resource, or was attached by hand.
-func (b *base) attach(
+func (b *base) attachDisk(
 	ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment,
 ) (*engine.DiskAttachment, error) {
-	unlock, err := attachmentLocks.lock(ctx, vmID.String()+"/"+wanted.DiskID().String())
+	unlock, err := attachmentLocks.lockKey(ctx, vmID.String()+"/"+wanted.DiskID().String())
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	there, err := b.attached(ctx, vmID, wanted.DiskID())
+	there, err := b.findAttachment(ctx, vmID, wanted.DiskID())
 	if err != nil {
 		return nil, err
 	}
 
-	if there != nil && b.mayTake(attachmentID(vmID, wanted.DiskID())) {
-		return there, b.reattach(ctx, vmID, there, wanted)
+	if there != nil && b.canTakeOver(attachmentID(vmID, wanted.DiskID())) {
+		return there, b.updateAttachment(ctx, vmID, there, wanted)
 	} else if there != nil {
 		return nil, fmt.Errorf("VM %s has disk %s already: import the attachment with the ID %s", vmID,
 			wanted.DiskID(), attachmentID(vmID, wanted.DiskID()))
@@ -95,12 +95,12 @@ func (b *base) attach(
 
 	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
 
-	return engine.CreateUnique(ctx, what, progress(ctx, what),
+	return engine.CreateUnique(ctx, what, newProgressLogger(ctx, what),
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
 			return b.client.AttachDisk(ctx, vmID, wanted)
 		},
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
-			found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
+			found, err := b.client.FetchDiskAttachment(ctx, vmID, wanted.DiskID())
 			return found, ignoreNotFound(err)
 		})
 }
@@ -109,11 +109,11 @@ func (b *base) attach(
 // next one looks.
 var attachmentLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// attached returns the attachment of a disk to a VM, or nil if there is none.
-func (b *base) attached(ctx context.Context, vmID, diskID engine.ID) (*engine.DiskAttachment, error) {
+// findAttachment returns the attachment of a disk to a VM, or nil if there is none.
+func (b *base) findAttachment(ctx context.Context, vmID, diskID engine.ID) (*engine.DiskAttachment, error) {
 	var found *engine.DiskAttachment
-	err := poll(ctx, "disks of VM "+vmID.String(), func(ctx context.Context) (bool, string, error) {
-		seen, err := b.client.DiskAttachment(ctx, vmID, diskID)
+	err := pollEngine(ctx, "disks of VM "+vmID.String(), func(ctx context.Context) (bool, string, error) {
+		seen, err := b.client.FetchDiskAttachment(ctx, vmID, diskID)
 		if err == nil {
 			found = seen
 		}
@@ -127,9 +127,9 @@ func (b *base) attached(ctx context.Context, vmID, diskID engine.ID) (*engine.Di
 // attachmentID identifies an attachment: a VM has each disk at most once.
 func attachmentID(vmID, diskID engine.ID) string { return vmID.String() + "/" + diskID.String() }
 
-// reattach changes an attachment in place. It changes active first or last, because the engine changes nothing else of
-// an active disk in a running VM.
-func (b *base) reattach(ctx context.Context, vmID engine.ID, seen, wanted *engine.DiskAttachment) error {
+// updateAttachment changes an attachment in place. It changes active first or last, because the engine changes nothing
+// else of an active disk in a running VM.
+func (b *base) updateAttachment(ctx context.Context, vmID engine.ID, seen, wanted *engine.DiskAttachment) error {
 	rest := engine.DiskAttachment{}
 	if seen.Interface != wanted.Interface {
 		rest.Interface = wanted.Interface
@@ -156,7 +156,7 @@ func (b *base) reattach(ctx context.Context, vmID engine.ID, seen, wanted *engin
 
 	for i := range steps {
 		what := "disk " + wanted.DiskID().String() + " of VM " + vmID.String() + " to be changed"
-		err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
 			err := b.client.UpdateAttachment(ctx, vmID, wanted.DiskID(), &steps[i])
 			return err == nil, "", err
 		})
@@ -174,53 +174,53 @@ func (m *diskAttachmentModel) toEngine() *engine.DiskAttachment {
 		Active:    m.Active.ValueBoolPointer(),
 		Bootable:  m.Bootable.ValueBoolPointer(),
 		Interface: m.Interface.ValueString(),
-		Disk:      &engine.Disk{ID: idOf(m.DiskID)},
+		Disk:      &engine.Disk{ID: toID(m.DiskID)},
 	}
 }
 
 func (r *diskAttachmentResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	made, err := r.attach(ctx, idOf(model.VMID), model.toEngine())
+	made, err := r.attachDisk(ctx, toID(model.VMID), model.toEngine())
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The disk was not attached",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 
 		return
 	}
 
-	r.made.add(attachmentID(idOf(model.VMID), idOf(model.DiskID)))
-	model.ID = idValue(made.ID)
+	r.made.addID(attachmentID(toID(model.VMID), toID(model.DiskID)))
+	model.ID = toIDValue(made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskAttachmentResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), idOf(model.ID))
+	seen, err := r.client.FetchDiskAttachment(ctx, toID(model.VMID), toID(model.ID))
 	if err == nil {
-		err = r.reattach(ctx, idOf(model.VMID), seen, model.toEngine())
+		err = r.updateAttachment(ctx, toID(model.VMID), seen, model.toEngine())
 	}
 
 	if err != nil {
@@ -232,46 +232,46 @@ func (r *diskAttachmentResource) Update(
 }
 
 func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), model.attachment())
-	if unread(ctx, err, "The disk attachment", resp) {
+	seen, err := r.client.FetchDiskAttachment(ctx, toID(model.VMID), model.getAttachmentID())
+	if handleReadError(ctx, err, "The disk attachment", resp) {
 		return
 	}
 
-	model.ID = idValue(seen.ID)
-	model.DiskID = idValue(seen.DiskID())
-	model.Interface = unlessAbsent(model.Interface, optional(seen.Interface))
-	model.Active = unlessAbsent(model.Active, types.BoolPointerValue(seen.Active))
-	model.Bootable = unlessAbsent(model.Bootable, types.BoolPointerValue(seen.Bootable))
+	model.ID = toIDValue(seen.ID)
+	model.DiskID = toIDValue(seen.DiskID())
+	model.Interface = keepIfAbsent(model.Interface, textOrNull(seen.Interface))
+	model.Active = keepIfAbsent(model.Active, types.BoolPointerValue(seen.Active))
+	model.Bootable = keepIfAbsent(model.Bootable, types.BoolPointerValue(seen.Bootable))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskAttachmentResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	id := attachmentID(idOf(model.VMID), idOf(model.DiskID))
-	if r.made.keeps(id, "disk attachment", &resp.Diagnostics) {
+	id := attachmentID(toID(model.VMID), toID(model.DiskID))
+	if r.made.shouldKeep(id, "disk attachment", &resp.Diagnostics) {
 		return
 	}
 
-	remove(
+	removeAndWait(
 		ctx,
 		"disk "+model.DiskID.ValueString()+" of VM "+model.VMID.ValueString(),
 		&resp.Diagnostics,
 		func(ctx context.Context) error {
-			return r.client.DetachDisk(ctx, idOf(model.VMID), model.attachment())
+			return r.client.DetachDisk(ctx, toID(model.VMID), model.getAttachmentID())
 		},
 	)
 }

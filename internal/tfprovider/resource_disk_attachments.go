@@ -43,7 +43,7 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 		a.Default = booldefault.StaticBool(false)
 		return a
 	}
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "All disks of a virtual machine that are managed. Not to be used with " +
 			"`ovirt_disk_attachment` on the same VM.",
 		Attributes: map[string]schema.Attribute{
@@ -96,14 +96,14 @@ type attachedDiskModel struct {
 	Bootable  types.Bool   `tfsdk:"bootable"`
 }
 
-func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
-	m.ID, m.DiskID, m.Interface = idValue(seen.ID), idValue(seen.DiskID()), types.StringValue(seen.Interface)
+func (m *attachedDiskModel) setFromEngine(seen *engine.DiskAttachment) {
+	m.ID, m.DiskID, m.Interface = toIDValue(seen.ID), toIDValue(seen.DiskID()), types.StringValue(seen.Interface)
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 }
 
-// find returns the block of a disk, or nil if there is none.
-func (m *diskAttachmentsModel) find(diskID engine.ID) *attachedDiskModel {
-	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return idOf(a.DiskID) == diskID })
+// findByDisk returns the block of a disk, or nil if there is none.
+func (m *diskAttachmentsModel) findByDisk(diskID engine.ID) *attachedDiskModel {
+	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return toID(a.DiskID) == diskID })
 	if i < 0 {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (r *diskAttachmentsResource) ValidateConfig(
 			"remove_unmanaged contradicts detach_unmanaged", "Set one of them.")
 	}
 
-	blocks, _ := block[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
+	blocks, _ := loadBlock[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
 
 	seen := map[string]bool{}
 	for _, b := range blocks {
@@ -144,7 +144,7 @@ func (r *diskAttachmentsResource) ModifyPlan(
 		return
 	}
 
-	blocks, known := block[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
+	blocks, known := loadBlock[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
 	if !known {
 		return
 	}
@@ -157,7 +157,7 @@ func (r *diskAttachmentsResource) ModifyPlan(
 	for i := range blocks {
 		b := &blocks[i]
 		b.ID = types.StringUnknown()
-		if old := before.find(idOf(b.DiskID)); old != nil && !b.DiskID.IsUnknown() {
+		if old := before.findByDisk(toID(b.DiskID)); old != nil && !b.DiskID.IsUnknown() {
 			b.ID = old.ID
 		}
 
@@ -174,30 +174,30 @@ func (r *diskAttachmentsResource) ModifyPlan(
 func (r *diskAttachmentsResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
+	plan, ok := loadModel[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	r.apply(ctx, plan, nil, &resp.Diagnostics)
+	r.applyPlan(ctx, plan, nil, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 func (r *diskAttachmentsResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
-	before, ok2 := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
+	plan, ok := loadModel[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := loadModel[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
 		return
 	}
@@ -205,10 +205,10 @@ func (r *diskAttachmentsResource) Update(
 	imported, unread := req.Private.GetKey(ctx, importedBlocks)
 	resp.Diagnostics.Append(unread...)
 	if string(imported) == "true" {
-		before.forgetWithout(plan, &resp.Diagnostics)
+		before.dropUnplannedBootDisk(plan, &resp.Diagnostics)
 	}
 
-	r.apply(ctx, plan, before, &resp.Diagnostics)
+	r.applyPlan(ctx, plan, before, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedBlocks, nil)...)
 }
@@ -218,13 +218,13 @@ func (r *diskAttachmentsResource) Update(
 // the private data of a plan without changes.
 const importedBlocks = "imported_attachments"
 
-// forgetWithout forgets the block of an imported boot disk without a block in the plan. Such a disk is detached only
-// together with unmanaged ones. Other disks without a block are detached: their blocks may have been removed on
+// dropUnplannedBootDisk forgets the block of an imported boot disk without a block in the plan. Such a disk is detached
+// only together with unmanaged ones. Other disks without a block are detached: their blocks may have been removed on
 // purpose.
-func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
+func (m *diskAttachmentsModel) dropUnplannedBootDisk(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
 	all := len(m.Attachments)
 	m.Attachments = slices.DeleteFunc(m.Attachments, func(a attachedDiskModel) bool {
-		return a.Bootable.ValueBool() && plan.find(idOf(a.DiskID)) == nil
+		return a.Bootable.ValueBool() && plan.findByDisk(toID(a.DiskID)) == nil
 	})
 
 	if len(m.Attachments) < all && !plan.DetachUnmanaged.ValueBool() && !plan.RemoveUnmanaged.ValueBool() {
@@ -234,13 +234,13 @@ func (m *diskAttachmentsModel) forgetWithout(plan *diskAttachmentsModel, diags *
 	}
 }
 
-// apply makes the VM's disks match the plan, and leaves the attached ones in the model.
-func (r *diskAttachmentsResource) apply(
+// applyPlan makes the VM's disks match the plan, and leaves the attached ones in the model.
+func (r *diskAttachmentsResource) applyPlan(
 	ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
-	vmID := idOf(plan.VMID)
+	vmID := toID(plan.VMID)
 	plan.ID = plan.VMID
-	live, err := r.client.DiskAttachments(ctx, vmID)
+	live, err := r.client.ListDiskAttachments(ctx, vmID)
 	if err != nil {
 		diags.AddError("The disks of the VM cannot be read", err.Error())
 		plan.Attachments = nil
@@ -260,25 +260,25 @@ func (r *diskAttachmentsResource) apply(
 func (r *diskAttachmentsResource) detachUnwanted(
 	ctx context.Context, live []engine.DiskAttachment, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
-	vmID := idOf(plan.VMID)
+	vmID := toID(plan.VMID)
 
 	for i := range live {
 		seen := &live[i]
 		id := seen.DiskID()
 
-		wanted, managed := plan.find(id), before != nil && before.find(id) != nil
+		wanted, managed := plan.findByDisk(id), before != nil && before.findByDisk(id) != nil
 		switch {
 		case wanted == nil && (managed || plan.DetachUnmanaged.ValueBool()):
-			r.detach(ctx, vmID, seen, diags)
+			r.detachDisk(ctx, vmID, seen, diags)
 		case wanted == nil && plan.RemoveUnmanaged.ValueBool():
-			if r.detach(ctx, vmID, seen, diags) {
-				err := r.client.RemoveDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted"))
+			if r.detachDisk(ctx, vmID, seen, diags) {
+				err := r.client.RemoveDisk(ctx, id, newProgressLogger(ctx, "disk "+id.String()+" to be deleted"))
 				if err != nil {
 					diags.AddError("The disk was detached, but not deleted", err.Error())
 				}
 			}
 		case wanted != nil:
-			wanted.ID = idValue(seen.ID)
+			wanted.ID = toIDValue(seen.ID)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (r *diskAttachmentsResource) detachUnwanted(
 func (r *diskAttachmentsResource) attachMissing(
 	ctx context.Context, live []engine.DiskAttachment, plan *diskAttachmentsModel, diags *diag.Diagnostics,
 ) []attachedDiskModel {
-	vmID := idOf(plan.VMID)
+	vmID := toID(plan.VMID)
 	var attached []attachedDiskModel
 
 	slices.SortStableFunc(plan.Attachments, func(a, b attachedDiskModel) int {
@@ -296,20 +296,20 @@ func (r *diskAttachmentsResource) attachMissing(
 	})
 
 	for _, wanted := range plan.Attachments {
-		i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == idOf(wanted.DiskID) })
+		i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == toID(wanted.DiskID) })
 		now := wanted
 		if i >= 0 {
-			now.observe(&live[i])
+			now.setFromEngine(&live[i])
 		}
 
-		switch err := r.putDisk(ctx, vmID, live, i, &wanted, diags); {
+		switch err := r.attachOrUpdate(ctx, vmID, live, i, &wanted, diags); {
 		case err != nil && i < 0:
 			diags.AddError("The disk was not attached", r.client.ExplainMissing(ctx, vmID, err).Error())
 		case err != nil:
 			diags.AddError("The disk was not changed", err.Error())
 			attached = append(attached, now)
 		case !wanted.ID.IsUnknown():
-			r.made.add(attachmentID(vmID, idOf(wanted.DiskID)))
+			r.made.addID(attachmentID(vmID, toID(wanted.DiskID)))
 			attached = append(attached, wanted)
 		}
 	}
@@ -317,9 +317,9 @@ func (r *diskAttachmentsResource) attachMissing(
 	return attached
 }
 
-// putDisk attaches a disk, or changes its attachment. at is its index in live, or -1. After an error of another disk,
-// it attaches none.
-func (r *diskAttachmentsResource) putDisk(
+// attachOrUpdate attaches a disk, or changes its attachment. at is its index in live, or -1. After an error of another
+// disk, it attaches none.
+func (r *diskAttachmentsResource) attachOrUpdate(
 	ctx context.Context, vmID engine.ID, live []engine.DiskAttachment, at int, wanted *attachedDiskModel,
 	diags *diag.Diagnostics,
 ) error {
@@ -327,20 +327,20 @@ func (r *diskAttachmentsResource) putDisk(
 		Active:    wanted.Active.ValueBoolPointer(),
 		Bootable:  wanted.Bootable.ValueBoolPointer(),
 		Interface: wanted.Interface.ValueString(),
-		Disk:      &engine.Disk{ID: idOf(wanted.DiskID)},
+		Disk:      &engine.Disk{ID: toID(wanted.DiskID)},
 	}
 
 	switch {
 	case at >= 0:
-		wanted.ID = idValue(live[at].ID)
-		return r.reattach(ctx, vmID, &live[at], asked)
+		wanted.ID = toIDValue(live[at].ID)
+		return r.updateAttachment(ctx, vmID, &live[at], asked)
 	case diags.HasError():
 		return nil
 	}
 
-	made, err := r.attach(ctx, vmID, asked)
+	made, err := r.attachDisk(ctx, vmID, asked)
 	if err == nil {
-		wanted.ID = idValue(made.ID)
+		wanted.ID = toIDValue(made.ID)
 	}
 
 	return err
@@ -358,11 +358,11 @@ func boolsFirst(a, b bool) int {
 	}
 }
 
-func (r *diskAttachmentsResource) detach(
+func (r *diskAttachmentsResource) detachDisk(
 	ctx context.Context, vmID engine.ID, attachment *engine.DiskAttachment, diags *diag.Diagnostics,
 ) bool {
 	var problems diag.Diagnostics
-	remove(
+	removeAndWait(
 		ctx,
 		"disk "+attachment.DiskID().String()+" of VM "+vmID.String(),
 		&problems,
@@ -378,13 +378,13 @@ func (r *diskAttachmentsResource) detach(
 // Read keeps the blocks of attached disks. If disks without a block are attached against the configuration, it clears
 // the request to detach them in the state, so the next plan makes it again.
 func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	live, err := r.client.DiskAttachments(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The disks of the VM", resp) {
+	live, err := r.client.ListDiskAttachments(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The disks of the VM", resp) {
 		return
 	}
 
@@ -392,14 +392,14 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 	var attached []attachedDiskModel
 
 	for i := range live {
-		known := model.find(live[i].DiskID())
+		known := model.findByDisk(live[i].DiskID())
 		if known == nil && !imported {
 			model.DetachUnmanaged, model.RemoveUnmanaged = types.BoolValue(false), types.BoolValue(false)
 			continue
 		}
 
 		var seen attachedDiskModel
-		seen.observe(&live[i])
+		seen.setFromEngine(&live[i])
 		attached = append(attached, seen)
 	}
 
@@ -415,20 +415,20 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 func (r *diskAttachmentsResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	for _, a := range model.Attachments {
-		if r.made.keeps(attachmentID(idOf(model.VMID), idOf(a.DiskID)), "disk attachment", &resp.Diagnostics) {
+		if r.made.shouldKeep(attachmentID(toID(model.VMID), toID(a.DiskID)), "disk attachment", &resp.Diagnostics) {
 			continue
 		}
 
-		r.detach(ctx, idOf(model.VMID), &engine.DiskAttachment{ID: idOf(a.ID)}, &resp.Diagnostics)
+		r.detachDisk(ctx, toID(model.VMID), &engine.DiskAttachment{ID: toID(a.ID)}, &resp.Diagnostics)
 	}
 }
 

@@ -34,7 +34,7 @@ func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaReque
 			"content in the same file does not.",
 		notEmpty,
 	)
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A disk that is made of a local image file.",
 		Attributes:          attributes,
 	}, "format", "sparse")
@@ -53,19 +53,19 @@ type diskFromImageModel struct {
 }
 
 func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	disk, err := r.upload(ctx, model)
+	disk, err := r.uploadImage(ctx, model)
 	if disk != nil {
-		model.complete(disk)
+		model.fillUnknowns(disk)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-		resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &model.diskModel)...)
+		resp.Diagnostics.Append(storeLayout(ctx, resp.Private, &model.diskModel)...)
 	}
 
 	if err == nil {
@@ -75,7 +75,7 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 	if disk != nil { // it could not be removed: the next apply does it
 		resp.Diagnostics.Append(resp.Private.SetKey(ctx, brokenOff, []byte("true"))...)
 	} else {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 	}
 
 	resp.Diagnostics.AddError("The image was not uploaded", err.Error())
@@ -84,13 +84,13 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 // brokenOff is the private-state key of a disk without all of its image. A transfer may still have it.
 const brokenOff = "broken_off"
 
-func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
+func (r *diskFromImageResource) uploadImage(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
 	image, header, err := engine.OpenImage(model.SourceFile.ValueString())
 	if err != nil {
 		return nil, fmt.Errorf("source_file: %w", err)
 	}
 	defer image.Close()
-	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
+	sparse, err := model.chooseAllocation(ctx, r.client, model.Format.ValueString())
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +98,12 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 	options := engine.UploadOptions{
 		Image:           image,
 		Size:            header.FileSize,
-		StorageDomainID: idOf(model.StorageDomainID),
+		StorageDomainID: toID(model.StorageDomainID),
 		Format:          model.Format.ValueString(),
 		Sparse:          sparse,
-		Report:          progress(ctx, "upload of "+model.SourceFile.ValueString()),
+		Report:          newProgressLogger(ctx, "upload of "+model.SourceFile.ValueString()),
 	}
-	if alias := model.aliasOf(); alias != nil {
+	if alias := model.getAlias(); alias != nil {
 		options.Alias = *alias
 	}
 
@@ -119,45 +119,45 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 }
 
 func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[diskFromImageModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[diskFromImageModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	disk, err := r.client.Disk(ctx, idOf(model.ID))
-	if unread(ctx, err, "The disk", resp) {
+	disk, err := r.client.FetchDisk(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The disk", resp) {
 		return
 	}
 
-	resp.Diagnostics.Append(readLayout(ctx, req.Private, resp.Private, &model.diskModel, disk)...)
-	model.observe(disk)
+	resp.Diagnostics.Append(storeInitialLayout(ctx, req.Private, resp.Private, &model.diskModel, disk)...)
+	model.setFromEngine(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
+	plan, ok := loadModel[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.update(ctx, &plan.diskModel); err != nil {
+	if err := r.updateDisk(ctx, &plan.diskModel); err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
 
-	resp.Diagnostics.Append(rememberLayout(ctx, resp.Private, &plan.diskModel)...)
+	resp.Diagnostics.Append(storeLayout(ctx, resp.Private, &plan.diskModel)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 func (r *diskFromImageResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
 	unfinished, problems := req.Private.GetKey(ctx, brokenOff)
@@ -166,8 +166,10 @@ func (r *diskFromImageResource) Delete(ctx context.Context, req resource.DeleteR
 		return
 	}
 
-	id := idIn(ctx, req.State, "id")
-	if err := r.client.RemoveUnfinishedDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted")); err != nil {
+	id := getUUID(ctx, req.State, "id")
+	if err := r.client.RemoveUnfinishedDisk(
+		ctx, id, newProgressLogger(ctx, "disk "+id.String()+" to be deleted"),
+	); err != nil {
 		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
 	}
 }

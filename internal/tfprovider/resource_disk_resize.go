@@ -43,7 +43,7 @@ func newDiskResizeResource() resource.Resource {
 		aboutOwner: "UUID of the disk.",
 		aboutSize:  "Size in bytes. It can only grow; a disk that is larger already is an error.",
 		disks: func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error) {
-			disk, err := client.Disk(ctx, owner)
+			disk, err := client.FetchDisk(ctx, owner)
 			if err != nil {
 				return nil, err
 			}
@@ -61,13 +61,13 @@ func newVMDisksResizeResource() resource.Resource {
 			"Destroying it changes nothing.",
 		aboutOwner: "UUID of the VM.",
 		aboutSize:  "Size in bytes of each bootable disk. It can only grow; a disk that is larger already is an error.",
-		disks:      bootableDisks,
+		disks:      listBootDisks,
 	}
 }
 
-// bootableDisks returns the disks the VM boots from.
-func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) ([]engine.Disk, error) {
-	attachments, err := client.DiskAttachments(ctx, vmID)
+// listBootDisks returns the disks the VM boots from.
+func listBootDisks(ctx context.Context, client *engine.Client, vmID engine.ID) ([]engine.Disk, error) {
+	attachments, err := client.ListDiskAttachments(ctx, vmID)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 			continue
 		}
 
-		disk, err := client.Disk(ctx, attachments[i].DiskID())
+		disk, err := client.FetchDisk(ctx, attachments[i].DiskID())
 		if engine.IsNotFound(err) {
 			continue // detached and deleted between the two requests
 		} else if err != nil {
@@ -93,10 +93,10 @@ func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 }
 
 func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: r.about,
 		Attributes: map[string]schema.Attribute{
-			"id":    theID("The same as " + r.owner + "."),
+			"id":    optionalID("The same as " + r.owner + "."),
 			r.owner: ownerID(r.aboutOwner),
 			"size":  sizeAttribute(r.aboutSize),
 		},
@@ -113,8 +113,8 @@ type attributeReader interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }
 
-// read returns the owner, and the size in bytes. A null size is 0.
-func (r *resizeResource) read(
+// readSize returns the owner, and the size in bytes. A null size is 0.
+func (r *resizeResource) readSize(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
 	var id types.String
@@ -122,14 +122,14 @@ func (r *resizeResource) read(
 	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &id)...)
 	diags.Append(source.GetAttribute(ctx, path.Root("size"), &bytes)...)
 
-	return idOf(id), bytes.ValueInt64()
+	return toID(id), bytes.ValueInt64()
 }
 
-// grow grows the disks to the planned size. A larger disk is an error, unless it was imported.
-func (r *resizeResource) grow(
+// growDisks grows the disks to the planned size. A larger disk is an error, unless it was imported.
+func (r *resizeResource) growDisks(
 	ctx context.Context, plan attributeReader, imported bool, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
-	owner, size = r.read(ctx, plan, diags)
+	owner, size = r.readSize(ctx, plan, diags)
 	if diags.HasError() {
 		return owner, size
 	}
@@ -153,7 +153,7 @@ func (r *resizeResource) grow(
 	}
 
 	for _, disk := range disks {
-		err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID.String()+" to grow"))
+		err := r.client.GrowDisk(ctx, disk.ID, size, newProgressLogger(ctx, "disk "+disk.ID.String()+" to grow"))
 		if err != nil {
 			diags.AddAttributeError(path.Root("size"), "The disk was not resized",
 				r.client.ExplainMissing(ctx, owner, err).Error())
@@ -165,10 +165,10 @@ func (r *resizeResource) grow(
 }
 
 func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	owner, size := r.grow(ctx, req.Plan, false, &resp.Diagnostics)
+	owner, size := r.growDisks(ctx, req.Plan, false, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -180,13 +180,13 @@ func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest,
 }
 
 func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	owner, size := r.read(ctx, req.State, &resp.Diagnostics)
+	owner, size := r.readSize(ctx, req.State, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
 	disks, err := r.disks(ctx, r.client, owner)
-	if unread(ctx, err, "The disks", resp) {
+	if handleReadError(ctx, err, "The disks", resp) {
 		return
 	}
 
@@ -201,17 +201,17 @@ func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, res
 }
 
 func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
 	imported, unread := req.Private.GetKey(ctx, importedSize)
 	resp.Diagnostics.Append(unread...)
 
-	if r.grow(ctx, req.Plan, string(imported) == "true", &resp.Diagnostics); resp.Diagnostics.HasError() {
+	if r.growDisks(ctx, req.Plan, string(imported) == "true", &resp.Diagnostics); resp.Diagnostics.HasError() {
 		return
 	}
 

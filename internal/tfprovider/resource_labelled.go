@@ -36,7 +36,7 @@ func newHostAffinityLabelResource() resource.Resource {
 
 // Schema implements resource.Resource.
 func (r *labelledResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "An affinity label on a " + r.word + ". Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id": computedText("UUID of the label and UUID of the " + r.word +
@@ -54,62 +54,62 @@ func (m labelMembership) importID() string { return m.label.String() + "/" + m.o
 
 func (m labelMembership) stateID() string { return m.label.String() + "_" + m.owner.String() }
 
-// membership reads a plan or a state.
-func (r *labelledResource) membership(
+// readMembership reads a plan or a state.
+func (r *labelledResource) readMembership(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
 ) labelMembership {
 	var label, owner types.String
 	diags.Append(source.GetAttribute(ctx, path.Root("label_id"), &label)...)
 	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &owner)...)
 
-	return labelMembership{idOf(label), idOf(owner)}
+	return labelMembership{toID(label), toID(owner)}
 }
 
-func (r *labelledResource) has(ctx context.Context, of labelMembership) (bool, error) {
-	labels, err := r.client.AffinityLabelsOf(ctx, r.kind, of.owner)
+func (r *labelledResource) hasLabel(ctx context.Context, of labelMembership) (bool, error) {
+	labels, err := r.client.ListAffinityLabelsOf(ctx, r.kind, of.owner)
 	return slices.ContainsFunc(labels, func(l engine.Label) bool { return l.ID == of.label }), err
 }
 
 // Create implements resource.Resource.
 func (r *labelledResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	of := r.membership(ctx, req.Plan, &resp.Diagnostics)
+	of := r.readMembership(ctx, req.Plan, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
 	what := "affinity label " + of.label.String() + " on " + r.word + " " + of.owner.String()
-	has := func(ctx context.Context) (bool, error) { return r.has(ctx, of) }
+	has := func(ctx context.Context) (bool, error) { return r.hasLabel(ctx, of) }
 
 	err := r.refuseMember(ctx, what, of.importID(), has)
 	if err == nil {
-		err = ensure(ctx, what, func(ctx context.Context) error {
+		err = ensureDone(ctx, what, func(ctx context.Context) error {
 			return r.client.AddAffinityLabel(ctx, r.kind, of.owner, of.label)
 		}, has)
 	}
 
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The "+r.word+" was not labelled", err.Error())
 		return
 	}
 
-	r.made.add(of.importID())
+	r.made.addID(of.importID())
 	resp.State.Raw = req.Plan.Raw
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), of.stateID())...)
 }
 
 // Read implements resource.Resource.
 func (r *labelledResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	of := r.membership(ctx, req.State, &resp.Diagnostics)
+	of := r.readMembership(ctx, req.State, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	has, err := r.has(ctx, of)
-	if unread(ctx, err, "The affinity labels of the "+r.word, resp) {
+	has, err := r.hasLabel(ctx, of)
+	if handleReadError(ctx, err, "The affinity labels of the "+r.word, resp) {
 		return
 	}
 
@@ -123,15 +123,16 @@ func (r *labelledResource) Read(ctx context.Context, req resource.ReadRequest, r
 
 // Delete implements resource.Resource.
 func (r *labelledResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	of := r.membership(ctx, req.State, &resp.Diagnostics)
-	if resp.Diagnostics.HasError() || r.made.keeps(of.importID(), "affinity label of the "+r.word, &resp.Diagnostics) {
+	of := r.readMembership(ctx, req.State, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() ||
+		r.made.shouldKeep(of.importID(), "affinity label of the "+r.word, &resp.Diagnostics) {
 		return
 	}
 
-	remove(ctx, "affinity label "+of.label.String()+" of "+r.word+" "+of.owner.String(), &resp.Diagnostics,
+	removeAndWait(ctx, "affinity label "+of.label.String()+" of "+r.word+" "+of.owner.String(), &resp.Diagnostics,
 		func(ctx context.Context) error { return r.client.RemoveAffinityLabel(ctx, r.kind, of.owner, of.label) })
 }
 

@@ -26,24 +26,28 @@ func newNICResource() resource.Resource {
 type nicResource struct{ base }
 
 func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A network interface of a virtual machine.",
 		Attributes: map[string]schema.Attribute{
 			"id":              computedText("UUID of the network interface."),
 			"name":            requiredText("Name of the network interface.", nicName),
 			"vm_id":           ownerID("UUID of the VM."),
 			"vnic_profile_id": ownerID("UUID of the vNIC profile."),
-			"mac": enginesText(
+			"mac": engineDefaultText(
 				"MAC address; the engine's pool gives one where it is not set. Not in the released provider.",
 				macAddress,
 			),
-			"interface": enginesText(
+			"interface": engineDefaultText(
 				"Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.",
 				notEmpty,
 			),
-			"linked": enginesFlag("Whether the cable of the network interface is in. Not in the released provider."),
-			"plugged": enginesFlag("Whether the VM has the network interface plugged in. A guest loses and gets it " +
-				"while it runs. Not in the released provider."),
+			"linked": engineDefaultFlag(
+				"Whether the cable of the network interface is in. Not in the released provider.",
+			),
+			"plugged": engineDefaultFlag(
+				"Whether the VM has the network interface plugged in. A guest loses and gets it " +
+					"while it runs. Not in the released provider.",
+			),
 		},
 	})
 }
@@ -65,10 +69,10 @@ type nicModel struct {
 func (m *nicModel) toEngine() *engine.NIC {
 	nic := &engine.NIC{
 		Name:        m.Name.ValueString(),
-		VNICProfile: engine.NewRef(idOf(m.VNICProfileID)),
+		VNICProfile: engine.NewRef(toID(m.VNICProfileID)),
 		Interface:   m.Interface.ValueString(),
-		Linked:      flag(m.Linked),
-		Plugged:     flag(m.Plugged),
+		Linked:      flagPointer(m.Linked),
+		Plugged:     flagPointer(m.Plugged),
 	}
 	if isKnown(m.MAC) {
 		nic.MAC = &engine.MAC{Address: m.MAC.ValueString()}
@@ -77,43 +81,43 @@ func (m *nicModel) toEngine() *engine.NIC {
 	return nic
 }
 
-func (m *nicModel) observe(nic *engine.NIC) {
-	m.observePlug(nic, m.Name.IsNull())
-	m.ID, m.Name = idValue(nic.ID), types.StringValue(nic.Name)
-	m.VNICProfileID = idValue(engine.RefID(nic.VNICProfile))
-	m.Interface = optional(nic.Interface)
+func (m *nicModel) setFromEngine(nic *engine.NIC) {
+	m.setPlug(nic, m.Name.IsNull())
+	m.ID, m.Name = toIDValue(nic.ID), types.StringValue(nic.Name)
+	m.VNICProfileID = toIDValue(engine.RefID(nic.VNICProfile))
+	m.Interface = textOrNull(nic.Interface)
 	if nic.MAC == nil {
 		m.MAC = types.StringNull()
 	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // MAC addresses are case-insensitive
-		m.MAC = optional(nic.MAC.Address)
+		m.MAC = textOrNull(nic.MAC.Address)
 	}
 }
 
-// observePlug copies linked and plugged from the engine into the model. A read does not add them to a state older than
+// setPlug copies linked and plugged from the engine into the model. A read does not add them to a state older than
 // these attributes, because they would look like a manual change. An import does.
-func (m *nicModel) observePlug(nic *engine.NIC, isImported bool) {
+func (m *nicModel) setPlug(nic *engine.NIC, isImported bool) {
 	if isImported || !m.Linked.IsNull() {
-		m.Linked = unlessAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
+		m.Linked = keepIfAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
 	}
 
 	if isImported || !m.Plugged.IsNull() {
-		m.Plugged = unlessAbsent(m.Plugged, types.BoolPointerValue(nic.Plugged))
+		m.Plugged = keepIfAbsent(m.Plugged, types.BoolPointerValue(nic.Plugged))
 	}
 }
 
 func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[nicModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[nicModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	nic, err := r.create(ctx, idOf(model.VMID), model.toEngine())
+	nic, err := r.createOrTakeOver(ctx, toID(model.VMID), model.toEngine())
 	if nic != nil { // also after an error: the state matches the engine
-		r.made.add(nic.ID.String())
-		model.observe(nic)
+		r.made.addID(nic.ID.String())
+		model.setFromEngine(nic)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
 
@@ -121,46 +125,46 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	case err != nil && nic != nil:
 		resp.Diagnostics.AddError("The network interface was created, but not as planned", err.Error())
 	case err != nil:
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The network interface was not created",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 	}
 }
 
-// create creates the interface once, or adopts the one of this name from the VM's template. Any other interface of this
-// name belongs to another resource, or was added by hand: names are unique within a VM. create may return an interface
-// together with an error.
-func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
-	unlock, err := nicLocks.lock(ctx, vmID.String()+"/"+wanted.Name)
+// createOrTakeOver creates the interface once, or adopts the one of this name from the VM's template. Any other
+// interface of this name belongs to another resource, or was added by hand: names are unique within a VM. create may
+// return an interface together with an error.
+func (r *nicResource) createOrTakeOver(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
+	unlock, err := nicLocks.lockKey(ctx, vmID.String()+"/"+wanted.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	there, err := r.named(ctx, vmID, wanted.Name)
+	there, err := r.findByName(ctx, vmID, wanted.Name)
 	if err != nil {
 		return nil, err
 	}
 
 	if there != nil {
-		return r.takeOfTemplate(ctx, vmID, there, wanted)
+		return r.takeOverTemplateNIC(ctx, vmID, there, wanted)
 	}
 
 	what := "network interface " + wanted.Name
 
-	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
+	made, err := engine.CreateOnce(ctx, what, newProgressLogger(ctx, what),
 		func(ctx context.Context) (*engine.NIC, error) { return r.client.CreateNIC(ctx, vmID, wanted) },
-		func(ctx context.Context) (*engine.NIC, error) { return r.named(ctx, vmID, wanted.Name) })
-	if err != nil || isAs(made.Linked, wanted.Linked) && isAs(made.Plugged, wanted.Plugged) {
+		func(ctx context.Context) (*engine.NIC, error) { return r.findByName(ctx, vmID, wanted.Name) })
+	if err != nil || hasWantedValue(made.Linked, wanted.Linked) && hasWantedValue(made.Plugged, wanted.Plugged) {
 		return made, err
 	}
 
 	// No recording shows a new interface created unlinked or unplugged; a change of an existing one is recorded.
-	if err := r.change(ctx, vmID, made.ID, wanted); err != nil {
+	if err := r.changeInterface(ctx, vmID, made.ID, wanted); err != nil {
 		return made, err
 	}
 
-	seen, err := r.client.NIC(context.WithoutCancel(ctx), vmID, made.ID)
+	seen, err := r.client.FetchNIC(context.WithoutCancel(ctx), vmID, made.ID)
 	if err != nil {
 		return made, err
 	}
@@ -168,18 +172,18 @@ func (r *nicResource) create(ctx context.Context, vmID engine.ID, wanted *engine
 	return seen, nil
 }
 
-// isAs reports whether a flag has the wanted value. nil accepts any value.
-func isAs(seen, wanted *bool) bool { return wanted == nil || seen != nil && *seen == *wanted }
+// hasWantedValue reports whether a flag has the wanted value. nil accepts any value.
+func hasWantedValue(seen, wanted *bool) bool { return wanted == nil || seen != nil && *seen == *wanted }
 
 // nicLocks serialize the resources for one name: each looks for the interface and creates it before the next one looks.
 var nicLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// named returns the network interface of this name, or nil if the VM has none.
-func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*engine.NIC, error) {
+// findByName returns the network interface of this name, or nil if the VM has none.
+func (r *nicResource) findByName(ctx context.Context, vmID engine.ID, name string) (*engine.NIC, error) {
 	var found *engine.NIC
 	what := "network interfaces of VM " + vmID.String()
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		all, err := r.client.NICs(ctx, vmID)
+	err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
+		all, err := r.client.ListNICs(ctx, vmID)
 		if at := slices.IndexFunc(all, func(n engine.NIC) bool { return n.Name == name }); at >= 0 {
 			found = &all[at]
 		}
@@ -190,40 +194,40 @@ func (r *nicResource) named(ctx context.Context, vmID engine.ID, name string) (*
 	return found, err
 }
 
-// takeOfTemplate adopts an interface from the VM's template, and changes it to the configuration.
-func (r *nicResource) takeOfTemplate(
+// takeOverTemplateNIC adopts an interface from the VM's template, and changes it to the configuration.
+func (r *nicResource) takeOverTemplateNIC(
 	ctx context.Context, vmID engine.ID, there, wanted *engine.NIC,
 ) (*engine.NIC, error) {
-	fromTemplate, err := r.isOfTemplate(ctx, vmID, there.Name)
+	fromTemplate, err := r.isTemplateNIC(ctx, vmID, there.Name)
 	if err != nil {
 		return nil, err
 	}
 
-	if !fromTemplate && !r.mayTake(there.ID.String()) || r.made.has(there.ID.String()) {
+	if !fromTemplate && !r.canTakeOver(there.ID.String()) || r.made.hasID(there.ID.String()) {
 		return nil, fmt.Errorf("network interface %s of VM %s exists already, and was not made for this resource: "+
 			"remove it from the VM, choose another name, or import it with the ID %s/%s", there.Name, vmID,
 			vmID, there.ID)
 	}
 
-	if err := r.change(ctx, vmID, there.ID, wanted); err != nil {
+	if err := r.changeInterface(ctx, vmID, there.ID, wanted); err != nil {
 		return nil, err
 	}
 
-	return r.client.NIC(context.WithoutCancel(ctx), vmID, there.ID)
+	return r.client.FetchNIC(context.WithoutCancel(ctx), vmID, there.ID)
 }
 
-// isOfTemplate reports whether the VM's template has an interface of this name.
-func (r *nicResource) isOfTemplate(ctx context.Context, vmID engine.ID, name string) (bool, error) {
-	vm, err := r.client.VM(ctx, vmID)
+// isTemplateNIC reports whether the VM's template has an interface of this name.
+func (r *nicResource) isTemplateNIC(ctx context.Context, vmID engine.ID, name string) (bool, error) {
+	vm, err := r.client.FetchVM(ctx, vmID)
 	if err != nil {
 		return false, err
 	}
 
-	if vm.MadeFrom() == "" {
+	if vm.OriginalTemplateID() == "" {
 		return false, nil
 	}
 
-	all, err := r.client.TemplateNICs(ctx, vm.MadeFrom())
+	all, err := r.client.ListTemplateNICs(ctx, vm.OriginalTemplateID())
 
 	return slices.ContainsFunc(all, func(n engine.NIC) bool { return n.Name == name }), err
 }
@@ -238,8 +242,8 @@ type nicChange struct {
 	unplugged bool
 }
 
-// plugs reports whether the interface is plugged at the end. Without a wish for either, it stays as it was.
-func (c *nicChange) plugs(now bool) bool {
+// shouldEndPlugged reports whether the interface is plugged at the end. Without a wish for either, it stays as it was.
+func (c *nicChange) shouldEndPlugged(now bool) bool {
 	if c.wanted.Plugged != nil {
 		return *c.wanted.Plugged
 	}
@@ -247,11 +251,11 @@ func (c *nicChange) plugs(now bool) bool {
 	return now || c.unplugged
 }
 
-// try makes one try. It ignores interrupts: they would leave the interface unplugged.
-func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error) {
+// tryOnce makes one try. It ignores interrupts: they would leave the interface unplugged.
+func (c *nicChange) tryOnce(ctx context.Context) (done bool, seen string, err error) {
 	ctx = context.WithoutCancel(ctx)
 
-	there, err := c.client.NIC(ctx, c.vmID, c.id)
+	there, err := c.client.FetchNIC(ctx, c.vmID, c.id)
 	if err != nil {
 		return false, "", err
 	}
@@ -262,7 +266,7 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	}
 
 	plugged := isSet(there.Plugged)
-	atEnd := c.plugs(plugged)
+	atEnd := c.shouldEndPlugged(plugged)
 	wanted.Plugged = nil // the engine has actions for it, visible to a running guest
 
 	if plugged && !atEnd {
@@ -274,7 +278,7 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	}
 
 	_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
-	if plugged && engine.IsConflict(err) && !engine.IsTransient(err) && needsUnplugged(there, &wanted) {
+	if plugged && engine.IsConflict(err) && !engine.IsTransient(err) && shouldUnplug(there, &wanted) {
 		c.unplugged, plugged = true, false // also if the answer is lost
 		if err = c.client.UnplugNIC(ctx, c.vmID, c.id); err == nil {
 			_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
@@ -288,11 +292,11 @@ func (c *nicChange) try(ctx context.Context) (done bool, seen string, err error)
 	return err == nil, "", err
 }
 
-// change changes the interface to the configuration. The error says if the interface may be left unplugged.
-func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
+// changeInterface changes the interface to the configuration. The error says if the interface may be left unplugged.
+func (r *nicResource) changeInterface(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
 	change := nicChange{client: r.client, vmID: vmID, id: id, wanted: wanted}
 
-	err := poll(ctx, "network interface "+id.String()+" to be changed", change.try)
+	err := pollEngine(ctx, "network interface "+id.String()+" to be changed", change.tryOnce)
 	if err != nil && change.unplugged {
 		err = fmt.Errorf("%w (the interface was unplugged for the change: plug it in the engine if it still is)", err)
 	}
@@ -300,73 +304,73 @@ func (r *nicResource) change(ctx context.Context, vmID, id engine.ID, wanted *en
 	return err
 }
 
-// needsUnplugged reports whether a change needs the interface unplugged.
-func needsUnplugged(there, wanted *engine.NIC) bool {
+// shouldUnplug reports whether a change needs the interface unplugged.
+func shouldUnplug(there, wanted *engine.NIC) bool {
 	return wanted.MAC != nil || wanted.Interface != "" && wanted.Interface != there.Interface
 }
 
 func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[nicModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[nicModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.change(ctx, idOf(model.VMID), idOf(model.ID), model.toEngine()); err != nil {
+	if err := r.changeInterface(ctx, toID(model.VMID), toID(model.ID), model.toEngine()); err != nil {
 		resp.Diagnostics.AddError("The network interface was not updated", err.Error())
 		return
 	}
 
 	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // an old state has neither
-		nic, err := r.client.NIC(context.WithoutCancel(ctx), idOf(model.VMID), idOf(model.ID))
+		nic, err := r.client.FetchNIC(context.WithoutCancel(ctx), toID(model.VMID), toID(model.ID))
 		if err != nil {
 			resp.Diagnostics.AddError("The network interface cannot be read", err.Error())
 			return
 		}
 
-		settle(&model.Linked, types.BoolPointerValue(nic.Linked))
-		settle(&model.Plugged, types.BoolPointerValue(nic.Plugged))
+		fillUnknown(&model.Linked, types.BoolPointerValue(nic.Linked))
+		fillUnknown(&model.Plugged, types.BoolPointerValue(nic.Plugged))
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *nicResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[nicModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[nicModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	nic, err := r.client.NIC(ctx, idOf(model.VMID), idOf(model.ID))
-	if unread(ctx, err, "The network interface", resp) {
+	nic, err := r.client.FetchNIC(ctx, toID(model.VMID), toID(model.ID))
+	if handleReadError(ctx, err, "The network interface", resp) {
 		return
 	}
 
-	model.observe(nic)
+	model.setFromEngine(nic)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[nicModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[nicModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vmID, id := idOf(model.VMID), idOf(model.ID)
-	if r.made.keeps(id.String(), "network interface", &resp.Diagnostics) {
+	vmID, id := toID(model.VMID), toID(model.ID)
+	if r.made.shouldKeep(id.String(), "network interface", &resp.Diagnostics) {
 		return
 	}
 
-	remove(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
+	removeAndWait(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		return r.client.DropNIC(ctx, vmID, id)
 	})
 }

@@ -46,7 +46,7 @@ func (r *permissionResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			Validators:          []validator.String{uuid},
 		}
 	}
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A role of a user or a group on one object. No real engine has confirmed the requests " +
 			"of this resource. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
@@ -80,40 +80,40 @@ type permissionModel struct {
 	GroupID    types.String `tfsdk:"group_id"`
 }
 
-func (m *permissionModel) on() engine.Permitted {
-	return engine.Permitted{Collection: permittedKinds[m.ObjectType.ValueString()], ID: idOf(m.ObjectID)}
+func (m *permissionModel) permittedObject() engine.Permitted {
+	return engine.Permitted{Collection: permittedKinds[m.ObjectType.ValueString()], ID: toID(m.ObjectID)}
 }
 
 // Create implements resource.Resource. Only the answer tells whether the permission is new: the engine answers with an
 // existing one, and its list includes permissions of the cluster and of the whole system.
 func (r *permissionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[permissionModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[permissionModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	made, err := r.create(ctx, model)
+	made, err := r.grantRole(ctx, model)
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The permission was not given", err.Error())
 		return
 	}
 
-	model.ID = idValue(made.ID)
-	r.made.add(made.ID.String())
+	model.ID = toIDValue(made.ID)
+	r.made.addID(made.ID.String())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-func (r *permissionResource) create(ctx context.Context, model *permissionModel) (*engine.Permission, error) {
-	role, err := r.client.RoleNamed(ctx, model.Role.ValueString())
+func (r *permissionResource) grantRole(ctx context.Context, model *permissionModel) (*engine.Permission, error) {
+	role, err := r.client.FindRole(ctx, model.Role.ValueString())
 	if err != nil {
 		return nil, err
 	}
 
-	before, err := r.client.Permissions(ctx, model.on())
+	before, err := r.client.ListPermissions(ctx, model.permittedObject())
 	if err != nil {
 		return nil, err
 	}
@@ -121,21 +121,21 @@ func (r *permissionResource) create(ctx context.Context, model *permissionModel)
 	var made *engine.Permission
 	lost := false
 	what := "permission on " + model.ObjectID.ValueString()
-	err = poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+	err = pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
 		var err error
-		made, err = r.client.AddPermission(context.WithoutCancel(ctx), model.on(), engine.Permission{
+		made, err = r.client.AddPermission(context.WithoutCancel(ctx), model.permittedObject(), engine.Permission{
 			Role:  engine.NewRef(role.ID),
-			User:  engine.NewRef(idOf(model.UserID)),
-			Group: engine.NewRef(idOf(model.GroupID)),
+			User:  engine.NewRef(toID(model.UserID)),
+			Group: engine.NewRef(toID(model.GroupID)),
 		})
-		lost = lost || engine.AnswerLost(err)
+		lost = lost || engine.IsAnswerLost(err)
 
 		return err == nil, "", err
 	})
 
-	known := idsWhere(before, func(p *engine.Permission) engine.ID { return p.ID }, isAny)
+	known := collectIDs(before, func(p *engine.Permission) engine.ID { return p.ID }, isAny)
 	if err != nil {
-		return nil, engine.RememberKnown(unanswered(err, lost), known)
+		return nil, engine.AddKnownIDs(markUnanswered(err, lost), known)
 	}
 
 	if slices.Contains(known, made.ID) {
@@ -146,65 +146,65 @@ func (r *permissionResource) create(ctx context.Context, model *permissionModel)
 	return made, nil
 }
 
-// alike implements locator.
-func (r *permissionResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	role, err := r.client.RoleNamed(ctx, textIn(ctx, state, "role"))
+// findMatches implements locator.
+func (r *permissionResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	role, err := r.client.FindRole(ctx, getText(ctx, state, "role"))
 	if err != nil {
 		return nil, err
 	}
 
 	on := engine.Permitted{
-		Collection: permittedKinds[textIn(ctx, state, "object_type")], ID: idIn(ctx, state, "object_id"),
+		Collection: permittedKinds[getText(ctx, state, "object_type")], ID: getUUID(ctx, state, "object_id"),
 	}
-	holder := max(idIn(ctx, state, "user_id"), idIn(ctx, state, "group_id")) // one is empty
-	all, err := r.client.Permissions(ctx, on)
+	holder := max(getUUID(ctx, state, "user_id"), getUUID(ctx, state, "group_id")) // one is empty
+	all, err := r.client.ListPermissions(ctx, on)
 
-	return idsWhere(all, func(p *engine.Permission) engine.ID { return p.ID }, func(p *engine.Permission) bool {
-		return engine.RefID(p.Role) == role.ID && p.Holder() == holder
+	return collectIDs(all, func(p *engine.Permission) engine.ID { return p.ID }, func(p *engine.Permission) bool {
+		return engine.RefID(p.Role) == role.ID && p.HolderID() == holder
 	}), err
 }
 
 // Read implements resource.Resource.
 func (r *permissionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[permissionModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[permissionModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	all, err := r.client.Permissions(ctx, model.on())
-	if unread(ctx, err, "The permissions of the object", resp) {
+	all, err := r.client.ListPermissions(ctx, model.permittedObject())
+	if handleReadError(ctx, err, "The permissions of the object", resp) {
 		return
 	}
 
-	at := slices.IndexFunc(all, func(p engine.Permission) bool { return p.ID == idOf(model.ID) })
+	at := slices.IndexFunc(all, func(p engine.Permission) bool { return p.ID == toID(model.ID) })
 	if at < 0 {
 		resp.State.RemoveResource(ctx)
 		return
 	}
 
-	role, err := r.client.RoleName(ctx, engine.RefID(all[at].Role))
-	if unread(ctx, err, "The roles", resp) {
+	role, err := r.client.FetchRoleName(ctx, engine.RefID(all[at].Role))
+	if handleReadError(ctx, err, "The roles", resp) {
 		return
 	}
 
-	model.Role = unlessAbsent(model.Role, optional(role))
-	model.UserID = optional(engine.RefID(all[at].User).String())
-	model.GroupID = optional(engine.RefID(all[at].Group).String())
+	model.Role = keepIfAbsent(model.Role, textOrNull(role))
+	model.UserID = textOrNull(engine.RefID(all[at].User).String())
+	model.GroupID = textOrNull(engine.RefID(all[at].Group).String())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Delete implements resource.Resource.
 func (r *permissionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[permissionModel](ctx, req.State, &resp.Diagnostics)
-	if !ok || r.made.keeps(model.ID.ValueString(), "permission", &resp.Diagnostics) {
+	model, ok := loadModel[permissionModel](ctx, req.State, &resp.Diagnostics)
+	if !ok || r.made.shouldKeep(model.ID.ValueString(), "permission", &resp.Diagnostics) {
 		return
 	}
 
-	remove(ctx, "Permission "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemovePermission(ctx, model.on(), idOf(model.ID))
+	removeAndWait(ctx, "Permission "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemovePermission(ctx, model.permittedObject(), toID(model.ID))
 	})
 }
 

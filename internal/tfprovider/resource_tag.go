@@ -22,7 +22,7 @@ func newTagResource() resource.Resource {
 type tagResource struct{ base }
 
 func (r *tagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A tag for virtual machines.",
 		Attributes: map[string]schema.Attribute{
 			"id":          computedText("UUID of the tag."),
@@ -40,15 +40,21 @@ type tagModel struct {
 	Description types.String `tfsdk:"description"`
 }
 
-func (m *tagModel) observe(tag *engine.Tag) {
-	m.ID, m.Name, m.Description = idValue(tag.ID), types.StringValue(tag.Name), textOf(m.Description, tag.Description)
+func (m *tagModel) setFromEngine(tag *engine.Tag) {
+	m.ID, m.Name, m.Description = toIDValue(
+		tag.ID,
+	), types.StringValue(
+		tag.Name,
+	), toTextValue(
+		m.Description, tag.Description,
+	)
 }
 
 func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[tagModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[tagModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
@@ -59,51 +65,51 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 		create: func(ctx context.Context) (*engine.Tag, error) {
 			return r.client.CreateTag(ctx, &engine.Tag{Name: name, Description: model.Description.ValueString()})
 		},
-		list:   func(ctx context.Context) ([]engine.Tag, error) { return r.client.TagsNamed(ctx, name) },
+		list:   func(ctx context.Context) ([]engine.Tag, error) { return r.client.ListTagsNamed(ctx, name) },
 		remove: func(ctx context.Context, tag *engine.Tag) error { return r.client.DeleteTag(ctx, tag.ID) },
 		id:     func(tag *engine.Tag) string { return tag.ID.String() },
-	}.make(ctx)
+	}.createUnique(ctx)
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The tag was not created", err.Error())
 		return
 	}
 
-	model.ID = idValue(tag.ID)
+	model.ID = toIDValue(tag.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[tagModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[tagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	tag, err := r.client.Tag(ctx, idOf(model.ID))
-	if unread(ctx, err, "The tag", resp) {
+	tag, err := r.client.FetchTag(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The tag", resp) {
 		return
 	}
 
-	model.observe(tag)
+	model.setFromEngine(tag)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Update changes the name or description of the tag. VMs keep the tag.
 func (r *tagResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[tagModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[tagModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	id := idOf(model.ID)
-	err := poll(ctx, "tag "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+	id := toID(model.ID)
+	err := pollEngine(ctx, "tag "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
 		err := r.client.UpdateTag(ctx, id, model.Name.ValueString(), model.Description.ValueString())
 		return err == nil, "", err
 	})
@@ -116,16 +122,16 @@ func (r *tagResource) Update(ctx context.Context, req resource.UpdateRequest, re
 }
 
 func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[tagModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[tagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	remove(ctx, "tag "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteTag(ctx, idOf(model.ID))
+	removeAndWait(ctx, "tag "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.DeleteTag(ctx, toID(model.ID))
 	})
 }
 

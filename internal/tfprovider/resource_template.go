@@ -42,7 +42,7 @@ func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"a template of another VM is another template",
 		),
 	}
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A template of virtual machines. It is ready when its disks are copied.",
 		Attributes: map[string]schema.Attribute{
 			"id": computedText("UUID of the template."),
@@ -67,36 +67,40 @@ type templateModel struct {
 }
 
 func (r *templateResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[templateModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	template, err := r.create(ctx, model)
+	template, err := r.createOnce(ctx, model)
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The template was not created", err.Error())
 		return
 	}
 
 	// The template exists now, so save it in the state before anything else can fail.
-	model.ID = idValue(template.ID)
+	model.ID = toIDValue(template.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-	err = poll(ctx, "template "+template.ID.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
-		seen, err := r.client.TemplateByID(ctx, template.ID)
-		if err != nil {
-			return false, "", err
-		}
+	err = pollEngine(
+		ctx,
+		"template "+template.ID.String()+" to be ready",
+		func(ctx context.Context) (bool, string, error) {
+			seen, err := r.client.FetchTemplate(ctx, template.ID)
+			if err != nil {
+				return false, "", err
+			}
 
-		if seen.Status == engine.TemplateIllegal {
-			return false, "", fmt.Errorf("template %s is illegal: the engine could not copy its disks", template.ID)
-		}
+			if seen.Status == engine.TemplateIllegal {
+				return false, "", fmt.Errorf("template %s is illegal: the engine could not copy its disks", template.ID)
+			}
 
-		return seen.Status == engine.TemplateOK, seen.Status, nil
-	})
+			return seen.Status == engine.TemplateOK, seen.Status, nil
+		},
+	)
 
 	var early *engine.WaitError
 
@@ -110,16 +114,16 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 	}
 }
 
-// create creates the template once. Its name is unique only within a data center. A template found after a lost answer
-// is therefore ours if it did not exist before.
-func (r *templateResource) create(ctx context.Context, model *templateModel) (*engine.Template, error) {
+// createOnce creates the template once. Its name is unique only within a data center. A template found after a lost
+// answer is therefore ours if it did not exist before.
+func (r *templateResource) createOnce(ctx context.Context, model *templateModel) (*engine.Template, error) {
 	name := model.Name.ValueString()
-	vm, err := r.client.VM(ctx, idOf(model.VMID))
+	vm, err := r.client.FetchVM(ctx, toID(model.VMID))
 	if err != nil {
 		return nil, err
 	}
 
-	dc, err := r.client.DataCenterOf(ctx, engine.RefID(vm.Cluster))
+	dc, err := r.client.FindDataCenterOf(ctx, engine.RefID(vm.Cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +133,11 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 		return nil, err
 	}
 
-	known := idsWhere(before, func(t *engine.Template) engine.ID { return t.ID }, isAny)
+	known := collectIDs(before, func(t *engine.Template) engine.ID { return t.ID }, isAny)
 
-	template, err := engine.CreateOnce(ctx, "template "+name, progress(ctx, "template "+name),
+	template, err := engine.CreateOnce(ctx, "template "+name, newProgressLogger(ctx, "template "+name),
 		func(ctx context.Context) (*engine.Template, error) {
-			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), idOf(model.VMID))
+			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), toID(model.VMID))
 		},
 		func(ctx context.Context) (*engine.Template, error) {
 			now, err := r.client.FindTemplates(ctx, dc, name)
@@ -149,44 +153,52 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 		return nil, fmt.Errorf("%w (the name is in use by template %s)", err, before[0].ID)
 	}
 
-	return template, engine.RememberKnown(err, known)
+	return template, engine.AddKnownIDs(err, known)
 }
 
 func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[templateModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	template, err := r.client.TemplateByID(ctx, idOf(model.ID))
-	if unread(ctx, err, "The template", resp) {
+	template, err := r.client.FetchTemplate(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The template", resp) {
 		return
 	}
 
-	model.Name, model.Description = types.StringValue(template.Name), textOf(model.Description, template.Description)
+	model.Name, model.Description = types.StringValue(
+		template.Name,
+	), toTextValue(
+		model.Description, template.Description,
+	)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *templateResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
-	before, ok2 := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	plan, ok := loadModel[templateModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := loadModel[templateModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
 		return
 	}
 
 	if !plan.Name.Equal(before.Name) || !plan.Description.Equal(before.Description) {
-		id := idOf(plan.ID)
-		err := poll(ctx, "template "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
-			_, err := r.client.UpdateTemplate(ctx, id, plan.Name.ValueString(), plan.Description.ValueString())
-			return err == nil, "", err
-		})
+		id := toID(plan.ID)
+		err := pollEngine(
+			ctx,
+			"template "+id.String()+" to be updated",
+			func(ctx context.Context) (bool, string, error) {
+				_, err := r.client.UpdateTemplate(ctx, id, plan.Name.ValueString(), plan.Description.ValueString())
+				return err == nil, "", err
+			},
+		)
 		if err != nil {
 			resp.Diagnostics.AddError("The template was not updated", err.Error())
 			return
@@ -197,17 +209,17 @@ func (r *templateResource) Update(ctx context.Context, req resource.UpdateReques
 }
 
 func (r *templateResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[templateModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	id := idOf(model.ID)
-	err := poll(ctx, "template "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
-		seen, err := r.client.TemplateByID(ctx, id)
+	id := toID(model.ID)
+	err := pollEngine(ctx, "template "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
+		seen, err := r.client.FetchTemplate(ctx, id)
 		if engine.IsNotFound(err) {
 			return true, "", nil
 		} else if err != nil || seen.Status == engine.TemplateLocked {

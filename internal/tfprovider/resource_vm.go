@@ -186,16 +186,16 @@ func planMemory(
 }
 
 func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	asked := *model
-	asked.CustomScript = scriptOf(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
+	asked.CustomScript = getScript(ctx, req.Config, model.CustomScript, &resp.Diagnostics)
 	wanted, diags := asked.toEngine(ctx)
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
@@ -214,25 +214,25 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 		return
 	}
 
-	vm, err := r.create(ctx, wanted, flag(model.Clone))
+	vm, err := r.createOnce(ctx, wanted, flagPointer(model.Clone))
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The VM was not created", err.Error())
 		return
 	}
 
-	model.complete(vm)
+	model.fillUnknowns(vm)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-	resp.Diagnostics.Append(resp.Private.SetKey(ctx, ownDisks, r.disksNow(ctx, vm.ID))...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, ownDisks, r.fetchDiskIDs(ctx, vm.ID))...)
 }
 
 // ownDisks is the private-state key of the VM's original disks, as a JSON list of IDs. Others were attached later, for
 // example by the CSI driver, and are not ours to destroy.
 const ownDisks = "own_disks"
 
-// disksNow returns the IDs of a VM's disks as JSON, or null if unknown.
-func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
-	attached, err := r.client.DiskAttachments(ctx, id)
+// fetchDiskIDs returns the IDs of a VM's disks as JSON, or null if unknown.
+func (r *vmResource) fetchDiskIDs(ctx context.Context, id engine.ID) []byte {
+	attached, err := r.client.ListDiskAttachments(ctx, id)
 	if err != nil || len(attached) == 0 { // store nothing; the engine may list them later
 		return []byte("null")
 	}
@@ -250,25 +250,25 @@ func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	return encoded
 }
 
-// releaseForeign detaches the disks added to the VM later, so that they outlive it. An import has no record of the
+// detachForeignDisks detaches the disks added to the VM later, so that they outlive it. An import has no record of the
 // original disks. In this case the boot disks count as original: keeping a disk too many is better than destroying one.
-func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembered []byte) error {
+func (r *vmResource) detachForeignDisks(ctx context.Context, id engine.ID, remembered []byte) error {
 	var own []engine.ID
 	_ = json.Unmarshal(remembered, &own)
 
-	return poll(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
+	return pollEngine(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
 		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
-			return slices.Contains(own, a.DiskID()) || a.Boots()
+			return slices.Contains(own, a.DiskID()) || a.IsBootDisk()
 		})
 
 		return err == nil, "", err
 	})
 }
 
-// create creates the VM once. It looks for the name first. A VM found after a lost answer is ours if its name, comment
-// and cluster match the request. A VM found before belongs to somebody else.
-func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
-	dc, err := r.client.DataCenterOf(ctx, engine.RefID(wanted.Cluster))
+// createOnce creates the VM once. It looks for the name first. A VM found after a lost answer is ours if its name,
+// comment and cluster match the request. A VM found before belongs to somebody else.
+func (r *vmResource) createOnce(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
+	dc, err := r.client.FindDataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -278,9 +278,9 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		return nil, err
 	}
 
-	known := idsWhere(before, func(vm *engine.VM) engine.ID { return vm.ID }, isAny)
+	known := collectIDs(before, func(vm *engine.VM) engine.ID { return vm.ID }, isAny)
 
-	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
+	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, newProgressLogger(ctx, "VM "+wanted.Name),
 		func(ctx context.Context) (*engine.VM, error) { return r.client.CreateVM(ctx, wanted, clone) },
 		func(ctx context.Context) (*engine.VM, error) {
 			vms, err := r.client.FindVMs(ctx, dc, wanted.Name)
@@ -305,26 +305,26 @@ func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool)
 		}
 	}
 
-	return vm, engine.RememberKnown(err, known)
+	return vm, engine.AddKnownIDs(err, known)
 }
 
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	settings, err := r.client.VMSettings(ctx, idOf(model.ID))
-	if unread(ctx, err, "The VM", resp) {
+	settings, err := r.client.FetchVMSettings(ctx, toID(model.ID))
+	if handleReadError(ctx, err, "The VM", resp) {
 		return
 	}
 
 	// Settings pending until the next start count as applied: they are no difference.
 	imported := model.Name.IsNull()
-	model.observe(settings.Next)
+	model.setFromEngine(settings.Next)
 	model.Status = types.StringValue(string(settings.Now.Status))
 	if imported {
-		model.observeInitialization(settings.Now.Initialization)
+		model.setInitialization(settings.Now.Initialization)
 		model.omitSizes()
 	}
 
@@ -332,39 +332,39 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 }
 
 func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
-	before, ok2 := load[vmModel](ctx, req.State, &resp.Diagnostics)
+	plan, ok := loadModel[vmModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := loadModel[vmModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
 		return
 	}
 
-	change, diags := plan.changes(ctx, before)
+	change, diags := plan.buildChange(ctx, before)
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	vm, err := r.change(ctx, idOf(before.ID), change)
+	vm, err := r.applyChange(ctx, toID(before.ID), change)
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not updated", err.Error())
 		return
 	}
 
 	status := plan.Status
-	plan.complete(vm)
-	plan.Status = promised(status, plan.Status)
+	plan.fillUnknowns(vm)
+	plan.Status = keepPlanned(status, plan.Status)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// change changes the VM, and returns its settings after its next start.
-func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM) (*engine.VM, error) {
+// applyChange changes the VM, and returns its settings after its next start.
+func (r *vmResource) applyChange(ctx context.Context, id engine.ID, change *engine.VM) (*engine.VM, error) {
 	if change.OS != nil {
 		if err := r.client.CheckOperatingSystem(ctx, change.OS.Type); err != nil {
 			return nil, err
@@ -372,7 +372,7 @@ func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM
 	}
 
 	var vm *engine.VM
-	err := poll(ctx, "VM "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+	err := pollEngine(ctx, "VM "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
 		var err error
 		vm, err = r.client.ChangeVM(ctx, id, change)
 		return err == nil, "", err
@@ -381,7 +381,7 @@ func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM
 		return vm, err
 	}
 
-	settings, err := r.client.VMSettings(ctx, id)
+	settings, err := r.client.FetchVMSettings(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +393,7 @@ func (r *vmResource) change(ctx context.Context, id engine.ID, change *engine.VM
 }
 
 func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
 	var id types.String
@@ -404,14 +404,14 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 
 	remembered, diags := req.Private.GetKey(ctx, ownDisks)
 	resp.Diagnostics.Append(diags...)
-	err := powerOff(ctx, r.client, idOf(id), false, true)
+	err := powerOff(ctx, r.client, toID(id), false, true)
 	if err == nil {
-		err = r.releaseForeign(ctx, idOf(id), remembered)
+		err = r.detachForeignDisks(ctx, toID(id), remembered)
 	}
 
 	if err == nil {
-		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
-			err := r.client.DeleteVM(ctx, idOf(id))
+		err = pollEngine(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
+			err := r.client.DeleteVM(ctx, toID(id))
 
 			// Another look must confirm the deletion: an accepted request does not.
 			return engine.IsNotFound(err), "", ignoreNotFound(err)

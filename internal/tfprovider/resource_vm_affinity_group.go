@@ -21,7 +21,7 @@ func newVMAffinityGroupResource() resource.Resource {
 type vmAffinityGroupResource struct{ fixed }
 
 func (r *vmAffinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "The membership of a virtual machine in an affinity group.",
 		Attributes: map[string]schema.Attribute{
 			"id":                computedText("UUID of the VM."),
@@ -51,7 +51,7 @@ type keyedLocks struct {
 	held map[string]chan struct{}
 }
 
-func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+func (l *keyedLocks) lockKey(ctx context.Context, key string) (unlock func(), err error) {
 	for {
 		l.mu.Lock()
 		released, busy := l.held[key]
@@ -78,23 +78,23 @@ func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err e
 	}
 }
 
-func (r *vmAffinityGroupResource) member(ctx context.Context, model *vmAffinityGroupModel) (bool, error) {
-	group, err := r.client.AffinityGroup(ctx, idOf(model.ClusterID), idOf(model.GroupID))
+func (r *vmAffinityGroupResource) isMember(ctx context.Context, model *vmAffinityGroupModel) (bool, error) {
+	group, err := r.client.FetchAffinityGroup(ctx, toID(model.ClusterID), toID(model.GroupID))
 	if err != nil {
 		return false, err
 	}
 
-	return group.Has(idOf(model.VMID)), nil
+	return group.HasVM(toID(model.VMID)), nil
 }
 
 func (m *vmAffinityGroupModel) importID() string {
 	return m.ClusterID.ValueString() + "/" + m.GroupID.ValueString() + "/" + m.VMID.ValueString()
 }
 
-// join makes the VM a member. The caller holds the lock of the group.
-func (r *vmAffinityGroupResource) join(ctx context.Context, model *vmAffinityGroupModel) error {
-	group, vm := idOf(model.GroupID), idOf(model.VMID)
-	member := func(ctx context.Context) (bool, error) { return r.member(ctx, model) }
+// addMember makes the VM a member. The caller holds the lock of the group.
+func (r *vmAffinityGroupResource) addMember(ctx context.Context, model *vmAffinityGroupModel) error {
+	group, vm := toID(model.GroupID), toID(model.VMID)
+	member := func(ctx context.Context) (bool, error) { return r.isMember(ctx, model) }
 
 	membership := "VM " + vm.String() + " in affinity group " + group.String()
 	if err := r.refuseMember(ctx, membership, model.importID(), member); err != nil {
@@ -103,49 +103,49 @@ func (r *vmAffinityGroupResource) join(ctx context.Context, model *vmAffinityGro
 
 	what := "VM " + vm.String() + " to join affinity group " + group.String()
 
-	return ensure(ctx, what, func(ctx context.Context) error {
-		return r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+	return ensureDone(ctx, what, func(ctx context.Context) error {
+		return r.client.AddToAffinityGroup(ctx, toID(model.ClusterID), group, vm)
 	}, member)
 }
 
 func (r *vmAffinityGroupResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmAffinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmAffinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	unlock, err := groupLocks.lock(ctx, model.GroupID.ValueString())
+	unlock, err := groupLocks.lockKey(ctx, model.GroupID.ValueString())
 	if err == nil {
 		defer unlock()
-		err = r.join(ctx, model)
+		err = r.addMember(ctx, model)
 	}
 
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The VM was not added to the affinity group",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 
 		return
 	}
 
-	r.made.add(model.importID())
+	r.made.addID(model.importID())
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *vmAffinityGroupResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	member, err := r.member(ctx, model)
-	if unread(ctx, err, "The affinity group", resp) {
+	member, err := r.isMember(ctx, model)
+	if handleReadError(ctx, err, "The affinity group", resp) {
 		return
 	}
 
@@ -161,31 +161,31 @@ func (r *vmAffinityGroupResource) Read(ctx context.Context, req resource.ReadReq
 func (r *vmAffinityGroupResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps(model.importID(), "membership", &resp.Diagnostics) {
+	if r.made.shouldKeep(model.importID(), "membership", &resp.Diagnostics) {
 		return
 	}
 
-	group, vm := idOf(model.GroupID), idOf(model.VMID)
-	unlock, err := groupLocks.lock(ctx, group.String())
+	group, vm := toID(model.GroupID), toID(model.VMID)
+	unlock, err := groupLocks.lockKey(ctx, group.String())
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not removed from the affinity group", err.Error())
 		return
 	}
 	defer unlock()
-	remove(
+	removeAndWait(
 		ctx,
 		"VM "+vm.String()+" in affinity group "+group.String(),
 		&resp.Diagnostics,
 		func(ctx context.Context) error {
-			return r.client.RemoveFromAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+			return r.client.RemoveFromAffinityGroup(ctx, toID(model.ClusterID), group, vm)
 		},
 	)
 }

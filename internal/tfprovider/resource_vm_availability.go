@@ -44,26 +44,26 @@ func validateLease(ctx context.Context, req resource.ValidateConfigRequest) diag
 	return diags
 }
 
-// availability returns the high availability to request, or nil for the engine's default.
-func (m *vmModel) availability() *engine.HighAvailability {
+// buildAvailability returns the high availability to request, or nil for the engine's default.
+func (m *vmModel) buildAvailability() *engine.HighAvailability {
 	if !isKnown(m.HighAvailability) && !isKnown(m.Priority) {
 		return nil
 	}
 
-	return &engine.HighAvailability{Enabled: flag(m.HighAvailability), Priority: number(m.Priority)}
+	return &engine.HighAvailability{Enabled: flagPointer(m.HighAvailability), Priority: numberPointer(m.Priority)}
 }
 
-// lease returns the lease to request, or nil for the engine's default.
-func (m *vmModel) lease() *engine.Lease {
+// buildLease returns the lease to request, or nil for the engine's default.
+func (m *vmModel) buildLease() *engine.Lease {
 	if !isKnown(m.LeaseID) {
 		return nil
 	}
 
-	return &engine.Lease{StorageDomain: engine.NewRef(idOf(m.LeaseID))}
+	return &engine.Lease{StorageDomain: engine.NewRef(toID(m.LeaseID))}
 }
 
-// properties returns the custom properties to request, or nil for the engine's defaults.
-func (m *vmModel) properties() *engine.Properties {
+// buildProperties returns the custom properties to request, or nil for the engine's defaults.
+func (m *vmModel) buildProperties() *engine.Properties {
 	var items []engine.Property
 
 	if isKnown(m.HugePages) {
@@ -86,8 +86,8 @@ func (m *vmModel) properties() *engine.Properties {
 	return &engine.Properties{Items: items}
 }
 
-// observeAvailability copies high availability and firmware from the engine into the model.
-func (m *vmModel) observeAvailability(vm *engine.VM) {
+// setAvailability copies high availability and firmware from the engine into the model.
+func (m *vmModel) setAvailability(vm *engine.VM) {
 	m.HighAvailability, m.Priority = types.BoolNull(), types.Int64Null()
 	if vm.HighAvailability != nil {
 		m.HighAvailability = types.BoolPointerValue(vm.HighAvailability.Enabled)
@@ -99,19 +99,19 @@ func (m *vmModel) observeAvailability(vm *engine.VM) {
 		lease = engine.RefID(vm.Lease.StorageDomain)
 	}
 
-	m.LeaseID = idValue(lease) // empty for none
-	m.StorageError, m.TPM = optional(vm.StorageError), unlessAbsent(m.TPM, types.BoolPointerValue(vm.TPM))
+	m.LeaseID = toIDValue(lease) // empty for none
+	m.StorageError, m.TPM = textOrNull(vm.StorageError), keepIfAbsent(m.TPM, types.BoolPointerValue(vm.TPM))
 
 	bios := types.StringNull()
 	if vm.BIOS != nil {
-		bios = optional(vm.BIOS.Type)
+		bios = textOrNull(vm.BIOS.Type)
 	}
 
-	m.BIOSType = unlessAbsent(m.BIOSType, bios)
+	m.BIOSType = keepIfAbsent(m.BIOSType, bios)
 }
 
-// observeProperties copies the custom properties from the engine into the model. Huge pages have their own attribute.
-func (m *vmModel) observeProperties(seen *engine.Properties) {
+// setProperties copies the custom properties from the engine into the model. Huge pages have their own attribute.
+func (m *vmModel) setProperties(seen *engine.Properties) {
 	m.HugePages = types.Int64Null()
 	others := map[string]attr.Value{}
 

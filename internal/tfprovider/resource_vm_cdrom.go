@@ -25,7 +25,7 @@ type vmCDROMResource struct{ base }
 
 // Schema implements resource.Resource.
 func (r *vmCDROMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "The image in the CD-ROM drive of a virtual machine. A VM that runs gets it at once, " +
 			"and keeps it over its next start. Destroying the resource takes the image out. Not in the " +
 			"released provider.",
@@ -48,36 +48,36 @@ type vmCDROMModel struct {
 // Create implements resource.Resource. An image already in the drive belongs to another resource, or was inserted by
 // hand.
 func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vmID, image := idOf(model.VMID), idOf(model.DiskID)
+	vmID, image := toID(model.VMID), toID(model.DiskID)
 	err := r.refuseMember(ctx, "an image in the CD-ROM drive of VM "+vmID.String(), vmID.String(),
 		func(ctx context.Context) (bool, error) {
-			drive, err := r.client.CDROMOf(ctx, vmID)
-			return err == nil && drive.Image() != "", err
+			drive, err := r.client.FetchCDROM(ctx, vmID)
+			return err == nil && drive.ImageID() != "", err
 		})
 	isIn := false
 	if err == nil {
-		err = insert(ctx, r.client, vmID, image)
+		err = insertImage(ctx, r.client, vmID, image)
 		isIn = err == nil || r.hasImage(ctx, vmID, image)
 	}
 
 	// Save an image in the state even if only the next start of the VM has it.
 	if isIn {
-		r.made.add(vmID.String())
+		r.made.addID(vmID.String())
 		model.ID = model.VMID
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
 
 	if err != nil {
 		if !isIn {
-			r.keepAsked(ctx, err, req.Plan, resp)
+			r.keepUnanswered(ctx, err, req.Plan, resp)
 		}
 
 		resp.Diagnostics.AddError("The image was not put into the drive",
@@ -87,39 +87,39 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 
 // hasImage reports whether the drive has an image, even if the operation has timed out.
 func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) bool {
-	drive, err := r.client.CDROMOf(context.WithoutCancel(ctx), vmID)
+	drive, err := r.client.FetchCDROM(context.WithoutCancel(ctx), vmID)
 
-	return err == nil && drive.Image() == image
+	return err == nil && drive.ImageID() == image
 }
 
-// insert inserts an image into the drive of a VM, or removes the present one. A running VM has two images: the one in
-// its drive, and the one for its next start. insert changes neither while the VM is between two statuses.
-func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
+// insertImage inserts an image into the drive of a VM, or removes the present one. A running VM has two images: the one
+// in its drive, and the one for its next start. insert changes neither while the VM is between two statuses.
+func insertImage(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
 	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
 	lost := false
 	change := func(ctx context.Context, drive engine.ID, isAtOnce bool) error {
 		err := client.ChangeCDROM(ctx, vmID, drive, image, isAtOnce)
-		lost = lost || engine.AnswerLost(err)
+		lost = lost || engine.IsAnswerLost(err)
 
 		return err
 	}
 
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		vm, err := client.VM(ctx, vmID)
+	err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
+		vm, err := client.FetchVM(ctx, vmID)
 		if err != nil {
 			return false, "", err
 		}
 
-		if betweenStatuses(vm.Status) {
+		if isBetweenStatuses(vm.Status) {
 			return false, string(vm.Status), nil
 		}
 
-		drive, err := client.CDROMOf(ctx, vmID)
+		drive, err := client.FetchCDROM(ctx, vmID)
 		if err != nil {
 			return false, "", err
 		}
 
-		if drive.Image() != image {
+		if drive.ImageID() != image {
 			if err := change(ctx, drive.ID, false); err != nil {
 				return false, "", err
 			}
@@ -132,62 +132,62 @@ func insert(ctx context.Context, client *engine.Client, vmID, image engine.ID) e
 		return err == nil, string(vm.Status), err
 	})
 
-	return unanswered(err, lost)
+	return markUnanswered(err, lost)
 }
 
-// betweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording shows such
-// a change.
-func betweenStatuses(status engine.VMStatus) bool {
+// isBetweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording shows
+// such a change.
+func isBetweenStatuses(status engine.VMStatus) bool {
 	switch status {
 	case engine.VMMigrating, engine.VMPoweringDown, engine.VMSavingState, engine.VMRestoringState:
 		return true
 	default:
-		return status.Starting()
+		return status.IsStarting()
 	}
 }
 
 // hasGuest reports whether a VM has a guest. A guest keeps its image until an immediate change. No recording shows such
 // a change, in any status of a VM. A suspended VM, or one with disks being copied, is on no host.
 func hasGuest(status engine.VMStatus) bool {
-	return !status.Off() && status != engine.VMSuspended && status != engine.VMImageLocked
+	return !status.IsOff() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
 
 // Read implements resource.Resource. If somebody has emptied the drive, Terraform plans it again.
 func (r *vmCDROMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	drive, err := r.client.CDROMOf(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The CD-ROM drive", resp) {
+	drive, err := r.client.FetchCDROM(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The CD-ROM drive", resp) {
 		return
 	}
 
-	if drive.Image() == "" {
+	if drive.ImageID() == "" {
 		resp.State.RemoveResource(ctx)
 		return
 	}
 
-	model.ID, model.DiskID = model.VMID, idValue(drive.Image())
+	model.ID, model.DiskID = model.VMID, toIDValue(drive.ImageID())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Update implements resource.Resource.
 func (r *vmCDROMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmCDROMModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := insert(ctx, r.client, idOf(model.VMID), idOf(model.DiskID)); err != nil {
+	if err := insertImage(ctx, r.client, toID(model.VMID), toID(model.DiskID)); err != nil {
 		resp.Diagnostics.AddError("The image was not changed", err.Error())
 		return
 	}
@@ -197,19 +197,19 @@ func (r *vmCDROMResource) Update(ctx context.Context, req resource.UpdateRequest
 
 // Delete implements resource.Resource.
 func (r *vmCDROMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps(model.VMID.ValueString(), "image in the drive", &resp.Diagnostics) {
+	if r.made.shouldKeep(model.VMID.ValueString(), "image in the drive", &resp.Diagnostics) {
 		return
 	}
 
-	if err := insert(ctx, r.client, idOf(model.VMID), ""); err != nil && !engine.IsNotFound(err) {
+	if err := insertImage(ctx, r.client, toID(model.VMID), ""); err != nil && !engine.IsNotFound(err) {
 		resp.Diagnostics.AddError("The image was not taken out of the drive", err.Error())
 	}
 }

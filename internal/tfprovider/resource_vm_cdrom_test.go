@@ -27,7 +27,7 @@ func TestADriveIsChangedAtOnceUnlessItsVMIsOffOrBetweenStatuses(t *testing.T) {
 		engine.VMRestoringState:   "wait",
 	} {
 		got := "next start"
-		if betweenStatuses(status) {
+		if isBetweenStatuses(status) {
 			got = "wait"
 		} else if hasGuest(status) {
 			got = "at once"

@@ -25,7 +25,7 @@ func newVMGraphicsConsolesResource() resource.Resource {
 type graphicsConsolesResource struct{ base }
 
 func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "Removes the graphics consoles of a virtual machine. Destroying it brings none back.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
@@ -56,11 +56,11 @@ type graphicsConsoleModel struct {
 
 // removeAll removes the consoles, and waits until none is left.
 func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID) error {
-	return poll(
+	return pollEngine(
 		ctx,
 		"graphics consoles of VM "+vmID.String()+" to be removed",
 		func(ctx context.Context) (bool, string, error) {
-			ids, err := r.client.GraphicsConsoles(ctx, vmID)
+			ids, err := r.client.ListGraphicsConsoles(ctx, vmID)
 			for _, id := range ids {
 				if err == nil {
 					err = ignoreNotFound(r.client.DeleteGraphicsConsole(ctx, vmID, id))
@@ -75,17 +75,17 @@ func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID
 func (r *graphicsConsolesResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
+	if err := r.removeAll(ctx, toID(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 		return
 	}
 
@@ -94,13 +94,13 @@ func (r *graphicsConsolesResource) Create(
 }
 
 func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[graphicsConsolesModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[graphicsConsolesModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	ids, err := r.client.GraphicsConsoles(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The graphics consoles", resp) {
+	ids, err := r.client.ListGraphicsConsoles(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The graphics consoles", resp) {
 		return
 	}
 
@@ -116,19 +116,19 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 func (r *graphicsConsolesResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
+	if err := r.removeAll(ctx, toID(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
 		return
 	}

@@ -23,7 +23,7 @@ func newVMHostDeviceResource() resource.Resource {
 type vmHostDeviceResource struct{ fixed }
 
 func (r *vmHostDeviceResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A device of the host to which a virtual machine is pinned, given to that machine. Not " +
 			"in the released provider.",
 		Attributes: map[string]schema.Attribute{
@@ -46,51 +46,51 @@ func (m *vmHostDeviceModel) setID() {
 	m.ID = types.StringValue(m.VMID.ValueString() + "/" + m.Name.ValueString())
 }
 
-func (r *vmHostDeviceResource) has(ctx context.Context, model *vmHostDeviceModel) (bool, error) {
-	names, err := r.client.VMHostDevices(ctx, idOf(model.VMID))
+func (r *vmHostDeviceResource) hasDevice(ctx context.Context, model *vmHostDeviceModel) (bool, error) {
+	names, err := r.client.ListVMHostDevices(ctx, toID(model.VMID))
 	return slices.Contains(names, model.Name.ValueString()), err
 }
 
 func (r *vmHostDeviceResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmHostDeviceModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmHostDeviceModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	what := "host device " + model.Name.ValueString() + " of VM " + model.VMID.ValueString()
 	model.setID()
-	has := func(ctx context.Context) (bool, error) { return r.has(ctx, model) }
+	has := func(ctx context.Context) (bool, error) { return r.hasDevice(ctx, model) }
 
 	err := r.refuseMember(ctx, what, model.ID.ValueString(), has)
 	if err == nil {
-		err = ensure(ctx, what, func(ctx context.Context) error {
-			return r.client.AddHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+		err = ensureDone(ctx, what, func(ctx context.Context) error {
+			return r.client.AddHostDevice(ctx, toID(model.VMID), model.Name.ValueString())
 		}, has)
 	}
 
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The host device was not added",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 
 		return
 	}
 
-	r.made.add(model.ID.ValueString())
+	r.made.addID(model.ID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *vmHostDeviceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	has, err := r.has(ctx, model)
-	if unread(ctx, err, "The host devices of the VM", resp) {
+	has, err := r.hasDevice(ctx, model)
+	if handleReadError(ctx, err, "The host devices of the VM", resp) {
 		return
 	}
 
@@ -104,20 +104,20 @@ func (r *vmHostDeviceResource) Read(ctx context.Context, req resource.ReadReques
 }
 
 func (r *vmHostDeviceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmHostDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps(model.ID.ValueString(), "host device", &resp.Diagnostics) {
+	if r.made.shouldKeep(model.ID.ValueString(), "host device", &resp.Diagnostics) {
 		return
 	}
 
-	remove(ctx, "Host device "+model.Name.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemoveHostDevice(ctx, idOf(model.VMID), model.Name.ValueString())
+	removeAndWait(ctx, "Host device "+model.Name.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveHostDevice(ctx, toID(model.VMID), model.Name.ValueString())
 	})
 }
 

@@ -182,7 +182,7 @@ func checkFamily(family map[string]attr.Value) string {
 // word matches an element of a list. The engine splits lists at spaces and commas.
 var word = regexp.MustCompile(`^[^\s,]+$`)
 
-func (m *vmModel) initialization() *engine.Initialization {
+func (m *vmModel) buildInitialization() *engine.Initialization {
 	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 &&
 		!isKnown(m.DNSServers) && !isKnown(m.SearchDomains) {
 		return nil
@@ -191,8 +191,8 @@ func (m *vmModel) initialization() *engine.Initialization {
 	out := &engine.Initialization{
 		CustomScript: m.CustomScript.ValueString(),
 		HostName:     m.Hostname.ValueString(),
-		DNSServers:   words(m.DNSServers),
-		DNSSearch:    words(m.SearchDomains),
+		DNSServers:   joinWords(m.DNSServers),
+		DNSSearch:    joinWords(m.SearchDomains),
 	}
 	for _, n := range m.NICs {
 		config := engine.NICConfiguration{Name: n.Name.ValueString(), OnBoot: true, BootProtocol: protocolNone}
@@ -228,8 +228,8 @@ func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	}
 }
 
-// words converts a list to the engine's form: one text, separated by spaces.
-func words(list types.List) string {
+// joinWords converts a list to the engine's form: one text, separated by spaces.
+func joinWords(list types.List) string {
 	var out []string
 
 	for _, element := range list.Elements() {
@@ -241,8 +241,8 @@ func words(list types.List) string {
 	return strings.Join(out, " ")
 }
 
-// wordList converts a text of the engine to a list, or to null if it is empty.
-func wordList(text string) types.List {
+// splitWords converts a text of the engine to a list, or to null if it is empty.
+func splitWords(text string) types.List {
 	var values []attr.Value
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
 		values = append(values, types.StringValue(word))
@@ -255,14 +255,14 @@ func wordList(text string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// observeInitialization copies the guest's configuration from the engine into the model. Only imports call it.
-func (m *vmModel) observeInitialization(given *engine.Initialization) {
+// setInitialization copies the guest's configuration from the engine into the model. Only imports call it.
+func (m *vmModel) setInitialization(given *engine.Initialization) {
 	if given == nil {
 		return
 	}
 
-	m.CustomScript, m.Hostname = optional(given.CustomScript), optional(given.HostName)
-	m.DNSServers, m.SearchDomains = wordList(given.DNSServers), wordList(given.DNSSearch)
+	m.CustomScript, m.Hostname = textOrNull(given.CustomScript), textOrNull(given.HostName)
+	m.DNSServers, m.SearchDomains = splitWords(given.DNSServers), splitWords(given.DNSSearch)
 	if given.NICs == nil {
 		return
 	}
@@ -276,7 +276,7 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		}
 
 		return []initIPModel{
-			{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)},
+			{Address: types.StringValue(ip.Address), Netmask: textOrNull(ip.Netmask), Gateway: textOrNull(ip.Gateway)},
 		}
 	}
 	for _, nic := range given.NICs.Items {

@@ -25,7 +25,7 @@ type vmMediatedDeviceResource struct{ fixed }
 func (r *vmMediatedDeviceResource) Schema(
 	_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse,
 ) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A mediated device of a virtual machine, such as a virtual GPU. Not in the released " +
 			"provider.",
 		Attributes: map[string]schema.Attribute{
@@ -53,38 +53,38 @@ var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
 func (r *vmMediatedDeviceResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmMediatedDeviceModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmMediatedDeviceModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vmID, kind := idOf(model.VMID), model.Type.ValueString()
+	vmID, kind := toID(model.VMID), model.Type.ValueString()
 
-	unlock, err := mediatedDeviceLocks.lock(ctx, vmID.String())
+	unlock, err := mediatedDeviceLocks.lockKey(ctx, vmID.String())
 	if err != nil {
 		resp.Diagnostics.AddError("The mediated device was not added", err.Error())
 		return
 	}
 	defer unlock()
 
-	before, err := r.client.MediatedDevices(ctx, vmID)
+	before, err := r.client.ListMediatedDevices(ctx, vmID)
 	if err != nil {
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 
 	looked := false
-	known := idsWhere(before, func(d *engine.MediatedDevice) engine.ID { return d.ID }, isAny)
+	known := collectIDs(before, func(d *engine.MediatedDevice) engine.ID { return d.ID }, isAny)
 	what := "mediated device " + kind + " of VM " + vmID.String()
-	made, err := engine.CreateOnce(ctx, what, progress(ctx, what),
+	made, err := engine.CreateOnce(ctx, what, newProgressLogger(ctx, what),
 		func(ctx context.Context) (*engine.MediatedDevice, error) {
 			return r.client.AddMediatedDevice(ctx, vmID, kind)
 		},
 		func(ctx context.Context) (*engine.MediatedDevice, error) {
-			all, err := r.client.MediatedDevices(ctx, vmID)
+			all, err := r.client.ListMediatedDevices(ctx, vmID)
 			looked = err == nil
 
 			for i := range all {
@@ -99,7 +99,7 @@ func (r *vmMediatedDeviceResource) Create(
 		// Nothing tells two devices of one type apart. After a look without a new one, a device that comes later is
 		// another resource's.
 		if !looked {
-			r.keepAsked(ctx, engine.RememberKnown(err, known), req.Plan, resp)
+			r.keepUnanswered(ctx, engine.AddKnownIDs(err, known), req.Plan, resp)
 		}
 
 		resp.Diagnostics.AddError("The mediated device was not added", r.client.ExplainMissing(ctx, vmID, err).Error())
@@ -107,22 +107,22 @@ func (r *vmMediatedDeviceResource) Create(
 		return
 	}
 
-	model.ID = idValue(made.ID)
+	model.ID = toIDValue(made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *vmMediatedDeviceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	all, err := r.client.MediatedDevices(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The mediated devices of the VM", resp) {
+	all, err := r.client.ListMediatedDevices(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The mediated devices of the VM", resp) {
 		return
 	}
 
-	at := slices.IndexFunc(all, func(d engine.MediatedDevice) bool { return d.ID == idOf(model.ID) })
+	at := slices.IndexFunc(all, func(d engine.MediatedDevice) bool { return d.ID == toID(model.ID) })
 	if at < 0 {
 		resp.State.RemoveResource(ctx)
 		return
@@ -139,16 +139,16 @@ func (r *vmMediatedDeviceResource) Read(ctx context.Context, req resource.ReadRe
 func (r *vmMediatedDeviceResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmMediatedDeviceModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	remove(ctx, "Mediated device "+model.Type.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemoveMediatedDevice(ctx, idOf(model.VMID), idOf(model.ID))
+	removeAndWait(ctx, "Mediated device "+model.Type.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveMediatedDevice(ctx, toID(model.VMID), toID(model.ID))
 	})
 }
 

@@ -66,22 +66,22 @@ type diskOverrideModel struct {
 func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	vm := &engine.VM{
-		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(idOf(m.ClusterID)),
-		Template: engine.NewRef(idOf(m.TemplateID)), InstanceType: engine.NewRef(idOf(m.InstanceTypeID)),
-		Memory:      number(m.Memory),
+		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(toID(m.ClusterID)),
+		Template: engine.NewRef(toID(m.TemplateID)), InstanceType: engine.NewRef(toID(m.InstanceTypeID)),
+		Memory:      numberPointer(m.Memory),
 		Type:        m.VMType.ValueString(),
-		Soundcard:   flag(m.SoundcardEnabled),
-		Description: text(m.Description),
+		Soundcard:   flagPointer(m.SoundcardEnabled),
+		Description: textPointer(m.Description),
 	}
 	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
 		vm.CPU = &engine.CPU{Mode: m.CPUMode.ValueString()}
 		if isKnown(m.CPUCores) {
-			vm.CPU.Topology = m.topology()
+			vm.CPU.Topology = m.buildTopology()
 		}
 	}
 
 	if isKnown(m.MemoryBallooning) || isKnown(m.MaximumMemory) || isKnown(m.GuaranteedMemory) {
-		vm.MemoryPolicy = m.memoryPolicy()
+		vm.MemoryPolicy = m.buildMemoryPolicy()
 	}
 
 	if os := m.OSType.ValueString(); os != "" {
@@ -92,25 +92,25 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 		vm.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
 	}
 
-	vm.HighAvailability, vm.Lease, vm.StorageError = m.availability(), m.lease(), m.StorageError.ValueString()
-	vm.TPM = flag(m.TPM)
+	vm.HighAvailability, vm.Lease, vm.StorageError = m.buildAvailability(), m.buildLease(), m.StorageError.ValueString()
+	vm.TPM = flagPointer(m.TPM)
 	if bios := m.BIOSType.ValueString(); bios != "" {
 		vm.BIOS = &engine.BIOS{Type: bios}
 	}
 
-	vm.Properties = m.properties()
+	vm.Properties = m.buildProperties()
 
 	var placementDiags diag.Diagnostics
-	vm.PlacementPolicy, placementDiags = m.placement(ctx)
+	vm.PlacementPolicy, placementDiags = m.buildPlacement(ctx)
 	diags.Append(placementDiags...)
-	vm.Initialization = m.initialization()
-	vm.DiskAttachments = m.diskOverrides()
+	vm.Initialization = m.buildInitialization()
+	vm.DiskAttachments = m.buildDiskOverrides()
 
 	return vm, diags
 }
 
-// diskOverrides returns the settings for copying the template's disks, or nil for the engine's defaults.
-func (m *vmModel) diskOverrides() *engine.DiskOverrides {
+// buildDiskOverrides returns the settings for copying the template's disks, or nil for the engine's defaults.
+func (m *vmModel) buildDiskOverrides() *engine.DiskOverrides {
 	if len(m.DiskOverrides) == 0 {
 		return nil
 	}
@@ -118,13 +118,13 @@ func (m *vmModel) diskOverrides() *engine.DiskOverrides {
 	out := &engine.DiskOverrides{}
 
 	for _, o := range m.DiskOverrides {
-		choice := engine.DiskChoice{ID: idOf(o.DiskID), Format: o.Format.ValueString()}
+		choice := engine.DiskChoice{ID: toID(o.DiskID), Format: o.Format.ValueString()}
 		if p := o.Provisioning.ValueString(); p != "" {
 			sparse := p == "sparse"
 			choice.Sparse = &sparse
 		}
 
-		if id := idOf(o.StorageDomainID); id != "" {
+		if id := toID(o.StorageDomainID); id != "" {
 			choice.StorageDomains = &engine.StorageDomains{Items: []engine.Ref{{ID: id}}}
 		}
 
@@ -134,8 +134,8 @@ func (m *vmModel) diskOverrides() *engine.DiskOverrides {
 	return out
 }
 
-// placement returns the placement policy to request, or nil for the engine's default.
-func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.Diagnostics) {
+// buildPlacement returns the placement policy to request, or nil for the engine's default.
+func (m *vmModel) buildPlacement(ctx context.Context) (*engine.PlacementPolicy, diag.Diagnostics) {
 	if !isKnown(m.PlacementAffinity) && !isKnown(m.PlacementHosts) {
 		return nil, nil
 	}
@@ -156,16 +156,16 @@ func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.
 	return policy, diags
 }
 
-func (m *vmModel) memoryPolicy() *engine.MemoryPolicy {
+func (m *vmModel) buildMemoryPolicy() *engine.MemoryPolicy {
 	return &engine.MemoryPolicy{
-		Ballooning: flag(m.MemoryBallooning),
-		Max:        number(m.MaximumMemory),
-		Guaranteed: number(m.GuaranteedMemory),
+		Ballooning: flagPointer(m.MemoryBallooning),
+		Max:        numberPointer(m.MaximumMemory),
+		Guaranteed: numberPointer(m.GuaranteedMemory),
 	}
 }
 
-// text returns a text for a request, or nil for the engine's default.
-func text(value types.String) *string {
+// textPointer returns a text for a request, or nil for the engine's default.
+func textPointer(value types.String) *string {
 	if !isKnown(value) {
 		return nil
 	}
@@ -175,8 +175,8 @@ func text(value types.String) *string {
 
 func isKnown(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
 
-// number returns a number for a request, or nil for the engine's default.
-func number(value types.Int64) *int64 {
+// numberPointer returns a number for a request, or nil for the engine's default.
+func numberPointer(value types.Int64) *int64 {
 	if !isKnown(value) {
 		return nil
 	}
@@ -184,8 +184,8 @@ func number(value types.Int64) *int64 {
 	return value.ValueInt64Pointer()
 }
 
-// flag returns a flag for a request, or nil for the engine's default.
-func flag(value types.Bool) *bool {
+// flagPointer returns a flag for a request, or nil for the engine's default.
+func flagPointer(value types.Bool) *bool {
 	if !isKnown(value) {
 		return nil
 	}
@@ -193,32 +193,32 @@ func flag(value types.Bool) *bool {
 	return value.ValueBoolPointer()
 }
 
-// observe copies the engine's report into the model. It skips the initialization: the guest has read it, and the engine
-// may have forgotten it.
-func (m *vmModel) observe(vm *engine.VM) {
-	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
-	m.Comment = textOf(m.Comment, vm.CommentText())
-	m.ClusterID = unlessAbsent(m.ClusterID, optional(engine.RefID(vm.Cluster).String()))
-	m.EffectiveTemplateID = unlessAbsent(m.EffectiveTemplateID, optional(engine.RefID(vm.Template).String()))
+// setFromEngine copies the engine's report into the model. It skips the initialization: the guest has read it, and the
+// engine may have forgotten it.
+func (m *vmModel) setFromEngine(vm *engine.VM) {
+	m.ID, m.Name, m.Status = toIDValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
+	m.Comment = toTextValue(m.Comment, vm.CommentText())
+	m.ClusterID = keepIfAbsent(m.ClusterID, textOrNull(engine.RefID(vm.Cluster).String()))
+	m.EffectiveTemplateID = keepIfAbsent(m.EffectiveTemplateID, textOrNull(engine.RefID(vm.Template).String()))
 	if !isKnown(m.Clone) {
 		m.Clone = types.BoolValue(m.TemplateID.IsNull() &&
 			m.EffectiveTemplateID.ValueString() == engine.BlankTemplateID)
 	}
 
 	if m.TemplateID.IsNull() || !m.Clone.ValueBool() {
-		m.TemplateID = unlessAbsent(m.TemplateID, m.EffectiveTemplateID)
+		m.TemplateID = keepIfAbsent(m.TemplateID, m.EffectiveTemplateID)
 	}
 
 	m.Memory, m.SoundcardEnabled = types.Int64PointerValue(vm.Memory), types.BoolPointerValue(vm.Soundcard)
-	m.VMType = optional(vm.Type)
+	m.VMType = textOrNull(vm.Type)
 	m.OSType = types.StringNull()
-	m.InstanceTypeID = optional(engine.RefID(vm.InstanceType).String())
+	m.InstanceTypeID = textOrNull(engine.RefID(vm.InstanceType).String())
 	if vm.OS != nil {
-		m.OSType = optional(vm.OS.Type)
+		m.OSType = textOrNull(vm.OS.Type)
 	}
 
-	m.observeCPU(vm.CPU)
-	m.Description = textOf(m.Description, vm.DescriptionText())
+	m.setCPU(vm.CPU)
+	m.Description = toTextValue(m.Description, vm.DescriptionText())
 	m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64Null(), types.Int64Null(), types.BoolNull()
 	if policy := vm.MemoryPolicy; policy != nil {
 		m.MaximumMemory = types.Int64PointerValue(policy.Max)
@@ -231,9 +231,9 @@ func (m *vmModel) observe(vm *engine.VM) {
 		m.SerialConsole = types.BoolValue(vm.Console.Enabled)
 	}
 
-	m.observeAvailability(vm)
-	m.observeProperties(vm.Properties)
-	m.observePlacement(vm.PlacementPolicy)
+	m.setAvailability(vm)
+	m.setProperties(vm.Properties)
+	m.setPlacement(vm.PlacementPolicy)
 }
 
 // omitSizes omits the sizes decided by an instance type. A configuration generated from the state must not have both.
@@ -250,7 +250,7 @@ func (m *vmModel) omitSizes() {
 	}
 }
 
-func (m *vmModel) observeCPU(cpu *engine.CPU) {
+func (m *vmModel) setCPU(cpu *engine.CPU) {
 	if cpu == nil {
 		cpu = &engine.CPU{}
 	}
@@ -264,20 +264,20 @@ func (m *vmModel) observeCPU(cpu *engine.CPU) {
 
 	// The engine reports only host_passthrough. If it reports nothing, the mode may be any other.
 	if cpu.Mode != "" || m.CPUMode.IsUnknown() || m.CPUMode.ValueString() == "host_passthrough" {
-		m.CPUMode = optional(cpu.Mode)
+		m.CPUMode = textOrNull(cpu.Mode)
 	}
 }
 
-func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
+func (m *vmModel) setPlacement(policy *engine.PlacementPolicy) {
 	if policy == nil {
 		policy = &engine.PlacementPolicy{}
 	}
 
-	m.PlacementAffinity = optional(policy.Affinity)
+	m.PlacementAffinity = textOrNull(policy.Affinity)
 	hosts := []attr.Value{}
 	if policy.Hosts != nil {
 		for _, host := range policy.Hosts.Hosts {
-			hosts = append(hosts, idValue(host.ID))
+			hosts = append(hosts, toIDValue(host.ID))
 		}
 	}
 
@@ -288,8 +288,8 @@ func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
 	}
 }
 
-// optional converts a text of the engine to an attribute: null if empty.
-func optional(text string) types.String {
+// textOrNull converts a text of the engine to an attribute: null if empty.
+func textOrNull(text string) types.String {
 	if text == "" {
 		return types.StringNull()
 	}
@@ -297,72 +297,72 @@ func optional(text string) types.String {
 	return types.StringValue(text)
 }
 
-// complete fills in values unknown at plan time.
-func (m *vmModel) complete(vm *engine.VM) {
+// fillUnknowns fills in values unknown at plan time.
+func (m *vmModel) fillUnknowns(vm *engine.VM) {
 	seen := *m
-	seen.observe(vm)
+	seen.setFromEngine(vm)
 	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
-	settle(&m.CustomScript, types.StringNull())
-	settle(&m.DNSServers, types.ListNull(types.StringType)) // not requested, so absent
-	settle(&m.SearchDomains, types.ListNull(types.StringType))
-	settle(&m.Clone, seen.Clone)
-	settle(&m.Memory, seen.Memory)
-	settle(&m.MaximumMemory, seen.MaximumMemory)
-	settle(&m.GuaranteedMemory, seen.GuaranteedMemory)
-	settle(&m.Description, seen.Description)
-	settle(&m.MemoryBallooning, seen.MemoryBallooning)
-	settle(&m.CPUCores, seen.CPUCores)
-	settle(&m.CPUSockets, seen.CPUSockets)
-	settle(&m.CPUThreads, seen.CPUThreads)
-	settle(&m.CPUMode, seen.CPUMode)
-	settle(&m.OSType, seen.OSType)
-	settle(&m.VMType, seen.VMType)
-	settle(&m.InstanceTypeID, seen.InstanceTypeID)
-	settle(&m.HugePages, seen.HugePages)
-	settle(&m.HighAvailability, seen.HighAvailability)
-	settle(&m.Priority, seen.Priority)
-	settle(&m.LeaseID, seen.LeaseID)
-	settle(&m.StorageError, seen.StorageError)
-	settle(&m.BIOSType, seen.BIOSType)
-	settle(&m.TPM, seen.TPM)
-	settle(&m.CustomProperties, seen.CustomProperties)
-	settle(&m.SerialConsole, seen.SerialConsole)
-	settle(&m.SoundcardEnabled, seen.SoundcardEnabled)
-	settle(&m.PlacementAffinity, seen.PlacementAffinity)
-	settle(&m.PlacementHosts, seen.PlacementHosts)
+	fillUnknown(&m.CustomScript, types.StringNull())
+	fillUnknown(&m.DNSServers, types.ListNull(types.StringType)) // not requested, so absent
+	fillUnknown(&m.SearchDomains, types.ListNull(types.StringType))
+	fillUnknown(&m.Clone, seen.Clone)
+	fillUnknown(&m.Memory, seen.Memory)
+	fillUnknown(&m.MaximumMemory, seen.MaximumMemory)
+	fillUnknown(&m.GuaranteedMemory, seen.GuaranteedMemory)
+	fillUnknown(&m.Description, seen.Description)
+	fillUnknown(&m.MemoryBallooning, seen.MemoryBallooning)
+	fillUnknown(&m.CPUCores, seen.CPUCores)
+	fillUnknown(&m.CPUSockets, seen.CPUSockets)
+	fillUnknown(&m.CPUThreads, seen.CPUThreads)
+	fillUnknown(&m.CPUMode, seen.CPUMode)
+	fillUnknown(&m.OSType, seen.OSType)
+	fillUnknown(&m.VMType, seen.VMType)
+	fillUnknown(&m.InstanceTypeID, seen.InstanceTypeID)
+	fillUnknown(&m.HugePages, seen.HugePages)
+	fillUnknown(&m.HighAvailability, seen.HighAvailability)
+	fillUnknown(&m.Priority, seen.Priority)
+	fillUnknown(&m.LeaseID, seen.LeaseID)
+	fillUnknown(&m.StorageError, seen.StorageError)
+	fillUnknown(&m.BIOSType, seen.BIOSType)
+	fillUnknown(&m.TPM, seen.TPM)
+	fillUnknown(&m.CustomProperties, seen.CustomProperties)
+	fillUnknown(&m.SerialConsole, seen.SerialConsole)
+	fillUnknown(&m.SoundcardEnabled, seen.SoundcardEnabled)
+	fillUnknown(&m.PlacementAffinity, seen.PlacementAffinity)
+	fillUnknown(&m.PlacementHosts, seen.PlacementHosts)
 }
 
-// changes returns the request for the differences. null leaves a value unchanged, but clears the comment.
-func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
+// buildChange returns the request for the differences. null leaves a value unchanged, but clears the comment.
+func (m *vmModel) buildChange(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	change := &engine.VM{Name: m.Name.ValueString()}
-	m.changeHardware(before, change)
+	m.addHardwareChanges(before, change)
 	if !m.Comment.Equal(before.Comment) {
 		comment := m.Comment.ValueString()
 		change.Comment = &comment
 	}
 
 	if !m.Memory.Equal(before.Memory) {
-		change.Memory = number(m.Memory)
+		change.Memory = numberPointer(m.Memory)
 	}
 
 	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) ||
 		!m.GuaranteedMemory.Equal(before.GuaranteedMemory) {
-		if policy := m.memoryPolicy(); *policy != (engine.MemoryPolicy{}) {
+		if policy := m.buildMemoryPolicy(); *policy != (engine.MemoryPolicy{}) {
 			change.MemoryPolicy = policy
 		}
 	}
 
 	if !m.Description.Equal(before.Description) {
-		change.Description = text(m.Description)
+		change.Description = textPointer(m.Description)
 	}
 
 	if !m.HighAvailability.Equal(before.HighAvailability) || !m.Priority.Equal(before.Priority) {
-		change.HighAvailability = m.availability()
+		change.HighAvailability = m.buildAvailability()
 	}
 
 	if !m.LeaseID.Equal(before.LeaseID) {
-		change.Lease = m.lease()
+		change.Lease = m.buildLease()
 	}
 
 	if !m.StorageError.Equal(before.StorageError) {
@@ -374,30 +374,30 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 	}
 
 	if !m.SoundcardEnabled.Equal(before.SoundcardEnabled) {
-		change.Soundcard = flag(m.SoundcardEnabled)
+		change.Soundcard = flagPointer(m.SoundcardEnabled)
 	}
 
 	if !m.PlacementAffinity.Equal(before.PlacementAffinity) || !m.PlacementHosts.Equal(before.PlacementHosts) {
-		change.PlacementPolicy, diags = m.placement(ctx)
+		change.PlacementPolicy, diags = m.buildPlacement(ctx)
 	}
 
 	return change, diags
 }
 
-// changeHardware adds differences of CPU, firmware, kind, cluster and custom properties to a request.
-func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
+// addHardwareChanges adds differences of CPU, firmware, kind, cluster and custom properties to a request.
+func (m *vmModel) addHardwareChanges(before *vmModel, change *engine.VM) {
 	if !m.ClusterID.Equal(before.ClusterID) {
-		change.Cluster = engine.NewRef(idOf(m.ClusterID))
+		change.Cluster = engine.NewRef(toID(m.ClusterID))
 	}
 
 	if !m.InstanceTypeID.Equal(before.InstanceTypeID) && isKnown(m.InstanceTypeID) {
-		change.InstanceType = engine.NewRef(idOf(m.InstanceTypeID))
+		change.InstanceType = engine.NewRef(toID(m.InstanceTypeID))
 	}
 
 	changed := !m.CPUCores.Equal(before.CPUCores) || !m.CPUSockets.Equal(before.CPUSockets) ||
 		!m.CPUThreads.Equal(before.CPUThreads)
 	if changed && isKnown(m.CPUCores) && isKnown(m.CPUSockets) && isKnown(m.CPUThreads) {
-		change.CPU = &engine.CPU{Topology: m.topology()}
+		change.CPU = &engine.CPU{Topology: m.buildTopology()}
 	}
 
 	if !m.CPUMode.Equal(before.CPUMode) && isKnown(m.CPUMode) {
@@ -421,19 +421,19 @@ func (m *vmModel) changeHardware(before *vmModel, change *engine.VM) {
 	}
 
 	if !m.TPM.Equal(before.TPM) {
-		change.TPM = flag(m.TPM)
+		change.TPM = flagPointer(m.TPM)
 	}
 
 	// A request has all custom properties, or none.
 	if !m.HugePages.Equal(before.HugePages) || !m.CustomProperties.Equal(before.CustomProperties) {
-		if change.Properties = m.properties(); change.Properties == nil {
+		if change.Properties = m.buildProperties(); change.Properties == nil {
 			change.Properties = &engine.Properties{}
 		}
 	}
 }
 
-// topology returns the CPU topology.
-func (m *vmModel) topology() *engine.Topology {
+// buildTopology returns the CPU topology.
+func (m *vmModel) buildTopology() *engine.Topology {
 	return &engine.Topology{
 		Cores:   m.CPUCores.ValueInt64(),
 		Sockets: m.CPUSockets.ValueInt64(),

@@ -22,7 +22,7 @@ func newVMOptimizeCPUResource() resource.Resource {
 type optimizeCPUResource struct{ fixed }
 
 func (r *optimizeCPUResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. " +
 			"Destroying it turns that off.",
 		Attributes: map[string]schema.Attribute{
@@ -40,44 +40,48 @@ type optimizeCPUModel struct {
 }
 
 func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[optimizeCPUModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[optimizeCPUModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	err := poll(ctx, "CPU settings of VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
-		vm, err := r.client.VM(ctx, idOf(model.VMID))
-		if err != nil || vm.Status == engine.VMImageLocked {
-			return false, string(engine.VMImageLocked), err
-		}
+	err := pollEngine(
+		ctx,
+		"CPU settings of VM "+model.VMID.ValueString(),
+		func(ctx context.Context) (bool, string, error) {
+			vm, err := r.client.FetchVM(ctx, toID(model.VMID))
+			if err != nil || vm.Status == engine.VMImageLocked {
+				return false, string(engine.VMImageLocked), err
+			}
 
-		err = r.client.OptimizeCPU(ctx, vm.ID)
+			err = r.client.OptimizeCPU(ctx, vm.ID)
 
-		return err == nil, string(vm.Status), err
-	})
+			return err == nil, string(vm.Status), err
+		},
+	)
 	if err != nil {
 		resp.Diagnostics.AddError("The CPU settings were not optimized",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 		return
 	}
 
 	model.ID = model.VMID
-	r.made.add("optimized/" + model.VMID.ValueString())
+	r.made.addID("optimized/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Read removes the setting from the state if the engine has another one.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vm, err := r.client.VM(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The VM", resp) {
+	vm, err := r.client.FetchVM(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The VM", resp) {
 		return
 	}
 
@@ -91,20 +95,20 @@ func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest
 }
 
 func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps("optimized/"+model.VMID.ValueString(), "CPU settings", &resp.Diagnostics) {
+	if r.made.shouldKeep("optimized/"+model.VMID.ValueString(), "CPU settings", &resp.Diagnostics) {
 		return
 	}
 
-	id := idOf(model.VMID)
-	remove(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
+	id := toID(model.VMID)
+	removeAndWait(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
 		if engine.IsRefused(err) && !engine.IsTransient(err) {
 			// Failing the destruction would not help: the setting goes with the VM.

@@ -39,8 +39,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			Computed:            true,
 			MarkdownDescription: "Copy the template's disks instead of linking to them.",
 			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}},
-		"serial_console":                enginesFlag("Serial console."),
-		"soundcard_enabled":             enginesFlag("Sound card."),
+		"serial_console":                engineDefaultFlag("Serial console."),
+		"soundcard_enabled":             engineDefaultFlag("Sound card."),
 		"initialization_hostname":       initText("Host name of the guest."),
 		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
 		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
@@ -50,7 +50,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 		"User data for cloud-init or Ignition. It is read back from the engine on import only.",
 	))
 	maps.Copy(attributes, availabilityAttributes())
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the " +
 			"template's, and is recorded.",
 		Attributes: attributes,
@@ -64,15 +64,15 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 // hardwareAttributes returns the attributes of CPU, memory, placement and kind of a VM.
 func hardwareAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"cpu_cores":   enginesNumber("Cores per socket; with cpu_threads and cpu_sockets."),
-		"cpu_threads": enginesNumber("Threads per core; with cpu_cores and cpu_sockets."),
-		"cpu_sockets": enginesNumber("Sockets; with cpu_cores and cpu_threads."),
-		"cpu_mode": enginesText("CPU mode: `custom`, `host_model` or `host_passthrough`.",
+		"cpu_cores":   engineDefaultNumber("Cores per socket; with cpu_threads and cpu_sockets."),
+		"cpu_threads": engineDefaultNumber("Threads per core; with cpu_cores and cpu_sockets."),
+		"cpu_sockets": engineDefaultNumber("Sockets; with cpu_cores and cpu_threads."),
+		"cpu_mode": engineDefaultText("CPU mode: `custom`, `host_model` or `host_passthrough`.",
 			stringvalidator.OneOf("custom", "host_model", "host_passthrough")),
-		"os_type": enginesText("Operating system.", notEmpty),
-		"vm_type": enginesText("Kind of VM: `desktop`, `server` or `high_performance`.",
+		"os_type": engineDefaultText("Operating system.", notEmpty),
+		"vm_type": engineDefaultText("Kind of VM: `desktop`, `server` or `high_performance`.",
 			stringvalidator.OneOf("desktop", "server", "high_performance")),
-		"placement_policy_affinity": enginesText(
+		"placement_policy_affinity": engineDefaultText(
 			"Migration: `migratable`, `pinned` or `user_migratable`. Set alone it takes the template's "+
 				"hosts away: name them in `placement_policy_host_ids`.",
 			stringvalidator.OneOf("migratable", "pinned", "user_migratable"),
@@ -83,22 +83,22 @@ func hardwareAttributes() map[string]schema.Attribute {
 			ElementType:         types.StringType,
 			MarkdownDescription: "UUIDs of the hosts to pin the VM to.",
 			PlanModifiers:       []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
-		"instance_type_id": enginesText("UUID of an instance type, which sizes the VM.", uuid),
-		"huge_pages": enginesNumber("Size of huge pages in KiB: 2048 or 1048576.",
+		"instance_type_id": engineDefaultText("UUID of an instance type, which sizes the VM.", uuid),
+		"huge_pages": engineDefaultNumber("Size of huge pages in KiB: 2048 or 1048576.",
 			int64validator.OneOf(2048, 1048576)),
-		"memory": enginesNumber(
+		"memory": engineDefaultNumber(
 			"Memory in bytes, a multiple of 1 MiB. A VM that runs gets more of it at once, in steps of 128 "+
 				"MiB up to `maximum_memory`; any other change waits for its next start.",
 			wholeMiB,
 		),
-		"maximum_memory":    enginesNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB),
-		"memory_ballooning": enginesFlag("Memory ballooning."),
-		"guaranteed_memory": enginesNumber(
+		"maximum_memory":    engineDefaultNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB),
+		"memory_ballooning": engineDefaultFlag("Memory ballooning."),
+		"guaranteed_memory": engineDefaultNumber(
 			"Memory in bytes that the VM keeps when its host runs short, a multiple of 1 MiB. Not "+
 				"in the released provider.",
 			wholeMiB,
 		),
-		"description": enginesText(
+		"description": engineDefaultText(
 			"Description of the VM, at most 255 characters. Not in the released provider.",
 			description,
 		),
@@ -108,26 +108,26 @@ func hardwareAttributes() map[string]schema.Attribute {
 // availabilityAttributes returns the attributes of high availability, firmware and custom properties.
 func availabilityAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"high_availability": enginesFlag(
+		"high_availability": engineDefaultFlag(
 			"Start the VM on another host when it, or its host, fails. Not in the released provider.",
 		),
-		"high_availability_priority": enginesNumber(
+		"high_availability_priority": engineDefaultNumber(
 			"Priority among highly available VMs, 0 to 100. Not in the released provider.",
 			int64validator.Between(0, 100),
 		),
-		"lease_storage_domain_id": enginesText(
+		"lease_storage_domain_id": engineDefaultText(
 			"UUID of the storage domain that has a lease of the VM, which needs `high_availability`; "+
 				"empty for none. Not in the released provider.", stringvalidator.Any(uuid, stringvalidator.OneOf("")),
 		),
-		"storage_error_resume_behaviour": enginesText(
+		"storage_error_resume_behaviour": engineDefaultText(
 			"What becomes of the VM after an error of its storage: `auto_resume`, `leave_paused` or "+
 				"`kill`; with a lease always `kill`. Not in the released provider.",
 			stringvalidator.OneOf("auto_resume", "leave_paused", "kill"),
 		),
-		"bios_type": enginesText("Chip set and firmware: `i440fx_sea_bios`, `q35_sea_bios`, `q35_ovmf` or "+
+		"bios_type": engineDefaultText("Chip set and firmware: `i440fx_sea_bios`, `q35_sea_bios`, `q35_ovmf` or "+
 			"`q35_secure_boot`. Not in the released provider.",
 			stringvalidator.OneOf("i440fx_sea_bios", "q35_sea_bios", "q35_ovmf", "q35_secure_boot")),
-		"tpm_enabled": enginesFlag("Trusted platform module, which needs UEFI. Not in the released provider."),
+		"tpm_enabled": engineDefaultFlag("Trusted platform module, which needs UEFI. Not in the released provider."),
 		"custom_properties": schema.MapAttribute{
 			Optional:    true,
 			Computed:    true,

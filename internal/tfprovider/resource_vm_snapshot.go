@@ -27,7 +27,7 @@ type vmSnapshotResource struct{ fixed }
 
 // Schema implements resource.Resource.
 func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A snapshot of a virtual machine: its disks as they are, and with `memory` what runs in " +
 			"it. It is no backup. Destroying the snapshot merges it into the disks; the VM goes on. Not in the " +
 			"released provider.",
@@ -35,7 +35,7 @@ func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest,
 			"id":          computedText("UUID of the snapshot."),
 			"vm_id":       ownerID("UUID of the VM."),
 			"description": requiredText("Description of the snapshot, which is its name.", notEmpty, description),
-			"memory":      enginesFlag("Keep the memory of a VM that runs, too."),
+			"memory":      engineDefaultFlag("Keep the memory of a VM that runs, too."),
 			"created_at":  computedText("When the snapshot was made."),
 		},
 	})
@@ -51,9 +51,9 @@ type vmSnapshotModel struct {
 	CreatedAt   types.String `tfsdk:"created_at"`
 }
 
-func (m *vmSnapshotModel) observe(snapshot *engine.Snapshot) {
-	m.ID, m.Description = idValue(snapshot.ID), types.StringValue(snapshot.Description)
-	m.CreatedAt = unlessAbsent(m.CreatedAt, optional(snapshot.Date))
+func (m *vmSnapshotModel) setFromEngine(snapshot *engine.Snapshot) {
+	m.ID, m.Description = toIDValue(snapshot.ID), types.StringValue(snapshot.Description)
+	m.CreatedAt = keepIfAbsent(m.CreatedAt, textOrNull(snapshot.Date))
 
 	// The engine stores no memory of a stopped VM, whatever the request.
 	if m.Memory.IsNull() || m.Memory.IsUnknown() {
@@ -63,26 +63,26 @@ func (m *vmSnapshotModel) observe(snapshot *engine.Snapshot) {
 
 // Create implements resource.Resource.
 func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmSnapshotModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmSnapshotModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vmID, what := idOf(model.VMID), "snapshot "+model.Description.ValueString()
+	vmID, what := toID(model.VMID), "snapshot "+model.Description.ValueString()
 	made, err := r.client.CreateSnapshotOnce(ctx, vmID, model.Description.ValueString(), model.Memory.ValueBool(),
-		progress(ctx, what))
+		newProgressLogger(ctx, what))
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
+		r.keepUnanswered(ctx, err, req.Plan, resp)
 		resp.Diagnostics.AddError("The snapshot was not made", r.client.ExplainMissing(ctx, vmID, err).Error())
 		return
 	}
 
 	// The snapshot exists now, so save it in the state before anything else can fail.
-	model.observe(made)
-	settle(&model.CreatedAt, optional(made.Date))
+	model.setFromEngine(made)
+	fillUnknown(&model.CreatedAt, textOrNull(made.Date))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 
 	waitSnapshot(ctx, r.client, vmID, made.ID, &resp.Diagnostics)
@@ -90,8 +90,8 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 
 // waitSnapshot waits until a snapshot is complete. If this takes too long, it adds a warning: the engine continues.
 func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID, diags *diag.Diagnostics) {
-	err := poll(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
-		seen, err := client.Snapshot(ctx, vmID, id)
+	err := pollEngine(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
+		seen, err := client.FetchSnapshot(ctx, vmID, id)
 		if err != nil {
 			return false, "", err
 		}
@@ -112,13 +112,13 @@ func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID
 
 // Read implements resource.Resource.
 func (r *vmSnapshotResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	seen, err := r.client.Snapshot(ctx, idOf(model.VMID), idOf(model.ID))
-	if unread(ctx, err, "The snapshot", resp) {
+	seen, err := r.client.FetchSnapshot(ctx, toID(model.VMID), toID(model.ID))
+	if handleReadError(ctx, err, "The snapshot", resp) {
 		return
 	}
 
@@ -128,23 +128,23 @@ func (r *vmSnapshotResource) Read(ctx context.Context, req resource.ReadRequest,
 		return
 	}
 
-	model.observe(seen)
+	model.setFromEngine(seen)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Delete implements resource.Resource. An engine unable to merge the disks of a running VM shows the snapshot
 // unchanged. Asking again would only repeat the failure.
 func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmSnapshotModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	removal := snapshotRemoval{client: r.client, vmID: idOf(model.VMID), id: idOf(model.ID)}
-	if err := poll(ctx, "snapshot "+removal.id.String()+" to go", removal.look); err != nil {
+	removal := snapshotRemoval{client: r.client, vmID: toID(model.VMID), id: toID(model.ID)}
+	if err := pollEngine(ctx, "snapshot "+removal.id.String()+" to go", removal.removeAndCheck); err != nil {
 		resp.Diagnostics.AddError("The snapshot was not removed", err.Error())
 	}
 }
@@ -158,9 +158,9 @@ type snapshotRemoval struct {
 	isAsked, isLocked bool
 }
 
-// look requests the removal once the snapshot is unlocked, and reports whether it is gone.
-func (s *snapshotRemoval) look(ctx context.Context) (bool, string, error) {
-	seen, err := s.client.Snapshot(ctx, s.vmID, s.id)
+// removeAndCheck requests the removal once the snapshot is unlocked, and reports whether it is gone.
+func (s *snapshotRemoval) removeAndCheck(ctx context.Context) (bool, string, error) {
+	seen, err := s.client.FetchSnapshot(ctx, s.vmID, s.id)
 	if engine.IsNotFound(err) {
 		return true, "", nil
 	} else if err != nil {

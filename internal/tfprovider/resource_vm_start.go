@@ -32,7 +32,7 @@ const (
 )
 
 func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "Starts a virtual machine when it is created, and stops it when it is destroyed.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
@@ -78,11 +78,11 @@ type vmStartModel struct {
 	UseInitialization types.Bool `tfsdk:"use_initialization"`
 }
 
-// start brings the VM up. It waits for locked disks, starts a stopped VM, resumes a suspended or paused one, and leaves
-// a running one alone.
-func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bool) error {
-	return poll(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
-		vm, err := r.client.VM(ctx, id)
+// startAndWait brings the VM up. It waits for locked disks, starts a stopped VM, resumes a suspended or paused one, and
+// leaves a running one alone.
+func (r *vmStartResource) startAndWait(ctx context.Context, id engine.ID, initialize bool) error {
+	return pollEngine(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
+		vm, err := r.client.FetchVM(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
@@ -91,7 +91,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 		switch {
 		case vm.Status == engine.VMUp:
 			return true, seen, nil
-		case vm.Status.Starting():
+		case vm.Status.IsStarting():
 			return r.returnOnStart, seen, nil
 		case vm.Status != engine.VMDown && vm.Status != engine.VMSuspended && vm.Status != engine.VMPaused:
 			return false, seen, nil // locked, or going down
@@ -102,7 +102,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 		} else if err != nil {
 			// A conflict means one of two things. Either the status changed in between, and the next look sees it. Or
 			// the refusal is permanent: no host fits, or no disk boots.
-			vm, again := r.client.VM(ctx, id)
+			vm, again := r.client.FetchVM(ctx, id)
 			if again == nil && string(vm.Status) == seen && !engine.IsTransient(err) {
 				return false, seen, err
 			}
@@ -115,34 +115,34 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bo
 }
 
 func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if err := r.start(ctx, idOf(model.VMID), model.UseInitialization.ValueBool()); err != nil {
-		resp.Diagnostics.AddError("The VM was not started", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+	if err := r.startAndWait(ctx, toID(model.VMID), model.UseInitialization.ValueBool()); err != nil {
+		resp.Diagnostics.AddError("The VM was not started", r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 		return
 	}
 
 	model.ID = model.VMID
-	r.made.add("started/" + model.VMID.ValueString())
+	r.made.addID("started/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Read only distinguishes a stopped VM from all others. Any other live status in the state would plan a change of a
 // rebooting or migrating VM.
 func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	vm, err := r.client.VM(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The VM", resp) {
+	vm, err := r.client.FetchVM(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The VM", resp) {
 		return
 	}
 
@@ -162,21 +162,21 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 }
 
 func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	plan, ok := load[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
-	before, ok2 := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
+	plan, ok := loadModel[vmStartModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := loadModel[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
 		return
 	}
 
 	if !plan.Status.Equal(before.Status) && plan.Status.ValueString() == string(engine.VMUp) {
-		if err := r.start(ctx, idOf(plan.VMID), false); err != nil {
+		if err := r.startAndWait(ctx, toID(plan.VMID), false); err != nil {
 			resp.Diagnostics.AddError("The VM was not started", err.Error())
 			return
 		}
@@ -187,20 +187,20 @@ func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest
 }
 
 func (r *vmStartResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps("started/"+model.VMID.ValueString(), "started VM", &resp.Diagnostics) {
+	if r.made.shouldKeep("started/"+model.VMID.ValueString(), "started VM", &resp.Diagnostics) {
 		return
 	}
 
 	graceful := model.StopBehavior.ValueString() != stopByPower
-	if err := powerOff(ctx, r.client, idOf(model.VMID), graceful, model.ForceStop.ValueBool()); err != nil {
+	if err := powerOff(ctx, r.client, toID(model.VMID), graceful, model.ForceStop.ValueBool()); err != nil {
 		resp.Diagnostics.AddError("The VM was not stopped", err.Error())
 	}
 }

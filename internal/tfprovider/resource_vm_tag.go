@@ -23,7 +23,7 @@ func newVMTagResource() resource.Resource {
 type vmTagResource struct{ fixed }
 
 func (r *vmTagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "A tag on a virtual machine.",
 		Attributes: map[string]schema.Attribute{
 			"id":     computedText("UUID of the tag and UUID of the VM, with an underscore between them."),
@@ -43,49 +43,49 @@ type vmTagModel struct {
 
 func (m *vmTagModel) importID() string { return m.TagID.ValueString() + "/" + m.VMID.ValueString() }
 
-func (r *vmTagResource) tagged(ctx context.Context, model *vmTagModel) (bool, error) {
-	tags, err := r.client.VMTags(ctx, idOf(model.VMID))
-	return slices.ContainsFunc(tags, func(tag engine.Tag) bool { return tag.ID == idOf(model.TagID) }), err
+func (r *vmTagResource) hasTag(ctx context.Context, model *vmTagModel) (bool, error) {
+	tags, err := r.client.ListVMTags(ctx, toID(model.VMID))
+	return slices.ContainsFunc(tags, func(tag engine.Tag) bool { return tag.ID == toID(model.TagID) }), err
 }
 
 func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmTagModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmTagModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	what := "tag " + model.TagID.ValueString() + " on VM " + model.VMID.ValueString()
-	tagged := func(ctx context.Context) (bool, error) { return r.tagged(ctx, model) }
+	tagged := func(ctx context.Context) (bool, error) { return r.hasTag(ctx, model) }
 
 	err := r.refuseMember(ctx, what, model.importID(), tagged)
 	if err == nil {
-		err = ensure(ctx, what, func(ctx context.Context) error {
-			return r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+		err = ensureDone(ctx, what, func(ctx context.Context) error {
+			return r.client.TagVM(ctx, toID(model.VMID), toID(model.TagID))
 		}, tagged)
 	}
 
 	if err != nil {
-		r.keepAsked(ctx, err, req.Plan, resp)
-		resp.Diagnostics.AddError("The VM was not tagged", r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+		r.keepUnanswered(ctx, err, req.Plan, resp)
+		resp.Diagnostics.AddError("The VM was not tagged", r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 		return
 	}
 
-	r.made.add(model.importID())
+	r.made.addID(model.importID())
 	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 func (r *vmTagResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmTagModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmTagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	tagged, err := r.tagged(ctx, model)
-	if unread(ctx, err, "The tags of the VM", resp) {
+	tagged, err := r.hasTag(ctx, model)
+	if handleReadError(ctx, err, "The tags of the VM", resp) {
 		return
 	}
 
@@ -99,24 +99,24 @@ func (r *vmTagResource) Read(ctx context.Context, req resource.ReadRequest, resp
 }
 
 func (r *vmTagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmTagModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmTagModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps(model.importID(), "tag of the VM", &resp.Diagnostics) {
+	if r.made.shouldKeep(model.importID(), "tag of the VM", &resp.Diagnostics) {
 		return
 	}
 
-	remove(
+	removeAndWait(
 		ctx,
 		"tag "+model.TagID.ValueString()+" of VM "+model.VMID.ValueString(),
 		&resp.Diagnostics,
 		func(ctx context.Context) error {
-			return r.client.UntagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+			return r.client.UntagVM(ctx, toID(model.VMID), toID(model.TagID))
 		},
 	)
 }

@@ -28,7 +28,7 @@ func newVMTemplateNICsResource() resource.Resource {
 type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "Removes the network interfaces that a virtual machine has from its template, except " +
 			"those that are named. Creating the resource removes them, before the first start of the VM. If the VM " +
 			"is not down, creating it removes none and warns. Later changes remove none, because a network interface " +
@@ -56,20 +56,20 @@ type templateNICsModel struct {
 	Kept []string     `tfsdk:"kept"`
 }
 
-// ofTemplate lists the VM's network interfaces with the name of an interface of its template.
-func (r *templateNICsResource) ofTemplate(ctx context.Context, vm *engine.VM) ([]engine.NIC, error) {
-	if vm.MadeFrom() == "" {
+// listTemplateNICs lists the VM's network interfaces with the name of an interface of its template.
+func (r *templateNICsResource) listTemplateNICs(ctx context.Context, vm *engine.VM) ([]engine.NIC, error) {
+	if vm.OriginalTemplateID() == "" {
 		return nil, nil
 	}
 
-	given, err := r.client.TemplateNICs(ctx, vm.MadeFrom())
+	given, err := r.client.ListTemplateNICs(ctx, vm.OriginalTemplateID())
 	if engine.IsNotFound(err) { // the template is gone, so its interfaces are unknown
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 
-	has, err := r.client.NICs(ctx, vm.ID)
+	has, err := r.client.ListNICs(ctx, vm.ID)
 
 	return slices.DeleteFunc(has, func(nic engine.NIC) bool {
 		return !slices.ContainsFunc(given, func(g engine.NIC) bool { return g.Name == nic.Name })
@@ -79,20 +79,20 @@ func (r *templateNICsResource) ofTemplate(ctx context.Context, vm *engine.VM) ([
 // removeOthers removes the template's network interfaces, except the kept ones, and waits until they are gone. If the
 // VM is not down, it removes none and reports false.
 func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) (isDown bool, err error) {
-	vmID := idOf(model.VMID)
+	vmID := toID(model.VMID)
 
-	err = poll(ctx, "network interfaces of the template of VM "+vmID.String()+" to be removed",
+	err = pollEngine(ctx, "network interfaces of the template of VM "+vmID.String()+" to be removed",
 		func(ctx context.Context) (bool, string, error) {
-			vm, err := r.client.VM(ctx, vmID)
+			vm, err := r.client.FetchVM(ctx, vmID)
 			if err != nil {
 				return false, "", err
 			}
 
-			if isDown = vm.Status.Off(); !isDown {
-				return !vm.Status.Busy(), string(vm.Status), nil
+			if isDown = vm.Status.IsOff(); !isDown {
+				return !vm.Status.IsBusy(), string(vm.Status), nil
 			}
 
-			nics, err := r.ofTemplate(ctx, vm)
+			nics, err := r.listTemplateNICs(ctx, vm)
 			surplus := slices.DeleteFunc(nics, func(n engine.NIC) bool { return slices.Contains(model.Kept, n.Name) })
 
 			for _, nic := range surplus {
@@ -108,10 +108,10 @@ func (r *templateNICsResource) removeOthers(ctx context.Context, model *template
 }
 
 func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
@@ -119,7 +119,7 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 	isDown, err := r.removeOthers(ctx, model)
 	if err != nil {
 		resp.Diagnostics.AddError("The network interfaces of the template were not removed",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 		return
 	}
 
@@ -134,13 +134,13 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 
 // Read only checks whether the VM exists. It lists no interfaces, because later ones are not the template's.
 func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[templateNICsModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[templateNICsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	_, err := r.client.VM(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The network interfaces of the template", resp) {
+	_, err := r.client.FetchVM(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The network interfaces of the template", resp) {
 		return
 	}
 
@@ -154,7 +154,7 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 
 // Update stores a changed list of kept names. It removes nothing.
 func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	model, ok := load[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}

@@ -26,7 +26,7 @@ func newVMWatchdogResource() resource.Resource {
 type vmWatchdogResource struct{ base }
 
 func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.planned(schema.Schema{
+	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: "The watchdog of a virtual machine, which has one at most. Not in the released provider.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the watchdog."),
@@ -57,56 +57,56 @@ type vmWatchdogModel struct {
 }
 
 func (m *vmWatchdogModel) toEngine() engine.Watchdog {
-	return engine.Watchdog{ID: idOf(m.ID), Model: m.Model.ValueString(), Action: m.Action.ValueString()}
+	return engine.Watchdog{ID: toID(m.ID), Model: m.Model.ValueString(), Action: m.Action.ValueString()}
 }
 
 func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	ctx, cancel := within(ctx, req.Plan, creating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
 
-	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	asked, lost := false, false
 	what := "the watchdog of VM " + model.VMID.ValueString()
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+	err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx) // an interrupt would leave a watchdog outside the state
-		err := r.put(ctx, model, &asked)
-		lost = lost || engine.AnswerLost(err)
+		err := r.ensureWatchdog(ctx, model, &asked)
+		lost = lost || engine.IsAnswerLost(err)
 
 		return err == nil, "", err
 	})
 	if err != nil {
-		r.keepAsked(ctx, unanswered(err, asked && lost), req.Plan, resp)
+		r.keepUnanswered(ctx, markUnanswered(err, asked && lost), req.Plan, resp)
 		resp.Diagnostics.AddError("The watchdog was not added",
-			r.client.ExplainMissing(ctx, idOf(model.VMID), err).Error())
+			r.client.ExplainMissing(ctx, toID(model.VMID), err).Error())
 
 		return
 	}
 
-	r.made.add(model.ID.ValueString())
+	r.made.addID(model.ID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// put gives the VM the watchdog. The engine rejects a second one, so an existing one is changed if it comes from the
-// template, or from a request with a lost answer. asked reports such a request.
-func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel, asked *bool) error {
-	vmID := idOf(model.VMID)
-	there, err := r.client.Watchdogs(ctx, vmID)
+// ensureWatchdog gives the VM the watchdog. The engine rejects a second one, so an existing one is changed if it comes
+// from the template, or from a request with a lost answer. asked reports such a request.
+func (r *vmWatchdogResource) ensureWatchdog(ctx context.Context, model *vmWatchdogModel, asked *bool) error {
+	vmID := toID(model.VMID)
+	there, err := r.client.ListWatchdogs(ctx, vmID)
 	if err != nil {
 		return err
 	}
 
 	wanted := model.toEngine()
 	if len(there) > 0 {
-		if err := r.refuse(ctx, vmID, there[0].ID, *asked); err != nil {
+		if err := r.refuseForeign(ctx, vmID, there[0].ID, *asked); err != nil {
 			return err
 		}
 
 		wanted.ID = there[0].ID
-		model.ID = idValue(wanted.ID)
+		model.ID = toIDValue(wanted.ID)
 
 		return r.client.UpdateWatchdog(ctx, vmID, wanted)
 	}
@@ -115,25 +115,26 @@ func (r *vmWatchdogResource) put(ctx context.Context, model *vmWatchdogModel, as
 	*asked = true
 	made, err := r.client.AddWatchdog(ctx, vmID, wanted)
 	if err == nil {
-		model.ID = idValue(made.ID)
+		model.ID = toIDValue(made.ID)
 	}
 
 	return err
 }
 
-// refuse returns an error if the VM's watchdog comes neither from its template nor from a request of this resource.
-func (r *vmWatchdogResource) refuse(ctx context.Context, vmID, id engine.ID, asked bool) error {
-	if (asked || r.mayTake(id.String())) && !r.made.has(id.String()) {
+// refuseForeign returns an error if the VM's watchdog comes neither from its template nor from a request of this
+// resource.
+func (r *vmWatchdogResource) refuseForeign(ctx context.Context, vmID, id engine.ID, asked bool) error {
+	if (asked || r.canTakeOver(id.String())) && !r.made.hasID(id.String()) {
 		return nil
 	}
 
-	vm, err := r.client.VM(ctx, vmID)
+	vm, err := r.client.FetchVM(ctx, vmID)
 	if err != nil {
 		return err
 	}
 
-	of, err := r.client.TemplateHasWatchdog(ctx, vm.MadeFrom())
-	if err == nil && (!of || r.made.has(id.String())) {
+	of, err := r.client.HasTemplateWatchdog(ctx, vm.OriginalTemplateID())
+	if err == nil && (!of || r.made.hasID(id.String())) {
 		err = fmt.Errorf("VM %s has a watchdog already: import it with the ID %s/%s", vmID, vmID, id)
 	}
 
@@ -141,17 +142,17 @@ func (r *vmWatchdogResource) refuse(ctx context.Context, vmID, id engine.ID, ask
 }
 
 func (r *vmWatchdogResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	model, ok := load[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	all, err := r.client.Watchdogs(ctx, idOf(model.VMID))
-	if unread(ctx, err, "The watchdog of the VM", resp) {
+	all, err := r.client.ListWatchdogs(ctx, toID(model.VMID))
+	if handleReadError(ctx, err, "The watchdog of the VM", resp) {
 		return
 	}
 
-	at := slices.IndexFunc(all, func(w engine.Watchdog) bool { return w.ID == idOf(model.ID) })
+	at := slices.IndexFunc(all, func(w engine.Watchdog) bool { return w.ID == toID(model.ID) })
 	if at < 0 {
 		resp.State.RemoveResource(ctx)
 		return
@@ -162,21 +163,21 @@ func (r *vmWatchdogResource) Read(ctx context.Context, req resource.ReadRequest,
 }
 
 func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	if onlyTimeouts(req, resp) {
+	if handleTimeoutsOnly(req, resp) {
 		return
 	}
 
-	ctx, cancel := within(ctx, req.Plan, updating)
+	ctx, cancel := withPlannedTimeout(ctx, req.Plan, updating)
 	defer cancel()
 
-	model, ok := load[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
+	model, ok := loadModel[vmWatchdogModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
 	what := "the watchdog of VM " + model.VMID.ValueString() + " to be updated"
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
-		err := r.client.UpdateWatchdog(ctx, idOf(model.VMID), model.toEngine())
+	err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
+		err := r.client.UpdateWatchdog(ctx, toID(model.VMID), model.toEngine())
 		return err == nil, "", err
 	})
 	if err != nil {
@@ -188,21 +189,26 @@ func (r *vmWatchdogResource) Update(ctx context.Context, req resource.UpdateRequ
 }
 
 func (r *vmWatchdogResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	ctx, cancel := within(ctx, req.State, deleting)
+	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
 
-	model, ok := load[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
+	model, ok := loadModel[vmWatchdogModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
 
-	if r.made.keeps(model.ID.ValueString(), "watchdog", &resp.Diagnostics) {
+	if r.made.shouldKeep(model.ID.ValueString(), "watchdog", &resp.Diagnostics) {
 		return
 	}
 
-	remove(ctx, "The watchdog of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemoveWatchdog(ctx, idOf(model.VMID), idOf(model.ID))
-	})
+	removeAndWait(
+		ctx,
+		"The watchdog of VM "+model.VMID.ValueString(),
+		&resp.Diagnostics,
+		func(ctx context.Context) error {
+			return r.client.RemoveWatchdog(ctx, toID(model.VMID), toID(model.ID))
+		},
+	)
 }
 
 // ImportState takes VM-UUID/UUID.

@@ -309,7 +309,7 @@ func newFactory(t *testing.T) *factory {
 		t.Fatal(err)
 	}
 
-	f.executor = terraform.NewExecutor(testenv.Executable(t), providerprocess.InProcess{
+	f.executor = terraform.NewExecutor(testenv.FindExecutable(t), providerprocess.InProcess{
 		Options: tfprovider.Options{Sessions: sessions},
 	}, t.TempDir())
 
@@ -320,7 +320,7 @@ func newFactory(t *testing.T) *factory {
 func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec) {
 	t.Helper()
 	cluster := infrav1.OLVMClusterSpec{OLVMDatacenterName: "Default"}
-	nics, err := addressing.NICs(spec, cluster)
+	nics, err := addressing.BuildNICs(spec, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	}
 
 	built.Machine.UserData = "#cloud-config\n"
-	configuration, err := built.Configuration(t.Context(), f.client, nil)
+	configuration, err := built.RenderConfiguration(t.Context(), f.client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func (f *factory) stop(t *testing.T, name string) {
 	}
 
 	err = engine.Wait(t.Context(), "the VM to stop", func(ctx context.Context) (bool, string, error) {
-		vm, err := f.client.VM(ctx, vms[0].ID)
+		vm, err := f.client.FetchVM(ctx, vms[0].ID)
 		return err == nil && vm.Status == engine.VMDown, "", err
 	}, nil)
 	if err != nil {

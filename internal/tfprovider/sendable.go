@@ -46,31 +46,31 @@ func (sendable) ValidateDataSource(
 // checkSendable checks all known texts of a configuration, and the keys of its maps.
 func checkSendable(config tftypes.Value, diags *diag.Diagnostics) {
 	_ = tftypes.Walk(config, func(at *tftypes.AttributePath, value tftypes.Value) (bool, error) {
-		where, name := pathOf(at)
+		where, name := toPath(at)
 
 		if key, ok := at.LastStep().(tftypes.ElementKeyString); ok {
-			refuse(where, "", string(key), diags)
+			refuseText(where, "", string(key), diags)
 		}
 
 		var text string
 		if value.IsKnown() && !value.IsNull() && value.Type().Is(tftypes.String) && value.As(&text) == nil {
-			refuse(where, name, text, diags)
+			refuseText(where, name, text, diags)
 		}
 
 		return true, nil
 	})
 }
 
-// refuse adds an error for an unsendable text.
-func refuse(where path.Path, name, text string, diags *diag.Diagnostics) {
+// refuseText adds an error for an unsendable text.
+func refuseText(where path.Path, name, text string, diags *diag.Diagnostics) {
 	if err := engine.CheckText(name, text); err != nil {
 		diags.AddAttributeError(where, where.String()+" cannot be sent to the engine", err.Error())
 	}
 }
 
-// pathOf converts a path of the protocol into one of the framework, up to the first set, because its elements have no
+// toPath converts a path of the protocol into one of the framework, up to the first set, because its elements have no
 // names. It also returns the name of the attribute.
-func pathOf(at *tftypes.AttributePath) (where path.Path, name string) {
+func toPath(at *tftypes.AttributePath) (where path.Path, name string) {
 	where = path.Empty()
 	inSet := false
 

@@ -49,7 +49,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 		options.Sessions = own
 	}
 
-	endpoint, err := serve(ctx, New(options), options)
+	endpoint, err := startEndpoint(ctx, New(options), options)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	return endpoint, nil
 }
 
-func serve(ctx context.Context, served provider.Provider, options Options) (*Endpoint, error) {
+func startEndpoint(ctx context.Context, served provider.Provider, options Options) (*Endpoint, error) {
 	quiet()
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
@@ -68,7 +68,7 @@ func serve(ctx context.Context, served provider.Provider, options Options) (*End
 		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 5},
 		Plugins: plugin.PluginSet{"provider": &tf5server.GRPCProviderPlugin{
 			Name: Address, GRPCProvider: func() tfprotov5.ProviderServer {
-				return restrict(providerserver.NewProtocol5(served)(), served, options)
+				return newRestricted(providerserver.NewProtocol5(served)(), served, options)
 			}, Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
 		}},
 		Logger: hclog.NewNullLogger(),
@@ -76,7 +76,7 @@ func serve(ctx context.Context, served provider.Provider, options Options) (*End
 			return grpc.NewServer(
 				append(
 					opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive),
+					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(recoverPanic),
 					// Calls need deep stacks. Permanent goroutines grow theirs once, instead of for each call.
 					grpc.NumStreamWorkers(2),
 				)...)
@@ -113,8 +113,8 @@ type restricted struct {
 	planned   map[[sha256.Size]byte]*tfprotov5.PlanResourceChangeResponse
 }
 
-// restrict returns a server of the provider, limited by the options.
-func restrict(server tfprotov5.ProviderServer, served provider.Provider, options Options) *restricted {
+// newRestricted returns a server of the provider, limited by the options.
+func newRestricted(server tfprotov5.ProviderServer, served provider.Provider, options Options) *restricted {
 	out := &restricted{ProviderServer: server, types: options.Types, approved: options.Approved}
 	if own, ok := served.(*ovirtProvider); ok {
 		out.owner = newOwnership(options.Owner, options.StateVMs, own.session.Load)
@@ -123,8 +123,8 @@ func restrict(server tfprotov5.ProviderServer, served provider.Provider, options
 	return out
 }
 
-// question returns the cache key of a call about a resource.
-func question(parts ...[]byte) (out [sha256.Size]byte) {
+// hashParts returns the cache key of a call about a resource.
+func hashParts(parts ...[]byte) (out [sha256.Size]byte) {
 	digest := sha256.New()
 	for _, part := range parts {
 		_ = binary.Write(digest, binary.BigEndian, uint64(len(part)))
@@ -134,8 +134,8 @@ func question(parts ...[]byte) (out [sha256.Size]byte) {
 	return [sha256.Size]byte(digest.Sum(nil))
 }
 
-// packed returns the bytes of a value.
-func packed(value *tfprotov5.DynamicValue) []byte {
+// valueBytes returns the bytes of a value.
+func valueBytes(value *tfprotov5.DynamicValue) []byte {
 	if value == nil {
 		return nil
 	}
@@ -143,17 +143,17 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 	return append(slices.Clone(value.MsgPack), value.JSON...)
 }
 
-// packedIdentity returns the bytes of an identity.
-func packedIdentity(identity *tfprotov5.ResourceIdentityData) []byte {
+// identityBytes returns the bytes of an identity.
+func identityBytes(identity *tfprotov5.ResourceIdentityData) []byte {
 	if identity == nil {
 		return nil
 	}
 
-	return packed(identity.IdentityData)
+	return valueBytes(identity.IdentityData)
 }
 
-// once returns the remembered answer, or asks and remembers a good answer.
-func once[T any](
+// getOrAsk returns the remembered answer, or asks and remembers a good answer.
+func getOrAsk[T any](
 	s *restricted,
 	known *map[[sha256.Size]byte]*T,
 	key [sha256.Size]byte,
@@ -186,14 +186,14 @@ func once[T any](
 func (s *restricted) ValidateResourceTypeConfig(
 	ctx context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest,
 ) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
-	return once(
+	return getOrAsk(
 		s,
 		&s.validated,
-		question([]byte(request.TypeName), packed(request.Config)),
+		hashParts([]byte(request.TypeName), valueBytes(request.Config)),
 		func() (*tfprotov5.ValidateResourceTypeConfigResponse, []*tfprotov5.Diagnostic, error) {
 			response, err := s.ProviderServer.ValidateResourceTypeConfig(ctx, request)
 			if err != nil {
@@ -209,14 +209,14 @@ func (s *restricted) ValidateResourceTypeConfig(
 func (s *restricted) PlanResourceChange(
 	ctx context.Context, request *tfprotov5.PlanResourceChangeRequest,
 ) (*tfprotov5.PlanResourceChangeResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
-	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState),
-		packed(request.Config), request.PriorPrivate, packedIdentity(request.PriorIdentity))
+	key := hashParts([]byte(request.TypeName), valueBytes(request.PriorState), valueBytes(request.ProposedNewState),
+		valueBytes(request.Config), request.PriorPrivate, identityBytes(request.PriorIdentity))
 
-	return once(s, &s.planned, key, func() (*tfprotov5.PlanResourceChangeResponse, []*tfprotov5.Diagnostic, error) {
+	return getOrAsk(s, &s.planned, key, func() (*tfprotov5.PlanResourceChangeResponse, []*tfprotov5.Diagnostic, error) {
 		response, err := s.ProviderServer.PlanResourceChange(ctx, request)
 		if err != nil {
 			return nil, nil, err
@@ -226,8 +226,8 @@ func (s *restricted) PlanResourceChange(
 	})
 }
 
-// serves returns an error if a type is outside the run.
-func (s *restricted) serves(name string) error {
+// checkType returns an error if a type is outside the run.
+func (s *restricted) checkType(name string) error {
 	if s.types == nil || slices.Contains(s.types, name) {
 		return nil
 	}
@@ -235,21 +235,21 @@ func (s *restricted) serves(name string) error {
 	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
 }
 
-// servesData is serves for data sources. It rejects all lookups by name in a restricted run. They share their types
+// checkDataType is serves for data sources. It rejects all lookups by name in a restricted run. They share their types
 // with resources, and would show objects of other owners.
-func (s *restricted) servesData(name string) error {
+func (s *restricted) checkDataType(name string) error {
 	if s.types != nil && slices.Contains(lookups, name) {
 		return status.Errorf(codes.PermissionDenied, "the data source %s is none of this run", name)
 	}
 
-	return s.serves(name)
+	return s.checkType(name)
 }
 
 // UpgradeResourceState implements tfprotov5.ProviderServer.
 func (s *restricted) UpgradeResourceState(
 	ctx context.Context, request *tfprotov5.UpgradeResourceStateRequest,
 ) (*tfprotov5.UpgradeResourceStateResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -260,11 +260,11 @@ func (s *restricted) UpgradeResourceState(
 func (s *restricted) ReadResource(
 	ctx context.Context, request *tfprotov5.ReadResourceRequest,
 ) (*tfprotov5.ReadResourceResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
-	if problem := s.foreign(ctx, request.TypeName, request.CurrentState, nil); problem != nil {
+	if problem := s.checkOwnership(ctx, request.TypeName, request.CurrentState, nil); problem != nil {
 		return &tfprotov5.ReadResourceResponse{NewState: request.CurrentState, Diagnostics: problem}, nil
 	}
 
@@ -275,7 +275,7 @@ func (s *restricted) ReadResource(
 func (s *restricted) ImportResourceState(
 	ctx context.Context, request *tfprotov5.ImportResourceStateRequest,
 ) (*tfprotov5.ImportResourceStateResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -286,7 +286,7 @@ func (s *restricted) ImportResourceState(
 func (s *restricted) MoveResourceState(
 	ctx context.Context, request *tfprotov5.MoveResourceStateRequest,
 ) (*tfprotov5.MoveResourceStateResponse, error) {
-	if err := errors.Join(s.serves(request.SourceTypeName), s.serves(request.TargetTypeName)); err != nil {
+	if err := errors.Join(s.checkType(request.SourceTypeName), s.checkType(request.TargetTypeName)); err != nil {
 		return nil, err
 	}
 
@@ -297,7 +297,7 @@ func (s *restricted) MoveResourceState(
 func (s *restricted) ValidateDataSourceConfig(
 	ctx context.Context, request *tfprotov5.ValidateDataSourceConfigRequest,
 ) (*tfprotov5.ValidateDataSourceConfigResponse, error) {
-	if err := s.servesData(request.TypeName); err != nil {
+	if err := s.checkDataType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -308,7 +308,7 @@ func (s *restricted) ValidateDataSourceConfig(
 func (s *restricted) ReadDataSource(
 	ctx context.Context, request *tfprotov5.ReadDataSourceRequest,
 ) (*tfprotov5.ReadDataSourceResponse, error) {
-	if err := s.servesData(request.TypeName); err != nil {
+	if err := s.checkDataType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -319,7 +319,7 @@ func (s *restricted) ReadDataSource(
 func (s *restricted) ApplyResourceChange(
 	ctx context.Context, request *tfprotov5.ApplyResourceChangeRequest,
 ) (*tfprotov5.ApplyResourceChangeResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -329,13 +329,13 @@ func (s *restricted) ApplyResourceChange(
 		}
 	}
 
-	if problem := s.foreign(ctx, request.TypeName, request.PriorState, request.PlannedState); problem != nil {
+	if problem := s.checkOwnership(ctx, request.TypeName, request.PriorState, request.PlannedState); problem != nil {
 		return &tfprotov5.ApplyResourceChangeResponse{NewState: request.PriorState, Diagnostics: problem}, nil
 	}
 
 	response, err := s.ProviderServer.ApplyResourceChange(ctx, request)
 	if err == nil && s.owner != nil {
-		if schema, schemaErr := s.schemaOf(ctx, request.TypeName); schemaErr == nil {
+		if schema, schemaErr := s.getSchema(ctx, request.TypeName); schemaErr == nil {
 			s.owner.recordCreated(schema, request.TypeName, response.NewState)
 		}
 	}
@@ -343,21 +343,22 @@ func (s *restricted) ApplyResourceChange(
 	return response, err
 }
 
-// foreign returns errors about objects of other owners, or nil. planned is the requested state, or nil if none is.
-func (s *restricted) foreign(
+// checkOwnership returns errors about objects of other owners, or nil. planned is the requested state, or nil if none
+// is.
+func (s *restricted) checkOwnership(
 	ctx context.Context, typeName string, stored, planned *tfprotov5.DynamicValue,
 ) []*tfprotov5.Diagnostic {
 	if s.owner == nil {
 		return nil
 	}
 
-	schema, err := s.schemaOf(ctx, typeName)
+	schema, err := s.getSchema(ctx, typeName)
 	if err == nil {
-		err = s.owner.check(ctx, schema, typeName, stored, true)
+		err = s.owner.checkState(ctx, schema, typeName, stored, true)
 	}
 
 	if err == nil {
-		err = s.owner.check(ctx, schema, typeName, planned, false)
+		err = s.owner.checkState(ctx, schema, typeName, planned, false)
 	}
 
 	if err == nil {
@@ -371,9 +372,9 @@ func (s *restricted) foreign(
 	}}
 }
 
-// schemaOf returns the schema of a resource type.
-func (s *restricted) schemaOf(ctx context.Context, typeName string) (*tfprotov5.Schema, error) {
-	all, err := s.allSchemas(ctx, &tfprotov5.GetProviderSchemaRequest{})
+// getSchema returns the schema of a resource type.
+func (s *restricted) getSchema(ctx context.Context, typeName string) (*tfprotov5.Schema, error) {
+	all, err := s.getAllSchemas(ctx, &tfprotov5.GetProviderSchemaRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -396,7 +397,7 @@ var schemas struct {
 func (s *restricted) GetProviderSchema(
 	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
-	all, err := s.allSchemas(ctx, request)
+	all, err := s.getAllSchemas(ctx, request)
 	if err != nil || s.types == nil {
 		return all, err
 	}
@@ -407,14 +408,14 @@ func (s *restricted) GetProviderSchema(
 	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
 	maps.DeleteFunc(out.ResourceSchemas, others)
 	maps.DeleteFunc(out.DataSourceSchemas, func(name string, _ *tfprotov5.Schema) bool {
-		return s.servesData(name) != nil
+		return s.checkDataType(name) != nil
 	})
 
 	return &out, nil
 }
 
-// allSchemas returns the schemas of all types. Many runs call it concurrently.
-func (s *restricted) allSchemas(
+// getAllSchemas returns the schemas of all types. Many runs call it concurrently.
+func (s *restricted) getAllSchemas(
 	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
 	schemas.Lock()
@@ -435,8 +436,8 @@ func (s *restricted) allSchemas(
 // maxMessage is the maximum size of a message in bytes, as in plugins.
 const maxMessage = 256 << 20
 
-// survive turns a panic into an error.
-func survive(
+// recoverPanic turns a panic into an error.
+func recoverPanic(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (_ any, err error) {
 	defer func() {

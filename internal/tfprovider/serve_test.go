@@ -41,7 +41,7 @@ type served struct {
 func (served) Address() string { return Address }
 
 func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachConfig, func(), error) {
-	endpoint, err := serve(ctx, s.Provider, Options{})
+	endpoint, err := startEndpoint(ctx, s.Provider, Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +92,7 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 		Dir:           filepath.Join(t.TempDir(), "work"),
 	}
 	healthy := New(Options{})
-	_, err = terraform.NewExecutor(testenv.Executable(t), served{
+	_, err = terraform.NewExecutor(testenv.FindExecutable(t), served{
 		Provider: panicking{healthy},
 	}, t.TempDir()).Apply(t.Context(), request)
 	var failed *terraform.DiagnosticError
@@ -100,7 +100,7 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 		t.Errorf("the run ended with %v", err)
 	}
 
-	_, err = terraform.NewExecutor(testenv.Executable(t), served{Provider: healthy}, t.TempDir()).
+	_, err = terraform.NewExecutor(testenv.FindExecutable(t), served{Provider: healthy}, t.TempDir()).
 		Apply(t.Context(), request)
 	if err != nil {
 		t.Errorf("the next run: %v", err)
@@ -130,7 +130,7 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	t.Cleanup(sim.Close)
 	main := strings.NewReplacer("%URL%", sim.URL()+"/api", "%PASSWORD%", sim.Password()).Replace(lookUp)
 	closing := make(chan net.Addr, 1)
-	x := terraform.NewExecutor(testenv.Executable(t), served{
+	x := terraform.NewExecutor(testenv.FindExecutable(t), served{
 		Provider: New(Options{Sessions: &engine.Sessions{}}),
 		closing:  func(endpoint net.Addr) { closing <- endpoint },
 		closed:   func() { early.Store(!made.Load()) },
@@ -164,7 +164,7 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	}
 
 	check.Equal(t, "the endpoint ended before its call", early.Load(), false)
-	if got := sim.Summary().Tags; got != 1 {
+	if got := sim.Summarize().Tags; got != 1 {
 		t.Errorf("the engine has %d tags", got)
 	}
 }

@@ -55,7 +55,7 @@ func (s *restricted) UpgradeResourceIdentity(
 func (s *restricted) GenerateResourceConfig(
 	ctx context.Context, request *tfprotov5.GenerateResourceConfigRequest,
 ) (*tfprotov5.GenerateResourceConfigResponse, error) {
-	if err := s.serves(request.TypeName); err != nil {
+	if err := s.checkType(request.TypeName); err != nil {
 		return nil, err
 	}
 
@@ -128,8 +128,8 @@ func (s *restricted) CloseEphemeralResource(
 	return s.ProviderServer.CloseEphemeralResource(ctx, request)
 }
 
-// lists returns the server of list resources.
-func (s *restricted) lists(typeName string) (tfprotov5.ListResourceServer, error) {
+// getListServer returns the server of list resources.
+func (s *restricted) getListServer(typeName string) (tfprotov5.ListResourceServer, error) {
 	server, ok := s.ProviderServer.(tfprotov5.ListResourceServer)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "there are no list resources")
@@ -142,7 +142,7 @@ func (s *restricted) lists(typeName string) (tfprotov5.ListResourceServer, error
 func (s *restricted) ValidateListResourceConfig(
 	ctx context.Context, request *tfprotov5.ValidateListResourceConfigRequest,
 ) (*tfprotov5.ValidateListResourceConfigResponse, error) {
-	server, err := s.lists(request.TypeName)
+	server, err := s.getListServer(request.TypeName)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *restricted) ValidateListResourceConfig(
 func (s *restricted) ListResource(
 	ctx context.Context, request *tfprotov5.ListResourceRequest,
 ) (*tfprotov5.ListResourceServerStream, error) {
-	server, err := s.lists(request.TypeName)
+	server, err := s.getListServer(request.TypeName)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func (s *restricted) ListResource(
 	return server.ListResource(ctx, request)
 }
 
-// actions returns the server of actions.
-func (s *restricted) actions(name string) (tfprotov5.ActionServer, error) {
+// getActionServer returns the server of actions.
+func (s *restricted) getActionServer(name string) (tfprotov5.ActionServer, error) {
 	server, ok := s.ProviderServer.(tfprotov5.ActionServer)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "there are no actions")
@@ -176,7 +176,7 @@ func (s *restricted) actions(name string) (tfprotov5.ActionServer, error) {
 func (s *restricted) ValidateActionConfig(
 	ctx context.Context, request *tfprotov5.ValidateActionConfigRequest,
 ) (*tfprotov5.ValidateActionConfigResponse, error) {
-	server, err := s.actions(request.ActionType)
+	server, err := s.getActionServer(request.ActionType)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (s *restricted) ValidateActionConfig(
 func (s *restricted) PlanAction(
 	ctx context.Context, request *tfprotov5.PlanActionRequest,
 ) (*tfprotov5.PlanActionResponse, error) {
-	server, err := s.actions(request.ActionType)
+	server, err := s.getActionServer(request.ActionType)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (s *restricted) PlanAction(
 func (s *restricted) InvokeAction(
 	ctx context.Context, request *tfprotov5.InvokeActionRequest,
 ) (*tfprotov5.InvokeActionServerStream, error) {
-	server, err := s.actions(request.ActionType)
+	server, err := s.getActionServer(request.ActionType)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (d *direct) snapshot(vm engine.ID) {
 		return err
 	})
 	wait.Until(d.t, "the snapshot is made", func() bool {
-		all, err := d.site.client.Snapshots(d.t.Context(), vm)
+		all, err := d.site.client.ListSnapshots(d.t.Context(), vm)
 		must(d.t, err)
 
 		return all[len(all)-1].Status == engine.SnapshotOK

@@ -37,7 +37,7 @@ resource "ovirt_vm" "a" {
 
 func (s *site) disk(t *testing.T, id engine.ID) *engine.Disk {
 	t.Helper()
-	found, err := s.client.Disk(t.Context(), id)
+	found, err := s.client.FetchDisk(t.Context(), id)
 	must(t, err)
 
 	return found
@@ -121,7 +121,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 		w.apply()
 	})
 	w.destroy()
-	if n := s.sim.Summary().Disks; n != 0 {
+	if n := s.sim.Summarize().Disks; n != 0 {
 		t.Errorf("%d disks are left", n)
 	}
 }
@@ -225,7 +225,7 @@ resource "ovirt_vm_disks_resize" "a" {
 	w := newWorkspace(t, s).config(config)
 	w.apply()
 	w.settled()
-	attachments, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
+	attachments, err := s.client.ListDiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
 	must(t, err)
 	if len(attachments) != 2 {
 		t.Fatalf("the VM has %d disks", len(attachments))
@@ -307,7 +307,7 @@ resource "ovirt_disk_attachments" "a" {
 	second := "attachment {\n    disk_id        = ovirt_disk.e.id\n    disk_interface = \"virtio\"\n  }"
 	attached := func(t *testing.T, s *site, w *workspace) int {
 		t.Helper()
-		attachments, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
+		attachments, err := s.client.ListDiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
 		must(t, err)
 
 		return len(attachments)
@@ -340,7 +340,7 @@ resource "ovirt_disk_attachments" "a" {
 			t.Errorf("the VM has %d disks", n)
 		}
 
-		if n := s.sim.Summary().Disks; n != 3 {
+		if n := s.sim.Summarize().Disks; n != 3 {
 			t.Errorf("the engine has %d disks, want all three", n)
 		}
 	})
@@ -356,7 +356,7 @@ resource "ovirt_disk_attachments" "a" {
 			t.Errorf("the VM has %d disks", n)
 		}
 
-		if n := s.sim.Summary().Disks; n != 2 {
+		if n := s.sim.Summarize().Disks; n != 2 {
 			t.Errorf("the engine has %d disks, want both managed ones", n)
 		}
 	})
@@ -395,7 +395,7 @@ data "ovirt_template_disk_attachments" "t" {
 	w.apply()
 	w.settled() // R12: the description is sent
 	id := w.text("ovirt_template.t", "id")
-	seen, err := s.client.TemplateByID(t.Context(), engine.ID(id))
+	seen, err := s.client.FetchTemplate(t.Context(), engine.ID(id))
 	must(t, err)
 	if seen.Status != engine.TemplateOK || seen.Description != "made <by> a test" {
 		t.Errorf("the engine has %+v", seen)
@@ -419,7 +419,7 @@ data "ovirt_template_disk_attachments" "t" {
 
 	must(t, s.client.DeleteTemplate(t.Context(), engine.ID(id)))
 	wait.Until(t, "the template is gone", func() bool {
-		_, err := s.client.TemplateByID(t.Context(), engine.ID(id))
+		_, err := s.client.FetchTemplate(t.Context(), engine.ID(id))
 		return engine.IsNotFound(err)
 	})
 	w.config(plainVM + strings.Split(config[len(plainVM):], "data ")[0])
@@ -502,7 +502,7 @@ func TestADiskFromAnImage(t *testing.T) {
 		must(t, s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "image", Status: 403}))
 		defer s.sim.ClearFaults()
 		newWorkspace(t, s).config(config(qcow, "cow")).fail()
-		if n := s.sim.Summary().Disks; n != 0 {
+		if n := s.sim.Summarize().Disks; n != 0 {
 			t.Errorf("%d disks are left", n)
 		}
 	})
@@ -518,7 +518,7 @@ func TestADiskWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // 
 	s := newSite(t, quick)
 	w := newWorkspace(t, s)
 	w.through(lossy(t, s, "/disks")).config(disk).apply()
-	if n := s.sim.Summary().Disks; n != 1 {
+	if n := s.sim.Summarize().Disks; n != 1 {
 		t.Errorf("the engine has %d disks", n)
 	}
 

@@ -38,7 +38,7 @@ func newSiteWithNICs(t *testing.T) *site {
 
 func (s *site) nics(t *testing.T, vm string) []engine.NIC {
 	t.Helper()
-	nics, err := s.client.NICs(t.Context(), engine.ID(vm))
+	nics, err := s.client.ListNICs(t.Context(), engine.ID(vm))
 	must(t, err)
 
 	return nics
@@ -148,10 +148,10 @@ func TestAMembershipThatIsMadeAnewIsNotDestroyed(t *testing.T) {
 	}
 
 	w.settled()
-	tags, err := s.client.VMTags(t.Context(), vm)
+	tags, err := s.client.ListVMTags(t.Context(), vm)
 	must(t, err)
 	check.Length(t, "the tags", tags, 1)
-	attached, err := s.client.DiskAttachments(t.Context(), vm)
+	attached, err := s.client.ListDiskAttachments(t.Context(), vm)
 	must(t, err)
 	check.Length(t, "the disks", attached, 2)
 	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMUp)
@@ -224,9 +224,9 @@ func TestADiskThatWasMovedIsMovedBackAndKeepsItsData(t *testing.T) {
 // otherStorage returns a storage domain other than $storage.
 func (s *site) otherStorage(t *testing.T) engine.ID {
 	t.Helper()
-	dc, err := s.client.DataCenter(t.Context(), "Default")
+	dc, err := s.client.FindDataCenter(t.Context(), "Default")
 	must(t, err)
-	all, err := s.client.StorageDomains(t.Context(), dc)
+	all, err := s.client.ListStorageDomains(t.Context(), dc)
 	must(t, err)
 
 	for _, domain := range all {
@@ -328,7 +328,7 @@ resource "ovirt_vm" "a" {
 		w.settled()
 	}
 
-	vm, err := s.client.VMInFull(t.Context(), id)
+	vm, err := s.client.FetchFullVM(t.Context(), id)
 	must(t, err)
 	check.Equal(t, "the sockets", vm.CPU.Topology.Sockets, 1)
 	check.Equal(t, "the mode", vm.CPU.Mode, "")

@@ -78,7 +78,7 @@ func TestARenamedNICIsNotRemovedAsOneOfTheTemplate(t *testing.T) {
 // nicsOf are the names of the network interfaces of a VM, sorted.
 func nicsOf(t *testing.T, s *site, vm engine.ID) []string {
 	t.Helper()
-	all, err := s.client.NICs(t.Context(), vm)
+	all, err := s.client.ListNICs(t.Context(), vm)
 	must(t, err)
 
 	var names []string

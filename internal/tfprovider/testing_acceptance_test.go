@@ -56,7 +56,7 @@ var hasNoDrift = map[string]string{
 // resource.
 func TestEachResourceLivesAsTheTestingLibraryWantsIt(t *testing.T) {
 	testenv.SkipInShort(t, "twenty runs of the executable for each resource")
-	t.Setenv("TF_ACC_TERRAFORM_PATH", testenv.Executable(t).Path)
+	t.Setenv("TF_ACC_TERRAFORM_PATH", testenv.FindExecutable(t).Path)
 	t.Setenv("TF_ACC_PROVIDER_NAMESPACE", "ovirt")
 	t.Setenv("CHECKPOINT_DISABLE", "1")
 

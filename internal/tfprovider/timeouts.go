@@ -31,13 +31,13 @@ type timed struct {
 	Timeouts types.Object `tfsdk:"timeouts"`
 }
 
-// timeouts returns the schema of the block.
-func timeouts() schema.Block {
+// buildTimeoutsBlock returns the schema of the block.
+func buildTimeoutsBlock() schema.Block {
 	limit := func(operation string) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true,
 			MarkdownDescription: fmt.Sprintf("How long the %s may take, such as `30m` or `1h30m`; `%s` by default.",
-				operation, shortDuration(engine.WaitLimit)),
+				operation, formatDuration(engine.WaitLimit)),
 			Validators: []validator.String{isDuration},
 		}
 	}
@@ -50,8 +50,8 @@ func timeouts() schema.Block {
 	}
 }
 
-// shortDuration formats a duration of whole minutes.
-func shortDuration(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes())) }
+// formatDuration formats a duration of whole minutes.
+func formatDuration(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes())) }
 
 var isDuration = durationValidator{"must be a time such as 30m or 1h30m, and more than 0"}
 
@@ -71,18 +71,20 @@ func (v durationValidator) ValidateString(
 	}
 }
 
-// within bounds an operation by its timeout in a plan, a state or a configuration. Without one, each wait has the usual
-// limit.
-func within(ctx context.Context, source attributeReader, operation string) (context.Context, context.CancelFunc) {
+// withPlannedTimeout bounds an operation by its timeout in a plan, a state or a configuration. Without one, each wait
+// has the usual limit.
+func withPlannedTimeout(
+	ctx context.Context, source attributeReader, operation string,
+) (context.Context, context.CancelFunc) {
 	var text types.String
 
 	_ = source.GetAttribute(ctx, path.Root(timeoutsBlock).AtName(operation), &text) // the schema has it
 
-	return limited(ctx, text.ValueString())
+	return withTimeout(ctx, text.ValueString())
 }
 
-// limited bounds an operation by a timeout. An invalid text bounds nothing.
-func limited(ctx context.Context, text string) (context.Context, context.CancelFunc) {
+// withTimeout bounds an operation by a timeout. An invalid text bounds nothing.
+func withTimeout(ctx context.Context, text string) (context.Context, context.CancelFunc) {
 	if limit, err := time.ParseDuration(text); err == nil && limit > 0 {
 		return engine.WithWaitLimit(ctx, limit)
 	}
@@ -90,9 +92,9 @@ func limited(ctx context.Context, text string) (context.Context, context.CancelF
 	return context.WithCancel(ctx)
 }
 
-// onlyTimeouts handles an update of nothing but the timeouts, and reports whether it is one. It does not ask the
+// handleTimeoutsOnly handles an update of nothing but the timeouts, and reports whether it is one. It does not ask the
 // engine, because the engine may no longer report some values, such as forgotten user data.
-func onlyTimeouts(req resource.UpdateRequest, resp *resource.UpdateResponse) bool {
+func handleTimeoutsOnly(req resource.UpdateRequest, resp *resource.UpdateResponse) bool {
 	var before, after map[string]tftypes.Value
 	if req.State.Raw.As(&before) != nil || req.Plan.Raw.As(&after) != nil {
 		return false

@@ -120,7 +120,7 @@ func TestAChangeOfTimeoutsSendsNothing(t *testing.T) {
 func changesOf(s *site) []string {
 	var out []string
 
-	for _, r := range s.sim.Requests() {
+	for _, r := range s.sim.ListRequests() {
 		if r.Method != "GET" && !strings.Contains(r.Path, "/sso/") && !strings.Contains(r.Path, "logout") {
 			out = append(out, r.Method+" "+r.Path)
 		}

@@ -46,12 +46,13 @@ type dated interface {
 
 // locator is a resource with IDs assigned by the engine.
 type locator interface {
-	// alike returns the IDs of the objects matching a state. mark is that of the request; most requests have none.
-	alike(ctx context.Context, state attributeReader, mark string) ([]engine.ID, error)
+	// findMatches returns the IDs of the objects matching a state. mark is that of the request; most requests have
+	// none.
+	findMatches(ctx context.Context, state attributeReader, mark string) ([]engine.ID, error)
 }
 
-// keepAsked keeps the planned state of a create without an answer, because the engine may have created the object.
-func (b *base) keepAsked(ctx context.Context, err error, plan tfsdk.Plan, resp *resource.CreateResponse) {
+// keepUnanswered keeps the planned state of a create without an answer, because the engine may have created the object.
+func (b *base) keepUnanswered(ctx context.Context, err error, plan tfsdk.Plan, resp *resource.CreateResponse) {
 	var lost *engine.UnansweredError
 	if !b.recovers || !errors.As(err, &lost) {
 		return
@@ -78,8 +79,8 @@ func (b *base) keepAsked(ctx context.Context, err error, plan tfsdk.Plan, resp *
 	}
 }
 
-// find adds the object's ID to a state without one. It returns false if there is no such object.
-func (r identified) find(
+// findUnanswered adds the object's ID to a state without one. It returns false if there is no such object.
+func (r identified) findUnanswered(
 	ctx context.Context, state *tfsdk.State, private privateState, diags *diag.Diagnostics,
 ) bool {
 	by, ok := r.Resource.(locator)
@@ -100,13 +101,13 @@ func (r identified) find(
 		return true
 	}
 
-	found, err := by.alike(ctx, *state, what.Mark)
+	found, err := by.findMatches(ctx, *state, what.Mark)
 	if err != nil && !engine.IsNotFound(err) {
 		diags.AddError("The object cannot be found that was asked for without an answer", err.Error())
 		return true
 	}
 
-	ours, unproven, err := r.prove(ctx, *state, found, what)
+	ours, unproven, err := r.classifyFound(ctx, *state, found, what)
 	if err != nil {
 		diags.AddError("The object cannot be found that was asked for without an answer", err.Error())
 		return true
@@ -129,15 +130,15 @@ func (r identified) find(
 
 	diags.Append(state.SetAttribute(ctx, path.Root("id"), ours[0].String())...)
 	if vm, ok := r.Resource.(*vmResource); ok { // whose create could not say which disks it came with
-		diags.Append(private.SetKey(ctx, ownDisks, vm.disksNow(ctx, ours[0]))...)
+		diags.Append(private.SetKey(ctx, ownDisks, vm.fetchDiskIDs(ctx, ours[0]))...)
 	}
 
 	return true
 }
 
-// prove returns those of the objects found that a create made, and those that it may have made. A disk has the mark of
-// its request. Other objects must have been made while the create ran.
-func (r identified) prove(
+// classifyFound returns those of the objects found that a create made, and those that it may have made. A disk has the
+// mark of its request. Other objects must have been made while the create ran.
+func (r identified) classifyFound(
 	ctx context.Context, state attributeReader, found []engine.ID, what asked,
 ) (ours, unproven []engine.ID, err error) {
 	times, hasTimes := r.Resource.(dated)
@@ -177,8 +178,8 @@ func (r identified) prove(
 	return ours, unproven, nil
 }
 
-// idsWhere returns the IDs of those objects that a condition holds for.
-func idsWhere[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engine.ID {
+// collectIDs returns the IDs of those objects that a condition holds for.
+func collectIDs[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engine.ID {
 	var out []engine.ID
 
 	for i := range all {
@@ -190,29 +191,29 @@ func idsWhere[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engi
 	return out
 }
 
-// idIn reads a UUID of a plan or a state, or "" if it has none.
-func idIn(ctx context.Context, source attributeReader, name string) engine.ID {
-	return engine.ID(textIn(ctx, source, name))
+// getUUID reads a UUID of a plan or a state, or "" if it has none.
+func getUUID(ctx context.Context, source attributeReader, name string) engine.ID {
+	return engine.ID(getText(ctx, source, name))
 }
 
-// alike implements locator.
-func (r *vmResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	dc, err := r.client.DataCenterOf(ctx, idIn(ctx, state, "cluster_id"))
+// findMatches implements locator.
+func (r *vmResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	dc, err := r.client.FindDataCenterOf(ctx, getUUID(ctx, state, "cluster_id"))
 	if err != nil {
 		return nil, err
 	}
 
-	all, err := r.client.FindVMs(ctx, dc, textIn(ctx, state, "name"))
+	all, err := r.client.FindVMs(ctx, dc, getText(ctx, state, "name"))
 
-	return idsWhere(all, func(vm *engine.VM) engine.ID { return vm.ID }, func(vm *engine.VM) bool {
-		return vm.CommentText() == textIn(ctx, state, "comment") &&
-			engine.RefID(vm.Cluster) == idIn(ctx, state, "cluster_id")
+	return collectIDs(all, func(vm *engine.VM) engine.ID { return vm.ID }, func(vm *engine.VM) bool {
+		return vm.CommentText() == getText(ctx, state, "comment") &&
+			engine.RefID(vm.Cluster) == getUUID(ctx, state, "cluster_id")
 	}), err
 }
 
 // createdAt implements dated.
 func (r *vmResource) createdAt(ctx context.Context, _ attributeReader, id engine.ID) (string, error) {
-	vm, err := r.client.VM(ctx, id)
+	vm, err := r.client.FetchVM(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -220,66 +221,66 @@ func (r *vmResource) createdAt(ctx context.Context, _ attributeReader, id engine
 	return vm.Created, nil
 }
 
-// alikeDisks finds a disk by the mark of its request. Its alias may be the engine's.
-func (b *base) alikeDisks(ctx context.Context, mark string) ([]engine.ID, error) {
+// findDisksByMark finds a disk by the mark of its request. Its alias may be the engine's.
+func (b *base) findDisksByMark(ctx context.Context, mark string) ([]engine.ID, error) {
 	if mark == "" { // it would be that of each disk without a description
 		return nil, nil
 	}
 
-	all, err := b.client.Disks(ctx)
+	all, err := b.client.ListDisks(ctx)
 
-	return idsWhere(all, func(d *engine.Disk) engine.ID { return d.ID }, func(d *engine.Disk) bool {
+	return collectIDs(all, func(d *engine.Disk) engine.ID { return d.ID }, func(d *engine.Disk) bool {
 		return d.Description == mark
 	}), err
 }
 
-func (r *diskResource) alike(ctx context.Context, _ attributeReader, mark string) ([]engine.ID, error) {
-	return r.alikeDisks(ctx, mark)
+func (r *diskResource) findMatches(ctx context.Context, _ attributeReader, mark string) ([]engine.ID, error) {
+	return r.findDisksByMark(ctx, mark)
 }
 
-func (r *diskFromImageResource) alike(ctx context.Context, _ attributeReader, mark string) ([]engine.ID, error) {
-	return r.alikeDisks(ctx, mark)
+func (r *diskFromImageResource) findMatches(ctx context.Context, _ attributeReader, mark string) ([]engine.ID, error) {
+	return r.findDisksByMark(ctx, mark)
 }
 
 func isAny[T any](*T) bool { return true }
 
-func (r *tagResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.TagsNamed(ctx, textIn(ctx, state, "name"))
-	return idsWhere(all, func(t *engine.Tag) engine.ID { return t.ID }, isAny), err
+func (r *tagResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListTagsNamed(ctx, getText(ctx, state, "name"))
+	return collectIDs(all, func(t *engine.Tag) engine.ID { return t.ID }, isAny), err
 }
 
-func (r *affinityLabelResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.AffinityLabelsNamed(ctx, textIn(ctx, state, "name"))
-	return idsWhere(all, func(l *engine.Label) engine.ID { return l.ID }, isAny), err
+func (r *affinityLabelResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListAffinityLabelsNamed(ctx, getText(ctx, state, "name"))
+	return collectIDs(all, func(l *engine.Label) engine.ID { return l.ID }, isAny), err
 }
 
-func (r *affinityGroupResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.AffinityGroups(ctx, idIn(ctx, state, "cluster_id"))
+func (r *affinityGroupResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListAffinityGroups(ctx, getUUID(ctx, state, "cluster_id"))
 
-	return idsWhere(all, func(g *engine.AffinityGroup) engine.ID { return g.ID }, func(g *engine.AffinityGroup) bool {
-		return g.Name == textIn(ctx, state, "name")
+	return collectIDs(all, func(g *engine.AffinityGroup) engine.ID { return g.ID }, func(g *engine.AffinityGroup) bool {
+		return g.Name == getText(ctx, state, "name")
 	}), err
 }
 
-func (r *templateResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	vm, err := r.client.VM(ctx, idIn(ctx, state, "vm_id"))
+func (r *templateResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	vm, err := r.client.FetchVM(ctx, getUUID(ctx, state, "vm_id"))
 	if err != nil {
 		return nil, err
 	}
 
-	dc, err := r.client.DataCenterOf(ctx, engine.RefID(vm.Cluster))
+	dc, err := r.client.FindDataCenterOf(ctx, engine.RefID(vm.Cluster))
 	if err != nil {
 		return nil, err
 	}
 
-	all, err := r.client.FindTemplates(ctx, dc, textIn(ctx, state, "name"))
+	all, err := r.client.FindTemplates(ctx, dc, getText(ctx, state, "name"))
 
-	return idsWhere(all, func(t *engine.Template) engine.ID { return t.ID }, isAny), err
+	return collectIDs(all, func(t *engine.Template) engine.ID { return t.ID }, isAny), err
 }
 
 // createdAt implements dated.
 func (r *templateResource) createdAt(ctx context.Context, _ attributeReader, id engine.ID) (string, error) {
-	template, err := r.client.TemplateByID(ctx, id)
+	template, err := r.client.FetchTemplate(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -289,7 +290,7 @@ func (r *templateResource) createdAt(ctx context.Context, _ attributeReader, id 
 
 // createdAt implements dated.
 func (r *vmSnapshotResource) createdAt(ctx context.Context, state attributeReader, id engine.ID) (string, error) {
-	snapshot, err := r.client.Snapshot(ctx, idIn(ctx, state, "vm_id"), id)
+	snapshot, err := r.client.FetchSnapshot(ctx, getUUID(ctx, state, "vm_id"), id)
 	if err != nil {
 		return "", err
 	}
@@ -297,31 +298,37 @@ func (r *vmSnapshotResource) createdAt(ctx context.Context, state attributeReade
 	return snapshot.Date, nil
 }
 
-func (r *nicResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.NICs(ctx, idIn(ctx, state, "vm_id"))
+func (r *nicResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListNICs(ctx, getUUID(ctx, state, "vm_id"))
 
-	return idsWhere(all, func(n *engine.NIC) engine.ID { return n.ID }, func(n *engine.NIC) bool {
-		return n.Name == textIn(ctx, state, "name")
+	return collectIDs(all, func(n *engine.NIC) engine.ID { return n.ID }, func(n *engine.NIC) bool {
+		return n.Name == getText(ctx, state, "name")
 	}), err
 }
 
-func (r *vmMediatedDeviceResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.MediatedDevices(ctx, idIn(ctx, state, "vm_id"))
+func (r *vmMediatedDeviceResource) findMatches(
+	ctx context.Context, state attributeReader, _ string,
+) ([]engine.ID, error) {
+	all, err := r.client.ListMediatedDevices(ctx, getUUID(ctx, state, "vm_id"))
 
-	return idsWhere(all, func(d *engine.MediatedDevice) engine.ID { return d.ID }, func(d *engine.MediatedDevice) bool {
-		return d.Type() == textIn(ctx, state, "type")
+	return collectIDs(
+		all,
+		func(d *engine.MediatedDevice) engine.ID { return d.ID },
+		func(d *engine.MediatedDevice) bool {
+			return d.Type() == getText(ctx, state, "type")
+		},
+	), err
+}
+
+func (r *vmSnapshotResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListSnapshots(ctx, getUUID(ctx, state, "vm_id"))
+
+	return collectIDs(all, func(s *engine.Snapshot) engine.ID { return s.ID }, func(s *engine.Snapshot) bool {
+		return s.Description == getText(ctx, state, "description")
 	}), err
 }
 
-func (r *vmSnapshotResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.Snapshots(ctx, idIn(ctx, state, "vm_id"))
-
-	return idsWhere(all, func(s *engine.Snapshot) engine.ID { return s.ID }, func(s *engine.Snapshot) bool {
-		return s.Description == textIn(ctx, state, "description")
-	}), err
-}
-
-func (r *vmWatchdogResource) alike(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
-	all, err := r.client.Watchdogs(ctx, idIn(ctx, state, "vm_id"))
-	return idsWhere(all, func(w *engine.Watchdog) engine.ID { return w.ID }, isAny), err
+func (r *vmWatchdogResource) findMatches(ctx context.Context, state attributeReader, _ string) ([]engine.ID, error) {
+	all, err := r.client.ListWatchdogs(ctx, getUUID(ctx, state, "vm_id"))
+	return collectIDs(all, func(w *engine.Watchdog) engine.ID { return w.ID }, isAny), err
 }

@@ -8,7 +8,7 @@ import (
 
 // TestAnEmptyMarkMatchesNoDisk has no client: a request would fail.
 func TestAnEmptyMarkMatchesNoDisk(t *testing.T) {
-	found, err := (&base{}).alikeDisks(t.Context(), "")
+	found, err := (&base{}).findDisksByMark(t.Context(), "")
 	check.Error(t, err, "")
 	check.Length(t, "the disks", found, 0)
 }

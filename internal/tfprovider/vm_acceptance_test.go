@@ -70,7 +70,7 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 	w.settled()
-	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
+	vm, err := s.client.FetchFullVM(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 	if vm.Status != engine.VMUp {
 		t.Errorf("the VM is %s", vm.Status)
@@ -87,7 +87,7 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 	}
 
 	w.destroy()
-	if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+	if left := s.sim.Summarize(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
@@ -107,7 +107,7 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	w.apply()
 	w.settled()
 	vm := s.vm(t, "a")
-	nics, err := s.client.NICs(t.Context(), vm.ID)
+	nics, err := s.client.ListNICs(t.Context(), vm.ID)
 	must(t, err)
 	check.Equal(t, "*vm.MemoryPolicy.Guaranteed", *vm.MemoryPolicy.Guaranteed, 1<<30)
 	check.Equal(t, "vm.DescriptionText()", vm.DescriptionText(), "a <b>")
@@ -185,7 +185,7 @@ resource "ovirt_vm" "a" {
 }`)
 	w.apply()
 	w.settled()
-	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
+	vm, err := s.client.FetchFullVM(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 
 	// An engine shows both families of every interface, without addresses if it has none.
@@ -223,8 +223,8 @@ func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
 	w := newWorkspace(t, s).config(vm("rhcos_64"))
 	message := w.fail()
 	if !strings.Contains(message, `no operating system named "rhcos_64" (it has rhcos_x64, `) ||
-		s.sim.Summary().VMs != 0 {
-		t.Errorf("%s, and the engine has %+v", message, s.sim.Summary())
+		s.sim.Summarize().VMs != 0 {
+		t.Errorf("%s, and the engine has %+v", message, s.sim.Summarize())
 	}
 
 	w.config(vm("rhel_9x64")).apply()
@@ -276,7 +276,7 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 		return err == nil
 	})
 	wait.Until(t, "the template is ready", func() bool {
-		found, err := s.client.TemplateByID(t.Context(), template.ID)
+		found, err := s.client.FetchTemplate(t.Context(), template.ID)
 		return err == nil && found.Status == "ok"
 	})
 
@@ -288,7 +288,7 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	w.apply()
 	w.settled()
 	id := w.text("ovirt_vm.b", "id")
-	vm, err := s.client.VMInFull(t.Context(), engine.ID(id))
+	vm, err := s.client.FetchFullVM(t.Context(), engine.ID(id))
 	must(t, err)
 	if vm.Initialization == nil {
 		t.Fatal("vm.Initialization is nil")
@@ -306,14 +306,16 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	w.wants("ovirt_vm.b", "update")
 	w.apply()
 	w.settled()
-	after, err := s.client.VMInFull(t.Context(), engine.ID(id))
+	after, err := s.client.FetchFullVM(t.Context(), engine.ID(id))
 	must(t, err)
 	if after.Initialization == nil {
 		t.Fatal("after.Initialization is nil")
 	}
 
 	check.Equal(t, "after.Initialization.HostName", after.Initialization.HostName, "a")
-	check.Equal(t, "after.Initialization.CustomScript", after.Initialization.CustomScript, vm.Initialization.CustomScript)
+	check.Equal(
+		t, "after.Initialization.CustomScript", after.Initialization.CustomScript, vm.Initialization.CustomScript,
+	)
 }
 
 func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
@@ -398,7 +400,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 
 			w.apply()
 			w.settled()
-			vm, err := s.client.VM(t.Context(), engine.ID(id))
+			vm, err := s.client.FetchVM(t.Context(), engine.ID(id))
 			must(t, err)
 			if !test.check(vm) {
 				t.Errorf("the engine has %+v", vm)
@@ -434,7 +436,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	id := w.text("ovirt_vm.a", "id")
 	settings := func() engine.Settings {
 		t.Helper()
-		settings, err := s.client.VMSettings(t.Context(), engine.ID(id))
+		settings, err := s.client.FetchVMSettings(t.Context(), engine.ID(id))
 		must(t, err)
 
 		return settings
@@ -460,7 +462,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 		w.config(config).apply()
 		w.settled()
 
-		_, names := settings().Waiting()
+		_, names := settings().PendingChanges()
 		for _, name := range step.waits {
 			if name != "guaranteed memory" && !slices.Contains(names, name) {
 				t.Errorf("%s: %v wait, not %q", step.name, names, name)
@@ -559,7 +561,7 @@ func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
 
 	w.succeed("state", "rm", "ovirt_vm_start.a")
 	w.destroy() // deletes a running VM
-	if left := s.sim.Summary(); left.VMs != 0 {
+	if left := s.sim.Summarize(); left.VMs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
@@ -568,7 +570,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 	t.Parallel()
 	var interrupted atomic.Bool
 	boots := func(s *site) bool {
-		return slices.ContainsFunc(s.sim.VMs(), func(vm ovirtsim.VMInfo) bool {
+		return slices.ContainsFunc(s.sim.ListVMs(), func(vm ovirtsim.VMInfo) bool {
 			return vm.Name == "a" && vm.Status == "powering_up"
 		})
 	}
@@ -629,7 +631,7 @@ func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 		runs.Go(func() {
 			if output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false"); exit != 0 {
 				t.Errorf("apply ended with %d:\n%s", exit, output)
-			} else if left := s.sim.Summary(); left.VMs != 1 || left.NICs != 1 {
+			} else if left := s.sim.Summarize(); left.VMs != 1 || left.NICs != 1 {
 				t.Errorf("the engine has %+v", left)
 			}
 		})
@@ -652,10 +654,10 @@ func TestSessionsAreReusedAndRevoked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
-	before := s.sim.Summary()
+	before := s.sim.Summarize()
 	w.apply()
 	w.destroy()
-	after := s.sim.Summary()
+	after := s.sim.Summarize()
 	if after.Sessions != before.Sessions || after.Logins-before.Logins != 2 {
 		t.Errorf("two runs made %d logins and left %d sessions", after.Logins-before.Logins,
 			after.Sessions-before.Sessions)
@@ -674,9 +676,10 @@ func TestSessionsAreReusedAndRevoked(t *testing.T) {
   dev_overrides { "registry.terraform.io/ovirt/ovirt" = "`+plugin+`" }
   direct {}
 }`), 0o600))
-		before := s.sim.Summary()
-		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, "apply", "-auto-approve", "-no-color",
-			"-input=false")
+		before := s.sim.Summarize()
+		command := exec.CommandContext(
+			t.Context(), testenv.FindExecutable(t).Path, "apply", "-auto-approve", "-no-color", "-input=false",
+		)
 		command.Dir = w.dir
 		command.Env = []string{
 			"PATH=" + os.Getenv("PATH"),
@@ -688,7 +691,7 @@ func TestSessionsAreReusedAndRevoked(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 
-		after := s.sim.Summary()
+		after := s.sim.Summarize()
 		if after.Logins == before.Logins || after.Sessions != before.Sessions {
 			t.Errorf("a run made %d logins and left %d sessions", after.Logins-before.Logins,
 				after.Sessions-before.Sessions)
@@ -708,7 +711,7 @@ func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R1
 			s := newSite(t, quick)
 			w := newWorkspace(t, s)
 			w.through(lossy(t, s, "/vms")).config(config).apply()
-			if n := s.sim.Summary().VMs; n != 1 {
+			if n := s.sim.Summarize().VMs; n != 1 {
 				t.Errorf("the engine has %d VMs", n)
 			}
 
@@ -971,7 +974,7 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 		})
 	}
 
-	if n := s.sim.Summary().VMs; n != 0 {
+	if n := s.sim.Summarize().VMs; n != 0 {
 		t.Errorf("the engine has %d VMs", n)
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// poll waits like engine.Wait, and reports its progress.
-func poll(ctx context.Context, what string, look engine.Look) error {
-	return engine.Wait(ctx, what, look, progress(ctx, what))
+// pollEngine waits like engine.Wait, and reports its progress.
+func pollEngine(ctx context.Context, what string, look engine.Look) error {
+	return engine.Wait(ctx, what, look, newProgressLogger(ctx, what))
 }
 
-// ensure requests something until it is done. It ignores a refusal if the goal is already reached: from the start, or
-// by an earlier try with a lost answer.
-func ensure(
+// ensureDone requests something until it is done. It ignores a refusal if the goal is already reached: from the start,
+// or by an earlier try with a lost answer.
+func ensureDone(
 	ctx context.Context, what string, ask func(context.Context) error, isSo func(context.Context) (bool, error),
 ) error {
 	lost := false
-	err := poll(ctx, what, func(ctx context.Context) (bool, string, error) {
+	err := pollEngine(ctx, what, func(ctx context.Context) (bool, string, error) {
 		err := ask(ctx)
 		if err != nil {
-			lost = lost || engine.AnswerLost(err)
+			lost = lost || engine.IsAnswerLost(err)
 			if so, lookErr := isSo(ctx); lookErr == nil && so {
 				return true, "", nil
 			}
@@ -33,11 +33,11 @@ func ensure(
 		return err == nil, "", err
 	})
 
-	return unanswered(err, lost)
+	return markUnanswered(err, lost)
 }
 
-// unanswered marks the error of a wait cut short if an answer was lost: the engine may have done the work.
-func unanswered(err error, lost bool) error {
+// markUnanswered marks the error of a wait cut short if an answer was lost: the engine may have done the work.
+func markUnanswered(err error, lost bool) error {
 	var early *engine.WaitError
 	if !lost || !errors.As(err, &early) {
 		return err
@@ -46,10 +46,10 @@ func unanswered(err error, lost bool) error {
 	return &engine.UnansweredError{Err: err}
 }
 
-// progress returns a function to report the progress of a wait. Terraform has no channel from a resource to the
-// terminal. It shows only the wait and its duration. The reason is in its log at level INFO, and in the error of a wait
-// cut short.
-func progress(ctx context.Context, what string) func(seen string) {
+// newProgressLogger returns a function to report the progress of a wait. Terraform has no channel from a resource to
+// the terminal. It shows only the wait and its duration. The reason is in its log at level INFO, and in the error of a
+// wait cut short.
+func newProgressLogger(ctx context.Context, what string) func(seen string) {
 	return func(seen string) {
 		tflog.Info(ctx, "waiting for "+what, map[string]any{"seen": seen})
 	}
@@ -66,7 +66,7 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 		stop.patience = shutdownPatience
 	}
 
-	return poll(ctx, "VM "+id.String()+" to stop", stop.look)
+	return pollEngine(ctx, "VM "+id.String()+" to stop", stop.stopAndCheck)
 }
 
 // stopping stops a VM.
@@ -81,9 +81,9 @@ type stopping struct {
 	leaving bool
 }
 
-// look asks the VM to stop if that is due, and reports whether it has stopped.
-func (s *stopping) look(ctx context.Context) (bool, string, error) {
-	vm, err := s.client.VM(ctx, s.id)
+// stopAndCheck asks the VM to stop if that is due, and reports whether it has stopped.
+func (s *stopping) stopAndCheck(ctx context.Context) (bool, string, error) {
+	vm, err := s.client.FetchVM(ctx, s.id)
 	if engine.IsNotFound(err) {
 		return true, "", nil
 	} else if err != nil {
@@ -92,9 +92,9 @@ func (s *stopping) look(ctx context.Context) (bool, string, error) {
 
 	seen := string(vm.Status)
 	switch {
-	case vm.Status.Off():
+	case vm.Status.IsOff():
 		return true, seen, nil
-	case vm.Status.Busy():
+	case vm.Status.IsBusy():
 		s.leaving = s.leaving || vm.Status == engine.VMPoweringDown
 		return false, seen, nil
 	case s.leaving && vm.Status == engine.VMUp && s.graceful:
@@ -112,7 +112,7 @@ func (s *stopping) look(ctx context.Context) (bool, string, error) {
 	}
 
 	if engine.IsNotFound(err) || engine.IsRefused(err) {
-		return false, seen + refusalOf(err), nil // the status changed in between: look again
+		return false, seen + getRefusal(err), nil // the status changed in between: look again
 	}
 
 	if err == nil {
@@ -122,8 +122,8 @@ func (s *stopping) look(ctx context.Context) (bool, string, error) {
 	return false, seen, err
 }
 
-// refusalOf returns the engine's reason for refusing, to append to the progress of the wait.
-func refusalOf(err error) string {
+// getRefusal returns the engine's reason for refusing, to append to the progress of the wait.
+func getRefusal(err error) string {
 	var fault *engine.Fault
 	if !errors.As(err, &fault) || fault.Detail == "" {
 		return ""

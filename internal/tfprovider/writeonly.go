@@ -55,8 +55,10 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 	}
 }
 
-// scriptOf returns the user data of a configuration, from either attribute. planned is the planned value.
-func scriptOf(ctx context.Context, config attributeReader, planned types.String, diags *diag.Diagnostics) types.String {
+// getScript returns the user data of a configuration, from either attribute. planned is the planned value.
+func getScript(
+	ctx context.Context, config attributeReader, planned types.String, diags *diag.Diagnostics,
+) types.String {
 	var secret types.String
 	diags.Append(config.GetAttribute(ctx, path.Root(writeOnlyScript), &secret)...)
 	if isKnown(secret) {

@@ -25,7 +25,7 @@ func FuzzState(f *testing.F) {
 
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "1"}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, _ = Decode(&corev1.Secret{Data: map[string][]byte{dataKey: raw}})
+		_, _ = DecodeSecret(&corev1.Secret{Data: map[string][]byte{dataKey: raw}})
 		parsed, err := Parse(raw)
 		if err != nil {
 			return

@@ -52,10 +52,10 @@ func TestAStateIsReadUpToItsLimit(t *testing.T) {
 		maxUnpacked: "", maxUnpacked + 1: "it is larger than any state of a machine",
 	} {
 		raw := state("l", 1, "vm")
-		packed, err := pack(append(raw, bytes.Repeat([]byte(" "), size-len(raw))...))
+		packed, err := packState(append(raw, bytes.Repeat([]byte(" "), size-len(raw))...))
 		check.Error(t, err, "")
 
-		got, err := Decode(&corev1.Secret{Data: map[string][]byte{dataKey: packed}})
+		got, err := DecodeSecret(&corev1.Secret{Data: map[string][]byte{dataKey: packed}})
 		check.Error(t, err, problem)
 
 		if problem == "" {

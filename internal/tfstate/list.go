@@ -40,18 +40,18 @@ type listedState struct {
 	state    *State
 }
 
-// listed returns the owner's state from the list of its namespace. It returns false if the state must be read singly.
-// It compares the listed version with the cache, because the list may be outdated.
-func (s *Store) listed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
+// findListed returns the owner's state from the list of its namespace. It returns false if the state must be read
+// singly. It compares the listed version with the cache, because the list may be outdated.
+func (s *Store) findListed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
 	if s.Metadata == nil {
 		return nil, false
 	}
 
-	list := s.listOf(owner.GetNamespace())
+	list := s.getList(owner.GetNamespace())
 	list.mu.Lock()
 	defer list.mu.Unlock()
 
-	if list.states == nil && !s.fill(ctx, list, owner.GetNamespace()) {
+	if list.states == nil && !s.fillList(ctx, list, owner.GetNamespace()) {
 		return nil, false
 	}
 
@@ -61,24 +61,24 @@ func (s *Store) listed(ctx context.Context, owner client.Object, clusterName str
 		return nil, false
 	}
 
-	if now, err := s.cached(ctx, owner); err != nil || now.ResourceVersion != found.metadata.ResourceVersion {
+	if now, err := s.getCached(ctx, owner); err != nil || now.ResourceVersion != found.metadata.ResourceVersion {
 		return nil, false
 	}
 
 	secret := &corev1.Secret{ObjectMeta: found.metadata}
 	before := secret.DeepCopy()
-	if err := s.tie(secret, owner, clusterName); err != nil || !equality.Semantic.DeepEqual(before, secret) {
+	if err := s.markOwned(secret, owner, clusterName); err != nil || !equality.Semantic.DeepEqual(before, secret) {
 		return nil, false // the Secret needs an update
 	}
 
-	s.remember(owner, secret, found.state)
+	s.rememberState(owner, secret, found.state)
 
 	return found.state, true
 }
 
-// fill lists the states of a namespace if enough of them were read singly a moment ago. The caller holds list.mu. A
+// fillList lists the states of a namespace if enough of them were read singly a moment ago. The caller holds list.mu. A
 // timer drops the list after listFor.
-func (s *Store) fill(ctx context.Context, list *stateList, namespace string) bool {
+func (s *Store) fillList(ctx context.Context, list *stateList, namespace string) bool {
 	if time.Since(list.since) > listFor {
 		list.missed, list.since = 0, time.Now()
 	}
@@ -97,7 +97,7 @@ func (s *Store) fill(ctx context.Context, list *stateList, namespace string) boo
 	return true
 }
 
-func (s *Store) listOf(namespace string) *stateList {
+func (s *Store) getList(namespace string) *stateList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -126,9 +126,9 @@ func (s *Store) readAll(ctx context.Context, namespace string) map[string]listed
 
 		for i := range page.Items {
 			secret := &page.Items[i]
-			if state, err := Decode(secret); err == nil && secret.DeletionTimestamp.IsZero() {
+			if state, err := DecodeSecret(secret); err == nil && secret.DeletionTimestamp.IsZero() {
 				secret.ManagedFields = nil
-				out[secret.Name] = listedState{metadata: secret.ObjectMeta, state: state.brief()}
+				out[secret.Name] = listedState{metadata: secret.ObjectMeta, state: state.withoutText()}
 			}
 		}
 

@@ -62,7 +62,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	after := &Store{Client: c, Reader: reader, Metadata: c}
 	hold := func(i int) *State {
 		t.Helper()
-		got, err := after.Hold(t.Context(), owners[i], "demo")
+		got, err := after.LoadAndRepair(t.Context(), owners[i], "demo")
 		check.Error(t, err, "")
 		check.Equal(t, "the VM", got.VMID(), fmt.Sprintf("vm-%d", i))
 
@@ -83,7 +83,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	check.Equal(t, "read again", reader.gets, unlisted+1)
 
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "m-9", UID: "x"}}
-	got, err := after.Hold(t.Context(), other, "demo")
+	got, err := after.LoadAndRepair(t.Context(), other, "demo")
 	check.Error(t, err, "")
 	check.Equal(t, "the state of another namespace", got == nil, true)
 	check.Equal(t, "the serial", hold(9).Serial, 1)
@@ -121,7 +121,7 @@ func (h *holder) hold(what string, from, to, gets, lists int) {
 	hadGets, hadLists := h.reader.gets, h.reader.lists
 
 	for i := from; i < to; i++ {
-		got, err := h.Hold(h.t.Context(), h.owners[i], "demo")
+		got, err := h.LoadAndRepair(h.t.Context(), h.owners[i], "demo")
 		check.Error(h.t, err, "")
 		check.Equal(h.t, "VM", got.VMID(), fmt.Sprintf("vm-%d", i))
 	}
@@ -184,7 +184,7 @@ func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 			last := len(h.owners) - 1
 			change := func() {
 				var secret corev1.Secret
-				check.Error(t, h.Client.Get(t.Context(), h.key(h.owners[last]), &secret), "")
+				check.Error(t, h.Client.Get(t.Context(), h.secretKey(h.owners[last]), &secret), "")
 				test.change(&secret)
 				check.Error(t, h.Client.Update(t.Context(), &secret), "")
 			}
@@ -202,7 +202,7 @@ func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 			h.hold("the one that has changed", last, last+1, 1, 0)
 
 			var secret corev1.Secret
-			check.Error(t, h.Client.Get(t.Context(), h.key(h.owners[last]), &secret), "")
+			check.Error(t, h.Client.Get(t.Context(), h.secretKey(h.owners[last]), &secret), "")
 			check.Equal(t, "finalizers", secret.Finalizers, []string{Finalizer})
 			check.Equal(t, "cluster", secret.Labels["cluster.x-k8s.io/cluster-name"], "demo")
 			check.Equal(t, "owner", secret.OwnerReferences[0].UID, h.owners[last].UID)
@@ -246,7 +246,7 @@ func TestAllPagesOfStatesAreRead(t *testing.T) {
 	now := metav1.Now()
 	page := func(name string, change func(*corev1.Secret)) corev1.Secret {
 		t.Helper()
-		packed, err := pack(state("l", 3, name))
+		packed, err := packState(state("l", 3, name))
 		check.Error(t, err, "")
 		out := corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},

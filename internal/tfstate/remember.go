@@ -28,25 +28,25 @@ type held struct {
 // cacheLag limits how long a Secret missing from the cache is believed to exist after it was read or written here.
 const cacheLag = 2 * time.Second
 
-// brief returns a copy of the state without its text.
-func (s *State) brief() *State {
+// withoutText returns a copy of the state without its text.
+func (s *State) withoutText() *State {
 	out := *s
 	out.Raw = nil
 
 	return &out
 }
 
-// remembered returns the owner's state if its Secret has not changed since the last read. The state is nil if the owner
-// had none. ok is false if only a read can tell.
-func (s *Store) remembered(ctx context.Context, owner client.Object) (state *State, ok bool) {
+// getRemembered returns the owner's state if its Secret has not changed since the last read. The state is nil if the
+// owner had none. ok is false if only a read can tell.
+func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *State, ok bool) {
 	s.mu.Lock()
-	known, ok := s.held[s.key(owner)]
+	known, ok := s.held[s.secretKey(owner)]
 	s.mu.Unlock()
 	if s.Metadata == nil || !ok || known.owner != owner.GetUID() {
 		return nil, false
 	}
 
-	now, err := s.cached(ctx, owner)
+	now, err := s.getCached(ctx, owner)
 	if known.state == nil {
 		return nil, apierrors.IsNotFound(err)
 	}
@@ -74,31 +74,31 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) (state *Sta
 func (s *Store) hasCached(owner client.Object, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, ok := s.held[s.key(owner)]; ok && known.uid == uid && !known.cached {
+	if known, ok := s.held[s.secretKey(owner)]; ok && known.uid == uid && !known.cached {
 		known.cached = true
-		s.held[s.key(owner)] = known
+		s.held[s.secretKey(owner)] = known
 	}
 }
 
-// cached returns the metadata of the owner's Secret from the cache.
-func (s *Store) cached(ctx context.Context, owner client.Object) (*metav1.PartialObjectMetadata, error) {
+// getCached returns the metadata of the owner's Secret from the cache.
+func (s *Store) getCached(ctx context.Context, owner client.Object) (*metav1.PartialObjectMetadata, error) {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 
-	return out, s.Metadata.Get(ctx, s.key(owner), out)
+	return out, s.Metadata.Get(ctx, s.secretKey(owner), out)
 }
 
-// Unheard reports whether the owner seems to have no state: the cache has no Secret, and none was read or written here.
-// This is no proof, but good enough for Hold, because a run reads past the cache.
-func (s *Store) Unheard(ctx context.Context, owner client.Object) bool {
+// IsUnheard reports whether the owner seems to have no state: the cache has no Secret, and none was read or written
+// here. This is no proof, but good enough for Hold, because a run reads past the cache.
+func (s *Store) IsUnheard(ctx context.Context, owner client.Object) bool {
 	s.mu.Lock()
-	_, known := s.held[s.key(owner)]
+	_, known := s.held[s.secretKey(owner)]
 	s.mu.Unlock()
 	if s.Metadata == nil || known {
 		return false
 	}
 
-	if _, err := s.cached(ctx, owner); !apierrors.IsNotFound(err) {
+	if _, err := s.getCached(ctx, owner); !apierrors.IsNotFound(err) {
 		return false
 	}
 
@@ -120,12 +120,12 @@ func (s *Store) rememberNone(owner client.Object) {
 	}
 
 	// A run may have saved a state since the lookup.
-	if known, ok := s.held[s.key(owner)]; !ok || known.state == nil {
-		s.held[s.key(owner)] = held{owner: owner.GetUID()}
+	if known, ok := s.held[s.secretKey(owner)]; !ok || known.state == nil {
+		s.held[s.secretKey(owner)] = held{owner: owner.GetUID()}
 	}
 }
 
-func (s *Store) remember(owner client.Object, secret client.Object, state *State) {
+func (s *Store) rememberState(owner client.Object, secret client.Object, state *State) {
 	if s.Metadata == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 
 	// A slow reader must not replace a newer version remembered meanwhile.
 	cached := false
-	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
+	if known, ok := s.held[s.secretKey(owner)]; ok && known.uid == secret.GetUID() {
 		cached = known.cached
 		newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion())
 		if err == nil && newer > 0 {
@@ -146,28 +146,28 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		}
 	}
 
-	s.held[s.key(owner)] = held{
+	s.held[s.secretKey(owner)] = held{
 		owner:   owner.GetUID(),
 		uid:     secret.GetUID(),
 		version: secret.GetResourceVersion(),
 		at:      time.Now(),
 		cached:  cached,
-		state:   state.brief(),
+		state:   state.withoutText(),
 	}
 }
 
-// Forget drops everything remembered about the state of a deleted owner.
-func (s *Store) Forget(owner types.NamespacedName) {
+// DropOwner drops everything remembered about the state of a deleted owner.
+func (s *Store) DropOwner(owner types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := client.ObjectKey{Namespace: owner.Namespace, Name: namePrefix + suffix(s.Prefix+owner.Name)}
+	key := client.ObjectKey{Namespace: owner.Namespace, Name: namePrefix + shortenSuffix(s.Prefix+owner.Name)}
 	delete(s.held, key)
 	delete(s.latest, key)
 	delete(s.begun, key)
 }
 
-func (s *Store) forget(owner client.Object) {
+func (s *Store) dropHeld(owner client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held, s.key(owner))
+	delete(s.held, s.secretKey(owner))
 }

@@ -95,7 +95,7 @@ func (r *remembering) secret() *corev1.Secret {
 	r.t.Helper()
 
 	out := &corev1.Secret{}
-	check.Error(r.t, r.api.Get(r.t.Context(), r.key(r.owner), out), "")
+	check.Error(r.t, r.api.Get(r.t.Context(), r.secretKey(r.owner), out), "")
 
 	return out
 }
@@ -109,7 +109,7 @@ func (r *remembering) fill(change func(*metav1.ObjectMeta)) {
 		change(&metadata)
 	}
 
-	r.cache.secrets[r.key(r.owner)] = metadata
+	r.cache.secrets[r.secretKey(r.owner)] = metadata
 }
 
 // hold returns the serial of the state, or 0 without a state. reads counts the reads of the Secret.
@@ -117,7 +117,7 @@ func (r *remembering) hold() (serial uint64, reads int) {
 	r.t.Helper()
 
 	before := r.reader.gets
-	got, err := r.Hold(r.t.Context(), r.owner, "demo")
+	got, err := r.LoadAndRepair(r.t.Context(), r.owner, "demo")
 	check.Error(r.t, err, "")
 
 	if got != nil {
@@ -185,11 +185,11 @@ func TestAStateIsReadAgainOnceItMayHaveChanged(t *testing.T) {
 		"it is forgotten": {
 			func(r *remembering) {
 				r.fill(nil)
-				r.Forget(client.ObjectKeyFromObject(r.owner))
+				r.DropOwner(client.ObjectKeyFromObject(r.owner))
 			}, 1,
 		},
 		"another owner is forgotten": {
-			func(r *remembering) { r.Forget(types.NamespacedName{Namespace: "default", Name: "demo-2"}) }, 0,
+			func(r *remembering) { r.DropOwner(types.NamespacedName{Namespace: "default", Name: "demo-2"}) }, 0,
 		},
 	}
 	for name, test := range tests {
@@ -210,11 +210,11 @@ func TestAVersionThatIsNoNumberIsComparedAsAText(t *testing.T) {
 	for version, want := range map[string]bool{"v-1": true, "v-2": false} {
 		r := newRemembering(t)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: "v-1"}}
-		r.remember(r.owner, secret, &State{Serial: 4})
+		r.rememberState(r.owner, secret, &State{Serial: 4})
 		secret.ResourceVersion = version
-		r.cache.secrets[r.key(r.owner)] = secret.ObjectMeta
+		r.cache.secrets[r.secretKey(r.owner)] = secret.ObjectMeta
 
-		_, ok := r.remembered(t.Context(), r.owner)
+		_, ok := r.getRemembered(t.Context(), r.owner)
 		check.Equal(t, "remembered with version "+version, ok, want)
 	}
 }
@@ -267,7 +267,7 @@ func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 func TestALookThatASaveOvertookIsNotRemembered(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
-	r.forget(r.owner)
+	r.dropHeld(r.owner)
 	r.Reader = &slowReader{Reader: r.reader, meanwhile: func() { r.save(2) }}
 	serial, _ := r.hold()
 	check.Equal(t, "the look came first", serial, 1)
@@ -329,7 +329,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 	}{
 		"nothing is there": {func(*remembering) {}, true, 0},
 		"the cache has a Secret": {
-			func(r *remembering) { r.cache.secrets[r.key(r.owner)] = metav1.ObjectMeta{UID: "a"} }, false, 1,
+			func(r *remembering) { r.cache.secrets[r.secretKey(r.owner)] = metav1.ObjectMeta{UID: "a"} }, false, 1,
 		},
 		"the cache fails":        {func(r *remembering) { r.cache.err = errors.New("it has not started") }, false, 1},
 		"there is no cache":      {func(r *remembering) { r.Metadata = nil }, false, 1},
@@ -348,7 +348,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRemembering(t)
 			test.happens(r)
-			check.Equal(t, "unheard of", r.Unheard(t.Context(), r.owner), test.want)
+			check.Equal(t, "unheard of", r.IsUnheard(t.Context(), r.owner), test.want)
 
 			_, reads := r.hold()
 			check.Equal(t, "reads of a look that follows", reads, test.reads)
@@ -382,7 +382,7 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 			}, 1,
 		},
 		"the state is forgotten between": {
-			func(r *remembering) { r.Forget(client.ObjectKeyFromObject(r.owner)) }, 1,
+			func(r *remembering) { r.DropOwner(client.ObjectKeyFromObject(r.owner)) }, 1,
 		},
 	}
 	for name, test := range tests {
@@ -395,7 +395,7 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 			check.Equal(t, "the digest in the Secret", r.secret().Annotations[DigestAnnotation], "digest")
 
 			before := r.reader.gets
-			got, err := r.Hold(t.Context(), r.owner, "demo")
+			got, err := r.LoadAndRepair(t.Context(), r.owner, "demo")
 			check.Error(t, err, "")
 			check.Equal(t, "the digest", got.AppliedDigest, "digest")
 			check.Equal(t, "VM", got.VMID(), "vm-1")
@@ -407,7 +407,7 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 func TestAMarkWithoutASecretMakesNone(t *testing.T) {
 	r := newRemembering(t)
 	check.Error(t, r.MarkApplied(t.Context(), r.owner, "digest"), "")
-	check.Equal(t, "there is none", r.Unheard(t.Context(), r.owner), true)
+	check.Equal(t, "there is none", r.IsUnheard(t.Context(), r.owner), true)
 	r.Reader = r.api
 	got, err := r.Load(t.Context(), r.owner)
 	check.Error(t, err, "")

@@ -56,7 +56,7 @@ type begun struct {
 
 // SecretName returns the name of the Secret with the owner's state. Terraform's backend derives the name from a suffix.
 // The suffix is also a label value, and so has at most 63 characters.
-func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
+func SecretName(owner client.Object) string { return namePrefix + shortenSuffix(owner.GetName()) }
 
 // numbered matches a suffix that Terraform's kubernetes backend mistakes for one part of a larger state.
 var numbered = regexp.MustCompile(`(^|-)[0-9]+$`)
@@ -64,19 +64,21 @@ var numbered = regexp.MustCompile(`(^|-)[0-9]+$`)
 // BackendSuffix returns the secret_suffix of an owner's state for Terraform's kubernetes backend. ok is false if the
 // backend rejects the suffix.
 func BackendSuffix(owner string) (_ string, ok bool) {
-	return suffix(owner), !numbered.MatchString(suffix(owner))
+	return shortenSuffix(owner), !numbered.MatchString(shortenSuffix(owner))
 }
 
-// key returns the namespace and name of the owner's Secret.
-func (s *Store) key(owner client.Object) client.ObjectKey {
+// secretKey returns the namespace and name of the owner's Secret.
+func (s *Store) secretKey(owner client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
 }
 
-func (s *Store) suffix(owner client.Object) string { return suffix(s.Prefix + owner.GetName()) }
+func (s *Store) secretSuffix(owner client.Object) string {
+	return shortenSuffix(s.Prefix + owner.GetName())
+}
 
-func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+func (s *Store) fetchSecret(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	key := s.key(owner)
+	key := s.secretKey(owner)
 	if err := s.Reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -88,22 +90,22 @@ func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, e
 
 // Load returns the owner's state, or nil if there is none.
 func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
-	secret, err := s.get(ctx, owner)
+	secret, err := s.fetchSecret(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
 
-	s.note(owner, secret)
+	s.noteSecret(owner, secret)
 	if secret == nil {
 		s.rememberNone(owner)
 		return nil, nil
 	}
 
-	return Decode(secret)
+	return DecodeSecret(secret)
 }
 
-// note keeps a Secret to spare the next save a read. The resource version reveals writes by others.
-func (s *Store) note(owner client.Object, secret *corev1.Secret) {
+// noteSecret keeps a Secret to spare the next save a read. The resource version reveals writes by others.
+func (s *Store) noteSecret(owner client.Object, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest == nil {
@@ -111,36 +113,36 @@ func (s *Store) note(owner client.Object, secret *corev1.Secret) {
 		s.begun = map[client.ObjectKey]begun{}
 	}
 
-	s.latest[s.key(owner)] = secret
-	s.begun[s.key(owner)] = begun{secret: secret.DeepCopy()}
+	s.latest[s.secretKey(owner)] = secret
+	s.begun[s.secretKey(owner)] = begun{secret: secret.DeepCopy()}
 }
 
-// unnote removes and returns the Secret kept by note.
-func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
+// takeNoted removes and returns the Secret kept by note.
+func (s *Store) takeNoted(owner client.Object) (*corev1.Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	secret, ok := s.latest[s.key(owner)]
-	delete(s.latest, s.key(owner))
+	secret, ok := s.latest[s.secretKey(owner)]
+	delete(s.latest, s.secretKey(owner))
 
 	return secret, ok
 }
 
 // EndJob drops the data kept for the saves of a finished job.
 func (s *Store) EndJob(owner client.Object) {
-	s.unnote(owner)
+	s.takeNoted(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.begun, s.key(owner))
+	delete(s.begun, s.secretKey(owner))
 }
 
-// update changes the starting point of the owner's run, if there is a run.
-func (s *Store) update(owner client.Object, change func(*begun)) {
+// updateBegun changes the starting point of the owner's run, if there is a run.
+func (s *Store) updateBegun(owner client.Object, change func(*begun)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if run, ok := s.begun[s.key(owner)]; ok {
+	if run, ok := s.begun[s.secretKey(owner)]; ok {
 		change(&run)
-		s.begun[s.key(owner)] = run
+		s.begun[s.secretKey(owner)] = run
 	}
 }
 
@@ -148,11 +150,11 @@ func (s *Store) update(owner client.Object, change func(*begun)) {
 // such a write: a halted leader and its successor may both continue from one state.
 func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 	s.mu.Lock()
-	run, ok := s.begun[s.key(owner)]
+	run, ok := s.begun[s.secretKey(owner)]
 	s.mu.Unlock()
 
 	// Without a Secret, the run has begun its own lineage.
-	if !ok || run.secret == nil || current == nil || sameState(run.secret, current) {
+	if !ok || run.secret == nil || current == nil || isSameState(run.secret, current) {
 		return nil
 	}
 
@@ -160,22 +162,22 @@ func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 		return nil
 	}
 
-	return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+	return &ConflictError{Secret: s.secretKey(owner).String(), Reason: "another process has changed it meanwhile"}
 }
 
-// Hold is Load for an owner that is not being deleted. It also restores the Secret's owner, finalizer and labels, for
-// example after a restore from a backup without them. It does not write the state itself. The returned state is good
-// for decisions only: it may lack its text and all attributes except IDs.
-func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
-	if known, ok := s.remembered(ctx, owner); ok {
+// LoadAndRepair is Load for an owner that is not being deleted. It also restores the Secret's owner, finalizer and
+// labels, for example after a restore from a backup without them. It does not write the state itself. The returned
+// state is good for decisions only: it may lack its text and all attributes except IDs.
+func (s *Store) LoadAndRepair(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
+	if known, ok := s.getRemembered(ctx, owner); ok {
 		return known, nil
 	}
 
-	if known, ok := s.listed(ctx, owner, clusterName); ok {
+	if known, ok := s.findListed(ctx, owner, clusterName); ok {
 		return known, nil
 	}
 
-	secret, err := s.get(ctx, owner)
+	secret, err := s.fetchSecret(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -185,18 +187,18 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return nil, nil
 	}
 
-	state, err := Decode(secret)
+	state, err := DecodeSecret(secret)
 	if err != nil || !secret.DeletionTimestamp.IsZero() {
 		return state, err // an administrator must decide, or has decided
 	}
 
 	before := secret.DeepCopy()
-	if err := s.tie(secret, owner, clusterName); err != nil {
+	if err := s.markOwned(secret, owner, clusterName); err != nil {
 		return nil, err
 	}
 
 	if equality.Semantic.DeepEqual(before, secret) {
-		s.remember(owner, secret, state)
+		s.rememberState(owner, secret, state)
 		return state, nil
 	}
 
@@ -209,18 +211,18 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 	return state, nil
 }
 
-// tie marks the Secret as the owner's, with the labels of Terraform's backend and of Cluster API.
-func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName string) error {
-	set(&secret.Labels, stateLabel, "true")
-	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
-	set(&secret.Labels, "tfstateWorkspace", "default")
-	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
-	set(&secret.Labels, moveLabel, "")
+// markOwned marks the Secret as the owner's, with the labels of Terraform's backend and of Cluster API.
+func (s *Store) markOwned(secret *corev1.Secret, owner client.Object, clusterName string) error {
+	setValue(&secret.Labels, stateLabel, "true")
+	setValue(&secret.Labels, "tfstateSecretSuffix", s.secretSuffix(owner))
+	setValue(&secret.Labels, "tfstateWorkspace", "default")
+	setValue(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
+	setValue(&secret.Labels, moveLabel, "")
 	if clusterName != "" {
-		set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
+		setValue(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
 	}
 
-	set(&secret.Annotations, "encoding", "gzip")
+	setValue(&secret.Annotations, "encoding", "gzip")
 	controllerutil.AddFinalizer(secret, Finalizer)
 	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(),
 		controllerutil.WithBlockOwnerDeletion(false))
@@ -251,23 +253,25 @@ func (s *Store) SaveApplied(
 	}
 
 	return retry.OnError(retry.DefaultBackoff, again, func() error {
-		return s.save(ctx, owner, clusterName, next, digest)
+		return s.saveState(ctx, owner, clusterName, next, digest)
 	})
 }
 
-func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State, digest string) error {
-	secret, err := s.replaced(ctx, owner)
+func (s *Store) saveState(
+	ctx context.Context, owner client.Object, clusterName string, next *State, digest string,
+) error {
+	secret, err := s.findReplaced(ctx, owner)
 	if err != nil {
 		return err
 	}
 
-	packed, err := pack(next.Raw)
+	packed, err := packState(next.Raw)
 	if err != nil {
 		return err
 	}
 
 	if len(packed) > maxPacked {
-		return &TooLargeError{Secret: s.key(owner).String(), Size: len(packed)}
+		return &TooLargeError{Secret: s.secretKey(owner).String(), Size: len(packed)}
 	}
 
 	create := secret == nil
@@ -281,14 +285,14 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 
 	if digest != "" {
-		set(&secret.Annotations, DigestAnnotation, digest)
+		setValue(&secret.Annotations, DigestAnnotation, digest)
 		delete(secret.Annotations, ChangingFromAnnotation)
 		delete(secret.Annotations, ChangeAddsAnnotation)
 	}
 
-	s.update(owner, func(run *begun) { run.tried = append(run.tried, packed) })
+	s.updateBegun(owner, func(run *begun) { run.tried = append(run.tried, packed) })
 	secret.Data = map[string][]byte{dataKey: packed}
-	if err := s.tie(secret, owner, clusterName); err != nil {
+	if err := s.markOwned(secret, owner, clusterName); err != nil {
 		return err
 	}
 
@@ -299,31 +303,31 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 
 	if err != nil {
-		s.forget(owner) // the API server may have stored it all the same
+		s.dropHeld(owner) // the API server may have stored it all the same
 
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 
 	if digest == "" { // the run goes on
-		s.note(owner, secret)
+		s.noteSecret(owner, secret)
 	} else {
 		s.EndJob(owner)
 	}
 
 	stored := *next
 	stored.readMarks(secret.Annotations)
-	s.remember(owner, secret, &stored)
+	s.rememberState(owner, secret, &stored)
 
 	return nil
 }
 
-// replaced returns the Secret to overwrite, or nil if there is none.
-func (s *Store) replaced(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
-	if secret, known := s.unnote(owner); known {
+// findReplaced returns the Secret to overwrite, or nil if there is none.
+func (s *Store) findReplaced(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	if secret, known := s.takeNoted(owner); known {
 		return secret, nil
 	}
 
-	secret, err := s.get(ctx, owner)
+	secret, err := s.fetchSecret(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +345,7 @@ func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, cluster
 		return err
 	}
 
-	raw, err := withoutUserData(state.Bytes())
+	raw, err := removeUserData(state.Bytes())
 	if err != nil || raw == nil {
 		return err
 	}
@@ -351,11 +355,11 @@ func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, cluster
 		return fmt.Errorf("failed to read the state without its user data: %w", err)
 	}
 
-	return s.save(ctx, owner, clusterName, next, "")
+	return s.saveState(ctx, owner, clusterName, next, "")
 }
 
-// pack compresses a state for its Secret.
-func pack(raw []byte) ([]byte, error) {
+// packState compresses a state for its Secret.
+func packState(raw []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
 	if _, err := writer.Write(raw); err != nil {
@@ -371,7 +375,7 @@ func pack(raw []byte) ([]byte, error) {
 
 // checkSuccessor refuses to overwrite a newer state, or one of another lineage.
 func checkSuccessor(secret *corev1.Secret, next *State) error {
-	current, err := Decode(secret)
+	current, err := DecodeSecret(secret)
 	if err != nil {
 		return err
 	}
@@ -389,7 +393,7 @@ func checkSuccessor(secret *corev1.Secret, next *State) error {
 	return nil
 }
 
-func set(values *map[string]string, key, value string) {
+func setValue(values *map[string]string, key, value string) {
 	if *values == nil {
 		*values = map[string]string{}
 	}
@@ -414,11 +418,11 @@ func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, add
 
 // setMarks writes annotations of the Secret. A nil value removes an annotation. A missing Secret is no error.
 func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[string]any) error {
-	saved, err := s.toMark(ctx, owner)
+	saved, err := s.findMarkable(ctx, owner)
 	s.mu.Lock()
-	known, ok := s.held[s.key(owner)]
+	known, ok := s.held[s.secretKey(owner)]
 	s.mu.Unlock()
-	s.forget(owner)
+	s.dropHeld(owner)
 
 	if err != nil || saved == nil {
 		return err
@@ -428,10 +432,10 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
+		return fmt.Errorf("failed to mark the state Secret %s: %w", s.secretKey(owner), err)
 	}
 
-	s.update(owner, func(run *begun) {
+	s.updateBegun(owner, func(run *begun) {
 		if run.secret != nil {
 			run.secret.Annotations, run.secret.ResourceVersion = secret.Annotations, secret.ResourceVersion
 		}
@@ -442,30 +446,30 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	if ok && known.uid == saved.UID && known.version == saved.ResourceVersion {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
-		s.remember(owner, secret, &marked)
+		s.rememberState(owner, secret, &marked)
 	}
 
 	return nil
 }
 
-// toMark returns the Secret last saved by the run, or its starting point. It returns nil if there is no Secret. Without
-// a run it reads the current Secret.
-func (s *Store) toMark(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
-	if saved, _ := s.unnote(owner); saved != nil {
+// findMarkable returns the Secret last saved by the run, or its starting point. It returns nil if there is no Secret.
+// Without a run it reads the current Secret.
+func (s *Store) findMarkable(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	if saved, _ := s.takeNoted(owner); saved != nil {
 		return saved, nil
 	}
 
 	s.mu.Lock()
-	run, began := s.begun[s.key(owner)]
+	run, began := s.begun[s.secretKey(owner)]
 	s.mu.Unlock()
 
 	if run.secret != nil {
 		return run.secret.DeepCopy(), nil
 	}
 
-	current, err := s.get(ctx, owner)
+	current, err := s.fetchSecret(ctx, owner)
 	if err == nil && current != nil && began {
-		return nil, &ConflictError{Secret: s.key(owner).String(), Reason: "another process has made it meanwhile"}
+		return nil, &ConflictError{Secret: s.secretKey(owner).String(), Reason: "another process has made it meanwhile"}
 	}
 
 	return current, err
@@ -483,22 +487,25 @@ func (s *Store) markSame(
 		marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		marked.Namespace, marked.Name = owner.GetNamespace(), s.SecretName(owner)
 
-		conflict := s.mark(ctx, marked, map[string]any{
+		conflict := s.patchMetadata(ctx, marked, map[string]any{
 			"annotations": marks, "resourceVersion": saved.ResourceVersion,
 		})
 		if !apierrors.IsConflict(conflict) {
 			return conflict
 		}
 
-		current, err := s.get(ctx, owner)
+		current, err := s.fetchSecret(ctx, owner)
 
 		switch {
 		case err != nil:
 			return err
 		case current == nil:
 			return apierrors.NewNotFound(corev1.Resource("secrets"), marked.Name)
-		case !sameState(saved, current):
-			return &ConflictError{Secret: s.key(owner).String(), Reason: "another process has changed it meanwhile"}
+		case !isSameState(saved, current):
+			return &ConflictError{
+				Secret: s.secretKey(owner).String(),
+				Reason: "another process has changed it meanwhile",
+			}
 		}
 
 		current.DeepCopyInto(saved)
@@ -509,9 +516,9 @@ func (s *Store) markSame(
 	return marked, err
 }
 
-// sameState reports whether two versions of a Secret have the same state and marks. A difference means that another
+// isSameState reports whether two versions of a Secret have the same state and marks. A difference means that another
 // process has begun a run. Others may write the rest of the Secret.
-func sameState(a, b *corev1.Secret) bool {
+func isSameState(a, b *corev1.Secret) bool {
 	same := equality.Semantic.DeepEqual(a.Data, b.Data)
 	for _, name := range []string{DigestAnnotation, ChangingFromAnnotation, ChangeAddsAnnotation} {
 		same = same && a.Annotations[name] == b.Annotations[name]
@@ -520,7 +527,9 @@ func sameState(a, b *corev1.Secret) bool {
 	return same
 }
 
-func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, metadata map[string]any) error {
+func (s *Store) patchMetadata(
+	ctx context.Context, secret *metav1.PartialObjectMetadata, metadata map[string]any,
+) error {
 	content, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("failed to encode the digest: %w", err)
@@ -529,10 +538,10 @@ func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, 
 	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
-// GivenUp reports whether a user has deleted the Secret of an unusable state. If so, it also removes the finalizer.
-// Call it only for owners that are being deleted.
-func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) {
-	secret, err := s.get(ctx, owner)
+// ReleaseGivenUp reports whether a user has deleted the Secret of an unusable state. If so, it also removes the
+// finalizer. Call it only for owners that are being deleted.
+func (s *Store) ReleaseGivenUp(ctx context.Context, owner client.Object) (bool, error) {
+	secret, err := s.fetchSecret(ctx, owner)
 	if err != nil || secret == nil {
 		return secret == nil, err
 	}
@@ -551,14 +560,14 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 
 // Delete removes the owner's state. It fails if the state still describes resources.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
-	defer s.forget(owner)
+	defer s.dropHeld(owner)
 	s.EndJob(owner)
-	secret, err := s.get(ctx, owner)
+	secret, err := s.fetchSecret(ctx, owner)
 	if err != nil || secret == nil {
 		return err
 	}
 
-	state, err := Decode(secret)
+	state, err := DecodeSecret(secret)
 	if err != nil {
 		return err
 	}
@@ -582,9 +591,9 @@ func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 }
 
 // SecretName returns the name of the Secret with the owner's state in this store.
-func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.suffix(owner) }
+func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.secretSuffix(owner) }
 
-func suffix(name string) string {
+func shortenSuffix(name string) string {
 	const longest = 63
 	if len(name) <= longest {
 		return name

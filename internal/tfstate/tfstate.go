@@ -136,8 +136,8 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(t))
 }
 
-// intern shares equal strings between states, to save memory with ten thousand machines.
-func (r *resource) intern() {
+// internStrings shares equal strings between states, to save memory with ten thousand machines.
+func (r *resource) internStrings() {
 	for _, word := range []*string{&r.Module, &r.Mode, &r.Type, &r.Name} {
 		*word = unique.Make(*word).Value()
 	}
@@ -161,15 +161,15 @@ func (s *State) Empty() bool {
 // WasApplied reports whether any configuration was ever applied in full, regardless of later changes.
 func (s *State) WasApplied() bool { return s != nil && (s.AppliedDigest != "" || s.ChangingFrom != "") }
 
-// Undoes reports whether the configuration with this digest reverts an incomplete change. If it does, the change
+// IsRevertedBy reports whether the configuration with this digest reverts an incomplete change. If it does, the change
 // created every resource missing from that configuration.
-func (s *State) Undoes(digest string) bool {
+func (s *State) IsRevertedBy(digest string) bool {
 	return s != nil && s.AppliedDigest == "" && s.ChangingFrom == digest
 }
 
-// Complete reports whether the last run with changes succeeded and the state has a VM. If it reports false, an
+// IsComplete reports whether the last run with changes succeeded and the state has a VM. If it reports false, an
 // interrupted run may have created resources without recording them.
-func (s *State) Complete() bool {
+func (s *State) IsComplete() bool {
 	return s != nil && s.AppliedDigest != "" && s.VMID() != ""
 }
 
@@ -260,14 +260,14 @@ func Parse(raw []byte) (*State, error) {
 	}
 
 	for i := range document.Resources {
-		document.Resources[i].intern()
+		document.Resources[i].internStrings()
 	}
 
 	return &State{Raw: raw, Serial: document.Serial, Lineage: document.Lineage, resources: document.Resources}, nil
 }
 
-// Decode returns the state in a Secret of a store. If the state is unusable, it returns an *InvalidError.
-func Decode(secret *corev1.Secret) (*State, error) {
+// DecodeSecret returns the state in a Secret of a store. If the state is unusable, it returns an *InvalidError.
+func DecodeSecret(secret *corev1.Secret) (*State, error) {
 	invalid := func(reason string) error {
 		return &InvalidError{Secret: secret.Namespace + "/" + secret.Name, Reason: reason}
 	}

@@ -198,7 +198,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			store, c, owner := newStore(t)
-			if state, err := store.Hold(t.Context(), owner, "demo"); state != nil || err != nil {
+			if state, err := store.LoadAndRepair(t.Context(), owner, "demo"); state != nil || err != nil {
 				t.Fatalf("there is no state, and Hold returned %+v, %v", state, err)
 			}
 
@@ -221,7 +221,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			loaded, err := store.Hold(t.Context(), owner, "demo")
+			loaded, err := store.LoadAndRepair(t.Context(), owner, "demo")
 			if (err != nil) != test.refused || err == nil && loaded.ResourceID("ovirt_vm") != "vm-1" {
 				t.Fatalf("Hold returned %+v, %v", loaded, err)
 			}
@@ -357,7 +357,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 				}
 			}
 			save(1)
-			store.forget(owner)
+			store.dropHeld(owner)
 			mark := func() {
 				if meddled {
 					other := &Store{Client: c, Reader: c}
@@ -371,7 +371,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 				check.Equal(t, "the mark is refused", errors.As(err, &conflict), meddled)
 			}
 			reader.meanwhile = func() { save(2) }
-			if _, err := store.Hold(t.Context(), owner, "demo"); err != nil {
+			if _, err := store.LoadAndRepair(t.Context(), owner, "demo"); err != nil {
 				t.Fatal(err)
 			}
 
@@ -381,7 +381,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 				want, digest = 9, ""
 			}
 
-			got, err := store.Hold(t.Context(), owner, "demo")
+			got, err := store.LoadAndRepair(t.Context(), owner, "demo")
 			check.Error(t, err, "")
 			check.Equal(t, "got.Serial", got.Serial, want)
 			check.Equal(t, "got.AppliedDigest", got.AppliedDigest, digest)
@@ -432,7 +432,7 @@ func TestAStateIsSavedAlthoughOthersWriteToItsSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	loaded, err := store.Hold(t.Context(), owner, "demo")
+	loaded, err := store.LoadAndRepair(t.Context(), owner, "demo")
 	check.Error(t, err, "")
 	check.Equal(t, "loaded.Serial", loaded.Serial, 2)
 	check.Equal(t, "loaded.AppliedDigest", loaded.AppliedDigest, "digest")
@@ -524,7 +524,7 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 				t.Errorf("save: %v", err)
 			}
 
-			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || givenUp {
+			if givenUp, err := store.ReleaseGivenUp(t.Context(), owner); err != nil || givenUp {
 				t.Errorf("given up: %t, %v", givenUp, err)
 			}
 
@@ -532,7 +532,7 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || !givenUp {
+			if givenUp, err := store.ReleaseGivenUp(t.Context(), owner); err != nil || !givenUp {
 				t.Errorf("after its deletion, given up: %t, %v", givenUp, err)
 			}
 
@@ -545,9 +545,9 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 
 func TestNamesFitIntoLabels(t *testing.T) {
 	fits := strings.Repeat("a", 63)
-	check.Equal(t, "the longest name that fits", suffix(fits), fits)
+	check.Equal(t, "the longest name that fits", shortenSuffix(fits), fits)
 
-	long, other := suffix(fits+"a"), suffix(fits+"b")
+	long, other := shortenSuffix(fits+"a"), shortenSuffix(fits+"b")
 	check.Equal(t, "length of a longer one", len(long), 63)
 	check.Equal(t, "it begins with the name", strings.HasPrefix(long, fits[:54]+"-"), true)
 	check.Equal(t, "two that begin alike are the same", long == other, false)
@@ -586,7 +586,7 @@ func TestARunReadsTheSecretOnce(t *testing.T) {
 		return err
 	})
 	reads("the save that follows it", 0, save(5, ""))
-	r.Forget(client.ObjectKeyFromObject(r.owner))
+	r.DropOwner(client.ObjectKeyFromObject(r.owner))
 	reads("a save after the owner was forgotten", 1, save(6, ""))
 }
 
@@ -641,10 +641,10 @@ func TestAStateIsComplete(t *testing.T) {
 	for name, test := range tests {
 		state := *test.state
 		state.AppliedDigest = test.digest
-		check.Equal(t, name, state.Complete(), test.want)
+		check.Equal(t, name, state.IsComplete(), test.want)
 	}
 
-	check.Equal(t, "none", (*State)(nil).Complete(), false)
+	check.Equal(t, "none", (*State)(nil).IsComplete(), false)
 }
 
 // failingClient fails writes by verb.
@@ -699,14 +699,14 @@ func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 		secret.Labels = nil
 		check.Error(r.t, r.api.Update(r.t.Context(), secret), "")
 		r.fill(nil)
-		got, err := r.Hold(r.t.Context(), r.owner, "demo")
+		got, err := r.LoadAndRepair(r.t.Context(), r.owner, "demo")
 		check.Equal(r.t, "the state is returned", got.VMID() == "vm-1", err == nil)
 
 		return err
 	}
 	givenUp := func(r *remembering) error {
 		check.Error(r.t, r.api.Delete(r.t.Context(), r.secret()), "")
-		got, err := r.GivenUp(r.t.Context(), r.owner)
+		got, err := r.ReleaseGivenUp(r.t.Context(), r.owner)
 		check.Equal(r.t, "it is given up", got, err == nil)
 
 		return err
@@ -781,7 +781,7 @@ func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 	}{
 		"a look at one that is deleted": {
 			func(s *corev1.Secret) { s.Labels = nil }, true, func(r *remembering) error {
-				_, err := r.Hold(r.t.Context(), r.owner, "demo")
+				_, err := r.LoadAndRepair(r.t.Context(), r.owner, "demo")
 				return err
 			}, "",
 		},
@@ -796,7 +796,7 @@ func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 		},
 		"one that nobody deletes is not given up": {
 			unreadable, false, func(r *remembering) error {
-				givenUp, err := r.GivenUp(r.t.Context(), r.owner)
+				givenUp, err := r.ReleaseGivenUp(r.t.Context(), r.owner)
 				check.Equal(r.t, "it is given up", givenUp, false)
 
 				return err
@@ -815,7 +815,7 @@ func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 				check.Error(t, r.api.Delete(t.Context(), secret), "")
 			}
 
-			r.Forget(client.ObjectKeyFromObject(r.owner))
+			r.DropOwner(client.ObjectKeyFromObject(r.owner))
 			before := r.secret().ResourceVersion
 			check.Error(t, test.act(r), test.problem)
 			check.Equal(t, "version of the Secret", r.secret().ResourceVersion, before)
@@ -841,7 +841,7 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	check.Equal(t, "an ID that is no text", got[1].ID, "")
 	check.Equal(t, "got[1].AffinityGroupID", got[1].AffinityGroupID, "z")
 
-	brief := state.brief()
+	brief := state.withoutText()
 	check.Equal(t, "brief", brief.Instances("ovirt_affinity_group"), got)
 	check.Length(t, "the text of the brief", brief.Raw, 0)
 
@@ -873,7 +873,7 @@ func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 
 	loaded, err := store.Load(ctx, owner)
 	check.Error(t, err, "")
-	check.Equal(t, "it is complete", loaded.Complete(), false)
+	check.Equal(t, "it is complete", loaded.IsComplete(), false)
 	check.Equal(t, "it was applied", loaded.WasApplied(), true)
 
 	check.Error(t, store.MarkApplied(ctx, owner, "b"), "")
@@ -912,7 +912,7 @@ func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 		"the run has saved a state": func(*testing.T, *Store, client.Object) {},
 		conflicts: func(t *testing.T, halted *Store, owner client.Object) {
 			t.Helper()
-			secret, err := halted.get(t.Context(), owner)
+			secret, err := halted.fetchSecret(t.Context(), owner)
 			check.Error(t, err, "")
 			metav1.SetMetaDataLabel(&secret.ObjectMeta, "a", "b")
 			check.Error(t, halted.Client.Update(t.Context(), secret), "")

@@ -9,9 +9,9 @@ import (
 // userDataAttribute is the resource attribute with a VM's user data.
 const userDataAttribute = "initialization_custom_script"
 
-// withoutUserData returns the state without its VMs' user data and with the next serial. It returns nil if the state
+// removeUserData returns the state without its VMs' user data and with the next serial. It returns nil if the state
 // has no user data.
-func withoutUserData(raw []byte) ([]byte, error) {
+func removeUserData(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 

@@ -25,7 +25,7 @@ func (t *Toolchain) Build(ctx context.Context, module string, names ...string) e
 		return err
 	}
 
-	versions, err := t.versions(module)
+	versions, err := t.readVersions(module)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (t *Toolchain) Build(ctx context.Context, module string, names ...string) e
 		}
 	}
 
-	for _, group := range buildGroups(t.download(ctx, dir, missing, versions), versions) {
+	for _, group := range buildGroups(t.downloadTools(ctx, dir, missing, versions), versions) {
 		if err := t.buildGroup(ctx, module, dir, group); err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ type buildGroup struct {
 	tools         []tool
 }
 
-// names of the tools of the group.
-func (g buildGroup) names() []string {
+// toolNames of the tools of the group.
+func (g buildGroup) toolNames() []string {
 	var out []string
 	for _, tool := range g.tools {
 		out = append(out, tool.name)
@@ -68,9 +68,9 @@ func (g buildGroup) names() []string {
 	return out
 }
 
-// makes reports whether go build would make an executable of that name.
-func (g buildGroup) makes(executable string) bool {
-	return slices.ContainsFunc(g.tools, func(t tool) bool { return t.executable() == executable })
+// hasExecutable reports whether go build would make an executable of that name.
+func (g buildGroup) hasExecutable(executable string) bool {
+	return slices.ContainsFunc(g.tools, func(t tool) bool { return t.executableName() == executable })
 }
 
 // buildGroups puts tools together that are linked with the same flags and that go build gives different names.
@@ -78,9 +78,9 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 	var out []buildGroup
 
 	for _, tool := range tools {
-		flags := tool.ldflags(versions[tool.module])
+		flags := tool.buildLDFlags(versions[tool.module])
 		at := slices.IndexFunc(out, func(g buildGroup) bool {
-			return g.ldflags == flags && g.tags == tool.tags && !g.makes(tool.executable())
+			return g.ldflags == flags && g.tags == tool.tags && !g.hasExecutable(tool.executableName())
 		})
 
 		if at < 0 {
@@ -94,8 +94,8 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 	return out
 }
 
-// ldflags are those of a tool of that version.
-func (t tool) ldflags(version string) string {
+// buildLDFlags are those of a tool of that version.
+func (t tool) buildLDFlags(version string) string {
 	if t.stamp == "" {
 		return gobuild.SmallLDFlags
 	}
@@ -109,8 +109,8 @@ func (t tool) ldflags(version string) string {
 // majorVersion is the end of a package path that go build leaves out of the name of an executable.
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
-// executable is the name that go build gives the tool.
-func (t tool) executable() string {
+// executableName is the name that go build gives the tool.
+func (t tool) executableName() string {
 	if t.pkg == "." {
 		return t.name
 	}
@@ -135,18 +135,20 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 
 	target := temporary + string(filepath.Separator)
 	if len(packages) == 1 {
-		target += group.tools[0].executable()
+		target += group.tools[0].executableName()
 	}
 
 	flags := []string{"-o", target, "-ldflags", group.ldflags, "-tags", group.tags}
 	environment := toolsEnvironment(group.tools[0].cgo)
-	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), environment, packages, flags)
+	err := t.runGoBuild(ctx, strings.Join(group.toolNames(), ", "), t.moduleDir(module), environment, packages, flags)
 	if err != nil {
 		return err
 	}
 
 	for _, tool := range group.tools {
-		if err := os.Rename(filepath.Join(temporary, tool.executable()), filepath.Join(dir, tool.name)); err != nil {
+		if err := os.Rename(
+			filepath.Join(temporary, tool.executableName()), filepath.Join(dir, tool.name),
+		); err != nil {
 			return fmt.Errorf("failed to install %s: %w", tool.name, err)
 		}
 	}
@@ -208,20 +210,20 @@ func (t *Toolchain) buildCommands(ctx context.Context, dir string, names []strin
 
 	flags := []string{"-o", dir + string(filepath.Separator), "-ldflags", gobuild.SmallLDFlags}
 
-	return t.goBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, flags)
+	return t.runGoBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, flags)
 }
 
-// goBuild runs go build in a folder, and says how far it is.
-func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages, flags []string) error {
+// runGoBuild runs go build in a folder, and says how far it is.
+func (t *Toolchain) runGoBuild(ctx context.Context, what, dir string, env, packages, flags []string) error {
 	begin := time.Now()
-	t.say("building %s", what)
+	t.reportProgress("building %s", what)
 
-	build := gobuild.Build{What: what, Dir: dir, Env: env, Flags: flags, Packages: packages, Say: t.say}
+	build := gobuild.Build{What: what, Dir: dir, Env: env, Flags: flags, Packages: packages, Say: t.reportProgress}
 	if err := build.Run(ctx); err != nil {
 		return err
 	}
 
-	t.say("built %s in %.0f s", what, time.Since(begin).Seconds())
+	t.reportProgress("built %s in %.0f s", what, time.Since(begin).Seconds())
 
 	return nil
 }

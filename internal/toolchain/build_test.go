@@ -15,7 +15,7 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 
 	var got []string
 	for _, group := range groups {
-		got = append(got, strings.Join(group.names(), " "))
+		got = append(got, strings.Join(group.toolNames(), " "))
 	}
 
 	check.Equal(t, "groups", got, []string{
@@ -30,7 +30,7 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	for name, pkg := range map[string]string{
 		"server": "go.etcd.io/etcd/server/v3", "kubeadm": "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "a": ".",
 	} {
-		check.Equal(t, "the executable of "+pkg, tool{name: "a", pkg: pkg}.executable(), name)
+		check.Equal(t, "the executable of "+pkg, tool{name: "a", pkg: pkg}.executableName(), name)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestEmbedded(t *testing.T) {
 	check.Error(t, err, "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
-	embedded, err := Embedded()
+	embedded, err := NewEmbedded()
 	check.Error(t, err, "")
 
 	for _, module := range []string{"plane", "oci", "tofu"} {
@@ -61,13 +61,13 @@ func TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	project, err := requirements(filepath.Join(tools.Root(), "go.mod"))
+	project, err := parseRequirements(filepath.Join(tools.Root(), "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	for _, module := range []string{"plane", "clusterctl"} {
-		versions, err := tools.versions(module)
+		versions, err := tools.readVersions(module)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,19 +72,19 @@ func readChecksums(content string) map[string]string {
 	return out
 }
 
-// pathOf is the path of a tool below the address of its publisher.
-func pathOf(t tool, version string) string {
+// buildPath is the path of a tool below the address of its publisher.
+func buildPath(t tool, version string) string {
 	return fmt.Sprintf("%s/bin/linux/%s/%s", version, runtime.GOARCH, t.name)
 }
 
 // hasChecksum reports whether a tool may be downloaded.
 func (p *publisher) hasChecksum(t tool, version string) bool {
-	return t.published && p.checksums[pathOf(t, version)] != ""
+	return t.published && p.checksums[buildPath(t, version)] != ""
 }
 
-// download gets tools from their publisher, and returns those that are left to build: all whose checksum is not known,
-// and after the first failure all that were not there by then.
-func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, versions map[string]string) []tool {
+// downloadTools gets tools from their publisher, and returns those that are left to build: all whose checksum is not
+// known, and after the first failure all that were not there by then.
+func (t *Toolchain) downloadTools(ctx context.Context, dir string, missing []tool, versions map[string]string) []tool {
 	isKnown := func(tool tool) bool { return t.publisher.hasChecksum(tool, versions[tool.module]) }
 	if !slices.ContainsFunc(missing, isKnown) {
 		return missing
@@ -108,8 +108,8 @@ func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, ve
 		group.Go(func() error { return t.downloadTool(ctx, dir, tool, versions[tool.module]) })
 	}
 
-	if err := t.during("downloading tools", group.Wait); err != nil {
-		t.say("building what cannot be downloaded: %v", err)
+	if err := t.runWithHeartbeat("downloading tools", group.Wait); err != nil {
+		t.reportProgress("building what cannot be downloaded: %v", err)
 	}
 
 	var left []tool
@@ -121,7 +121,7 @@ func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, ve
 	}
 
 	if got := len(missing) - len(left); got > 0 {
-		t.say("downloaded %d tools in %.0f s", got, time.Since(begin).Seconds())
+		t.reportProgress("downloaded %d tools in %.0f s", got, time.Since(begin).Seconds())
 	}
 
 	return left
@@ -132,7 +132,7 @@ func (t *Toolchain) downloadTool(ctx context.Context, dir string, tool tool, ver
 	temporary := filepath.Join(dir, fmt.Sprintf(".download.%s.%d", tool.name, os.Getpid()))
 	defer os.Remove(temporary)
 
-	if err := t.publisher.file(ctx, pathOf(tool, version), temporary); err != nil {
+	if err := t.publisher.downloadFile(ctx, buildPath(tool, version), temporary); err != nil {
 		return fmt.Errorf("failed to download %s %s: %w", tool.name, version, err)
 	}
 
@@ -143,9 +143,9 @@ func (t *Toolchain) downloadTool(ctx context.Context, dir string, tool tool, ver
 	return os.Rename(temporary, filepath.Join(dir, tool.name))
 }
 
-// file gets a file whose checksum is known.
-func (p *publisher) file(ctx context.Context, file, target string) error {
-	body, err := p.get(ctx, p.address+"/"+file)
+// downloadFile gets a file whose checksum is known.
+func (p *publisher) downloadFile(ctx context.Context, file, target string) error {
+	body, err := p.openURL(ctx, p.address+"/"+file)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (p *publisher) file(ctx context.Context, file, target string) error {
 	return nil
 }
 
-// get asks for an address. The caller closes the body.
-func (p *publisher) get(ctx context.Context, address string) (io.ReadCloser, error) {
+// openURL asks for an address. The caller closes the body.
+func (p *publisher) openURL(ctx context.Context, address string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func TestDownload(t *testing.T) {
 			}}
 			dir := t.TempDir()
 
-			left := tools.download(t.Context(), dir, modules["plane"], planeVersions)
+			left := tools.downloadTools(t.Context(), dir, modules["plane"], planeVersions)
 
 			for _, tool := range left {
 				_, err := os.Stat(filepath.Join(dir, tool.name))
@@ -105,12 +105,12 @@ func TestDownloadWithoutNetwork(t *testing.T) {
 		said = append(said, fmt.Sprintf(format, args...))
 	}}
 
-	left := tools.download(t.Context(), t.TempDir(), modules["plane"], planeVersions)
+	left := tools.downloadTools(t.Context(), t.TempDir(), modules["plane"], planeVersions)
 
 	check.Equal(t, "tools left to build", len(left), len(modules["plane"]))
 	check.Equal(t, "lines", len(said), 1)
 	check.Contains(t, "what it says", said[0], "building what cannot be downloaded")
-	check.Equal(t, "a module without a publisher", len(tools.download(t.Context(), "", modules["dev"], nil)), 1)
+	check.Equal(t, "a module without a publisher", len(tools.downloadTools(t.Context(), "", modules["dev"], nil)), 1)
 }
 
 // TestWhatIsDownloadedHasAChecksum compares checksums.txt with the versions of Kubernetes that the modules of tools

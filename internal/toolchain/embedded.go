@@ -19,9 +19,9 @@ import (
 //go:embed modules
 var modulesFiles embed.FS
 
-// Embedded returns the toolchain of a program without a checkout: the tools of a management plane, Cluster API
+// NewEmbedded returns the toolchain of a program without a checkout: the tools of a management plane, Cluster API
 // Provider OCI and OpenTofu, in the versions of the program. It writes what it needs of a checkout to the cache.
-func Embedded() (*Toolchain, error) {
+func NewEmbedded() (*Toolchain, error) {
 	files, err := embeddedModules()
 	if err != nil {
 		return nil, err

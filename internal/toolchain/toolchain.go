@@ -313,15 +313,17 @@ func New() (*Toolchain, error) {
 // Root of the checkout.
 func (t *Toolchain) Root() string { return t.root }
 
-func (t *Toolchain) say(format string, args ...any) {
+func (t *Toolchain) reportProgress(format string, args ...any) {
 	if t.Progress != nil {
 		t.Progress(format, args...)
 	}
 }
 
-// during runs a step that says nothing itself, and says that it still runs.
-func (t *Toolchain) during(what string, step func() error) error {
-	stop := heartbeat.Start(func(since time.Duration) { t.say("  %s, %.0f s so far", what, since.Seconds()) })
+// runWithHeartbeat runs a step that says nothing itself, and says that it still runs.
+func (t *Toolchain) runWithHeartbeat(what string, step func() error) error {
+	stop := heartbeat.Start(
+		func(since time.Duration) { t.reportProgress("  %s, %.0f s so far", what, since.Seconds()) },
+	)
 	defer stop()
 
 	return step()
@@ -377,16 +379,16 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 
 // Version of a Go module in a tools module; empty where it has none.
 func (t *Toolchain) Version(module, path string) string {
-	versions, _ := t.versions(module)
+	versions, _ := t.readVersions(module)
 	return versions[path]
 }
 
-func (t *Toolchain) versions(module string) (map[string]string, error) {
-	return requirements(filepath.Join(t.moduleDir(module), "go.mod"))
+func (t *Toolchain) readVersions(module string) (map[string]string, error) {
+	return parseRequirements(filepath.Join(t.moduleDir(module), "go.mod"))
 }
 
-// requirements are the versions of the modules that a go.mod file requires, by path.
-func requirements(path string) (map[string]string, error) {
+// parseRequirements are the versions of the modules that a go.mod file requires, by path.
+func parseRequirements(path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
@@ -441,7 +443,7 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 
 		var source string
 
-		err := t.during("fetching the manifests of "+manager.name, func() (err error) {
+		err := t.runWithHeartbeat("fetching the manifests of "+manager.name, func() (err error) {
 			source, err = t.ModuleSource(ctx, module, manager.module)
 			return err
 		})
@@ -519,7 +521,7 @@ func (t *Toolchain) executorDirs() []string {
 
 // FindExecutor looks for an executor on PATH and in the cache.
 func (t *Toolchain) FindExecutor(ctx context.Context) (terraform.Executable, error) {
-	return terraform.Find(ctx, t.executorDirs()...)
+	return terraform.FindExecutable(ctx, t.executorDirs()...)
 }
 
 // EnsureExecutor finds an executor, else downloads Terraform, else builds OpenTofu.
@@ -529,10 +531,12 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 		return found, err
 	}
 
-	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
-	err = t.during("downloading Terraform", func() error { return downloadTerraform(ctx, t.executorDirs()[0]) })
+	t.reportProgress("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
+	err = t.runWithHeartbeat(
+		"downloading Terraform", func() error { return downloadTerraform(ctx, t.executorDirs()[0]) },
+	)
 	if err != nil {
-		t.say("the download failed; building OpenTofu instead")
+		t.reportProgress("the download failed; building OpenTofu instead")
 		if err := t.Build(ctx, "tofu"); err != nil {
 			return terraform.Executable{}, err
 		}

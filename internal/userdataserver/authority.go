@@ -77,7 +77,7 @@ func parseAuthority(secret *corev1.Secret, host string) (*authority, error) {
 func (a *authority) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.serving != nil && !servingcert.Due(a.serving.Leaf) {
+	if a.serving != nil && !servingcert.IsRenewalDue(a.serving.Leaf) {
 		return a.serving, nil
 	}
 

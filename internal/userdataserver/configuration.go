@@ -63,8 +63,8 @@ type Report struct {
 	Stranded bool
 }
 
-// reportOf reads the report from a Secret.
-func reportOf(secret metav1.Object) Report {
+// parseReport reads the report from a Secret.
+func parseReport(secret metav1.Object) Report {
 	published, applied := secret.GetAnnotations()[publishedAnnotation], secret.GetAnnotations()[appliedAnnotation]
 
 	at, err := time.Parse(time.RFC3339, secret.GetAnnotations()[publishedAtAnnotation])
@@ -81,30 +81,30 @@ func reportOf(secret metav1.Object) Report {
 	}
 }
 
-// Publish stores the configuration of a support machine for its VM, together with the user data for fetching it. The VM
-// requests the configuration periodically. Publish returns the VM's latest report.
-func (s *Server) Publish(
+// PublishConfiguration stores the configuration of a support machine for its VM, together with the user data for
+// fetching it. The VM requests the configuration periodically. Publish returns the VM's latest report.
+func (s *Server) PublishConfiguration(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	configuration []byte,
 	userData func(bootstrap.Pointer) ([]byte, error),
 ) (Report, error) {
-	secret, before, err := s.read(ctx, machine)
+	secret, before, err := s.readSecret(ctx, machine)
 	if err != nil {
 		return Report{}, err
 	}
 
 	token := cmp.Or(string(secret.Data[tokenKey]), rand.Text())
-	at := s.pointer("configuration", machine, token)
-	where := hashOf(at.URL + string(at.CA))
+	at := s.newPointer("configuration", machine, token)
+	where := hashToken(at.URL + string(at.CA))
 	first, err := userData(at)
 	if err != nil {
 		return Report{}, err
 	}
 
 	// A VM may already have read its user data. Then it is not rewritten, and the VM does not find another manager.
-	stranded := addressing.MayHaveVM(machine) && secret.Annotations[managerAnnotation] != where
-	if had := secret.Data[dataKey]; had != nil && addressing.MayHaveVM(machine) {
+	stranded := addressing.CanHaveVM(machine) && secret.Annotations[managerAnnotation] != where
+	if had := secret.Data[dataKey]; had != nil && addressing.CanHaveVM(machine) {
 		first = had
 	}
 
@@ -118,7 +118,7 @@ func (s *Server) Publish(
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, managerAnnotation, where)
 	}
 
-	hash := hashOf(string(configuration))
+	hash := hashToken(string(configuration))
 	if secret.Annotations[publishedAnnotation] != hash || !bytes.Equal(secret.Data[dataKey], first) ||
 		before.Annotations[managerAnnotation] != secret.Annotations[managerAnnotation] {
 		secret.Type = configurationType
@@ -128,20 +128,22 @@ func (s *Server) Publish(
 			"format":         []byte(bootstrap.CloudConfig),
 			configurationKey: configuration,
 		}
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, hostTokenHashAnnotation, hashOf(HostToken(token)))
-		err = s.keep(ctx, secret, before, machine, hash)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashToken(token))
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, hostTokenHashAnnotation, hashToken(HostToken(token)))
+		err = s.writeSecret(ctx, secret, before, machine, hash)
 	}
 
-	report := reportOf(secret)
+	report := parseReport(secret)
 	report.Stranded = stranded
 
 	return report, err
 }
 
-// read returns the Secret of a machine, and its version as read. It drops data of an earlier machine with the same
-// name.
-func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret, before *corev1.Secret, err error) {
+// readSecret returns the Secret of a machine, and its version as read. It drops data of an earlier machine with the
+// same name.
+func (s *Server) readSecret(
+	ctx context.Context, machine *infrav1.OLVMMachine,
+) (secret, before *corev1.Secret, err error) {
 	key := configurationSecret(client.ObjectKeyFromObject(machine))
 	secret = &corev1.Secret{}
 	err = s.client.Get(ctx, key, secret)
@@ -159,15 +161,15 @@ func (s *Server) read(ctx context.Context, machine *infrav1.OLVMMachine) (secret
 	before = secret.DeepCopy()
 	if there && !metav1.IsControlledBy(secret, machine) {
 		secret.Data, secret.Annotations = nil, nil
-		secret.OwnerReferences = ownedBy(machine)
+		secret.OwnerReferences = newOwnerReferences(machine)
 	}
 
 	return secret, before, nil
 }
 
-// keep writes the Secret of a machine, with the hash of its configuration. before is the Secret as read; without a
-// resource version, it did not exist.
-func (s *Server) keep(
+// writeSecret writes the Secret of a machine, with the hash of its configuration. before is the Secret as read; without
+// a resource version, it did not exist.
+func (s *Server) writeSecret(
 	ctx context.Context, secret, before *corev1.Secret, machine *infrav1.OLVMMachine, hash string,
 ) error {
 	if secret.Annotations[publishedAnnotation] != hash {
@@ -182,9 +184,9 @@ func (s *Server) keep(
 		secret.Namespace, secret.Name = machine.Namespace, support.SecretName(machine.Name)
 		secret.Labels = map[string]string{
 			clusterv1.ClusterNameLabel:        machine.Labels[clusterv1.ClusterNameLabel],
-			infrav1alpha1.SupportServiceLabel: support.ServiceOf(machine),
+			infrav1alpha1.SupportServiceLabel: support.GetServiceName(machine),
 		}
-		secret.OwnerReferences = ownedBy(machine)
+		secret.OwnerReferences = newOwnerReferences(machine)
 		err = s.writer.Create(ctx, secret)
 	}
 
@@ -195,8 +197,8 @@ func (s *Server) keep(
 	return nil
 }
 
-// ownedBy returns owner references to delete an object with a machine.
-func ownedBy(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
+// newOwnerReferences returns owner references to delete an object with a machine.
+func newOwnerReferences(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
 	}
@@ -204,21 +206,21 @@ func ownedBy(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 
 // HostToken returns the token for the command host of a jump host. It is derived from the VM's token, but does not
 // reveal it.
-func HostToken(token string) string { return hashOf("hosts:" + token) }
+func HostToken(token string) string { return hashToken("hosts:" + token) }
 
 // serveConfiguration answers a support VM. If the VM already has the configuration, this needs no request to the API
 // server.
 func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
-	machine, _ := asker(r)
+	machine, _ := parseAsker(r)
 	key := configurationSecret(machine)
-	s.serve(w, r, question{
+	s.serveRequest(w, r, question{
 		what:   "a configuration",
 		secret: key,
 		hash:   tokenHashAnnotation,
 		limited: func(known *metav1.PartialObjectMetadata) bool {
-			return !current(r, known) && !s.limits.vms.allow(key, time.Now())
+			return !isCurrent(r, known) && !s.limits.vms.allowClient(key, time.Now())
 		},
-		answer: func(_ logr.Logger, known *metav1.PartialObjectMetadata) error { return s.answer(w, r, known) },
+		answer: func(_ logr.Logger, known *metav1.PartialObjectMetadata) error { return s.answerVM(w, r, known) },
 	})
 }
 
@@ -227,36 +229,36 @@ func configurationSecret(machine client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
 }
 
-// current reports whether a VM has the published configuration.
-func current(r *http.Request, known *metav1.PartialObjectMetadata) bool {
+// isCurrent reports whether a VM has the published configuration.
+func isCurrent(r *http.Request, known *metav1.PartialObjectMetadata) bool {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
 
 	return has != "" && has == known.Annotations[publishedAnnotation]
 }
 
-// answer records the VM's report, and sends the configuration if the VM has another one.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
+// answerVM records the VM's report, and sends the configuration if the VM has another one.
+func (s *Server) answerVM(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
-	if err := s.record(r, known, has); err != nil {
+	if err := s.recordReport(r, known, has); err != nil {
 		return err
 	}
 
-	if current(r, known) {
+	if isCurrent(r, known) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 
 	var secret corev1.Secret
 	if err := s.client.Get(r.Context(), client.ObjectKeyFromObject(known), &secret); apierrors.IsNotFound(err) {
-		return refuse("there is no configuration for it")
+		return newRefusal("there is no configuration for it")
 	} else if err != nil {
 		return fmt.Errorf("failed to get the configuration: %w", err)
 	}
 
-	_, token := asker(r)
+	_, token := parseAsker(r)
 	if secret.Type != configurationType || len(secret.Data[tokenKey]) == 0 ||
-		hashOf(token) != hashOf(string(secret.Data[tokenKey])) {
-		return refuse("the token is another")
+		hashToken(token) != hashToken(string(secret.Data[tokenKey])) {
+		return newRefusal("the token is another")
 	}
 
 	data := secret.Data[configurationKey]
@@ -269,8 +271,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.Pa
 	return nil
 }
 
-// record records the VM's present configuration, and its reason for rejecting another, if they have changed.
-func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, has string) error {
+// recordReport records the VM's present configuration, and its reason for rejecting another, if they have changed.
+func (s *Server) recordReport(r *http.Request, known *metav1.PartialObjectMetadata, has string) error {
 	problem, err := base64.StdEncoding.DecodeString(r.Header.Get(problemHeader))
 	if err != nil || len(problem) > maxProblem {
 		problem = []byte("the VM has refused the configuration, and its report cannot be read")
@@ -278,11 +280,11 @@ func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, ha
 
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(string(problem)), " "), "?")
 	if len(has) > sha256.Size*2 {
-		return refuse("it asks for what is no hash")
+		return newRefusal("it asks for what is no hash")
 	}
 
 	if known.Annotations[appliedAnnotation] == has && known.Annotations[problemAnnotation] == text ||
-		!s.limits.reports.allow(client.ObjectKeyFromObject(known), time.Now()) {
+		!s.limits.reports.allowClient(client.ObjectKeyFromObject(known), time.Now()) {
 		return nil
 	}
 

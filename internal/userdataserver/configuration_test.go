@@ -21,10 +21,15 @@ import (
 func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
 	s.t.Helper()
 	var at bootstrap.Pointer
-	report, err := s.Publish(s.t.Context(), s.machine, []byte(configuration), func(p bootstrap.Pointer) ([]byte, error) {
-		at = p
-		return []byte("#cloud-config\n# " + p.URL + " " + p.Token), nil
-	})
+	report, err := s.PublishConfiguration(
+		s.t.Context(),
+		s.machine,
+		[]byte(configuration),
+		func(p bootstrap.Pointer) ([]byte, error) {
+			at = p
+			return []byte("#cloud-config\n# " + p.URL + " " + p.Token), nil
+		},
+	)
 	check.Error(s.t, err, "")
 
 	return at, report
@@ -57,7 +62,7 @@ func TestAVMFollowsItsConfiguration(t *testing.T) {
 	code, body := s.poll(at, "", "")
 	check.Equal(t, "the first answer", body, "one")
 	check.Equal(t, "its status", code, http.StatusOK)
-	code, _ = s.poll(at, hashOf("one"), "")
+	code, _ = s.poll(at, hashToken("one"), "")
 	check.Equal(t, "what it has already", code, http.StatusNotModified)
 	again, report := s.publish("one")
 	check.Equal(t, "the token stays", again.Token, at.Token)
@@ -66,7 +71,7 @@ func TestAVMFollowsItsConfiguration(t *testing.T) {
 	s.limits = newLimits() // as after a pause
 	_, report = s.publish("two")
 	check.Equal(t, "the next one is not", report.Current, false)
-	code, body = s.poll(at, hashOf("one"), "line 3:\n  no such word")
+	code, body = s.poll(at, hashToken("one"), "line 3:\n  no such word")
 	check.Equal(t, "what is new", body, "two")
 	check.Equal(t, "its status", code, http.StatusOK)
 	_, report = s.publish("two")
@@ -89,7 +94,7 @@ func TestAVMIsNotBelievedMoreThanItNeeds(t *testing.T) {
 		t.Errorf("%d bytes were written down", len(told))
 	}
 
-	s.poll(at, hashOf("other"), "")
+	s.poll(at, hashToken("other"), "")
 	check.Equal(t, "a report right after another", s.configuration().Annotations[appliedAnnotation], "")
 }
 
@@ -98,7 +103,7 @@ func TestAConfigurationOfAnEarlierMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	first, _ := s.publish("one")
-	s.poll(first, hashOf("one"), "")
+	s.poll(first, hashToken("one"), "")
 	s.machine = s.machine.DeepCopy()
 	s.machine.UID = "another"
 	second, report := s.publish("one")
@@ -136,7 +141,7 @@ func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
 		}
 	}}
 
-	s.poll(first, hashOf("one"), "")
+	s.poll(first, hashToken("one"), "")
 	check.Equal(t, "the report was late", late, true)
 	_, report := s.publish("one")
 	check.Equal(t, "the earlier one's report counts", report.Ever, false)
@@ -159,9 +164,14 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 
 	// A changed text of the user data has no effect: the VM has already read its own.
 	s.url.Path = "/below"
-	report, err := s.Publish(t.Context(), s.machine, []byte("two"), func(bootstrap.Pointer) ([]byte, error) {
-		return []byte("#cloud-config\n# of a later release"), nil
-	})
+	report, err := s.PublishConfiguration(
+		t.Context(),
+		s.machine,
+		[]byte("two"),
+		func(bootstrap.Pointer) ([]byte, error) {
+			return []byte("#cloud-config\n# of a later release"), nil
+		},
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "stranded by another release", report.Stranded, false)
 
@@ -185,7 +195,7 @@ func TestATokenHolderIsLimited(t *testing.T) {
 	}
 
 	check.Equal(t, "it is limited", limited, true)
-	code, _ := s.poll(at, hashOf("one"), "")
+	code, _ := s.poll(at, hashToken("one"), "")
 	check.Equal(t, "what costs nothing is not", code, http.StatusNotModified)
 }
 
@@ -193,8 +203,8 @@ func TestReportsAreWrittenDownNowAndThen(t *testing.T) {
 	t.Parallel()
 	r := newLimits().reports
 	vm, now := client.ObjectKey{Name: "vm"}, time.Now()
-	check.Equal(t, "first", r.allow(vm, now), true)
-	check.Equal(t, "at once", r.allow(vm, now.Add(time.Second)), false)
-	check.Equal(t, "another", r.allow(client.ObjectKey{Name: "other"}, now.Add(time.Second)), true)
-	check.Equal(t, "later", r.allow(vm, now.Add(reportPause+1)), true)
+	check.Equal(t, "first", r.allowClient(vm, now), true)
+	check.Equal(t, "at once", r.allowClient(vm, now.Add(time.Second)), false)
+	check.Equal(t, "another", r.allowClient(client.ObjectKey{Name: "other"}, now.Add(time.Second)), true)
+	check.Equal(t, "later", r.allowClient(vm, now.Add(reportPause+1)), true)
 }

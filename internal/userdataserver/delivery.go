@@ -134,8 +134,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}, nil
 }
 
-// Runnable serves on a listener, on each replica, because all know the same Secrets.
-func (s *Server) Runnable(listener net.Listener) manager.Runnable {
+// NewRunnable serves on a listener, on each replica, because all know the same Secrets.
+func (s *Server) NewRunnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
 	below := strings.TrimSuffix(s.url.Path, "/")
 	mux.Handle("GET "+below+"/v1/user-data/{namespace}/{name}", s)
@@ -163,9 +163,11 @@ func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	}
 }
 
-// Offer stores the user data of a machine for its VM, and returns a pointer to it. Equal data has the same pointer
-// until its delivery.
-func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data []byte) (bootstrap.Pointer, error) {
+// OfferUserData stores the user data of a machine for its VM, and returns a pointer to it. Equal data has the same
+// pointer until its delivery.
+func (s *Server) OfferUserData(
+	ctx context.Context, machine *infrav1.OLVMMachine, data []byte,
+) (bootstrap.Pointer, error) {
 	key := secretKey(client.ObjectKeyFromObject(machine))
 	var secret corev1.Secret
 	err := s.client.Get(ctx, key, &secret)
@@ -186,23 +188,24 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 		token = rand.Text()
 	}
 
-	pointer := s.pointer("user-data", machine, token)
+	pointer := s.newPointer("user-data", machine, token)
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
-	if err == nil && expires.Sub(s.now()) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&
-		token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
+	if err == nil && expires.Sub(s.now()) > s.lifetime/2 &&
+		secret.Annotations[tokenHashAnnotation] == hashToken(token) && token == string(secret.Data[tokenKey]) &&
+		bytes.Equal(secret.Data[dataKey], data) {
 		return pointer, nil
 	}
 
 	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
 	secret.Data = map[string][]byte{tokenKey: []byte(token), dataKey: data}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
-	s.extend(&secret)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashToken(token))
+	s.extendExpiry(&secret)
 	delete(secret.Annotations, deliveredAnnotation)
 	if there {
 		err = s.writer.Update(ctx, &secret)
 	} else {
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]}
-		secret.OwnerReferences = ownedBy(machine)
+		secret.OwnerReferences = newOwnerReferences(machine)
 		err = s.writer.Create(ctx, &secret)
 	}
 
@@ -213,9 +216,9 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	return pointer, nil
 }
 
-// Renew extends the pointer of a machine by its whole lifetime, just before the creation of its VM, because the run may
-// have waited longer. It does not change a used pointer, or one never offered.
-func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
+// RenewPointer extends the pointer of a machine by its whole lifetime, just before the creation of its VM, because the
+// run may have waited longer. It does not change a used pointer, or one never offered.
+func (s *Server) RenewPointer(ctx context.Context, machine client.ObjectKey) error {
 	key := secretKey(machine)
 
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -228,7 +231,7 @@ func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 			return nil
 		}
 
-		s.extend(&secret)
+		s.extendExpiry(&secret)
 
 		return s.writer.Update(ctx, &secret)
 	})
@@ -239,14 +242,14 @@ func (s *Server) Renew(ctx context.Context, machine client.ObjectKey) error {
 	return nil
 }
 
-// extend sets the expiry of a pointer to one lifetime from now.
-func (s *Server) extend(secret *corev1.Secret) {
+// extendExpiry sets the expiry of a pointer to one lifetime from now.
+func (s *Server) extendExpiry(secret *corev1.Secret) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation,
 		s.now().Add(s.lifetime).UTC().Format(time.RFC3339))
 }
 
-// pointer returns a pointer for the VM of a machine.
-func (s *Server) pointer(what string, machine *infrav1.OLVMMachine, token string) bootstrap.Pointer {
+// newPointer returns a pointer for the VM of a machine.
+func (s *Server) newPointer(what string, machine *infrav1.OLVMMachine, token string) bootstrap.Pointer {
 	return bootstrap.Pointer{
 		URL:   s.url.JoinPath("v1", what, machine.Namespace, machine.Name).String(),
 		Token: token,
@@ -259,13 +262,13 @@ var errRefused = errors.New("refused")
 
 // ServeHTTP answers a VM's request for its user data.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	machine, token := asker(r)
-	s.serve(w, r, question{
+	machine, token := parseAsker(r)
+	s.serveRequest(w, r, question{
 		what:   "user data",
 		secret: secretKey(machine),
 		hash:   tokenHashAnnotation,
 		answer: func(log logr.Logger, _ *metav1.PartialObjectMetadata) error {
-			err := s.deliver(w, r, machine, token)
+			err := s.deliverUserData(w, r, machine, token)
 			if err == nil {
 				log.Info("Delivered user data")
 			}
@@ -288,13 +291,13 @@ type question struct {
 	answer func(log logr.Logger, known *metav1.PartialObjectMetadata) error
 }
 
-// serve answers a request with the right token, and rejects others.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, q question) {
-	machine, token := asker(r)
-	known, err := s.recognize(r.Context(), q.secret, token, q.hash)
+// serveRequest answers a request with the right token, and rejects others.
+func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, q question) {
+	machine, token := parseAsker(r)
+	known, err := s.checkKnownToken(r.Context(), q.secret, token, q.hash)
 
 	// a VM with its token never waits behind strangers, even with the same address
-	if err != nil && !s.limits.strangers.allow(remote(r), time.Now()) ||
+	if err != nil && !s.limits.strangers.allowClient(remoteOrigin(r), time.Now()) ||
 		err == nil && q.limited != nil && q.limited(known) {
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition and other VMs retry
@@ -326,43 +329,43 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, q question) {
 	}
 }
 
-// hashOf returns the hash of a token in the form of the annotation.
-func hashOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+// hashToken returns the hash of a token in the form of the annotation.
+func hashToken(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 
 // quiet keeps TLS errors caused by strangers out of the log.
 var quiet = log.New(io.Discard, "", 0)
 
-// refuse returns an error with the reason for the log.
-func refuse(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
+// newRefusal returns an error with the reason for the log.
+func newRefusal(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 
-// asker returns the machine named in a request, and the token.
-func asker(r *http.Request) (machine client.ObjectKey, token string) {
+// parseAsker returns the machine named in a request, and the token.
+func parseAsker(r *http.Request) (machine client.ObjectKey, token string) {
 	machine = client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 
 	return machine, token
 }
 
-// recognize rejects a request unless the hash of its token is in an annotation of the Secret. It sends no request to
-// the API server. It returns the cached metadata of the Secret.
-func (s *Server) recognize(
+// checkKnownToken rejects a request unless the hash of its token is in an annotation of the Secret. It sends no request
+// to the API server. It returns the cached metadata of the Secret.
+func (s *Server) checkKnownToken(
 	ctx context.Context, secret client.ObjectKey, token, annotation string,
 ) (*metav1.PartialObjectMetadata, error) {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := s.metadata.Get(ctx, secret, metadata); apierrors.IsNotFound(err) {
-		return nil, refuse("there is no user data for it")
+		return nil, newRefusal("there is no user data for it")
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to look for the user data: %w", err)
 	}
 
 	hash := metadata.Annotations[annotation]
 	if hash == "" {
-		return nil, refuse("it was delivered already")
+		return nil, newRefusal("it was delivered already")
 	}
 
-	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) != 1 {
-		return nil, refuse("the token is another")
+	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashToken(token))) != 1 {
+		return nil, newRefusal("the token is another")
 	}
 
 	return metadata, nil
@@ -372,29 +375,29 @@ func (s *Server) recognize(
 func checkToken(secret *corev1.Secret, given string, now time.Time) error {
 	token := secret.Data[tokenKey]
 	if secret.Type != secretType || len(token) == 0 {
-		return refuse("it was delivered already")
+		return newRefusal("it was delivered already")
 	}
 
 	one, other := sha256.Sum256([]byte(given)), sha256.Sum256(token)
 	if subtle.ConstantTimeCompare(one[:], other[:]) != 1 {
-		return refuse("the token is another")
+		return newRefusal("the token is another")
 	}
 
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
 	if err != nil || now.After(expires) {
-		return refuse("the token has expired")
+		return newRefusal("the token has expired")
 	}
 
 	return nil
 }
 
-// deliver removes the token before it responds, so only one of two holders gets the data. If the transfer fails, the VM
-// may use the token again.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
+// deliverUserData removes the token before it responds, so only one of two holders gets the data. If the transfer
+// fails, the VM may use the token again.
+func (s *Server) deliverUserData(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
 	ctx := r.Context() // do not wait for a disconnected VM
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
-		return refuse("there is no user data for it")
+		return newRefusal("there is no user data for it")
 	} else if err != nil {
 		return fmt.Errorf("failed to get the user data: %w", err)
 	}
@@ -424,7 +427,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 
 	if err != nil {
 		secret.Data[tokenKey] = token
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(string(token)))
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashToken(string(token)))
 		return errors.Join(fmt.Errorf("failed to send it: %w", err), s.client.Update(ctx, &secret))
 	}
 

@@ -69,7 +69,7 @@ func newSite(t *testing.T) *site {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Runnable(listener).Start(ctx) }()
+	go func() { ended <- s.NewRunnable(listener).Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -82,7 +82,7 @@ func newSite(t *testing.T) *site {
 
 func (s *site) offer(data string) bootstrap.Pointer {
 	s.t.Helper()
-	pointer, err := s.Offer(s.t.Context(), s.machine, []byte(data))
+	pointer, err := s.OfferUserData(s.t.Context(), s.machine, []byte(data))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Errorf("it is served: %d", code)
 	}
 
-	_, err = s.Offer(t.Context(), s.machine, []byte("data"))
+	_, err = s.OfferUserData(t.Context(), s.machine, []byte("data"))
 	if err == nil || !strings.Contains(err.Error(), "is not of this machine") {
 		t.Errorf("it is overwritten: %v", err)
 	}
@@ -314,7 +314,9 @@ func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 		for i, p := range pointers {
 			now = begin.Add(time.Duration(i/atOnce) * copying)
 			if renewed {
-				check.Error(t, s.Renew(t.Context(), client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("m%d", i)}), "")
+				check.Error(
+					t, s.RenewPointer(t.Context(), client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("m%d", i)}), "",
+				)
 			}
 
 			now = now.Add(copying)
@@ -330,11 +332,11 @@ func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 // TestAPointerThatWasUsedIsNotRenewed verifies that a delivery ends a pointer for good.
 func TestAPointerThatWasUsedIsNotRenewed(t *testing.T) {
 	s := newSite(t)
-	check.Error(t, s.Renew(t.Context(), client.ObjectKeyFromObject(s.machine)), "") // none was offered
+	check.Error(t, s.RenewPointer(t.Context(), client.ObjectKeyFromObject(s.machine)), "") // none was offered
 	p := s.offer("data")
 	code, _ := s.fetch(p)
 	check.Equal(t, "the first one", code, http.StatusOK)
-	check.Error(t, s.Renew(t.Context(), client.ObjectKeyFromObject(s.machine)), "")
+	check.Error(t, s.RenewPointer(t.Context(), client.ObjectKeyFromObject(s.machine)), "")
 	code, _ = s.fetch(p)
 	check.Equal(t, "the second one", code, http.StatusForbidden)
 }

@@ -21,19 +21,19 @@ type Hosts interface {
 	Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error)
 }
 
-// Serve enables requests of jump hosts; without it, the server rejects them. Call it before the server runs.
-func (s *Server) Serve(hosts Hosts) { s.hosts = hosts }
+// EnableHosts enables requests of jump hosts; without it, the server rejects them. Call it before the server runs.
+func (s *Server) EnableHosts(hosts Hosts) { s.hosts = hosts }
 
 // serveHosts answers the command host of a jump host.
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
-	machine, _ := asker(r)
+	machine, _ := parseAsker(r)
 	key := configurationSecret(machine)
 	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // users must not delay the VM
-	s.serve(w, r, question{
+	s.serveRequest(w, r, question{
 		what:    "a jump host",
 		secret:  key,
 		hash:    hostTokenHashAnnotation,
-		limited: func(*metav1.PartialObjectMetadata) bool { return !s.limits.vms.allow(people, time.Now()) },
+		limited: func(*metav1.PartialObjectMetadata) bool { return !s.limits.vms.allowClient(people, time.Now()) },
 		answer: func(log logr.Logger, _ *metav1.PartialObjectMetadata) error {
 			answer, err := s.askHosts(r, machine)
 			if err != nil {
@@ -52,7 +52,7 @@ func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 // askHosts handles an authorized request of a jump host.
 func (s *Server) askHosts(r *http.Request, jumpHost client.ObjectKey) (string, error) {
 	if s.hosts == nil {
-		return "", refuse("this manager serves no jump hosts")
+		return "", newRefusal("this manager serves no jump hosts")
 	}
 
 	node := r.PathValue("node")

@@ -58,8 +58,8 @@ func newLimiters(perSecond rate.Limit, atOnce int) *limiters {
 	return &limiters{perSecond: perSecond, atOnce: atOnce, known: lru.New(maxAddresses)}
 }
 
-// allow reports whether a client may act once more now.
-func (l *limiters) allow(who lru.Key, now time.Time) bool {
+// allowClient reports whether a client may act once more now.
+func (l *limiters) allowClient(who lru.Key, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
@@ -72,15 +72,15 @@ func (l *limiters) allow(who lru.Key, now time.Time) bool {
 	return limiter.(*rate.Limiter).AllowN(now, 1)
 }
 
-// remote returns the origin of a request.
-func remote(r *http.Request) string { return origin(r.RemoteAddr) }
+// remoteOrigin returns the origin of a request.
+func remoteOrigin(r *http.Request) string { return toOrigin(r.RemoteAddr) }
 
 // siteBits is the prefix length of the IPv6 addresses available to one host.
 const siteBits = 64
 
-// origin returns the counted part of a remote address with a port. This is an IPv4 address, or the network of an IPv6
+// toOrigin returns the counted part of a remote address with a port. This is an IPv4 address, or the network of an IPv6
 // address, because a host can use any address in it.
-func origin(remote string) string {
+func toOrigin(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return remote

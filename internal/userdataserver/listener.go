@@ -28,16 +28,16 @@ func (l *fairListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 
-		from := origin(connection.RemoteAddr().String())
-		if l.acquire(from) {
-			return &countedConn{Conn: connection, leave: sync.OnceFunc(func() { l.release(from) })}, nil
+		from := toOrigin(connection.RemoteAddr().String())
+		if l.acquireFrom(from) {
+			return &countedConn{Conn: connection, leave: sync.OnceFunc(func() { l.releaseFrom(from) })}, nil
 		}
 
 		_ = connection.Close()
 	}
 }
 
-func (l *fairListener) acquire(from string) bool {
+func (l *fairListener) acquireFrom(from string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -50,7 +50,7 @@ func (l *fairListener) acquire(from string) bool {
 	return true
 }
 
-func (l *fairListener) release(from string) {
+func (l *fairListener) releaseFrom(from string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -100,6 +100,6 @@ func TestWhoIsCounted(t *testing.T) {
 		"no address":              "no address",
 		"@":                       "@",
 	} {
-		check.Equal(t, remote, origin(remote), want)
+		check.Equal(t, remote, toOrigin(remote), want)
 	}
 }

@@ -40,7 +40,7 @@ func TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing(t *testing.T) {
 	code, _ = s.fetch(pointer)
 	check.Equal(t, "the second answer", code, http.StatusForbidden)
 
-	_, err := s.Offer(t.Context(), s.machine, []byte("other"))
+	_, err := s.OfferUserData(t.Context(), s.machine, []byte("other"))
 	check.Error(t, err, errNotLeading.Error())
 }
 

@@ -16,7 +16,7 @@ const LeaseName = "controller-leader-election-capolvm"
 // Platform is the operating system and the architecture that the program is built for.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// Line is what a program prints of its version.
-func Line(program string) string {
+// FormatLine is what a program prints of its version.
+func FormatLine(program string) string {
 	return fmt.Sprintf("%s %s (%s, %s)", program, Version, runtime.Version(), Platform())
 }

@@ -33,12 +33,13 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Field + ": " + e.Problem }
 
-// Kubeconfig returns the current context of a kubeconfig, as a kubeconfig with its cluster, its user and nothing else.
+// SanitizeKubeconfig returns the current context of a kubeconfig, as a kubeconfig with its cluster, its user and
+// nothing else.
 //
 // Users who may write Secrets in a namespace may write this one, and the client library does what a kubeconfig says: it
 // opens files of the manager, runs programs, and sends what it finds to any server. So a kubeconfig that names files,
 // programs or proxies is a RefusedError, and so is a server that is not the endpoint of the Cluster.
-func Kubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {
+func SanitizeKubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
 		return nil, &RefusedError{
@@ -92,7 +93,7 @@ func Kubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {
 func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint) error {
 	switch {
 	case cluster.CertificateAuthority != "":
-		return refusedFile("clusters[].cluster.certificate-authority", "certificate-authority-data")
+		return newRefusedFileError("clusters[].cluster.certificate-authority", "certificate-authority-data")
 	case cluster.ProxyURL != "":
 		return &RefusedError{
 			"clusters[].cluster.proxy-url",
@@ -119,7 +120,8 @@ func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint)
 		port = "443"
 	}
 
-	if endpoint.Host == "" || !sameHost(server.Hostname(), endpoint.Host) || port != strconv.Itoa(int(endpoint.Port)) {
+	if endpoint.Host == "" || !isSameHost(server.Hostname(), endpoint.Host) ||
+		port != strconv.Itoa(int(endpoint.Port)) {
 		return &RefusedError{
 			"clusters[].cluster.server",
 			"it is not the Cluster's spec.controlPlaneEndpoint; write " + endpointURL(endpoint),
@@ -129,8 +131,8 @@ func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint)
 	return nil
 }
 
-// sameHost compares names, and addresses in any spelling.
-func sameHost(a, b string) bool {
+// isSameHost compares names, and addresses in any spelling.
+func isSameHost(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	second, err2 := netip.ParseAddr(b)
 	if err == nil && err2 == nil {
@@ -144,11 +146,11 @@ func sameHost(a, b string) bool {
 func checkUser(user *clientcmdapi.AuthInfo) error {
 	switch {
 	case user.TokenFile != "":
-		return refusedFile("users[].user.tokenFile", "token")
+		return newRefusedFileError("users[].user.tokenFile", "token")
 	case user.ClientCertificate != "":
-		return refusedFile("users[].user.client-certificate", "client-certificate-data")
+		return newRefusedFileError("users[].user.client-certificate", "client-certificate-data")
 	case user.ClientKey != "":
-		return refusedFile("users[].user.client-key", "client-key-data")
+		return newRefusedFileError("users[].user.client-key", "client-key-data")
 	case user.Exec != nil:
 		return &RefusedError{
 			"users[].user.exec",
@@ -171,7 +173,7 @@ func checkUser(user *clientcmdapi.AuthInfo) error {
 	return nil
 }
 
-func refusedFile(field, instead string) error {
+func newRefusedFileError(field, instead string) error {
 	return &RefusedError{field, "it names a file, and would be one of the manager's; write " + instead}
 }
 
@@ -179,8 +181,8 @@ func endpointURL(endpoint clusterv1.APIEndpoint) string {
 	return "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 }
 
-// SecretOf names the Secret with the kubeconfig of a Cluster.
-func SecretOf(cluster client.ObjectKey) client.ObjectKey {
+// KubeconfigSecret names the Secret with the kubeconfig of a Cluster.
+func KubeconfigSecret(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 }
 
@@ -215,7 +217,7 @@ func (s Secrets) Get(
 		return err
 	}
 
-	config, err := Kubeconfig(found.Data[secret.KubeconfigDataName], cluster.Spec.ControlPlaneEndpoint)
+	config, err := SanitizeKubeconfig(found.Data[secret.KubeconfigDataName], cluster.Spec.ControlPlaneEndpoint)
 	if err != nil {
 		return fmt.Errorf("the kubeconfig in Secret %s is not used: %w", key, err)
 	}

@@ -86,7 +86,7 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		"contexts[].context": func(a all, _ cluster, _ user) { a.AuthInfos = nil },
 	} {
 		t.Run(field, func(t *testing.T) {
-			out, err := workload.Kubeconfig(config(t, change), endpoint)
+			out, err := workload.SanitizeKubeconfig(config(t, change), endpoint)
 			var refused *workload.RefusedError
 			check.Equal(t, "errors.As(err, &refused)", errors.As(err, &refused), true)
 			check.Equal(t, "strings.HasPrefix(err.Error(), field)", strings.HasPrefix(err.Error(), field), true)
@@ -100,11 +100,11 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		})
 	}
 
-	if _, err := workload.Kubeconfig([]byte("\x00{"), endpoint); err == nil {
+	if _, err := workload.SanitizeKubeconfig([]byte("\x00{"), endpoint); err == nil {
 		t.Error("something that is no kubeconfig was taken")
 	}
 
-	if _, err := workload.Kubeconfig(config(t, nil), clusterv1.APIEndpoint{}); err == nil {
+	if _, err := workload.SanitizeKubeconfig(config(t, nil), clusterv1.APIEndpoint{}); err == nil {
 		t.Error("a Cluster without an endpoint has a kubeconfig")
 	}
 }
@@ -119,7 +119,7 @@ func TestAKubeconfigHasNothingElse(t *testing.T) {
 			"x": &runtime.Unknown{Raw: []byte(`{"a":"b"}`), ContentType: "application/json"},
 		}
 	})
-	out, err := workload.Kubeconfig(raw, endpoint)
+	out, err := workload.SanitizeKubeconfig(raw, endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAnAddressMayBeSpelledOtherwise(t *testing.T) {
 	raw := config(t, func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 		c.Server = "https://[fd00:0::5]:6443/"
 	})
-	if _, err := workload.Kubeconfig(raw, clusterv1.APIEndpoint{Host: "fd00::5", Port: 6443}); err != nil {
+	if _, err := workload.SanitizeKubeconfig(raw, clusterv1.APIEndpoint{Host: "fd00::5", Port: 6443}); err != nil {
 		t.Error(err)
 	}
 }
@@ -168,7 +168,7 @@ func TestSecretsAreReadAsKubeconfigsAndNothingElse(t *testing.T) {
 	secrets := workload.Secrets{Reader: api, Clusters: api}
 
 	read := &corev1.Secret{}
-	err := secrets.Get(t.Context(), workload.SecretOf(key), read)
+	err := secrets.Get(t.Context(), workload.KubeconfigSecret(key), read)
 	check.Error(t, err, "")
 	check.Equal(t, "len(read.Data)", len(read.Data), 1)
 	check.Set(t, `len(read.Data["value"])`, len(read.Data["value"]))

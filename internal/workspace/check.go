@@ -34,52 +34,52 @@ const (
 	mostListed, longestListed, longestText = 16, 256, 1024
 )
 
-// check submits a check if one is due, and returns the pause before the next look. Call it if there is nothing else to
-// do.
-func (w *Workspace) check(ctx context.Context, state *tfstate.State, request Request) (time.Duration, error) {
-	interval := w.runs().DriftInterval
+// submitDueCheck submits a check if one is due, and returns the pause before the next look. Call it if there is nothing
+// else to do.
+func (w *Workspace) submitDueCheck(ctx context.Context, state *tfstate.State, request Request) (time.Duration, error) {
+	interval := w.runQueue().DriftInterval
 	if !w.kind.ChecksDrift || state == nil {
 		return 0, nil
 	}
 
 	if interval <= 0 {
-		w.status().Drift = nil // without checks, an old result would be believed forever
+		w.ensureStatus().Drift = nil // without checks, an old result would be believed forever
 		return 0, nil
 	}
 
 	// Record a finished job, and write it with the object, before another one replaces it.
-	if _, ended := w.runs().ended(w.key); ended {
+	if _, ended := w.runQueue().getEnded(w.key); ended {
 		return wait.Jitter(checkTurn, 1), nil
 	}
 
-	if left := w.untilCheck(interval, time.Now()); left > 0 {
+	if left := w.timeUntilCheck(interval, time.Now()); left > 0 {
 		return left, nil
 	}
 
-	if !w.runs().takeCheck(w.key) {
+	if !w.runQueue().acquireCheck(w.key) {
 		return wait.Jitter(checkTurn, 1), nil
 	}
 
-	err := w.submit(ctx, terraform.Check, request)
-	if err != nil || !w.InFlight() {
-		w.runs().giveCheck(w.key)
+	err := w.submitRun(ctx, terraform.Check, request)
+	if err != nil || !w.IsInFlight() {
+		w.runQueue().releaseCheck(w.key)
 	}
 
 	return 0, err
 }
 
-// untilCheck returns the time left until the next check. The object's UID determines the object's time within the
+// timeUntilCheck returns the time left until the next check. The object's UID determines the object's time within the
 // interval. This spreads the checks of many objects, even after a restart of the manager.
-func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Duration {
-	last := w.runs().started
+func (w *Workspace) timeUntilCheck(interval time.Duration, now time.Time) time.Duration {
+	last := w.runQueue().started
 	if made := w.object.GetCreationTimestamp().Time; made.After(last) {
 		last = made
 	}
 
-	if drift := w.status().Drift; drift != nil {
+	if drift := w.ensureStatus().Drift; drift != nil {
 		last = drift.CheckTime.Time
 
-		run := w.status().LastRun
+		run := w.ensureStatus().LastRun
 		switch {
 		case drift.Error != "":
 			return last.Add(min(interval, checkRetry)).Sub(now)
@@ -100,17 +100,17 @@ func (w *Workspace) untilCheck(interval time.Duration, now time.Time) time.Durat
 
 // recordCheck writes the result of a check, and announces a changed result.
 func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
-	before := w.status().Drift
+	before := w.ensureStatus().Drift
 	if before == nil {
 		before = &infrav1.DriftStatus{}
 	}
 
 	found := &infrav1.DriftStatus{CheckTime: metav1.NewTime(run.Ended)}
-	w.status().Drift = found
-	first := w.runs().noticed(w.key, run)
+	w.ensureStatus().Drift = found
+	first := w.runQueue().noteEnd(w.key, run)
 
 	if run.Err != nil {
-		found.Error = steadytext.Fit(run.Err.Error(), longestText)
+		found.Error = steadytext.FitLength(run.Err.Error(), longestText)
 		found.Differences, found.DifferenceCount = before.Differences, before.DifferenceCount
 		if first {
 			countRun(run, "Failed")
@@ -120,7 +120,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 		return
 	}
 
-	found.Differences, found.DifferenceCount = listed(run.Summary.Drift)
+	found.Differences, found.DifferenceCount = formatListed(run.Summary.Drift)
 	if first {
 		countRun(run, "Succeeded")
 	}
@@ -130,11 +130,11 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	}
 }
 
-// listed returns the items to list in a status, and the number of all items.
-func listed[T fmt.Stringer](things []T) (out []string, count int32) {
-	kept, count := Limited(things, mostListed)
+// formatListed returns the items to list in a status, and the number of all items.
+func formatListed[T fmt.Stringer](things []T) (out []string, count int32) {
+	kept, count := LimitList(things, mostListed)
 	for _, thing := range kept {
-		out = append(out, steadytext.Fit(thing.String(), longestListed))
+		out = append(out, steadytext.FitLength(thing.String(), longestListed))
 	}
 
 	return out, count

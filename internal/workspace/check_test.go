@@ -36,7 +36,7 @@ func (b *bench) pass() *decided {
 		b.t.Fatal(err)
 	}
 
-	w.Recorded()
+	w.DropRecordedRun()
 
 	return w
 }
@@ -46,7 +46,7 @@ func (b *bench) check() *infrav1.DriftStatus {
 	b.t.Helper()
 	w := b.pass()
 	check.Equal(b.t, "the action", w.Action.Kind, None)
-	<-b.kind.Runs.Woken("OLVMCluster")
+	<-b.kind.Runs.WakeChannel("OLVMCluster")
 
 	b.kind.Runs.DriftInterval = 24 * time.Hour // the next pass begins none
 	defer func() { b.kind.Runs.DriftInterval = time.Nanosecond }()
@@ -96,7 +96,7 @@ func TestACheckThatFailsIsToldAndIsNoFailureOfARun(t *testing.T) {
 	check.Equal(t, "the failure of a run", w.Failure.Count, 0)
 
 	// A failed check is repeated before its regular time.
-	left := w.untilCheck(24*time.Hour, failed.CheckTime.Time)
+	left := w.timeUntilCheck(24*time.Hour, failed.CheckTime.Time)
 	check.Equal(t, "until the next check", left, checkRetry)
 }
 
@@ -120,7 +120,7 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 	}
 
 	check.Equal(t, "the action", w.Action.Kind, Wait)
-	<-b.kind.Runs.Woken("OLVMCluster") // the check has ended
+	<-b.kind.Runs.WakeChannel("OLVMCluster") // the check has ended
 	close(blocked)
 
 	w = b.observe()
@@ -128,7 +128,7 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.Recorded()
+	w.DropRecordedRun()
 	check.Equal(t, "the action after the check", w.Action.Kind, Apply)
 	check.Equal(t, "what the check has found", b.object.Status.Terraform.Drift == nil, true)
 }
@@ -151,14 +151,14 @@ func TestACheckThatAChangeInterruptsIsMadeAgain(t *testing.T) {
 			w := b.observe()
 			check.Error(t, w.Apply(t.Context(), b.request("digest-2")), "")
 			check.Equal(t, "the action", w.Action.Kind, Wait)
-			<-b.kind.Runs.Woken("OLVMCluster")
+			<-b.kind.Runs.WakeChannel("OLVMCluster")
 
 			w = b.observe()
 			check.Error(t, w.Apply(t.Context(), b.request("digest-2")), "")
-			w.Recorded()
+			w.DropRecordedRun()
 			check.Equal(t, "the action after the check", w.Action.Kind, Apply)
 			check.Equal(t, "the drift", b.object.Status.Terraform.Drift, found)
-			<-b.kind.Runs.Woken("OLVMCluster")
+			<-b.kind.Runs.WakeChannel("OLVMCluster")
 		})
 	}
 }
@@ -166,12 +166,12 @@ func TestACheckThatAChangeInterruptsIsMadeAgain(t *testing.T) {
 func TestOneObjectIsCheckedAtATime(t *testing.T) {
 	runs := NewRunQueue(1, time.Minute)
 	one, other := Key{"K", "ns", "one"}, Key{"K", "ns", "other"}
-	check.Equal(t, "the first", runs.takeCheck(one), true)
-	check.Equal(t, "another", runs.takeCheck(other), false)
-	runs.giveCheck(other)
-	check.Equal(t, "another, whose check has ended", runs.takeCheck(other), false)
-	runs.giveCheck(one)
-	check.Equal(t, "another, when the first has ended", runs.takeCheck(other), true)
+	check.Equal(t, "the first", runs.acquireCheck(one), true)
+	check.Equal(t, "another", runs.acquireCheck(other), false)
+	runs.releaseCheck(other)
+	check.Equal(t, "another, whose check has ended", runs.acquireCheck(other), false)
+	runs.releaseCheck(one)
+	check.Equal(t, "another, when the first has ended", runs.acquireCheck(other), true)
 }
 
 // TestChecksAreSpreadOverTheInterval creates many objects at once, and looks at the times of their checks.
@@ -186,7 +186,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 		object.UID = types.UID(fmt.Sprintf("%08d-1111-4111-8111-111111111111", i))
 		object.CreationTimestamp = metav1.NewTime(now)
 
-		left := b.kind.Open(nil, object, "c").untilCheck(24*time.Hour, now)
+		left := b.kind.Open(nil, object, "c").timeUntilCheck(24*time.Hour, now)
 		if left <= 0 || left > 24*time.Hour {
 			t.Fatalf("the first check is in %s", left)
 		}
@@ -197,7 +197,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 		object.Status.Terraform = &infrav1.TerraformStatus{Drift: &infrav1.DriftStatus{
 			CheckTime: metav1.NewTime(now.Add(left)),
 		}}
-		again := b.kind.Open(nil, object, "c").untilCheck(24*time.Hour, now.Add(left))
+		again := b.kind.Open(nil, object, "c").timeUntilCheck(24*time.Hour, now.Add(left))
 		check.Equal(t, "until the next one", again, 24*time.Hour)
 	}
 

@@ -81,9 +81,9 @@ type rule func(observed) (Action, bool)
 var applyRules = []rule{
 	runInFlight,
 	stateUnusable,
-	lost,
+	vmLost,
 	inputsMissing,
-	settled,
+	alreadyApplied,
 	backingOff,
 	func(observed) (Action, bool) { return Action{Kind: Apply, Reason: infrav1.ApplyingReason}, true },
 }
@@ -101,8 +101,8 @@ var destroyRules = []rule{
 	func(observed) (Action, bool) { return Action{Kind: Destroy, Reason: infrav1.DeletingReason}, true },
 }
 
-// decide returns the action of the first matching rule.
-func decide(rules []rule, o observed) Action {
+// chooseAction returns the action of the first matching rule.
+func chooseAction(rules []rule, o observed) Action {
 	for _, r := range rules {
 		if a, ok := r(o); ok {
 			return a
@@ -143,7 +143,7 @@ func stateUnusable(o observed) (Action, bool) {
 	return Action{Kind: Block, Reason: infrav1.StateInvalidReason, After: repairAfter}, o.stateInvalid
 }
 
-func lost(o observed) (Action, bool) {
+func vmLost(o observed) (Action, bool) {
 	return Action{
 		Kind:    Block,
 		Reason:  infrav1.VirtualMachineNotFoundReason,
@@ -168,7 +168,7 @@ func guestShutsDown(o observed) (Action, bool) {
 	}, o.ShutdownLeft > 0
 }
 
-func settled(o observed) (Action, bool) {
+func alreadyApplied(o observed) (Action, bool) {
 	return Action{Kind: None, Reason: infrav1.AppliedReason}, o.Digest == o.applied && !o.Drifted && !o.unsaved
 }
 
@@ -181,13 +181,13 @@ func backingOff(o observed) (Action, bool) {
 		return Action{}, false
 	}
 
-	left := o.failure.At.Add(backoff(o.failure.Count)).Sub(o.now)
+	left := o.failure.At.Add(computeBackoff(o.failure.Count)).Sub(o.now)
 
 	return Action{Kind: Wait, Reason: infrav1.ApplyFailedReason, After: left}, left > 0
 }
 
-// backoff returns the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
-func backoff(failures int) time.Duration {
+// computeBackoff returns the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
+func computeBackoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures-1, 0), 10), most)
 }

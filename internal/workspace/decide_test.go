@@ -77,7 +77,7 @@ func TestApplyRules(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decide(applyRules, test.observed)
+			got := chooseAction(applyRules, test.observed)
 			if diff := cmp.Diff(
 				[]string{string(test.kind), test.reason},
 				[]string{string(got.Kind), got.Reason},
@@ -127,7 +127,7 @@ func TestDestroyRules(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := decide(destroyRules, test.observed); got.Kind != test.kind {
+			if got := chooseAction(destroyRules, test.observed); got.Kind != test.kind {
 				t.Errorf("the action is %s, want %s", got.Kind, test.kind)
 			}
 		})
@@ -138,7 +138,7 @@ func TestBackoff(t *testing.T) {
 	last := time.Duration(0)
 
 	for _, failures := range []int{0, 1, 2, 5, 30, 64, 1000, 1 << 40} {
-		got := backoff(failures)
+		got := computeBackoff(failures)
 		if got < last {
 			t.Errorf("got < last: %v", got)
 		}

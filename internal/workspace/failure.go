@@ -25,8 +25,8 @@ type Failure struct {
 	Err error
 }
 
-// OfDestroy reports whether a destruction failed.
-func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDigest }
+// IsDestroyFailure reports whether a destruction failed.
+func (f Failure) IsDestroyFailure() bool { return f.Count > 0 && f.Digest == destroyDigest }
 
 // Message returns the error and announces the next attempt. It omits the number of failures, because the object's
 // status has it.

@@ -19,8 +19,8 @@ import (
 // cache that the run is still wanted before it plans. Every run checks this again, past the cache, before it applies.
 const shortQueue = time.Second
 
-// submit queues a run. First it records on the object that a run may act for it.
-func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, request Request) error {
+// submitRun queues a run. First it records on the object that a run may act for it.
+func (w *Workspace) submitRun(ctx context.Context, operation terraform.Operation, request Request) error {
 	if operation != terraform.Check { // a check makes nothing for a move to lose
 		if err := w.blockMove(ctx, request.Annotations); err != nil {
 			return err
@@ -32,22 +32,23 @@ func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, r
 		limit = checkLimit
 	}
 
-	return w.runs().submit(terraform.Job{
+	return w.runQueue().submitJob(terraform.Job{
 		Key:       w.key.String(),
 		Tenant:    w.object.GetNamespace(),
 		Engine:    request.Engine,
 		Operation: operation,
 		Digest:    request.Digest,
 		Limit:     limit,
-		Run:       w.job(operation, request.Subject(), request.Digest),
+		Run:       w.newJob(operation, request.Subject(), request.Digest),
 	})
 }
 
-// job returns the function of one run. The run works on copies, because the submitting pass ends before the run begins.
-func (w *Workspace) job(
+// newJob returns the function of one run. The run works on copies, because the submitting pass ends before the run
+// begins.
+func (w *Workspace) newJob(
 	operation terraform.Operation, subject Subject, digest string,
 ) func(context.Context) (terraform.Summary, error) {
-	owner := pass.CopyOf(w.object)
+	owner := pass.CopyObject(w.object)
 	submitted := time.Now()
 	wanted := func(reader client.Reader) func(context.Context, terraform.Operation) error {
 		return func(ctx context.Context, operation terraform.Operation) error {
@@ -55,17 +56,17 @@ func (w *Workspace) job(
 		}
 	}
 	root := &Root{
-		Executor: w.runs().Executor,
-		Keeper:   w.keeper(owner),
-		Dir:      w.dir(),
-		Confirm:  wanted(w.runs().APIReader),
+		Executor: w.runQueue().Executor,
+		Keeper:   w.newKeeper(owner),
+		Dir:      w.workDir(),
+		Confirm:  wanted(w.runQueue().APIReader),
 	}
 
 	return func(ctx context.Context) (terraform.Summary, error) {
 		defer w.kind.states.EndJob(owner)
 
 		if operation != terraform.Apply || time.Since(submitted) > shortQueue {
-			if err := wanted(w.runs().Client)(ctx, operation); err != nil {
+			if err := wanted(w.runQueue().Client)(ctx, operation); err != nil {
 				return terraform.Summary{}, err
 			}
 		}
@@ -86,7 +87,7 @@ func (w *Workspace) job(
 func (w *Workspace) checkStillWanted(
 	ctx context.Context, reader client.Reader, owner client.Object, subject Subject, operation terraform.Operation,
 ) error {
-	if err := w.runs().MayAct(ctx); err != nil {
+	if err := w.runQueue().MayAct(ctx); err != nil {
 		return err
 	}
 
@@ -104,7 +105,7 @@ func (w *Workspace) checkStillWanted(
 		}
 	}
 
-	if current.GetUID() != owner.GetUID() || Moving(current) || annotations.IsPaused(cluster, current) {
+	if current.GetUID() != owner.GetUID() || IsMoving(current) || annotations.IsPaused(cluster, current) {
 		return terraform.ErrCancelled
 	}
 
@@ -115,8 +116,8 @@ func (w *Workspace) checkStillWanted(
 	return nil
 }
 
-// keeper returns a Keeper of the object's state. owner is the object or a copy of it.
-func (w *Workspace) keeper(owner client.Object) Keeper {
+// newKeeper returns a Keeper of the object's state. owner is the object or a copy of it.
+func (w *Workspace) newKeeper(owner client.Object) Keeper {
 	return &secret{states: w.kind.states, owner: owner, cluster: w.cluster}
 }
 

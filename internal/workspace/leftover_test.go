@@ -33,12 +33,12 @@ func newLeftBench(t *testing.T, serial int) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.apply("digest-1") // saves the state with serial 1
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 
 	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
 	check.Error(t, b.client.Update(t.Context(), b.object), "")
 
-	dir := b.kind.Open(nil, b.object, "c").dir()
+	dir := b.kind.Open(nil, b.object, "c").workDir()
 	check.Error(t, os.MkdirAll(filepath.Join(dir, checkDir), 0o700), "")
 	check.Error(
 		t, os.WriteFile(filepath.Join(dir, "terraform.tfstate"), fmt.Appendf(nil, fullState, serial), 0o600), "",
@@ -51,7 +51,7 @@ func newLeftBench(t *testing.T, serial int) *bench {
 // expectRecovered expects a stored state with this serial, and no obstacle to clusterctl move.
 func (b *bench) expectRecovered(w *decided, serial int) {
 	b.t.Helper()
-	state, err := w.keeper(b.object).Load(b.t.Context())
+	state, err := w.newKeeper(b.object).Load(b.t.Context())
 	check.Error(b.t, err, "")
 	check.Equal(b.t, "serial of the stored state", state.Serial, uint64(serial))
 	check.Equal(b.t, "digest of the stored state", state.AppliedDigest, "digest-1")
@@ -59,7 +59,7 @@ func (b *bench) expectRecovered(w *decided, serial int) {
 	_, blocked := b.object.Annotations[clusterctlv1.BlockMoveAnnotation]
 	check.Equal(b.t, "the object blocks clusterctl move", blocked, false)
 
-	left, err := os.ReadDir(w.dir())
+	left, err := os.ReadDir(w.workDir())
 	check.Error(b.t, err, "")
 	check.Length(b.t, "the working directory", left, 0)
 }
@@ -85,10 +85,10 @@ func TestAPausedObjectKeepsNoStateFromItsMove(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterv1.PausedAnnotation, "")
 			check.Error(t, b.client.Update(t.Context(), b.object), "")
 
-			this, err := b.passes.Begin(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
+			this, err := b.passes.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
 			check.Error(t, err, "")
 			w := b.kind.Open(this, b.object, "c")
-			paused, err := w.Paused(t.Context(), nil)
+			paused, err := w.CheckPaused(t.Context(), nil)
 			check.Error(t, err, "")
 
 			check.Equal(t, "paused", paused, true)
@@ -112,12 +112,12 @@ func TestAStateThatCannotBeSavedYetIsForTheNextRun(t *testing.T) {
 	check.Equal(t, "the action", w.Action.Kind, Apply)
 	_, blocked := b.object.Annotations[clusterctlv1.BlockMoveAnnotation]
 	check.Equal(t, "the object blocks clusterctl move", blocked, true)
-	check.Equal(t, "the state is still there", w.Unfinished(), true)
+	check.Equal(t, "the state is still there", w.HasUnsavedState(), true)
 
 	var secrets corev1.SecretList
 	check.Error(t, b.client.List(t.Context(), &secrets), "")
 	check.Length(t, "Secrets", secrets.Items, 1)
-	<-b.kind.Runs.Woken("OLVMCluster")
+	<-b.kind.Runs.WakeChannel("OLVMCluster")
 }
 
 // TestAnObjectThatCannotBePausedSaysWhy pauses an object while the state left by a killed manager cannot be saved.
@@ -130,10 +130,10 @@ func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
 	})
 	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterv1.PausedAnnotation, "")
 	check.Error(t, b.client.Update(t.Context(), b.object), "")
-	this, err := b.passes.Begin(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
+	this, err := b.passes.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
 	check.Error(t, err, "")
 
-	paused, err := b.kind.Open(this, b.object, "c").Paused(t.Context(), nil)
+	paused, err := b.kind.Open(this, b.object, "c").CheckPaused(t.Context(), nil)
 	check.Equal(t, "it is tried again", err != nil, true)
 	check.Equal(t, "paused", paused, true)
 
@@ -151,7 +151,7 @@ func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.apply("digest-1")
-			b.observe().Recorded()
+			b.observe().DropRecordedRun()
 			b.observe() // removes the mark of the run, and records the lineage
 			delete(b.object.Annotations, clusterctlv1.BlockMoveAnnotation)
 			if ran {
@@ -204,13 +204,13 @@ func TestAJobKeepsNothingAfterItsEnd(t *testing.T) {
 
 			return out
 		}()), "")
-		check.Error(t, keep(i).keeper(owner(i)).Save(t.Context(), []byte(state), "digest"), "")
+		check.Error(t, keep(i).newKeeper(owner(i)).Save(t.Context(), []byte(state), "digest"), "")
 	}
 
 	before := heapInUse()
 
 	for i := range objects {
-		summary, err := keep(i).job(terraform.Check, b.subject, "digest")(t.Context())
+		summary, err := keep(i).newJob(terraform.Check, b.subject, "digest")(t.Context())
 		check.Error(t, err, "")
 		check.Length(t, "drift", summary.Drift, 0)
 		b.executor.requests, b.subject.asked = nil, nil

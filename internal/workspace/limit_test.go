@@ -18,7 +18,7 @@ func TestAListIsCutAndCounted(t *testing.T) {
 		"enough":   {[]int{1, 2}, []int{1, 2}},
 		"too many": {[]int{1, 2, 3}, []int{1, 2}},
 	} {
-		kept, total := Limited(test.list, 2)
+		kept, total := LimitList(test.list, 2)
 		check.Equal(t, name, kept, test.kept)
 		check.Equal(t, name+": the count", int(total), len(test.list))
 	}
@@ -38,7 +38,7 @@ func TestWhatAStatusListsOfAPlanFits(t *testing.T) {
 		things[i] = long(i)
 	}
 
-	out, count := listed(things)
+	out, count := formatListed(things)
 	check.Length(t, "what is listed", out, 16)
 	check.Equal(t, "the count", int(count), 300)
 	check.Equal(t, "the length of the longest", len(out[15]), 256)

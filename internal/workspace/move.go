@@ -19,16 +19,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// Moving reports whether clusterctl is moving an object to another management cluster. The object is deleted here, but
-// its resources in the engine stay.
-func Moving(object client.Object) bool {
+// IsMoving reports whether clusterctl is moving an object to another management cluster. The object is deleted here,
+// but its resources in the engine stay.
+func IsMoving(object client.Object) bool {
 	_, ok := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 
 	return ok
 }
 
-// MoveWith makes clusterctl move a template with the objects referring to it, although they do not own it.
-func MoveWith(ctx context.Context, c client.Client, template *infrav1.OLVMMachineTemplate) error {
+// EnableMove makes clusterctl move a template with the objects referring to it, although they do not own it.
+func EnableMove(ctx context.Context, c client.Client, template *infrav1.OLVMMachineTemplate) error {
 	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) erro
 // left an unsaved state in the working directory.
 func (w *Workspace) unblockMove() {
 	has := w.object.GetAnnotations()
-	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked || w.InFlight() || w.Unfinished() {
+	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked || w.IsInFlight() || w.HasUnsavedState() {
 		return
 	}
 
@@ -82,11 +82,11 @@ func setPaused(object conditions.Setter, causes ...string) {
 	conditions.Set(object, condition)
 }
 
-// Paused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over a paused
+// CheckPaused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over a paused
 // object ends here: it writes the condition, and lets clusterctl move the object. cluster is nil if the object has no
 // Cluster.
-func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
-	causes := causesOfPause(w.object, w.kind.Name, cluster)
+func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+	causes := collectPauseCauses(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
 		setPaused(w.object)
 		return false, nil
@@ -109,11 +109,11 @@ type pausable interface {
 	conditions.Setter
 }
 
-// PausedWithoutState is Paused for an object without a workspace.
-func PausedWithoutState(
+// CheckPausedWithoutState is Paused for an object without a workspace.
+func CheckPausedWithoutState(
 	ctx context.Context, this *pass.Pass, object pausable, kind string, cluster *clusterv1.Cluster,
 ) (bool, error) {
-	causes := causesOfPause(object, kind, cluster)
+	causes := collectPauseCauses(object, kind, cluster)
 	if len(causes) == 0 {
 		setPaused(object)
 		return false, nil
@@ -122,8 +122,8 @@ func PausedWithoutState(
 	return true, WritePaused(ctx, this, object, causes...)
 }
 
-// causesOfPause returns the reasons for the pause of an object, or nil if it is not paused.
-func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster) []string {
+// collectPauseCauses returns the reasons for the pause of an object, or nil if it is not paused.
+func collectPauseCauses(object metav1.Object, kind string, cluster *clusterv1.Cluster) []string {
 	var out []string
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
 		out = append(out, "Cluster spec.paused is set to true")
@@ -138,7 +138,7 @@ func causesOfPause(object metav1.Object, kind string, cluster *clusterv1.Cluster
 
 // WritePaused writes the Paused condition with its causes. A deleted object is no error.
 func WritePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes ...string) error {
-	err := this.Write(ctx, func() { setPaused(object, causes...) })
+	err := this.WriteWithStatus(ctx, func() { setPaused(object, causes...) })
 	if errors.Is(err, pass.ErrGone) {
 		err = nil
 	}

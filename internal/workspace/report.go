@@ -23,7 +23,7 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 		Changed:        int32(run.Summary.Changed),
 		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
 	}
-	report.Changes, report.ChangeCount = listed(run.Summary.Planned)
+	report.Changes, report.ChangeCount = formatListed(run.Summary.Planned)
 	status.StateSecretName = stateSecret
 	status.Runs++
 	status.Failures++
@@ -42,8 +42,8 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	return report
 }
 
-// LaterRun returns the end of an object's last run, or other if it is later.
-func LaterRun(status *infrav1.TerraformStatus, other time.Time) time.Time {
+// LatestRunEnd returns the end of an object's last run, or other if it is later.
+func LatestRunEnd(status *infrav1.TerraformStatus, other time.Time) time.Time {
 	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(other) {
 		return other
 	}

@@ -56,8 +56,8 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 		return terraform.Summary{}, err
 	}
 
-	request, marked := r.request(terraform.Apply, configuration, before), false
-	request.Confirm = func(ctx context.Context) error { return r.begin(ctx, before, configuration) }
+	request, marked := r.buildRequest(terraform.Apply, configuration, before), false
+	request.Confirm = func(ctx context.Context) error { return r.beginRun(ctx, before, configuration) }
 	if configuration.Whole {
 		request.SaveState = func(ctx context.Context, state []byte, done bool) error {
 			if !done {
@@ -103,7 +103,7 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 		return terraform.Summary{}, err
 	}
 
-	request := r.request(terraform.Check, configuration, state)
+	request := r.buildRequest(terraform.Check, configuration, state)
 	request.Dir = filepath.Join(r.Dir, checkDir)
 	defer os.RemoveAll(request.Dir)
 
@@ -121,7 +121,7 @@ func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary,
 
 	var summary terraform.Summary
 	if !before.Empty() {
-		summary, err = r.destroy(ctx, subject, before)
+		summary, err = r.destroyState(ctx, subject, before)
 	}
 
 	if err != nil {
@@ -131,20 +131,20 @@ func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary,
 	return summary, subject.RemoveOrphans(ctx, terraform.Destroy, before, r.Keeper.Load)
 }
 
-// destroy runs Terraform to empty a state. It tries once more if the subject removed an obstacle.
-func (r *Root) destroy(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
+// destroyState runs Terraform to empty a state. It tries once more if the subject removed an obstacle.
+func (r *Root) destroyState(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
 	configuration, err := subject.RenderDestroy(ctx)
 	if err != nil {
 		return terraform.Summary{}, err
 	}
 
-	summary, failure := r.Executor.Apply(ctx, r.request(terraform.Destroy, configuration, state))
+	summary, failure := r.Executor.Apply(ctx, r.buildRequest(terraform.Destroy, configuration, state))
 	unblocker, ok := subject.(Unblocker)
 	if failure == nil || !ok {
 		return summary, failure
 	}
 
-	if err := r.confirm(ctx, terraform.Destroy); err != nil {
+	if err := r.confirmRun(ctx, terraform.Destroy); err != nil {
 		return summary, failure
 	}
 
@@ -161,10 +161,10 @@ func (r *Root) destroy(ctx context.Context, subject Subject, state *tfstate.Stat
 		return summary, err
 	}
 
-	return r.Executor.Apply(ctx, r.request(terraform.Destroy, configuration, state))
+	return r.Executor.Apply(ctx, r.buildRequest(terraform.Destroy, configuration, state))
 }
 
-func (r *Root) request(
+func (r *Root) buildRequest(
 	operation terraform.Operation, configuration Configuration, state *tfstate.State,
 ) terraform.Request {
 	return terraform.Request{
@@ -177,15 +177,15 @@ func (r *Root) request(
 		Destroy:       operation == terraform.Destroy,
 		Fresh:         configuration.Fresh,
 		Guard:         configuration.Guard,
-		Confirm:       func(ctx context.Context) error { return r.confirm(ctx, operation) },
+		Confirm:       func(ctx context.Context) error { return r.confirmRun(ctx, operation) },
 		Applied:       configuration.Applied,
 		SaveState:     func(ctx context.Context, state []byte, _ bool) error { return r.Keeper.Save(ctx, state, "") },
 		Keeps:         configuration.Keeps,
 	}
 }
 
-// begin confirms a run, records the start of a change, and prepares the run.
-func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration Configuration) error {
+// beginRun confirms a run, records the start of a change, and prepares the run.
+func (r *Root) beginRun(ctx context.Context, before *tfstate.State, configuration Configuration) error {
 	err := r.confirmChange(ctx, before, configuration.Adds)
 	if err != nil || configuration.Prepare == nil {
 		return err
@@ -199,7 +199,7 @@ func (r *Root) begin(ctx context.Context, before *tfstate.State, configuration C
 func (r *Root) confirmChange(
 	ctx context.Context, before *tfstate.State, ask func(context.Context) (string, error),
 ) error {
-	if err := r.confirm(ctx, terraform.Apply); err != nil || !before.WasApplied() {
+	if err := r.confirmRun(ctx, terraform.Apply); err != nil || !before.WasApplied() {
 		return err
 	}
 
@@ -219,7 +219,7 @@ func (r *Root) confirmChange(
 	return r.Keeper.MarkChanging(ctx, cmp.Or(before.AppliedDigest, before.ChangingFrom), adds)
 }
 
-func (r *Root) confirm(ctx context.Context, operation terraform.Operation) error {
+func (r *Root) confirmRun(ctx context.Context, operation terraform.Operation) error {
 	if r.Confirm == nil {
 		return nil
 	}

@@ -59,8 +59,8 @@ func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	}
 	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
 		r.countJobs()
-		r.giveCheck(parseKey(key))
-		r.Wake(parseKey(key))
+		r.releaseCheck(parseKey(key))
+		r.WakeObject(parseKey(key))
 	})
 	jobsLimit.Set(float64(concurrency))
 
@@ -80,9 +80,9 @@ func (r *RunQueue) Start(ctx context.Context) error {
 // states. The manager does not wait for its Runnables after losing the lease, so main calls Shutdown too.
 func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
 
-// Busy reports whether runs are queued or running.
-func (r *RunQueue) Busy() bool {
-	queued, running := r.runner.Active()
+// HasRuns reports whether runs are queued or running.
+func (r *RunQueue) HasRuns() bool {
+	queued, running := r.runner.CountActive()
 
 	return queued+running > 0
 }
@@ -96,8 +96,8 @@ func (r *RunQueue) MayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
-// submit queues a job. During a shutdown, it drops the job without an error.
-func (r *RunQueue) submit(job terraform.Job) error {
+// submitJob queues a job. During a shutdown, it drops the job without an error.
+func (r *RunQueue) submitJob(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
 	if errors.Is(err, terraform.ErrShuttingDown) {
@@ -109,30 +109,30 @@ func (r *RunQueue) submit(job terraform.Job) error {
 
 // IsInFlight reports whether a job of a workspace is queued or running.
 func (r *RunQueue) IsInFlight(key Key) bool {
-	status, ok := r.runner.Observe(key.String())
+	status, ok := r.runner.GetStatus(key.String())
 
 	return ok && status.Phase != terraform.Done
 }
 
-// ended returns the finished job of a workspace. It reports false if the job has not finished, or is forgotten.
-func (r *RunQueue) ended(key Key) (terraform.Status, bool) {
-	status, ok := r.runner.Observe(key.String())
+// getEnded returns the finished job of a workspace. It reports false if the job has not finished, or is forgotten.
+func (r *RunQueue) getEnded(key Key) (terraform.Status, bool) {
+	status, ok := r.runner.GetStatus(key.String())
 
 	return status, ok && status.Phase == terraform.Done
 }
 
-// failure returns the failure of a workspace's last run. It is zero if the run succeeded.
-func (r *RunQueue) failure(key Key) Failure {
+// getFailure returns the failure of a workspace's last run. It is zero if the run succeeded.
+func (r *RunQueue) getFailure(key Key) Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.failures[key]
 }
 
-// count counts a finished run and returns its failure, or zero if it succeeded. first is false if an earlier pass
+// countEnded counts a finished run and returns its failure, or zero if it succeeded. first is false if an earlier pass
 // counted the run, but failed to patch its object.
-func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first bool) {
-	first = r.noticed(key, run)
+func (r *RunQueue) countEnded(key Key, run terraform.Status) (failure Failure, first bool) {
+	first = r.noteEnd(key, run)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,9 +146,9 @@ func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first 
 	return r.failures[key], first
 }
 
-// noticed records the end of a job, and reports whether it is new. A pass sees the same end again if the previous patch
+// noteEnd records the end of a job, and reports whether it is new. A pass sees the same end again if the previous patch
 // of the object failed.
-func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
+func (r *RunQueue) noteEnd(key Key, run terraform.Status) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -158,33 +158,33 @@ func (r *RunQueue) noticed(key Key, run terraform.Status) bool {
 	return first
 }
 
-// forgive drops the failure of a workspace.
-func (r *RunQueue) forgive(key Key) {
+// dropFailure drops the failure of a workspace.
+func (r *RunQueue) dropFailure(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
 }
 
-// forget drops the failure and the last end time of a workspace.
-func (r *RunQueue) forget(key Key) {
+// dropWorkspace drops the failure and the last end time of a workspace.
+func (r *RunQueue) dropWorkspace(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
 	delete(r.counted, key)
 }
 
-// takeCheck takes the turn for a drift check, and reports whether the workspace got it. Only one workspace has the turn
-// at a time.
-func (r *RunQueue) takeCheck(key Key) bool {
+// acquireCheck takes the turn for a drift check, and reports whether the workspace got it. Only one workspace has the
+// turn at a time.
+func (r *RunQueue) acquireCheck(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	if r.checked != nil && *r.checked != key {
 		// A tenant with many runs must not block the checks of others. Cancel a check that has waited too long. Its
 		// workspace asks for the turn again.
-		run, ok := r.runner.Observe(r.checked.String())
+		run, ok := r.runner.GetStatus(r.checked.String())
 		if ok && run.Phase == terraform.Queued && time.Since(r.checkedSince) > checkLimit {
-			r.runner.Cancel(r.checked.String())
+			r.runner.CancelJob(r.checked.String())
 		}
 
 		return false
@@ -195,8 +195,8 @@ func (r *RunQueue) takeCheck(key Key) bool {
 	return true
 }
 
-// giveCheck ends the turn of a workspace, if it has the turn.
-func (r *RunQueue) giveCheck(key Key) {
+// releaseCheck ends the turn of a workspace, if it has the turn.
+func (r *RunQueue) releaseCheck(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -206,7 +206,7 @@ func (r *RunQueue) giveCheck(key Key) {
 }
 
 func (r *RunQueue) countJobs() {
-	queued, running := r.runner.Active()
+	queued, running := r.runner.CountActive()
 	jobs.WithLabelValues("queued").Set(float64(queued))
 	jobs.WithLabelValues("running").Set(float64(running))
 }

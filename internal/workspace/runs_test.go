@@ -62,26 +62,26 @@ func TestAbandonKeepsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := kind.Abandon(object); err != nil || len(left()) != len(ours)+len(others) {
+	if err := kind.CleanUpDeleted(object); err != nil || len(left()) != len(ours)+len(others) {
 		t.Fatalf("a run goes on, and left are %v, %v", left(), err)
 	}
 
 	close(release)
-	if woken := (<-runs.Woken("Thing")).Object; woken.GetName() != "m" {
+	if woken := (<-runs.WakeChannel("Thing")).Object; woken.GetName() != "m" {
 		t.Fatalf("the end of the run woke %s", woken.GetName())
 	}
 
-	run, _ := runs.ended(key)
-	runs.count(key, run)
-	if err := kind.Abandon(object); err != nil || !slices.Equal(left(), others) {
+	run, _ := runs.getEnded(key)
+	runs.countEnded(key, run)
+	if err := kind.CleanUpDeleted(object); err != nil || !slices.Equal(left(), others) {
 		t.Errorf("left are %v, %v", left(), err)
 	}
 
-	if _, ok := runs.ended(key); ok || runs.failure(key).Count != 0 {
+	if _, ok := runs.getEnded(key); ok || runs.getFailure(key).Count != 0 {
 		t.Error("its last run is remembered")
 	}
 
-	if err := kind.Abandon(types.NamespacedName{Namespace: "missing", Name: "m"}); err != nil {
+	if err := kind.CleanUpDeleted(types.NamespacedName{Namespace: "missing", Name: "m"}); err != nil {
 		t.Errorf("an object that never had a directory: %v", err)
 	}
 }
@@ -92,8 +92,8 @@ func TestPrioritizeWoken(t *testing.T) {
 	defer queue.ShutDown()
 	queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "new"}})
 	runs := NewRunQueue(1, time.Hour)
-	runs.Wake(Key{Kind: "Thing", Namespace: "ns", Name: "begun"})
-	PrioritizeWoken.Generic(t.Context(), <-runs.Woken("Thing"), queue)
+	runs.WakeObject(Key{Kind: "Thing", Namespace: "ns", Name: "begun"})
+	PrioritizeWoken.Generic(t.Context(), <-runs.WakeChannel("Thing"), queue)
 
 	for _, want := range []string{"begun", "new"} {
 		if got, _ := queue.Get(); got.Name != want {

@@ -29,8 +29,8 @@ const (
 // Key identifies a workspace by the kind, namespace and name of its object.
 type Key struct{ Kind, Namespace, Name string }
 
-// MachineKey returns the key of an OLVMMachine.
-func MachineKey(machine client.Object) Key {
+// NewMachineKey returns the key of an OLVMMachine.
+func NewMachineKey(machine client.Object) Key {
 	return Key{Kind: MachineKind, Namespace: machine.GetNamespace(), Name: machine.GetName()}
 }
 
@@ -44,9 +44,9 @@ func parseKey(text string) Key {
 	return Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// Woken returns the channel of objects of a kind to reconcile. An object arrives after its run has ended, or after a
-// call of Wake.
-func (r *RunQueue) Woken(kind string) chan event.GenericEvent {
+// WakeChannel returns the channel of objects of a kind to reconcile. An object arrives after its run has ended, or
+// after a call of Wake.
+func (r *RunQueue) WakeChannel(kind string) chan event.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.woken[kind] == nil {
@@ -56,14 +56,14 @@ func (r *RunQueue) Woken(kind string) chan event.GenericEvent {
 	return r.woken[kind]
 }
 
-// Wake makes the controller reconcile an object. It never blocks.
-func (r *RunQueue) Wake(key Key) {
+// WakeObject makes the controller reconcile an object. It never blocks.
+func (r *RunQueue) WakeObject(key Key) {
 	object := &metav1.PartialObjectMetadata{}
 	object.Namespace = key.Namespace
 	object.Name = key.Name
 
 	select {
-	case r.Woken(key.Kind) <- event.GenericEvent{Object: object}:
+	case r.WakeChannel(key.Kind) <- event.GenericEvent{Object: object}:
 	default:
 	}
 }
@@ -72,7 +72,7 @@ func (r *RunQueue) Wake(key Key) {
 func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	time.AfterFunc(after, func() {
 		if r.IsInFlight(key) {
-			r.Wake(key)
+			r.WakeObject(key)
 		}
 	})
 }

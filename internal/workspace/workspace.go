@@ -84,20 +84,20 @@ func (k *Kind) Open(of *pass.Pass, object Object, cluster string) *Workspace {
 	return &Workspace{kind: k, pass: of, object: object, cluster: cluster, key: key}
 }
 
-// Abandon cleans up after a deleted object, even if someone removed its finalizer by hand. A run in flight keeps its
-// directory, and wakes the object when it ends.
-func (k *Kind) Abandon(object types.NamespacedName) error {
+// CleanUpDeleted cleans up after a deleted object, even if someone removed its finalizer by hand. A run in flight keeps
+// its directory, and wakes the object when it ends.
+func (k *Kind) CleanUpDeleted(object types.NamespacedName) error {
 	key := k.Key(object)
 	if k.Runs.IsInFlight(key) {
 		return nil
 	}
 
-	if run, ok := k.Runs.ended(key); ok {
-		k.Runs.runner.Forget(key.String(), run.Ended)
+	if run, ok := k.Runs.getEnded(key); ok {
+		k.Runs.runner.DropJob(key.String(), run.Ended)
 	}
 
-	k.Runs.forget(key)
-	k.states.Forget(object)
+	k.Runs.dropWorkspace(key)
+	k.states.DropOwner(object)
 
 	return removeFolders(filepath.Join(k.Runs.WorkDir, object.Namespace), k.Prefix+object.Name)
 }
@@ -127,35 +127,35 @@ type Observation struct {
 	Failure Failure
 }
 
-func (w *Workspace) runs() *RunQueue { return w.kind.Runs }
+func (w *Workspace) runQueue() *RunQueue { return w.kind.Runs }
 
 // Key returns the key of the workspace.
 func (w *Workspace) Key() Key { return w.key }
 
-// InFlight reports whether a run of the workspace is queued or running.
-func (w *Workspace) InFlight() bool {
-	return w.runs().IsInFlight(w.key)
+// IsInFlight reports whether a run of the workspace is queued or running.
+func (w *Workspace) IsInFlight() bool {
+	return w.runQueue().IsInFlight(w.key)
 }
 
-// Unfinished reports whether a run left a state in the working directory. The state may exist nowhere else. The next
-// run begins with it.
-func (w *Workspace) Unfinished() bool { return terraform.Unfinished(w.dir()) }
+// HasUnsavedState reports whether a run left a state in the working directory. The state may exist nowhere else. The
+// next run begins with it.
+func (w *Workspace) HasUnsavedState() bool { return terraform.HasUnsavedState(w.workDir()) }
 
 // HasBegun reports whether a run of the workspace has begun, or has ended and is not recorded yet.
 func (w *Workspace) HasBegun() bool {
-	run, ok := w.runs().runner.Observe(w.key.String())
+	run, ok := w.runQueue().runner.GetStatus(w.key.String())
 
 	return ok && run.Phase != terraform.Queued
 }
 
-// dir returns the working directory.
-func (w *Workspace) dir() string {
-	return filepath.Join(w.runs().WorkDir, w.object.GetNamespace(),
+// workDir returns the working directory.
+func (w *Workspace) workDir() string {
+	return filepath.Join(w.runQueue().WorkDir, w.object.GetNamespace(),
 		folderName(w.kind.Prefix+w.object.GetName(), w.object.GetUID()))
 }
 
-// status returns the Terraform part of the object's status, and creates it if necessary.
-func (w *Workspace) status() *infrav1.TerraformStatus {
+// ensureStatus returns the Terraform part of the object's status, and creates it if necessary.
+func (w *Workspace) ensureStatus() *infrav1.TerraformStatus {
 	status := w.kind.Status(w.object)
 	if *status == nil {
 		*status = &infrav1.TerraformStatus{}
@@ -167,7 +167,7 @@ func (w *Workspace) status() *infrav1.TerraformStatus {
 // Observe records a finished run and reads the state. It returns an error if the state could not be read.
 func (w *Workspace) Observe(ctx context.Context) (Observation, error) {
 	seen := w.observeRun(ctx)
-	if !w.object.GetDeletionTimestamp().IsZero() && Moving(w.object) {
+	if !w.object.GetDeletionTimestamp().IsZero() && IsMoving(w.object) {
 		return seen, nil // the state belongs to the other management cluster
 	}
 
@@ -177,7 +177,7 @@ func (w *Workspace) Observe(ctx context.Context) (Observation, error) {
 
 	err := w.observeState(ctx, &seen)
 	if w.isRebuilt(seen.State) {
-		w.runs().Wake(w.key) // the mark of the run stays until the new lineage is in the status
+		w.runQueue().WakeObject(w.key) // the mark of the run stays until the new lineage is in the status
 	} else {
 		w.unblockMove()
 	}
@@ -187,16 +187,16 @@ func (w *Workspace) Observe(ctx context.Context) (Observation, error) {
 
 // isRebuilt reports whether a run has begun another lineage than the one in the object's status.
 func (w *Workspace) isRebuilt(state *tfstate.State) bool {
-	before := *w.kind.Status(w.pass.Before())
+	before := *w.kind.Status(w.pass.ObjectBefore())
 
 	return state != nil && before != nil && before.StateLineage != "" && before.StateLineage != state.Lineage
 }
 
 // observeRun records the finished run in the status, as an event, in the log and in the metrics.
 func (w *Workspace) observeRun(ctx context.Context) Observation {
-	seen := Observation{Failure: w.runs().failure(w.key)}
+	seen := Observation{Failure: w.runQueue().getFailure(w.key)}
 
-	run, ok := w.runs().ended(w.key)
+	run, ok := w.runQueue().getEnded(w.key)
 	if !ok {
 		return seen
 	}
@@ -212,18 +212,18 @@ func (w *Workspace) observeRun(ctx context.Context) Observation {
 	}
 
 	seen.Ended = &run
-	report := recordRun(w.status(), w.kind.states.SecretName(w.object), run)
+	report := recordRun(w.ensureStatus(), w.kind.states.SecretName(w.object), run)
 
 	var first bool
-	if seen.Failure, first = w.runs().count(w.key, run); first {
+	if seen.Failure, first = w.runQueue().countEnded(w.key, run); first {
 		countRun(run, report.Result)
-		w.announce(ctx, run, report)
+		w.announceRun(ctx, run, report)
 	}
 
 	return seen
 }
 
-func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *infrav1.TerraformRun) {
+func (w *Workspace) announceRun(ctx context.Context, run terraform.Status, report *infrav1.TerraformRun) {
 	operation := string(run.Operation)
 	seconds := run.Ended.Sub(run.Started).Seconds()
 	log := ctrl.LoggerFrom(ctx).WithValues("operation", operation, "seconds", seconds)
@@ -244,11 +244,11 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 
 // observeState reads the state, and restores the owner, labels and finalizer of its Secret.
 func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
-	if w.untouched() && w.kind.states.Unheard(ctx, w.object) {
+	if w.isUntouched() && w.kind.states.IsUnheard(ctx, w.object) {
 		return nil
 	}
 
-	state, err := w.kind.states.Hold(ctx, w.object, w.cluster)
+	state, err := w.kind.states.LoadAndRepair(ctx, w.object, w.cluster)
 
 	var invalid *tfstate.InvalidError
 	switch {
@@ -261,7 +261,7 @@ func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
 		return nil
 	}
 
-	if err := recordState(w.status(), w.kind.states.SecretName(w.object), state, w.mayHaveActed()); err != nil {
+	if err := recordState(w.ensureStatus(), w.kind.states.SecretName(w.object), state, w.canHaveActed()); err != nil {
 		return w.refuseState(ctx, seen, err)
 	}
 
@@ -273,45 +273,45 @@ func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
 // recoverState saves a state left by a run in the working directory. The API server had refused it, or the manager was
 // killed before it cleaned up. An already saved state is only removed, like the leftovers of a killed check.
 func (w *Workspace) recoverState(ctx context.Context) error {
-	if w.InFlight() {
+	if w.IsInFlight() {
 		return nil
 	}
 
-	if err := os.RemoveAll(filepath.Join(w.dir(), checkDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(w.workDir(), checkDir)); err != nil {
 		return fmt.Errorf("failed to remove what a check left: %w", err)
 	}
 
-	if !w.Unfinished() {
+	if !w.HasUnsavedState() {
 		return nil
 	}
 
-	if err := terraform.CheckReadable(w.dir()); err != nil {
+	if err := terraform.CheckReadable(w.workDir()); err != nil {
 		return err
 	}
 
 	defer w.kind.states.EndJob(w.object)
 
-	keeper := w.keeper(w.object)
+	keeper := w.newKeeper(w.object)
 	saved, err := keeper.Load(ctx)
 	if err != nil {
 		return err
 	}
 
-	if state := terraform.Leftover(w.dir(), saved.Bytes()); state != nil {
+	if state := terraform.ReadLeftover(w.workDir(), saved.Bytes()); state != nil {
 		if err := keeper.Save(ctx, state, ""); err != nil {
 			return err
 		}
 	}
 
-	return terraform.Clean(w.dir())
+	return terraform.CleanDir(w.workDir())
 }
 
-// untouched reports whether no run was ever recorded on the object.
-func (w *Workspace) untouched() bool { return !w.mayHaveActed() && *w.kind.Status(w.object) == nil }
+// isUntouched reports whether no run was ever recorded on the object.
+func (w *Workspace) isUntouched() bool { return !w.canHaveActed() && *w.kind.Status(w.object) == nil }
 
-// mayHaveActed reports whether a run may have acted for the object since the last pass.
-func (w *Workspace) mayHaveActed() bool {
-	_, blocked := w.pass.Before().GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
+// canHaveActed reports whether a run may have acted for the object since the last pass.
+func (w *Workspace) canHaveActed() bool {
+	_, blocked := w.pass.ObjectBefore().GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
 
 	return blocked
 }
@@ -323,7 +323,7 @@ func (w *Workspace) refuseState(ctx context.Context, seen *Observation, reason e
 		return nil
 	}
 
-	givenUp, err := w.kind.states.GivenUp(ctx, w.object)
+	givenUp, err := w.kind.states.ReleaseGivenUp(ctx, w.object)
 	if err != nil {
 		seen.StateUnread = true
 		return err
@@ -336,11 +336,11 @@ func (w *Workspace) refuseState(ctx context.Context, seen *Observation, reason e
 	return nil
 }
 
-// Recorded forgets the run recorded by Observe. Call it after the object is patched: until then another pass must see
-// the run too.
-func (w *Workspace) Recorded() {
+// DropRecordedRun forgets the run recorded by Observe. Call it after the object is patched: until then another pass
+// must see the run too.
+func (w *Workspace) DropRecordedRun() {
 	if !w.recorded.IsZero() {
-		w.runs().runner.Forget(w.key.String(), w.recorded)
+		w.runQueue().runner.DropJob(w.key.String(), w.recorded)
 	}
 }
 
@@ -369,16 +369,16 @@ type Request struct {
 // Apply decides on the next action for an object that is not being deleted. It submits a run if needed. It removes a
 // failure from seen if the failed attempt is no longer wanted.
 func (w *Workspace) Apply(ctx context.Context, seen *Observation, request Request) (Action, error) {
-	action := decide(applyRules, w.observed(*seen, request.Facts))
+	action := chooseAction(applyRules, w.gatherFacts(*seen, request.Facts))
 
 	if action.Kind == None && seen.Failure.Count > 0 {
-		w.runs().forgive(w.key)
+		w.runQueue().dropFailure(w.key)
 		seen.Failure = Failure{}
 	}
 
 	switch {
-	case action.Kind == None && !w.checking():
-		after, err := w.check(ctx, seen.State, request)
+	case action.Kind == None && !w.isChecking():
+		after, err := w.submitDueCheck(ctx, seen.State, request)
 		action.After = after
 
 		return action, err
@@ -388,12 +388,12 @@ func (w *Workspace) Apply(ctx context.Context, seen *Observation, request Reques
 		return waitForCheck(action), nil
 	}
 
-	return action, w.submit(ctx, terraform.Apply, request)
+	return action, w.submitRun(ctx, terraform.Apply, request)
 }
 
-// checking reports whether a drift check is queued or running. Only decisions for a run depend on it.
-func (w *Workspace) checking() bool {
-	run, ok := w.runs().runner.Observe(w.key.String())
+// isChecking reports whether a drift check is queued or running. Only decisions for a run depend on it.
+func (w *Workspace) isChecking() bool {
+	run, ok := w.runQueue().runner.GetStatus(w.key.String())
 
 	return ok && run.Operation == terraform.Check && run.Phase != terraform.Done
 }
@@ -401,11 +401,11 @@ func (w *Workspace) checking() bool {
 // interruptCheck interrupts a check in the way of a run, and reports whether there was one. The end of the check wakes
 // the object.
 func (w *Workspace) interruptCheck() bool {
-	if !w.checking() {
+	if !w.isChecking() {
 		return false
 	}
 
-	w.runs().runner.Cancel(w.key.String())
+	w.runQueue().runner.CancelJob(w.key.String())
 
 	return true
 }
@@ -428,17 +428,17 @@ func (w *Workspace) Destroy(ctx context.Context, seen Observation, request Reque
 		request.MayExist = request.Seen // the run left nothing, unless the engine shows otherwise
 	}
 
-	action := decide(destroyRules, w.observed(seen, request.Facts))
+	action := chooseAction(destroyRules, w.gatherFacts(seen, request.Facts))
 
 	switch action.Kind {
 	case Cancel:
-		w.runs().runner.Cancel(w.key.String())
+		w.runQueue().runner.CancelJob(w.key.String())
 	case Destroy:
 		if w.interruptCheck() {
 			return waitForCheck(action), nil
 		}
 
-		return action, w.submit(ctx, terraform.Destroy, request)
+		return action, w.submitRun(ctx, terraform.Destroy, request)
 	}
 
 	return action, nil
@@ -450,17 +450,17 @@ func (w *Workspace) Remove(ctx context.Context) error {
 		return err
 	}
 
-	if err := os.RemoveAll(w.dir()); err != nil {
+	if err := os.RemoveAll(w.workDir()); err != nil {
 		return fmt.Errorf("failed to remove the working directory: %w", err)
 	}
 
-	w.runs().forget(w.key)
+	w.runQueue().dropWorkspace(w.key)
 
 	return nil
 }
 
-// observed adds the facts of the workspace to those of the controller.
-func (w *Workspace) observed(seen Observation, facts Facts) observed {
+// gatherFacts adds the facts of the workspace to those of the controller.
+func (w *Workspace) gatherFacts(seen Observation, facts Facts) observed {
 	o := observed{
 		Facts:        facts,
 		now:          time.Now(),
@@ -472,13 +472,13 @@ func (w *Workspace) observed(seen Observation, facts Facts) observed {
 		o.applied = seen.State.AppliedDigest
 	}
 
-	run, ok := w.runs().runner.Observe(w.key.String())
+	run, ok := w.runQueue().runner.GetStatus(w.key.String())
 	recorded := !w.recorded.IsZero() && run.Phase == terraform.Done
 	if ok && !recorded && run.Operation != terraform.Check {
 		o.run = &run
 	}
 
-	o.unsaved = o.run == nil && w.Unfinished()
+	o.unsaved = o.run == nil && w.HasUnsavedState()
 
 	return o
 }

@@ -215,7 +215,7 @@ func (d *decided) Destroy(ctx context.Context, request Request) (err error) {
 func (b *bench) observe() *decided {
 	b.t.Helper()
 	known := b.object.DeepCopy()
-	this, err := b.passes.Begin(b.t.Context(), b.client, client.ObjectKeyFromObject(known), b.object)
+	this, err := b.passes.BeginPass(b.t.Context(), b.client, client.ObjectKeyFromObject(known), b.object)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -249,8 +249,8 @@ func (b *bench) apply(digest string) {
 		b.t.Fatalf("the action is %+v, %v", w.Action, err)
 	}
 
-	w.Recorded()
-	<-b.kind.Runs.Woken("OLVMCluster")
+	w.DropRecordedRun()
+	<-b.kind.Runs.WakeChannel("OLVMCluster")
 }
 
 // remove marks the object as being deleted, as the API server does.
@@ -344,7 +344,7 @@ func TestApplyFails(t *testing.T) {
 	}
 
 	w := b.observe()
-	w.Recorded()
+	w.DropRecordedRun()
 	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != Wait {
 		t.Errorf("at once the action is %+v, %v", w.Action, err)
 	}
@@ -365,12 +365,12 @@ func TestApplyFails(t *testing.T) {
 func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	b.executor.refusals = []error{errors.New("no such network")}
 	b.apply("digest-2")
 
 	w := b.observe()
-	w.Recorded()
+	w.DropRecordedRun()
 	check.Equal(t, "failures of the change", w.Failure.Count, 1)
 	check.Error(t, w.Apply(t.Context(), b.request("digest-1")), "")
 	check.Equal(t, "the action", w.Action.Kind, None)
@@ -382,17 +382,17 @@ func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	b.executor.failures = []error{errors.New("no space for the disk")}
 	b.apply("digest-2")
 
 	w := b.observe()
 	check.Equal(t, "what was applied", w.State.AppliedDigest, "")
 	check.Equal(t, "the change is from", w.State.ChangingFrom, "digest-1")
-	check.Equal(t, "the first configuration undoes it", w.State.Undoes("digest-1"), true)
-	check.Equal(t, "the second one undoes it", w.State.Undoes("digest-2"), false)
+	check.Equal(t, "the first configuration undoes it", w.State.IsRevertedBy("digest-1"), true)
+	check.Equal(t, "the second one undoes it", w.State.IsRevertedBy("digest-2"), false)
 	check.Equal(t, "it was applied once", w.State.WasApplied(), true)
-	w.Recorded()
+	w.DropRecordedRun()
 
 	b.apply("digest-1")
 	w = b.observe()
@@ -405,13 +405,13 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 func TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	failed := errors.New("no space for the disk")
 	b.executor.failures = []error{failed, failed}
 
 	for _, digest := range []string{"digest-2", "digest-3"} {
 		b.apply(digest)
-		b.observe().Recorded()
+		b.observe().DropRecordedRun()
 	}
 
 	check.Equal(t, "the change is from", b.observe().State.ChangingFrom, "digest-1")
@@ -448,7 +448,7 @@ func (k *fakeKeeper) MarkChanging(context.Context, string, string) error { retur
 func TestDestroy(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	b.remove()
 
 	w := b.observe()
@@ -457,7 +457,7 @@ func TestDestroy(t *testing.T) {
 		t.Fatalf("the action is %+v, %v", w.Action, err)
 	}
 
-	<-b.kind.Runs.Woken("OLVMCluster")
+	<-b.kind.Runs.WakeChannel("OLVMCluster")
 	if last := b.executor.requests[len(b.executor.requests)-1]; len(b.executor.requests) != 3 || !last.Destroy {
 		t.Errorf("%d runs of Terraform, the last %+v", len(b.executor.requests), last)
 	}
@@ -483,12 +483,12 @@ func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	for seen, want := range map[bool]ActionKind{true: Destroy, false: Release} {
 		b := newBench(t)
 		b.apply("digest-1")
-		b.observe().Recorded()
+		b.observe().DropRecordedRun()
 		b.remove()
 
 		w := b.observe()
 		check.Error(t, w.Destroy(t.Context(), b.request("")), "")
-		<-b.kind.Runs.Woken("OLVMCluster")
+		<-b.kind.Runs.WakeChannel("OLVMCluster")
 
 		w = b.observe()
 		request := b.request("")
@@ -496,7 +496,7 @@ func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 		check.Error(t, w.Destroy(t.Context(), request), "")
 		check.Equal(t, fmt.Sprintf("the action if it is seen %t", seen), w.Action.Kind, want)
 		if seen {
-			<-b.kind.Runs.Woken("OLVMCluster")
+			<-b.kind.Runs.WakeChannel("OLVMCluster")
 		}
 	}
 }
@@ -525,7 +525,7 @@ func TestDestroyWithoutState(t *testing.T) {
 				return
 			}
 
-			<-b.kind.Runs.Woken("OLVMCluster")
+			<-b.kind.Runs.WakeChannel("OLVMCluster")
 			if len(b.executor.requests) != 0 || !slices.Equal(b.subject.asked, []string{"RemoveOrphans Destroy"}) {
 				t.Errorf("%d runs of Terraform, and the subject was asked %v", len(b.executor.requests),
 					b.subject.asked)
@@ -615,7 +615,7 @@ func TestCancelledRun(t *testing.T) {
 func TestObserveRefusesAnOlderState(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	b.object.Status.Terraform.StateSerial = 7
 
 	w := b.observe()
@@ -638,7 +638,7 @@ func TestObserveRefusesAnOlderState(t *testing.T) {
 func TestObserveLeavesTheStateOfAMovedObject(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
-	b.observe().Recorded()
+	b.observe().DropRecordedRun()
 	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.DeleteForMoveAnnotation, "")
 	b.object.DeletionTimestamp = ptr.To(metav1.Now())
 

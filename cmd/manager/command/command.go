@@ -263,8 +263,8 @@ func (o *options) validate() error {
 	return nil
 }
 
-// Flags returns the flags of the manager, for their reference.
-func Flags() *pflag.FlagSet {
+// NewFlags returns the flags of the manager, for their reference.
+func NewFlags() *pflag.FlagSet {
 	var o options
 	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o.addFlags(set)
@@ -286,7 +286,7 @@ func Main() int {
 	pflag.Parse()
 
 	if *showVersion {
-		fmt.Println(version.Line("manager"))
+		fmt.Println(version.FormatLine("manager"))
 		return 0
 	}
 
@@ -302,7 +302,7 @@ func Main() int {
 	}
 
 	ctrl.SetLogger(klog.Background())
-	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+	if err := runManager(ctrl.SetupSignalHandler(), o); err != nil {
 		ctrl.Log.Error(err, "Manager ended with an error")
 		klog.Flush()
 		return 1
@@ -311,18 +311,18 @@ func Main() int {
 	return 0
 }
 
-func run(ctx context.Context, o options) error {
+func runManager(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
 
 	if o.workDir == defaultWorkDir {
-		if err := takeFolder(o.workDir); err != nil {
+		if err := ensurePrivateFolder(o.workDir); err != nil {
 			return err
 		}
 	}
 
-	executable, err := terraform.Find(ctx)
+	executable, err := terraform.FindExecutable(ctx)
 	if err != nil {
 		return err
 	}
@@ -337,14 +337,14 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	if err := otherprovider.Refuse(ctx, mgr.GetAPIReader()); err != nil {
+	if err := otherprovider.CheckAbsent(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
 
 	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	runs.DriftInterval = o.driftInterval
 	if leads != nil {
-		leads.mayAct = leads.fence(mgr.GetAPIReader())
+		leads.mayAct = leads.newFence(mgr.GetAPIReader())
 		runs.Fence, runs.States = leads.mayAct, leads.states
 	}
 
@@ -362,9 +362,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	lost, err := serve(ctx, mgr, runs, leads, o)
+	lost, err := serveUntilEnd(ctx, mgr, runs, leads, o)
 	if lost {
-		provider.Kill() // without a slow logout: another manager may act at any moment
+		provider.KillProcesses() // without a slow logout: another manager may act at any moment
 		return err
 	}
 
@@ -412,7 +412,7 @@ func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options)
 // addCare adds the probes. Unless GOGC is set, it also adds the release of memory after bursts.
 func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	if os.Getenv("GOGC") == "" {
-		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
+		if err := mgr.Add(memory{busy: runs.HasRuns}); err != nil {
 			return fmt.Errorf("failed to add the care for memory: %w", err)
 		}
 	}
@@ -432,9 +432,9 @@ func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	return nil
 }
 
-// serve runs the manager until it ends, and waits until all runs have saved their states: after losing its lease, a
-// manager does not wait for its Runnables. lost reports whether it has lost the lease.
-func serve(
+// serveUntilEnd runs the manager until it ends, and waits until all runs have saved their states: after losing its
+// lease, a manager does not wait for its Runnables. lost reports whether it has lost the lease.
+func serveUntilEnd(
 	ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options,
 ) (lost bool, err error) {
 	err = mgr.Start(ctx)
@@ -558,7 +558,7 @@ func addUserDataServer(
 		return nil, fmt.Errorf("--bootstrap-listen: %w", err)
 	}
 
-	if err := mgr.Add(server.Runnable(listener)); err != nil {
+	if err := mgr.Add(server.NewRunnable(listener)); err != nil {
 		return nil, fmt.Errorf("failed to add the server of user data: %w", err)
 	}
 
@@ -667,7 +667,7 @@ func newEnginePool(
 // serveJumpHosts makes the server of user data, if there is one, handle the requests of jump hosts.
 func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userdataserver.Server) {
 	if userData != nil {
-		userData.Serve(&jumphost.Hosts{
+		userData.EnableHosts(&jumphost.Hosts{
 			Client:   mgr.GetClient(),
 			Engines:  engines,
 			Recorder: mgr.GetEventRecorder("jump-host"),
@@ -754,7 +754,7 @@ func newExecutor(
 
 	log := ctrl.Log.WithName("setup")
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs report it again, visible to users
+		if err := executor.WarmUp(ctx, o.terraformRuns); err != nil { // runs report it again, visible to users
 			log.Error(err, "Failed to prepare the executors")
 		}
 

@@ -79,7 +79,7 @@ func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 		return c.Get(ctx, key, into, options...)
 	}}).Build()
 	l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 30 * time.Millisecond}
-	fence := l.fence(api)
+	fence := l.newFence(api)
 
 	for range 100 {
 		check.Error(t, fence(t.Context()), "")
@@ -112,7 +112,7 @@ func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-tt.renewed)))
 		lease.Spec.LeaseDurationSeconds = ptr.To[int32](15)
 		l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 5 * time.Second}
-		err := l.fence(fake.NewClientBuilder().WithObjects(lease).Build())(t.Context())
+		err := l.newFence(fake.NewClientBuilder().WithObjects(lease).Build())(t.Context())
 		t.Log(name)
 		check.Error(t, err, tt.want)
 	}
@@ -135,7 +135,7 @@ func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 		"the lease has run out": {now.Add(-time.Millisecond), now, false},
 	} {
 		answer := &leading{asked: tt.asked, until: tt.until}
-		check.Equal(t, name, answer.speaks(now, time.Second), tt.want)
+		check.Equal(t, name, answer.isValid(now, time.Second), tt.want)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
 			}
 
 			l := &leadership{identity: "me", namespace: "system", name: "lease", fresh: 5 * time.Second}
-			l.mayAct = l.fence(api.Build())
+			l.mayAct = l.newFence(api.Build())
 			states := &fencedclient.Client{Client: fake.NewClientBuilder().Build(), MayAct: l.checkSuperseded}
 			state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tfstate-default-one"}}
 			check.Error(t, states.Create(t.Context(), state), tt.want)

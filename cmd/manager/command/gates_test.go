@@ -14,14 +14,14 @@ import (
 // TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults compares the flag's help with the behavior of a manager. The
 // reference is generated from this help.
 func TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults(t *testing.T) {
-	usage := Flags().Lookup("feature-gates").Usage
+	usage := NewFlags().Lookup("feature-gates").Usage
 	check.Contains(t, "help", usage, "PriorityQueue=true|false (BETA - default=true)")
 	check.Contains(t, "help", usage, "ReconcilerRateLimiting=true|false (BETA - default=false)")
 
 	for _, foreign := range []string{"ClusterTopology", "MachinePool", "RuntimeSDK", "InPlaceUpdates",
 		"KubeadmBootstrapFormatIgnition", "MachineSetPreflightChecks", "MachineTaintPropagation"} {
 		check.Lacks(t, "help", usage, foreign)
-		check.Error(t, Flags().Set("feature-gates", foreign+"=true"), "unrecognized feature gate: "+foreign)
+		check.Error(t, NewFlags().Set("feature-gates", foreign+"=true"), "unrecognized feature gate: "+foreign)
 	}
 }
 

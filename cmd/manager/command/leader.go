@@ -132,7 +132,7 @@ func (l *expiringLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 
 // Create makes the lease.
 func (l *expiringLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.keep(l.Interface.Create(ctx, record))
+	return l.recordRenewal(l.Interface.Create(ctx, record))
 }
 
 // Update acquires, renews or releases the lease, unless it has been lost.
@@ -141,11 +141,11 @@ func (l *expiringLock) Update(ctx context.Context, record resourcelock.LeaderEle
 		return err
 	}
 
-	return l.keep(l.Interface.Update(ctx, record))
+	return l.recordRenewal(l.Interface.Update(ctx, record))
 }
 
-// keep records the time of a successful write of the lease.
-func (l *expiringLock) keep(err error) error {
+// recordRenewal records the time of a successful write of the lease.
+func (l *expiringLock) recordRenewal(err error) error {
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -196,16 +196,16 @@ func (o options) leaseName() string {
 // answerSpeaks is the validity of an answer about the lease for further writes.
 const answerSpeaks = time.Second
 
-// fence returns a function asking the API server for the leader. The elector may have an old view. A process halted for
-// longer than the lease continues as if nothing had happened, and acts before it looks at the clock.
+// newFence returns a function asking the API server for the leader. The elector may have an old view. A process halted
+// for longer than the lease continues as if nothing had happened, and acts before it looks at the clock.
 //
 // The function is called before each write, so an answer is valid for a moment. It is never valid beyond the end of the
 // lease, because another process may lead from then on.
-func (l *leadership) fence(reader client.Reader) func(context.Context) error {
+func (l *leadership) newFence(reader client.Reader) func(context.Context) error {
 	var last atomic.Pointer[leading] // the API server's last answer
 
 	return func(ctx context.Context) error {
-		if known := last.Load(); known != nil && known.speaks(time.Now(), min(l.fresh, answerSpeaks)) {
+		if known := last.Load(); known != nil && known.isValid(time.Now(), min(l.fresh, answerSpeaks)) {
 			return nil
 		}
 
@@ -229,7 +229,7 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 				return errNotRenewed
 			}
 
-			if answer := (&leading{asked: asked, until: until}); answer.speaks(time.Now(), l.fresh) {
+			if answer := (&leading{asked: asked, until: until}); answer.isValid(time.Now(), l.fresh) {
 				last.Store(answer)
 				return nil
 			} // otherwise this process was halted while waiting for the answer
@@ -251,9 +251,9 @@ type leading struct {
 	until time.Time // end of the lease in the answer
 }
 
-// speaks reports whether an answer is still valid. A suspended machine stops its monotonic clock, and setting a clock
+// isValid reports whether an answer is still valid. A suspended machine stops its monotonic clock, and setting a clock
 // moves the other one: both must agree.
-func (l *leading) speaks(now time.Time, within time.Duration) bool {
+func (l *leading) isValid(now time.Time, within time.Duration) bool {
 	wall := now.Round(0).Sub(l.asked.Round(0))
 
 	return now.Sub(l.asked) <= within && wall >= 0 && wall <= within && now.Round(0).Before(l.until)

@@ -34,8 +34,8 @@ func percentFor(alive uint64) int {
 	return int(min(max(mostGarbage*100/max(alive, 1), leastBusyGC), busyGC)) //nolint:gosec // at most busyGC
 }
 
-// alive returns the number of bytes left by the last garbage collection.
-func alive() uint64 {
+// liveBytes returns the number of bytes left by the last garbage collection.
+func liveBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 
@@ -73,7 +73,7 @@ func (m memory) Start(ctx context.Context) error {
 			switch {
 			case m.busy():
 				last, idle = now, false
-				set(percentFor(alive()))
+				set(percentFor(liveBytes()))
 			case !idle && now.Sub(last) > idleAfter:
 				idle = true
 				set(idleGC)

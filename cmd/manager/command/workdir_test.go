@@ -29,7 +29,10 @@ func TestAWorkFolderThatIsNotOurs(t *testing.T) {
 		}
 
 		fine := name == "nothing" || name == "ours" || name == "of another user" && os.Getuid() != 0
-		if err := takeFolder(path); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--work-dir") {
+		if err := ensurePrivateFolder(
+			path,
+		); (err == nil) != fine ||
+			err != nil && !strings.Contains(err.Error(), "--work-dir") {
 			t.Errorf("%s: %v", name, err)
 		}
 

@@ -76,12 +76,12 @@ func (controller) CreateVolume(ctx context.Context, r *csi.CreateVolumeRequest) 
 
 	defer func() { _ = session.Logout(ctx) }()
 
-	center, err := session.DataCenter(ctx, "Default")
+	center, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		return nil, err
 	}
 
-	domain, err := session.StorageDomain(ctx, center, r.GetParameters()["storageDomainName"])
+	domain, err := session.FindStorageDomain(ctx, center, r.GetParameters()["storageDomainName"])
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (controller) ControllerPublishVolume(
 	defer func() { _ = session.Logout(ctx) }()
 
 	vm, disk := engine.ID(r.GetNodeId()), engine.ID(r.GetVolumeId())
-	if _, err := session.DiskAttachment(ctx, vm, disk); err == nil {
+	if _, err := session.FetchDiskAttachment(ctx, vm, disk); err == nil {
 		return &csi.ControllerPublishVolumeResponse{}, nil
 	}
 

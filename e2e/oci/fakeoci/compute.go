@@ -214,7 +214,7 @@ func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 // bury ends the guest of an instance, and marks the instance and its network parts as gone.
 func (s *Server) bury(id string) {
 	if s.settings.Guests != nil {
-		s.settings.Guests.Removed(id)
+		s.settings.Guests.HandleRemoval(id)
 	}
 
 	s.mu.Lock()

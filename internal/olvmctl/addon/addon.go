@@ -34,8 +34,8 @@ type AddOn struct {
 	fallback bool
 }
 
-// Of returns an add-on of given manifests.
-func Of(name string, objects []*unstructured.Unstructured) AddOn {
+// FromManifests returns an add-on of given manifests.
+func FromManifests(name string, objects []*unstructured.Unstructured) AddOn {
 	return AddOn{Name: name, objects: objects}
 }
 
@@ -80,7 +80,7 @@ var user = regexp.MustCompile(`://[^/\n]*@`)
 func withoutUsers(text string) string { return user.ReplaceAllLiteralString(text, "://") }
 
 func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
-	out, err := s.read(ctx)
+	out, err := s.readManifestsAndList(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, erro
 		return others, nil
 	}
 
-	plugin, err := networkPlugin(ctx, s.CNI, s.Pods)
+	plugin, err := readNetworkPlugin(ctx, s.CNI, s.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("--cni: %w", err)
 	}
@@ -119,8 +119,8 @@ func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, erro
 	return append(plugin, others...), nil
 }
 
-// read reads the manifests and the list.
-func (s Sources) read(ctx context.Context) ([]AddOn, error) {
+// readManifestsAndList reads the manifests and the list.
+func (s Sources) readManifestsAndList(ctx context.Context) ([]AddOn, error) {
 	var out []AddOn
 
 	for _, from := range s.Manifests {
@@ -129,7 +129,7 @@ func (s Sources) read(ctx context.Context) ([]AddOn, error) {
 			return nil, fmt.Errorf("--add-on %s: %w", from, err)
 		}
 
-		out = append(out, Of(withoutUsers(from), objects))
+		out = append(out, FromManifests(withoutUsers(from), objects))
 	}
 
 	if s.List == "" {
@@ -169,7 +169,7 @@ func readManifests(ctx context.Context, from string) (objects []*unstructured.Un
 	switch {
 	case strings.HasPrefix(from, "https://"):
 		var content []byte
-		if content, err = download(ctx, from); err == nil {
+		if content, err = downloadFile(ctx, from); err == nil {
 			objects, err = manifest.Read(content)
 		}
 	case strings.Contains(from, "://"):
@@ -185,7 +185,7 @@ func readManifests(ctx context.Context, from string) (objects []*unstructured.Un
 	return objects, err
 }
 
-func download(ctx context.Context, url string) ([]byte, error) {
+func downloadFile(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -213,17 +213,17 @@ func download(ctx context.Context, url string) ([]byte, error) {
 // Install installs the add-on, and waits until the API server has accepted it.
 func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, display *progress.Display) error {
 	if a.chart != nil {
-		return a.chart.install(ctx, to, timeout, display.Say)
+		return a.chart.installRelease(ctx, to, timeout, display.PrintLine)
 	}
 
 	if a.fallback {
-		other, err := a.otherPlugin(ctx, to.Client)
+		other, err := a.findOtherPlugin(ctx, to.Client)
 		if err != nil {
 			return err
 		}
 
 		if other != "" {
-			display.Say("%s is not installed: the cluster has %s, which is a network plugin", a.Name, other)
+			display.PrintLine("%s is not installed: the cluster has %s, which is a network plugin", a.Name, other)
 			return nil
 		}
 	}
@@ -231,7 +231,7 @@ func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, di
 	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // others need them
 
 	// The add-on's own kinds may not be served at once.
-	return display.Wait(ctx, timeout, func(ctx context.Context) error {
+	return display.WaitFor(ctx, timeout, func(ctx context.Context) error {
 		return manifest.Apply(ctx, to.Client, inNamespace(to.Client, a.objects), manifest.FieldOwner,
 			client.ForceOwnership)
 	})

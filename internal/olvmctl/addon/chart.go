@@ -178,8 +178,8 @@ func settingsOf(to Target, namespace string) *cli.EnvSettings {
 	return settings
 }
 
-// install releases the chart in the target. It leaves a release of the same chart and values unchanged.
-func (c *chart) install(
+// installRelease releases the chart in the target. It leaves a release of the same chart and values unchanged.
+func (c *chart) installRelease(
 	ctx context.Context, to Target, timeout time.Duration, say func(format string, args ...any),
 ) error {
 	settings := settingsOf(to, c.Namespace)

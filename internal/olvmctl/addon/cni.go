@@ -36,10 +36,10 @@ var plugins = map[string]plugin{
 	}},
 }
 
-// networkPlugin reads the manifests of a network plugin: a known name, optionally followed by @VERSION, or a file, a
-// folder or an https URL. pods are the cluster's pod networks. "none" yields no add-on. An empty name means the
+// readNetworkPlugin reads the manifests of a network plugin: a known name, optionally followed by @VERSION, or a file,
+// a folder or an https URL. pods are the cluster's pod networks. "none" yields no add-on. An empty name means the
 // default, not installed if the cluster has another plugin.
-func networkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
+func readNetworkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
 	if asked == clusterfile.NoNetworkPlugin {
 		return nil, nil
 	}
@@ -109,8 +109,8 @@ func isApplied(object *unstructured.Unstructured) bool {
 	})
 }
 
-// otherPlugin returns the name of a cluster's network plugin not made by this add-on; empty for none.
-func (a AddOn) otherPlugin(ctx context.Context, c client.Client) (string, error) {
+// findOtherPlugin returns the name of a cluster's network plugin not made by this add-on; empty for none.
+func (a AddOn) findOtherPlugin(ctx context.Context, c client.Client) (string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
 

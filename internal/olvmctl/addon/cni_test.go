@@ -187,7 +187,7 @@ func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
 		c := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(objects[0]).Build()
 
 		var out strings.Builder
-		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, wait.Limit, progress.To(&out)), "")
+		check.Error(t, addOns[0].Install(t.Context(), Target{Client: c}, wait.Limit, progress.NewDisplay(&out)), "")
 
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("v1")

@@ -54,7 +54,7 @@ func optionsOf(t *testing.T, addresses, flavor string) Options {
 	}
 
 	file, problems, err := clusterfile.Load(path, "", flavor)
-	if err != nil || clusterfile.Failed(problems) {
+	if err != nil || clusterfile.HasErrors(problems) {
 		t.Fatal(problems, err)
 	}
 
@@ -117,12 +117,14 @@ func TestAVMIsMadeLikeAMachineOfTheControlPlane(t *testing.T) {
 		map[string]any{"path": staticPods + "kube-vip.yaml", "content": "holds the endpoint"},
 	})
 	o.change(t, "KubeadmControlPlane", "trip-control-plane", config+"preKubeadmCommands", []any{"prepare-it"})
-	o.change(t, "KubeadmControlPlane", "trip-control-plane", config+"clusterConfiguration.imageRepository", "mirror/k8s")
+	o.change(
+		t, "KubeadmControlPlane", "trip-control-plane", config+"clusterConfiguration.imageRepository", "mirror/k8s",
+	)
 	o.change(t, "KubeadmControlPlane", "trip-control-plane", config+"clusterConfiguration.apiServer.extraArgs", []any{
 		map[string]any{"name": "oidc-issuer-url", "value": "https://dex"},
 	})
 
-	v, err := Decide(o)
+	v, err := New(o)
 	check.Error(t, err, "")
 	check.Equal(t, "the name", v.Name(), "trip-bootstrap")
 	check.Equal(t, "the address", v.Addresses[0].Prefix.String(), "10.0.0.20/24")
@@ -153,7 +155,7 @@ func TestAVMIsMadeLikeAMachineOfTheControlPlane(t *testing.T) {
 
 func TestAVMOfAnImageWithIgnition(t *testing.T) {
 	testenv.EmptyState(t)
-	v, err := Decide(optionsOf(t, "10.0.0.10-10.0.0.20", clusterfile.DefaultFlavor))
+	v, err := New(optionsOf(t, "10.0.0.10-10.0.0.20", clusterfile.DefaultFlavor))
 	check.Error(t, err, "")
 	check.Equal(t, "the format", v.Format, "ignition")
 	check.Contains(t, "the user data", string(v.Data), `"ignition":{`)
@@ -200,7 +202,7 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 				test.change(t, &o)
 			}
 
-			_, err := Decide(o)
+			_, err := New(o)
 			check.Error(t, err, test.want)
 		})
 	}
@@ -219,8 +221,10 @@ func (o Options) setRange(t *testing.T, addresses string) {
 func TestContentsOfSecretsAmongTheManifests(t *testing.T) {
 	testenv.EmptyState(t)
 	o := optionsOf(t, "10.0.0.10-10.0.0.20", "default")
-	secrets, err := manifest.Read([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {a: plain}\n" +
-		"data: {b: ZW5jb2RlZA==}\n"))
+	secrets, err := manifest.Read(
+		[]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {a: plain}\n" +
+			"data: {b: ZW5jb2RlZA==}\n"),
+	)
 	check.Error(t, err, "")
 	o.Manifests = append(o.Manifests, secrets...)
 
@@ -229,9 +233,11 @@ func TestContentsOfSecretsAmongTheManifests(t *testing.T) {
 			"path": "/" + key, "contentFrom": map[string]any{"secret": map[string]any{"name": "keys", "key": key}},
 		}
 	}
-	o.change(t, "KubeadmControlPlane", "trip-control-plane", "spec.kubeadmConfigSpec.files", []any{from("a"), from("b")})
+	o.change(
+		t, "KubeadmControlPlane", "trip-control-plane", "spec.kubeadmConfigSpec.files", []any{from("a"), from("b")},
+	)
 
-	v, err := Decide(o)
+	v, err := New(o)
 	check.Error(t, err, "")
 	files := filesOfCloudConfig(t, v.Data)
 	check.Equal(t, "of stringData", files["/a"], "plain")
@@ -240,7 +246,7 @@ func TestContentsOfSecretsAmongTheManifests(t *testing.T) {
 
 func TestWhatIsKeptOfAVM(t *testing.T) {
 	testenv.EmptyState(t)
-	v, err := Decide(optionsOf(t, "10.0.0.10-10.0.0.20", "default"))
+	v, err := New(optionsOf(t, "10.0.0.10-10.0.0.20", "default"))
 	check.Error(t, err, "")
 	check.Equal(t, "whether it exists once it is decided", v.Exists(), false)
 
@@ -267,7 +273,7 @@ func TestWhatIsKeptOfAVM(t *testing.T) {
 		check.Equal(t, name, found, nil)
 	}
 
-	check.Error(t, v.forget(), "")
+	check.Error(t, v.removeFiles(), "")
 	check.Equal(t, "whether it exists then", v.Exists(), false)
 	if _, err := os.Stat(filepath.Dir(v.dir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of the namespace is left: %v", err)
@@ -296,7 +302,10 @@ func TestWhichChangesAreRefusedOnceTheVMKnowsMachines(t *testing.T) {
 
 	for asked, want := range map[bool][3]string{false: {"", "", ""}, true: {"create again", "", "replace"}} {
 		s := &subject{vm: &VM{record: record{Asked: asked}}}
-		check.Equal(t, "refusals", [3]string{s.guard(vm), s.guard(nic), s.guard(replaced)}, want)
+		check.Equal(
+			t, "refusals", [3]string{s.refuseReplacement(vm), s.refuseReplacement(nic), s.refuseReplacement(replaced)},
+			want,
+		)
 	}
 }
 
@@ -311,7 +320,7 @@ func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	}
 	first, second := decided("one"), decided("two")
 	check.Error(t, first.checkOnly(), "")
-	check.Error(t, first.keep(), "")
+	check.Error(t, first.saveFiles(), "")
 	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
 	check.Error(t, first.checkOnly(), "") // this one continues
 }
@@ -324,17 +333,17 @@ func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 		return &VM{dir: folderOf("tour", "trip"), record: record{Namespace: "tour", Cluster: "trip", UID: uid}}
 	}
 	first, second := decided("one"), decided("two")
-	check.Error(t, first.keep(), "")
-	check.Error(t, first.doAlone(func() error {
-		check.Error(t, first.forget(), "")
-		check.Error(t, second.doAlone(second.keep), "another olvmctl makes or removes the bootstrap VM")
+	check.Error(t, first.saveFiles(), "")
+	check.Error(t, first.withLock(func() error {
+		check.Error(t, first.removeFiles(), "")
+		check.Error(t, second.withLock(second.saveFiles), "another olvmctl makes or removes the bootstrap VM")
 
 		return nil
 	}), "")
 
 	_, err := os.Stat(filepath.Dir(first.dir))
 	check.Equal(t, "whether the folder of the namespace is left", err == nil, false)
-	check.Error(t, second.doAlone(second.keep), "")
+	check.Error(t, second.withLock(second.saveFiles), "")
 	check.Equal(t, "whether the other VM is kept", second.Exists(), true)
 }
 
@@ -344,7 +353,7 @@ func TestABootstrapVMIsNotMadeWithoutALock(t *testing.T) {
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
 
 	v := &VM{dir: folderOf("tour", "trip"), record: record{Namespace: "tour", Cluster: "trip", UID: "one"}}
-	err := v.doAlone(v.keep)
+	err := v.withLock(v.saveFiles)
 	check.Error(t, err, "the file system of "+filepath.Dir(v.dir)+" may have no locks")
 	check.Contains(t, "the remedy", err.Error(), "set XDG_STATE_HOME")
 	check.Lacks(t, "the error", err.Error(), "another olvmctl")

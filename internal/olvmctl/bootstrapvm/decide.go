@@ -47,9 +47,9 @@ type parts struct {
 	template     infrav1.OLVMMachineTemplate
 }
 
-// Decide decides the settings of a cluster's VM. It saves nothing, and asks no engine. The error names objects missing
+// New decides the settings of a cluster's VM. It saves nothing, and asks no engine. The error names objects missing
 // from the manifests.
-func Decide(o Options) (*VM, error) {
+func New(o Options) (*VM, error) {
 	found, err := partsOf(o)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Decide(o Options) (*VM, error) {
 		Format:        cmp.Or(bootstrap.Format(config.Format), bootstrap.CloudConfig),
 	}}
 
-	if err := v.decideAddresses(o, found); err != nil {
+	if err := v.chooseAddresses(o, found); err != nil {
 		return nil, err
 	}
 
@@ -79,46 +79,51 @@ func Decide(o Options) (*VM, error) {
 		return nil, err
 	}
 
-	return v, v.decideUserData(o, found)
+	return v, v.buildUserData(o, found)
 }
 
 // partsOf finds the objects of the cluster.
 func partsOf(o Options) (parts, error) {
 	var out parts
-	if err := find(o, "Cluster", o.Cluster, &out.cluster); err != nil {
+	if err := findManifest(o, "Cluster", o.Cluster, &out.cluster); err != nil {
 		return out, err
 	}
 
 	owner := out.cluster.Spec.ControlPlaneRef
 	if owner.Kind != "KubeadmControlPlane" {
-		return out, said("spec.controlPlaneRef of Cluster %s names no KubeadmControlPlane, and the VM is made like a "+
-			"machine of one; use another management cluster", o.Cluster)
+		return out, manifestError(
+			"spec.controlPlaneRef of Cluster %s names no KubeadmControlPlane, and the VM is made like a "+
+				"machine of one; use another management cluster",
+			o.Cluster,
+		)
 	}
 
-	if err := find(o, owner.Kind, owner.Name, &out.controlPlane); err != nil {
+	if err := findManifest(o, owner.Kind, owner.Name, &out.controlPlane); err != nil {
 		return out, err
 	}
 
 	template := out.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef.Name
 	err := errors.Join(
-		find(o, "OLVMCluster", out.cluster.Spec.InfrastructureRef.Name, &out.olvmCluster),
-		find(o, "OLVMMachineTemplate", template, &out.template),
+		findManifest(o, "OLVMCluster", out.cluster.Spec.InfrastructureRef.Name, &out.olvmCluster),
+		findManifest(o, "OLVMMachineTemplate", template, &out.template),
 	)
 	if err == nil && out.template.Spec.Template.Spec.FromInventory != nil {
-		err = said("the control plane's machines take their VMs from an inventory, and none is known for the VM; use " +
-			"another management cluster")
+		err = manifestError(
+			"the control plane's machines take their VMs from an inventory, and none is known for the VM; use " +
+				"another management cluster",
+		)
 	}
 
 	var services infrav1alpha1.OLVMSupportServices
-	if find(o, support.Kind, o.Cluster, &services) == nil {
+	if findManifest(o, support.Kind, o.Cluster, &services) == nil {
 		out.services = &services
 	}
 
 	return out, err
 }
 
-// find reads the manifest of an object.
-func find(o Options, kind, name string, into any) error {
+// findManifest reads the manifest of an object.
+func findManifest(o Options, kind, name string, into any) error {
 	for _, object := range o.Manifests {
 		if object.GetKind() != kind || object.GetName() != name {
 			continue
@@ -126,13 +131,13 @@ func find(o Options, kind, name string, into any) error {
 
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 		if err != nil {
-			return said("%s %s in %s cannot be read: %w", kind, name, object.GetAPIVersion(), err)
+			return manifestError("%s %s in %s cannot be read: %w", kind, name, object.GetAPIVersion(), err)
 		}
 
 		return nil
 	}
 
-	return said("there is no %s %s among the manifests", kind, name)
+	return manifestError("there is no %s %s among the manifests", kind, name)
 }
 
 // machineOf returns a machine of the control plane, without anything shared with others or useful only to pods.
@@ -140,13 +145,13 @@ func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
 	out := *template.Spec.Template.Spec.DeepCopy()
 	out.AdditionalNetworks = nil
 	out.VirtualMachine.DataDisks = nil
-	inline(out.UserData)
+	inlineUserData(out.UserData)
 
 	return out
 }
 
-// inline makes the engine deliver user data, because there is no manager yet.
-func inline(data *infrav1.UserData) {
+// inlineUserData makes the engine deliver user data, because there is no manager yet.
+func inlineUserData(data *infrav1.UserData) {
 	if data != nil {
 		data.BootstrapDelivery = ""
 	}
@@ -155,7 +160,7 @@ func inline(data *infrav1.UserData) {
 // failureDomainOf returns the first failure domain of the control plane; empty for none.
 func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	for _, domain := range cluster.FailureDomains {
-		if domain.ForControlPlane() {
+		if domain.IsForControlPlane() {
 			return domain.Name
 		}
 	}
@@ -169,21 +174,24 @@ func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	out := *of.DeepCopy()
 	out.ControlPlaneEndpoint = infrav1.APIEndpoint{}
 	out.ControlPlaneServices = nil
-	inline(out.UserData)
+	inlineUserData(out.UserData)
 
 	return out
 }
 
-// decideAddresses takes the last addresses of the control plane's ranges, because managers give machines the lowest.
-func (v *VM) decideAddresses(o Options, found parts) error {
-	nics, err := addressing.NICs(v.Machine, found.olvmCluster.Spec)
+// chooseAddresses takes the last addresses of the control plane's ranges, because managers give machines the lowest.
+func (v *VM) chooseAddresses(o Options, found parts) error {
+	nics, err := addressing.BuildNICs(v.Machine, found.olvmCluster.Spec)
 	if err != nil {
-		return said("%w", err)
+		return manifestError("%w", err)
 	}
 
 	if nics[0].Guest == nil || len(nics[0].Guest.Pools) == 0 {
-		return said("the first network of OLVMMachineTemplate %s has no ranges of addresses (ipAddresses), and the VM "+
-			"takes the last address; add one", found.template.Name)
+		return manifestError(
+			"the first network of OLVMMachineTemplate %s has no ranges of addresses (ipAddresses), and the VM "+
+				"takes the last address; add one",
+			found.template.Name,
+		)
 	}
 
 	used, err := addressesOf(o)
@@ -191,21 +199,23 @@ func (v *VM) decideAddresses(o Options, found parts) error {
 		return err
 	}
 
-	for _, virtual := range slices.Concat(addressing.VirtualAddresses(found.olvmCluster.Spec),
-		addressing.SupportAddresses(found.olvmCluster.Spec, found.services)) {
+	for _, virtual := range slices.Concat(addressing.CollectVirtualAddresses(found.olvmCluster.Spec),
+		addressing.CollectSupportAddresses(found.olvmCluster.Spec, found.services)) {
 		used = append(used, virtual.Address)
 	}
 
 	v.NIC = nics[0].VNICName
 
 	for _, pool := range nics[0].Guest.Pools {
-		last, err := pool.Last(used)
+		last, err := pool.HighestFree(used)
 		if err != nil {
-			return said("%s of OLVMMachineTemplate %s: the machines need all addresses, and the VM one more; add one",
-				nics[0].Guest.Field, found.template.Name)
+			return manifestError(
+				"%s of OLVMMachineTemplate %s: the machines need all addresses, and the VM one more; add one",
+				nics[0].Guest.Field, found.template.Name,
+			)
 		}
 
-		v.Addresses = append(v.Addresses, pool.Address(last))
+		v.Addresses = append(v.Addresses, pool.ToAddress(last))
 	}
 
 	// The API server uses the first address, so it must have the address family of the cluster's endpoint.
@@ -224,7 +234,7 @@ func addressesOf(o Options) ([]netip.Addr, error) {
 		return nil, err
 	}
 
-	manifests := preview.Of(input)
+	manifests := preview.NewManifests(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {
@@ -233,7 +243,7 @@ func addressesOf(o Options) ([]netip.Addr, error) {
 
 	var out []netip.Addr
 
-	for _, result := range preview.Offline(manifests, machines) {
+	for _, result := range preview.DescribeOffline(manifests, machines) {
 		if result.Refused != "" {
 			return nil, errors.New(result.Refused)
 		}
@@ -248,7 +258,7 @@ func addressesOf(o Options) ([]netip.Addr, error) {
 func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]bootstrap.Extra, error) {
 	var out []bootstrap.Extra
 
-	for i, extra := range desired.UserDataOf(machine, cluster).Extra {
+	for i, extra := range desired.CollectUserData(machine, cluster).Extra {
 		source, data := fmt.Sprintf("userData.extra[%d]", i), []byte(extra.Inline)
 		var err error
 
@@ -260,7 +270,7 @@ func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClu
 		}
 
 		if err != nil {
-			return nil, said("%s: %w", source, err)
+			return nil, manifestError("%s: %w", source, err)
 		}
 
 		out = append(out, bootstrap.Extra{Source: source, Data: data})

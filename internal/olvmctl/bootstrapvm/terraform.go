@@ -23,18 +23,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Make creates the VM with Terraform, or completes an interrupted call. It saves the VM's settings first.
-func (v *VM) Make(ctx context.Context, config engine.Config) error {
-	return v.run(ctx, config, func(root *workspace.Root, s *subject) error {
+// CreateOrResume creates the VM with Terraform, or completes an interrupted call. It saves the VM's settings first.
+func (v *VM) CreateOrResume(ctx context.Context, config engine.Config) error {
+	return v.runTerraform(ctx, config, func(root *workspace.Root, s *subject) error {
 		if err := v.checkOnly(); err != nil {
 			return err
 		}
 
-		if err := v.keep(); err != nil {
+		if err := v.saveFiles(); err != nil {
 			return err
 		}
 
-		if err := s.build(ctx); err != nil {
+		if err := s.resolveNames(ctx); err != nil {
 			return err
 		}
 
@@ -58,7 +58,7 @@ func (v *VM) checkOnly() error {
 // Remove destroys the VM with Terraform, and removes its saved files. The error names leftovers.
 func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	destroyed := false
-	err := v.run(ctx, config, func(root *workspace.Root, s *subject) error {
+	err := v.runTerraform(ctx, config, func(root *workspace.Root, s *subject) error {
 		if err := v.checkOnly(); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 
 		destroyed = true
 
-		return v.forget() // while no other command can start making one
+		return v.removeFiles() // while no other command can start making one
 	})
 	if err != nil && !destroyed {
 		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
@@ -78,9 +78,9 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	return err
 }
 
-// run calls do with everything needed to run Terraform. Only one process at a time does this.
-func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
-	return v.doAlone(func() error {
+// runTerraform calls do with everything needed to run Terraform. Only one process at a time does this.
+func (v *VM) runTerraform(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
+	return v.withLock(func() error {
 		return localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
 			root := &workspace.Root{
 				Executor: local.Executor, Keeper: keeper{v}, Dir: filepath.Join(local.Dir, "vm"),
@@ -91,9 +91,9 @@ func (v *VM) run(ctx context.Context, config engine.Config, do func(*workspace.R
 	})
 }
 
-// doAlone calls do while no other process makes or removes the VM.
-func (v *VM) doAlone(do func() error) error {
-	release, err := filelock.Take(v.lockFile())
+// withLock calls do while no other process makes or removes the VM.
+func (v *VM) withLock(do func() error) error {
+	release, err := filelock.TakeFile(v.lockFile())
 	if errors.Is(err, filelock.ErrHeld) {
 		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
 	}
@@ -119,10 +119,10 @@ type subject struct {
 	built   *desired.Built
 }
 
-// build resolves the VM's names at the engine.
-func (s *subject) build(ctx context.Context) error {
+// resolveNames resolves the VM's names at the engine.
+func (s *subject) resolveNames(ctx context.Context) error {
 	v := s.vm
-	nics, err := addressing.NICs(v.Machine, v.OLVMCluster)
+	nics, err := addressing.BuildNICs(v.Machine, v.OLVMCluster)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *subject) build(ctx context.Context) error {
 		Cluster:           v.OLVMCluster,
 		KubernetesVersion: v.Version,
 		VMName:            v.Name(),
-		Owner:             v.owner(),
+		Owner:             v.ownerMark(),
 		NICs:              nics,
 		Addresses:         map[string][]ipam.Address{v.NIC: v.Addresses},
 		Role:              infrav1.ControlPlaneRole,
@@ -153,37 +153,37 @@ func (s *subject) build(ctx context.Context) error {
 // Render renders the VM. It adopts objects made by an interrupted run.
 func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	out := workspace.Configuration{
-		Owner:   s.vm.owner().Comment(),
+		Owner:   s.vm.ownerMark().Comment(),
 		Secrets: []string{s.config.Password, s.built.Machine.UserData, string(s.vm.Data)},
 		Names:   []string{s.vm.Name()},
-		Guard:   s.guard,
+		Guard:   s.refuseReplacement,
 	}
 
 	var found *desired.Existing
 
-	if !state.Complete() {
+	if !state.IsComplete() {
 		existing, err := desired.FindExisting(ctx, s.session, s.vm.OLVMCluster.OLVMDatacenterName, s.vm.Name(),
 			s.vm.Machine)
 		if err != nil {
 			return out, err
 		}
 
-		if found, err = existing.Of(s.vm.owner().Comment(), engine.ID(state.VMID())); err != nil {
+		if found, err = existing.FilterOwned(s.vm.ownerMark().Comment(), engine.ID(state.VMID())); err != nil {
 			return out, err
 		}
 
-		found = found.Beside(state)
+		found = found.WithState(state)
 	}
 
 	out.Fresh = state == nil && found == nil
 	var err error
-	out.Configuration, err = s.built.Configuration(ctx, s.session, found)
+	out.Configuration, err = s.built.RenderConfiguration(ctx, s.session, found)
 
 	return out, err
 }
 
-// guard refuses to replace a VM with knowledge about machines of the cluster.
-func (s *subject) guard(change terraform.Change) string {
+// refuseReplacement refuses to replace a VM with knowledge about machines of the cluster.
+func (s *subject) refuseReplacement(change terraform.Change) string {
 	switch {
 	case !s.vm.Asked:
 		return ""
@@ -202,7 +202,7 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         s.vm.owner().Comment(),
+		Owner:         s.vm.ownerMark().Comment(),
 		Secrets:       []string{s.config.Password, string(s.vm.Data)},
 	}, err
 }
@@ -221,7 +221,7 @@ func (s *subject) RemoveOrphans(
 	return desired.Orphan{
 		DataCenter: s.vm.OLVMCluster.OLVMDatacenterName,
 		Name:       s.vm.Name(),
-		Comment:    s.vm.owner().Comment(),
+		Comment:    s.vm.ownerMark().Comment(),
 	}.Remove(ctx, s.session)
 }
 
@@ -259,11 +259,11 @@ func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 // MarkApplied records that the whole VM is made.
 func (k keeper) MarkApplied(context.Context, string) error {
 	k.vm.Made = true
-	return k.vm.keep()
+	return k.vm.saveFiles()
 }
 
 // MarkChanging records that the VM may have more than the state.
 func (k keeper) MarkChanging(context.Context, string, string) error {
 	k.vm.Made = false
-	return k.vm.keep()
+	return k.vm.saveFiles()
 }

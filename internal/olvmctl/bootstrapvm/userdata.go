@@ -38,8 +38,8 @@ const (
 	nodeBits6 = 64
 )
 
-// decideUserData creates keys and certificates, the user data of the kubeadm bootstrap provider, and a kubeconfig.
-func (v *VM) decideUserData(o Options, found parts) error {
+// buildUserData creates keys and certificates, the user data of the kubeadm bootstrap provider, and a kubeconfig.
+func (v *VM) buildUserData(o Options, found parts) error {
 	config := found.controlPlane.Spec.KubeadmConfigSpec
 	cluster := clusterConfiguration(config.ClusterConfiguration)
 	cluster.ControlPlaneEndpoint = net.JoinHostPort(v.Address(), strconv.Itoa(apiServerPort))
@@ -49,7 +49,7 @@ func (v *VM) decideUserData(o Options, found parts) error {
 		return fmt.Errorf("failed to make the certificates of the bootstrap VM: %w", err)
 	}
 
-	input, err := v.input(o, config, cluster)
+	input, err := v.controlPlaneInput(o, config, cluster)
 	if err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func (v *VM) decideUserData(o Options, found parts) error {
 	}
 
 	if err != nil {
-		return said("the user data: %w", err)
+		return manifestError("the user data: %w", err)
 	}
 
-	return v.decideKubeconfig(cluster.ControlPlaneEndpoint, certificates)
+	return v.buildKubeconfig(cluster.ControlPlaneEndpoint, certificates)
 }
 
 // clusterConfiguration returns the settings useful for a cluster of one machine: the sources of its images. Options of
@@ -84,13 +84,13 @@ func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.Clust
 	return out
 }
 
-// input returns the bootstrap provider's input for user data, without certificates.
-func (v *VM) input(
+// controlPlaneInput returns the bootstrap provider's input for user data, without certificates.
+func (v *VM) controlPlaneInput(
 	o Options, config bootstrapv1.KubeadmConfigSpec, cluster bootstrapv1.ClusterConfiguration,
 ) (*cloudinit.ControlPlaneInput, error) {
 	version, err := semver.ParseTolerant(v.Version)
 	if err != nil {
-		return nil, said("spec.version of the KubeadmControlPlane: %w", err)
+		return nil, manifestError("spec.version of the KubeadmControlPlane: %w", err)
 	}
 
 	network := v.Network
@@ -102,7 +102,7 @@ func (v *VM) input(
 		PodSubnet:         textOr(strings.Join(network.Pods.CIDRBlocks, ",")),
 	})
 	if err != nil {
-		return nil, said("the configuration of kubeadm: %w", err)
+		return nil, manifestError("the configuration of kubeadm: %w", err)
 	}
 
 	// It runs only the management plane, and there is no other machine for it.
@@ -110,7 +110,7 @@ func (v *VM) input(
 	start.NodeRegistration.Taints = &[]corev1.Taint{}
 	startText, err := kubeadmtypes.MarshalInitConfigurationForVersion(&start, version)
 	if err != nil {
-		return nil, said("the configuration of kubeadm: %w", err)
+		return nil, manifestError("the configuration of kubeadm: %w", err)
 	}
 
 	files, err := filesOf(o, config.Files)
@@ -118,7 +118,7 @@ func (v *VM) input(
 		return nil, err
 	}
 
-	cni, err := v.network()
+	cni, err := v.cniFile()
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 		if from := file.ContentFrom.Secret; from.Name != "" {
 			content, err := valueOf(o, "Secret", from.Name, from.Key)
 			if err != nil {
-				return nil, said("spec.kubeadmConfigSpec.files[%d] of the KubeadmControlPlane: %w", i, err)
+				return nil, manifestError("spec.kubeadmConfigSpec.files[%d] of the KubeadmControlPlane: %w", i, err)
 			}
 
 			file.Content, file.ContentFrom = string(content), bootstrapv1.FileSource{}
@@ -211,15 +211,15 @@ func valueOf(o Options, kind, name, key string) ([]byte, error) {
 		"could have it; write the content into the manifests", key, kind, name)
 }
 
-// network returns the file of the CNI.
-func (v *VM) network() (bootstrapv1.File, error) {
+// cniFile returns the file of the CNI.
+func (v *VM) cniFile() (bootstrapv1.File, error) {
 	var ranges [][]map[string]string
 	var routes []map[string]string
 
 	for _, block := range v.Network.Pods.CIDRBlocks {
 		pods, err := netip.ParsePrefix(block)
 		if err != nil {
-			return bootstrapv1.File{}, said("spec.clusterNetwork.pods of Cluster %s: %w", v.Cluster, err)
+			return bootstrapv1.File{}, manifestError("spec.clusterNetwork.pods of Cluster %s: %w", v.Cluster, err)
 		}
 
 		bits, everywhere := nodeBits6, "::/0"
@@ -233,8 +233,11 @@ func (v *VM) network() (bootstrapv1.File, error) {
 	}
 
 	if len(ranges) == 0 {
-		return bootstrapv1.File{}, said("spec.clusterNetwork.pods of Cluster %s is empty, and the VM's pods need "+
-			"addresses; write some", v.Cluster)
+		return bootstrapv1.File{}, manifestError(
+			"spec.clusterNetwork.pods of Cluster %s is empty, and the VM's pods need "+
+				"addresses; write some",
+			v.Cluster,
+		)
 	}
 
 	content, err := json.MarshalIndent(map[string]any{
@@ -257,8 +260,8 @@ func (v *VM) network() (bootstrapv1.File, error) {
 	}, err
 }
 
-// decideKubeconfig creates the kubeconfig of the VM's administrator.
-func (v *VM) decideKubeconfig(endpoint string, certificates secret.Certificates) error {
+// buildKubeconfig creates the kubeconfig of the VM's administrator.
+func (v *VM) buildKubeconfig(endpoint string, certificates secret.Certificates) error {
 	pair := certificates.GetByPurpose(secret.ClusterCA).KeyPair
 	ca, err := certs.DecodeCertPEM(pair.Cert)
 	if err != nil {

@@ -72,10 +72,10 @@ type record struct {
 	Workload string `json:"workload,omitempty"`
 }
 
-// root is the folder with a folder for each bootstrap VM of the user.
-func root() string { return filepath.Join(xdg.StateHome, "capolvm", "bootstrap") }
+// rootDir is the folder with a folder for each bootstrap VM of the user.
+func rootDir() string { return filepath.Join(xdg.StateHome, "capolvm", "bootstrap") }
 
-func folderOf(namespace, cluster string) string { return filepath.Join(root(), namespace, cluster) }
+func folderOf(namespace, cluster string) string { return filepath.Join(rootDir(), namespace, cluster) }
 
 func (v *VM) recordFile() string { return filepath.Join(v.dir, "vm.json") }
 func (v *VM) stateFile() string  { return filepath.Join(v.dir, "terraform.tfstate") }
@@ -140,7 +140,7 @@ func (v *VM) Engine() engine.Config {
 	return engine.Config{URL: v.URL, CA: v.CA, Insecure: v.Insecure}
 }
 
-func (v *VM) owner() ownermark.Owner {
+func (v *VM) ownerMark() ownermark.Owner {
 	return ownermark.Owner{Namespace: v.Namespace, Name: v.Name(), UID: v.UID}
 }
 
@@ -153,7 +153,7 @@ func (v *VM) MarkAsked(workload string) error {
 
 	v.Asked, v.Workload = true, workload
 
-	return v.keep()
+	return v.saveFiles()
 }
 
 // MarkMoved records that the cluster is moved into itself from now on. A missing Cluster in the VM then no longer means
@@ -165,11 +165,11 @@ func (v *VM) MarkMoved() error {
 
 	v.Moved = true
 
-	return v.keep()
+	return v.saveFiles()
 }
 
-// keep writes the record and the kubeconfig.
-func (v *VM) keep() error {
+// saveFiles writes the record and the kubeconfig.
+func (v *VM) saveFiles() error {
 	content, err := json.Marshal(v.record)
 	if err == nil {
 		err = os.MkdirAll(v.dir, 0o700)
@@ -191,8 +191,8 @@ func (v *VM) keep() error {
 	return nil
 }
 
-// forget removes its saved files.
-func (v *VM) forget() error {
+// removeFiles removes its saved files.
+func (v *VM) removeFiles() error {
 	// The record goes first: without it, the VM does not count.
 	err := errors.Join(os.Remove(v.recordFile()), os.RemoveAll(v.dir))
 	if err != nil {
@@ -207,7 +207,7 @@ func (v *VM) forget() error {
 // writeFile replaces a file of secrets atomically: an interrupt or a power cut leaves the previous one.
 func writeFile(path string, content []byte) error { return atomicfile.Write(path, content, 0o600) }
 
-// said returns an error about an object needed by a bootstrap VM and missing from the manifests.
-func said(format string, args ...any) error {
+// manifestError returns an error about an object needed by a bootstrap VM and missing from the manifests.
+func manifestError(format string, args ...any) error {
 	return fmt.Errorf("--bootstrap vm: "+format, args...)
 }

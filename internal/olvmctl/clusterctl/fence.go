@@ -29,8 +29,8 @@ func (p *fencedProxy) NewClient(ctx context.Context) (client.Client, error) {
 	return &fencedclient.Client{Client: plain, MayAct: p.mayAct}, nil
 }
 
-// fenced has clusterctl ask the fences of management clusters, by the paths of their kubeconfigs.
-func fenced(
+// newFence has clusterctl ask the fences of management clusters, by the paths of their kubeconfigs.
+func newFence(
 	ctx context.Context, configuration string, fences map[string]func(context.Context) error,
 ) (clusterctl.Option, error) {
 	config, err := clusterctlconfig.New(ctx, configuration)

@@ -70,7 +70,7 @@ func TestAKindAloneIsNoProvider(t *testing.T) {
 				check.Error(t, c.Create(t.Context(), object.DeepCopyObject().(client.Object), by), "")
 			}
 
-			got, err := installed(t.Context(), c, core)
+			got, err := isInstalled(t.Context(), c, core)
 			check.Error(t, err, "")
 			check.Equal(t, "whether it is installed", got, test.want)
 		})

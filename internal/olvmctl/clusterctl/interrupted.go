@@ -22,17 +22,17 @@ import (
 // maxOwners limits the depth of owners above an object, because loops are endless.
 const maxOwners = 10
 
-// Copied reports whether an interrupted move of a namespace had copied all objects. clusterctl copies all objects
-// before it deletes the first one. Thus the copy is complete if the target lacks none, or has one already missing from
-// the source. Only objects of the moving Clusters prove the latter: the target's namespace may have other clusters,
-// too.
-func Copied(ctx context.Context, from, to Management, namespace string, clusters []string) (bool, error) {
-	source, err := movedObjects(ctx, from.Client, namespace)
+// IsCopyComplete reports whether an interrupted move of a namespace had copied all objects. clusterctl copies all
+// objects before it deletes the first one. Thus the copy is complete if the target lacks none, or has one already
+// missing from the source. Only objects of the moving Clusters prove the latter: the target's namespace may have other
+// clusters, too.
+func IsCopyComplete(ctx context.Context, from, to Management, namespace string, clusters []string) (bool, error) {
+	source, err := listMovedObjects(ctx, from.Client, namespace)
 	if err != nil {
 		return false, err
 	}
 
-	all, err := objectsIn(ctx, to.Client, namespace)
+	all, err := listObjects(ctx, to.Client, namespace)
 	if err != nil {
 		return false, err
 	}
@@ -45,13 +45,13 @@ func Copied(ctx context.Context, from, to Management, namespace string, clusters
 	}
 
 	for name, object := range byName {
-		if !moves(object) {
+		if !isMoved(object) {
 			continue
 		}
 
 		target.Insert(name)
 
-		if belongs(object, byName, clusters, maxOwners) {
+		if belongsToClusters(object, byName, clusters, maxOwners) {
 			copies.Insert(name)
 		}
 	}
@@ -59,8 +59,8 @@ func Copied(ctx context.Context, from, to Management, namespace string, clusters
 	return copies.Difference(source).Len() > 0 || target.IsSuperset(source), nil
 }
 
-// belongs reports whether an object is one of these Clusters, or belongs to one.
-func belongs(
+// belongsToClusters reports whether an object is one of these Clusters, or belongs to one.
+func belongsToClusters(
 	object *metav1.PartialObjectMetadata, all map[string]*metav1.PartialObjectMetadata, clusters []string, depth int,
 ) bool {
 	if isCluster(object) {
@@ -73,7 +73,7 @@ func belongs(
 
 	for _, ref := range object.OwnerReferences {
 		owner := all[ref.Kind+"/"+ref.Name]
-		if owner != nil && depth > 0 && belongs(owner, all, clusters, depth-1) {
+		if owner != nil && depth > 0 && belongsToClusters(owner, all, clusters, depth-1) {
 			return true
 		}
 	}
@@ -81,14 +81,14 @@ func belongs(
 	return false
 }
 
-// InTheWay returns the target's objects overwritten by a move of a namespace, as kind and name.
-func InTheWay(ctx context.Context, from, to Management, namespace string) ([]string, error) {
-	source, err := movedObjects(ctx, from.Client, namespace)
+// ListOverwritten returns the target's objects overwritten by a move of a namespace, as kind and name.
+func ListOverwritten(ctx context.Context, from, to Management, namespace string) ([]string, error) {
+	source, err := listMovedObjects(ctx, from.Client, namespace)
 	if err != nil {
 		return nil, err
 	}
 
-	target, err := objectsIn(ctx, to.Client, namespace)
+	target, err := listObjects(ctx, to.Client, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +104,16 @@ func InTheWay(ctx context.Context, from, to Management, namespace string) ([]str
 	return sets.List(out), nil
 }
 
-// Discard removes leftovers of an interrupted move from a namespace: the objects also present at the other end. Their
-// Clusters are paused, so no controller acts on the deletion. The Clusters go last, because they show that there is
-// more.
-func Discard(ctx context.Context, in, other Management, namespace string) error {
-	kept, err := movedObjects(ctx, other.Client, namespace)
+// DiscardCopies removes leftovers of an interrupted move from a namespace: the objects also present at the other end.
+// Their Clusters are paused, so no controller acts on the deletion. The Clusters go last, because they show that there
+// is more.
+func DiscardCopies(ctx context.Context, in, other Management, namespace string) error {
+	kept, err := listMovedObjects(ctx, other.Client, namespace)
 	if err != nil {
 		return err
 	}
 
-	all, err := objectsIn(ctx, in.Client, namespace)
+	all, err := listObjects(ctx, in.Client, namespace)
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func Discard(ctx context.Context, in, other Management, namespace string) error 
 	})
 
 	for i := range all {
-		if !kept.Has(nameOf(&all[i])) || !moves(&all[i]) {
+		if !kept.Has(nameOf(&all[i])) || !isMoved(&all[i]) {
 			continue
 		}
 
-		if err := discard(ctx, in.Client, &all[i]); err != nil {
+		if err := discardObject(ctx, in.Client, &all[i]); err != nil {
 			return err
 		}
 	}
@@ -144,8 +144,8 @@ func lastOf(object *metav1.PartialObjectMetadata) int {
 	return 0
 }
 
-// discard deletes one object like clusterctl after copying it: without its controller's cleanup.
-func discard(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
+// discardObject deletes one object like clusterctl after copying it: without its controller's cleanup.
+func discardObject(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
 	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation)
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 
@@ -165,13 +165,13 @@ func discard(ctx context.Context, c client.Client, object *metav1.PartialObjectM
 	return nil
 }
 
-// movedObjects returns a namespace's objects moved by clusterctl, as kind and name.
-func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
-	all, err := objectsIn(ctx, c, namespace)
+// listMovedObjects returns a namespace's objects moved by clusterctl, as kind and name.
+func listMovedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
+	all, err := listObjects(ctx, c, namespace)
 	out := sets.New[string]()
 
 	for i := range all {
-		if moves(&all[i]) {
+		if isMoved(&all[i]) {
 			out.Insert(nameOf(&all[i]))
 		}
 	}
@@ -182,9 +182,9 @@ func movedObjects(ctx context.Context, c client.Client, namespace string) (sets.
 // nameOf returns kind and name of an object.
 func nameOf(object *metav1.PartialObjectMetadata) string { return object.Kind + "/" + object.Name }
 
-// objectsIn returns a namespace's objects of kinds moved by clusterctl.
-func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
-	kinds, err := movedKinds(ctx, c)
+// listObjects returns a namespace's objects of kinds moved by clusterctl.
+func listObjects(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	kinds, err := findMovedKinds(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func objectsIn(ctx context.Context, c client.Client, namespace string) ([]metav1
 	return out, nil
 }
 
-// movedKinds returns the kinds of the providers, and Secrets and ConfigMaps. It uses discovery, because the CRDs
+// findMovedKinds returns the kinds of the providers, and Secrets and ConfigMaps. It uses discovery, because the CRDs
 // themselves are megabytes.
-func movedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind, error) {
+func findMovedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
 	if err := c.List(ctx, list, client.HasLabels{clusterctlv1.ClusterctlLabel}); err != nil {
@@ -249,8 +249,8 @@ func isCluster(object *metav1.PartialObjectMetadata) bool {
 	return object.GroupVersionKind().GroupKind() == clusterv1.GroupVersion.WithKind("Cluster").GroupKind()
 }
 
-// moves reports whether an object belongs to a Cluster: by its kind, by a label, or by an owner.
-func moves(object *metav1.PartialObjectMetadata) bool {
+// isMoved reports whether an object belongs to a Cluster: by its kind, by a label, or by an owner.
+func isMoved(object *metav1.PartialObjectMetadata) bool {
 	_, labelled := object.Labels[clusterctlv1.ClusterctlMoveLabel]
 	if labelled || isCluster(object) {
 		return true

@@ -106,7 +106,7 @@ func TestCopied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := Copied(t.Context(), with(t, "of-the-source", test.from...),
+			got, err := IsCopyComplete(t.Context(), with(t, "of-the-source", test.from...),
 				with(t, "of-the-target", test.to...), "prod", []string{"prod"})
 			check.Error(t, err, "")
 			check.Equal(t, "whether all is copied", got, test.want)

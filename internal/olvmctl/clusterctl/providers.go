@@ -101,8 +101,8 @@ type Management struct {
 	MayAct func(context.Context) error
 }
 
-// file returns an unchanging kubeconfig; done removes it.
-func (m Management) file() (_ clusterctl.Kubeconfig, done func(), err error) {
+// writeKubeconfig returns an unchanging kubeconfig; done removes it.
+func (m Management) writeKubeconfig() (_ clusterctl.Kubeconfig, done func(), err error) {
 	if m.Config == nil {
 		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
 	}
@@ -131,22 +131,22 @@ var needed = []provider{
 	{"control-plane-kubeadm", "kubeadm", "controlplane.cluster.x-k8s.io", "KubeadmControlPlane"},
 }
 
-func (p *Providers) say(format string, args ...any) {
+func (p *Providers) reportProgress(format string, args ...any) {
 	if p.Progress != nil {
 		p.Progress(format, args...)
 	}
 }
 
-// Ensure installs the missing providers in a cluster, and waits until all managers are available. It leaves existing
-// providers unchanged, whoever installed them. It returns the installed ones.
-func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
+// EnsureInstalled installs the missing providers in a cluster, and waits until all managers are available. It leaves
+// existing providers unchanged, whoever installed them. It returns the installed ones.
+func (p *Providers) EnsureInstalled(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
 	var missing []provider
 	all := slices.Clone(needed)
 	variables := maps.Clone(featureGates)
 
 	for _, one := range on {
 		if one.Name == OLVM.Name {
-			if err := otherprovider.Refuse(ctx, m.Client); err != nil {
+			if err := otherprovider.CheckAbsent(ctx, m.Client); err != nil {
 				return nil, err
 			}
 		}
@@ -156,7 +156,7 @@ func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructu
 	}
 
 	for _, wanted := range all {
-		there, err := installed(ctx, m.Client, wanted)
+		there, err := isInstalled(ctx, m.Client, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -167,15 +167,15 @@ func (p *Providers) Ensure(ctx context.Context, m Management, on ...Infrastructu
 	}
 
 	if len(missing) > 0 {
-		if err := p.install(ctx, m, missing, variables); err != nil {
-			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labels(missing), ", "), err)
+		if err := p.installMissing(ctx, m, missing, variables); err != nil {
+			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labelsOf(missing), ", "), err)
 		}
 	}
 
-	return labels(missing), p.wait(ctx, m.Client)
+	return labelsOf(missing), p.waitForManagers(ctx, m.Client)
 }
 
-func labels(list []provider) []string {
+func labelsOf(list []provider) []string {
 	var out []string
 	for _, one := range list {
 		out = append(out, one.label)
@@ -184,8 +184,8 @@ func labels(list []provider) []string {
 	return out
 }
 
-// serves reports whether the API server serves a provider's kind.
-func serves(c client.Client, wanted provider) (bool, error) {
+// servesKind reports whether the API server serves a provider's kind.
+func servesKind(c client.Client, wanted provider) (bool, error) {
 	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
 	switch {
 	case err == nil:
@@ -197,21 +197,21 @@ func serves(c client.Client, wanted provider) (bool, error) {
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
-// installed reports whether a provider is present. Its kind must be served, and either clusterctl's inventory lists it,
-// or others have created a Deployment of it. clusterctl creates the kinds first and the inventory entry last. Without
-// an entry, kinds and clusterctl's Deployments are leftovers of an interrupted installation.
-func installed(ctx context.Context, c client.Client, wanted provider) (bool, error) {
-	served, err := serves(c, wanted)
+// isInstalled reports whether a provider is present. Its kind must be served, and either clusterctl's inventory lists
+// it, or others have created a Deployment of it. clusterctl creates the kinds first and the inventory entry last.
+// Without an entry, kinds and clusterctl's Deployments are leftovers of an interrupted installation.
+func isInstalled(ctx context.Context, c client.Client, wanted provider) (bool, error) {
+	served, err := servesKind(c, wanted)
 	if err != nil || !served {
 		return false, err
 	}
 
-	entries, err := labelled(ctx, c, clusterctlv1.GroupVersion.WithKind("Provider"), wanted)
+	entries, err := listLabelled(ctx, c, clusterctlv1.GroupVersion.WithKind("Provider"), wanted)
 	if err != nil || len(entries) > 0 {
 		return err == nil, err
 	}
 
-	deployments, err := labelled(ctx, c, appsv1.SchemeGroupVersion.WithKind("Deployment"), wanted)
+	deployments, err := listLabelled(ctx, c, appsv1.SchemeGroupVersion.WithKind("Deployment"), wanted)
 
 	return slices.ContainsFunc(deployments, func(one metav1.PartialObjectMetadata) bool {
 		return !slices.ContainsFunc(one.ManagedFields, func(by metav1.ManagedFieldsEntry) bool {
@@ -220,8 +220,8 @@ func installed(ctx context.Context, c client.Client, wanted provider) (bool, err
 	}), err
 }
 
-// labelled returns a provider's objects of one kind; none if the kind is not served.
-func labelled(
+// listLabelled returns a provider's objects of one kind; none if the kind is not served.
+func listLabelled(
 	ctx context.Context, c client.Client, kind schema.GroupVersionKind, of provider,
 ) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
@@ -234,17 +234,17 @@ func labelled(
 	return list.Items, nil
 }
 
-// install installs the missing providers with clusterctl, with cert-manager if necessary.
-func (p *Providers) install(
+// installMissing installs the missing providers with clusterctl, with cert-manager if necessary.
+func (p *Providers) installMissing(
 	ctx context.Context, m Management, missing []provider, variables map[string]string,
 ) error {
-	library, done, err := p.clusterctl(ctx, variables, nil)
+	library, done, err := p.newClient(ctx, variables, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
 
-	kubeconfig, remove, err := m.file()
+	kubeconfig, remove, err := m.writeKubeconfig()
 	if err != nil {
 		return err
 	}
@@ -303,21 +303,21 @@ func isOfNetwork(err error) bool {
 	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// wait waits for the Deployments of all providers.
-func (p *Providers) wait(ctx context.Context, c client.Client) error {
+// waitForManagers waits for the Deployments of all providers.
+func (p *Providers) waitForManagers(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	said := ""
 
 	for {
-		waiting, err := unavailable(ctx, c)
+		waiting, err := listUnavailable(ctx, c)
 		if err == nil && len(waiting) == 0 {
 			return nil
 		}
 
 		if names := strings.Join(waiting, ", "); names != said {
 			said = names
-			p.say("Waiting for %s", names)
+			p.reportProgress("Waiting for %s", names)
 		}
 
 		select {
@@ -333,8 +333,8 @@ func (p *Providers) wait(ctx context.Context, c client.Client) error {
 	}
 }
 
-// unavailable returns the providers' Deployments not running, with the reasons.
-func unavailable(ctx context.Context, c client.Client) ([]string, error) {
+// listUnavailable returns the providers' Deployments not running, with the reasons.
+func listUnavailable(ctx context.Context, c client.Client) ([]string, error) {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
 		return nil, fmt.Errorf("failed to list the managers: %w", err)
@@ -362,22 +362,23 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// Move moves all clusters of a namespace. clusterctl refuses to start while a part of them is not yet provisioned, so
-// Move retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl refuses these.
-func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
-	source, removeSource, err := from.file()
+// MoveNamespace moves all clusters of a namespace. clusterctl refuses to start while a part of them is not yet
+// provisioned, so Move retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl refuses
+// these.
+func (p *Providers) MoveNamespace(ctx context.Context, from, to Management, namespace string) error {
+	source, removeSource, err := from.writeKubeconfig()
 	if err != nil {
 		return err
 	}
 	defer removeSource()
 
-	target, removeTarget, err := to.file()
+	target, removeTarget, err := to.writeKubeconfig()
 	if err != nil {
 		return err
 	}
 	defer removeTarget()
 
-	library, done, err := p.clusterctl(ctx, nil, map[string]func(context.Context) error{
+	library, done, err := p.newClient(ctx, nil, map[string]func(context.Context) error{
 		source.Path: from.MayAct, target.Path: to.MayAct,
 	})
 	if err != nil {
@@ -401,7 +402,7 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 			return fmt.Errorf("failed to move namespace %s: %w", namespace, err)
 		}
 
-		p.say("Waiting to move: %v", err)
+		p.reportProgress("Waiting to move: %v", err)
 
 		select {
 		case <-ctx.Done():
@@ -411,18 +412,18 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 	}
 }
 
-// clusterctl is its library; done removes what it needs. fences are those of management clusters, by the paths of their
+// newClient is its library; done removes what it needs. fences are those of management clusters, by the paths of their
 // kubeconfigs.
-func (p *Providers) clusterctl(
+func (p *Providers) newClient(
 	ctx context.Context, variables map[string]string, fences map[string]func(context.Context) error,
 ) (_ clusterctl.Client, done func(), err error) {
-	clusterctllog.SetLogger(logr.New(&sink{say: p.say}))
-	path, done, err := p.configuration(variables)
+	clusterctllog.SetLogger(logr.New(&sink{say: p.reportProgress}))
+	path, done, err := p.writeConfiguration(variables)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	fence, err := fenced(ctx, path, fences)
+	fence, err := newFence(ctx, path, fences)
 	if err != nil {
 		done()
 		return nil, nil, err
@@ -437,8 +438,8 @@ func (p *Providers) clusterctl(
 	return library, done, nil
 }
 
-// configuration writes a copy of clusterctl's file, with our provider and with variables missing from it.
-func (p *Providers) configuration(variables map[string]string) (path string, done func(), err error) {
+// writeConfiguration writes a copy of clusterctl's file, with our provider and with variables missing from it.
+func (p *Providers) writeConfiguration(variables map[string]string) (path string, done func(), err error) {
 	path = p.Config
 	if path == "" {
 		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // like clusterctl

@@ -20,7 +20,7 @@ func TestAKilledCommandLeavesNoKubeconfig(t *testing.T) {
 	config.Contexts["prod"] = &clientcmdapi.Context{Cluster: "prod"}
 	config.CurrentContext = "prod"
 
-	file, done, err := Management{Config: config}.file()
+	file, done, err := Management{Config: config}.writeKubeconfig()
 	check.Error(t, err, "")
 
 	for range 2 {

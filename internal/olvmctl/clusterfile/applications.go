@@ -34,12 +34,12 @@ func (s *Source) Charts() ([]Chart, error) {
 
 	for i := range s.Applications {
 		a := &s.Applications[i]
-		repository, problem := s.repository(a)
+		repository, problem := s.chartRepository(a)
 		if problem != "" {
 			continue
 		}
 
-		values, err := s.values(a)
+		values, err := s.chartValues(a)
 		if err != nil {
 			return nil, fmt.Errorf("applications: %s: %w", a.Name, err)
 		}
@@ -57,8 +57,8 @@ func (s *Source) Charts() ([]Chart, error) {
 	return out, nil
 }
 
-// repository returns the URL of an application's chart, or the problem of finding it.
-func (s *Source) repository(a *Application) (url, problem string) {
+// chartRepository returns the URL of an application's chart, or the problem of finding it.
+func (s *Source) chartRepository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
 			if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
@@ -73,8 +73,8 @@ func (s *Source) repository(a *Application) (url, problem string) {
 	return "", fmt.Sprintf("its catalog %q is not one of catalogs", a.Catalog)
 }
 
-// values returns the values of an application's chart, with numbers in Helm's types.
-func (s *Source) values(a *Application) (map[string]any, error) {
+// chartValues returns the values of an application's chart, with numbers in Helm's types.
+func (s *Source) chartValues(a *Application) (map[string]any, error) {
 	var text []byte
 	var err error
 	from := "config"
@@ -84,7 +84,7 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 		return nil, errors.New("config and configFrom are there; remove one of them")
 	case a.ConfigFrom != "":
 		from = "configFrom"
-		text, err = manifest.ReadNamed(s.path(a.ConfigFrom))
+		text, err = manifest.ReadNamed(s.resolvePath(a.ConfigFrom))
 	case a.Config.Kind == yaml.ScalarNode:
 		text = []byte(a.Config.Value)
 	case !a.Config.IsZero():
@@ -154,14 +154,14 @@ func (s *Source) checkApplications() {
 
 	for i := range s.Applications {
 		a := &s.Applications[i]
-		switch _, problem := s.repository(a); {
+		switch _, problem := s.chartRepository(a); {
 		case a.Name == "":
 			s.noteEntry(false, "applications", i, "", "name: it is needed")
 		case problem != "":
 			s.noteEntry(true, "applications", i, "", "%s is not installed: %s; give it to olvmctl start with --add-ons",
 				a.Name, problem)
 		default:
-			if _, err := s.values(a); err != nil {
+			if _, err := s.chartValues(a); err != nil {
 				s.noteEntry(false, "applications", i, "", "%s: %v", a.Name, err)
 			}
 
@@ -171,7 +171,7 @@ func (s *Source) checkApplications() {
 
 	name, _, _ := strings.Cut(s.CNI, "@")
 	if name != "" && name != NoNetworkPlugin && !slices.Contains(NetworkPlugins, name) {
-		s.note(
+		s.noteProblem(
 			true, "cni",
 			"%q is not installed: only %s are known; give its manifests to olvmctl start with --cni, or its chart "+
 				"with --add-ons", s.CNI, strings.Join(NetworkPlugins, " and "),
@@ -201,7 +201,7 @@ func (f *File) NetworkPlugin() string {
 }
 
 // PodNetworks returns the networks of the pods, as CIDRs.
-func (f *File) PodNetworks() []string { return split(f.PodSubnet) }
+func (f *File) PodNetworks() []string { return splitList(f.PodSubnet) }
 
 // checkRelease checks the release of an application; releases maps earlier releases to their applications.
 func (s *Source) checkRelease(i int, releases map[string]string) {

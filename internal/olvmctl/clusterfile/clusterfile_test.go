@@ -134,7 +134,7 @@ func TestTheDocumentedSampleIsAcceptedAsItIs(t *testing.T) {
 	}
 
 	problems := s.Validate()
-	if Failed(problems) {
+	if HasErrors(problems) {
 		t.Fatal(texts(problems))
 	}
 
@@ -288,7 +288,7 @@ directory: /var/lib/ocne
 kubeconfig: ~/.kube/config`
 	s := read(t, "current.yaml", "name: demo", more, "providers:\n", "providers:\n  oci: {kubeconfig: x}\n")
 	got := s.Validate()
-	if Failed(got) {
+	if HasErrors(got) {
 		t.Errorf("the file is refused:\n%s", texts(got))
 	}
 
@@ -450,8 +450,8 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 				}
 			}
 
-			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); Failed(got) == want {
-				t.Errorf("failed: %t\n%s", Failed(got), texts(got))
+			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); HasErrors(got) == want {
+				t.Errorf("failed: %t\n%s", HasErrors(got), texts(got))
 			}
 		})
 	}
@@ -459,7 +459,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 
 func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 	s := read(t, "current.yaml")
-	if problems := s.Validate(); Failed(problems) {
+	if problems := s.Validate(); HasErrors(problems) {
 		t.Fatal(texts(problems))
 	}
 
@@ -627,11 +627,11 @@ func FuzzValidate(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s := &Source{dir: t.TempDir()}
-		if s.parse("cluster.yaml", content) != nil || s.decode() != nil {
+		if s.parseDocument("cluster.yaml", content) != nil || s.decodeDocuments() != nil {
 			return
 		}
 
-		if Failed(s.Validate()) {
+		if HasErrors(s.Validate()) {
 			return
 		}
 

@@ -70,7 +70,7 @@ func readText(path string) ([]byte, error) {
 		return nil, err
 	}
 
-	if content, err = manifest.Text(content); err != nil {
+	if content, err = manifest.DecodeText(content); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
@@ -84,7 +84,7 @@ func IsClusterFile(content []byte) bool {
 		return false
 	}
 
-	has := func(key string) bool { return at(node.Content[0], key).Kind != 0 }
+	has := func(key string) bool { return nodeAt(node.Content[0], key).Kind != 0 }
 
 	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
@@ -123,7 +123,7 @@ func Read(path, defaults string) (*Source, error) {
 // Parse is like Read, but takes the content of a cluster file. The file at path need not exist yet.
 func Parse(path string, content []byte, defaults string) (*Source, error) {
 	s := &Source{dir: filepath.Dir(path)}
-	if err := s.parse(path, content); err != nil {
+	if err := s.parseDocument(path, content); err != nil {
 		return nil, err
 	}
 
@@ -138,16 +138,16 @@ func (s *Source) addDefaults(defaults string) error {
 			return fmt.Errorf("failed to read a cluster file: %w", err)
 		}
 
-		if err := s.parse(defaults, content); err != nil {
+		if err := s.parseDocument(defaults, content); err != nil {
 			return err
 		}
 	}
 
-	return s.decode()
+	return s.decodeDocuments()
 }
 
-// parse adds a document. It reports duplicate keys, and keeps the first of each.
-func (s *Source) parse(name string, content []byte) error {
+// parseDocument adds a document. It reports duplicate keys, and keeps the first of each.
+func (s *Source) parseDocument(name string, content []byte) error {
 	var root *yaml.Node
 
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
@@ -158,7 +158,7 @@ func (s *Source) parse(name string, content []byte) error {
 		}
 
 		if err != nil {
-			return syntax(name, err)
+			return syntaxProblem(name, err)
 		}
 
 		next := node.Content[0]
@@ -188,7 +188,7 @@ func (s *Source) parse(name string, content []byte) error {
 		root = &yaml.Node{Kind: yaml.MappingNode}
 	}
 
-	s.problems = append(s.problems, twice(name, root, "")...)
+	s.problems = append(s.problems, dropDuplicates(name, root, "")...)
 	s.documents = append(s.documents, document{name, root})
 
 	return nil
@@ -196,8 +196,8 @@ func (s *Source) parse(name string, content []byte) error {
 
 var inLine = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
 
-// syntax converts a YAML error to a problem.
-func syntax(name string, err error) Problem {
+// syntaxProblem converts a YAML error to a problem.
+func syntaxProblem(name string, err error) Problem {
 	p := Problem{
 		File:    name,
 		Path:    "file",
@@ -214,13 +214,13 @@ func syntax(name string, err error) Problem {
 	return p
 }
 
-// twice returns a problem for each duplicate key of a mapping, or of a mapping nested in it. It keeps only the first of
-// equal keys.
-func twice(file string, node *yaml.Node, path string) []Problem {
+// dropDuplicates returns a problem for each duplicate key of a mapping, or of a mapping nested in it. It keeps only the
+// first of equal keys.
+func dropDuplicates(file string, node *yaml.Node, path string) []Problem {
 	var out []Problem
 	if node.Kind == yaml.SequenceNode {
 		for _, entry := range node.Content {
-			out = append(out, twice(file, entry, path)...)
+			out = append(out, dropDuplicates(file, entry, path)...)
 		}
 	}
 
@@ -246,7 +246,7 @@ func twice(file string, node *yaml.Node, path string) []Problem {
 
 		first[key.Value] = key.Line
 		kept = append(kept, key, value)
-		out = append(out, twice(file, value, full)...)
+		out = append(out, dropDuplicates(file, value, full)...)
 	}
 
 	node.Content = kept
@@ -254,37 +254,37 @@ func twice(file string, node *yaml.Node, path string) []Problem {
 	return out
 }
 
-// decode merges the documents into File. The first document takes precedence.
-func (s *Source) decode() error {
+// decodeDocuments merges the documents into File. The first document takes precedence.
+func (s *Source) decodeDocuments() error {
 	merged := &yaml.Node{Kind: yaml.MappingNode}
 
 	for _, d := range s.documents {
-		provider := at(d.root, "providers", "olvm")
+		provider := nodeAt(d.root, "providers", "olvm")
 		if isOlder(provider) {
 			s.older = true
 			s.problems = append(
 				s.problems,
-				unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
-			converted, err := convert(provider)
+				unknownKeys(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
+			converted, err := convertOlder(provider)
 			if err != nil {
 				return Problem{File: d.name, Path: "providers.olvm", Message: err.Error()}
 			}
 
-			d.root = with(d.root, converted)
+			d.root = withOLVM(d.root, converted)
 		}
 
-		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
+		s.problems = append(s.problems, unknownKeys(d.name, d.root, reflect.TypeFor[File](), "")...)
 		s.problems = append(s.problems, unfit(d.name, d.root, reflect.TypeFor[File](), "")...)
-		merge(merged, d.root)
+		mergeMissing(merged, d.root)
 	}
 
 	var problem *yaml.TypeError
 	if err := merged.Decode(&s.File); errors.As(err, &problem) {
 		for _, text := range problem.Errors {
-			s.problems = append(s.problems, s.wrongType(text))
+			s.problems = append(s.problems, s.typeProblem(text))
 		}
 	} else if err != nil {
-		return syntax(s.documents[0].name, err)
+		return syntaxProblem(s.documents[0].name, err)
 	}
 
 	return nil
@@ -308,8 +308,8 @@ var typesOf = []struct{ prefix, words string }{
 // shapesOf describes YAML tags to users.
 var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
 
-// wrongType converts the library's message about a value of the wrong type to a problem, and finds the key.
-func (s *Source) wrongType(text string) Problem {
+// typeProblem converts the library's message about a value of the wrong type to a problem, and finds the key.
+func (s *Source) typeProblem(text string) Problem {
 	match := wrongTypeOf.FindStringSubmatch(text)
 	if match == nil {
 		return Problem{File: s.documents[0].name, Path: "file", Message: text}
@@ -408,7 +408,7 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 		for i := range t.NumField() {
 			key := t.Field(i).Tag.Get("yaml")
 			full := strings.TrimPrefix(path+"."+key, ".")
-			out = append(out, unfit(file, at(node, key), t.Field(i).Type, full)...)
+			out = append(out, unfit(file, nodeAt(node, key), t.Field(i).Type, full)...)
 		}
 	}
 
@@ -434,13 +434,13 @@ var passedOver = map[string]string{
 	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
 }
 
-// Unknown returns a problem for each key of a YAML mapping unknown to type T. The problem suggests the nearest known
-// key.
-func Unknown[T any](file string, mapping *yaml.Node) []Problem {
-	return unknown(file, mapping, reflect.TypeFor[T](), "")
+// UnknownKeys returns a problem for each key of a YAML mapping unknown to type T. The problem suggests the nearest
+// known key.
+func UnknownKeys[T any](file string, mapping *yaml.Node) []Problem {
+	return unknownKeys(file, mapping, reflect.TypeFor[T](), "")
 }
 
-func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
+func unknownKeys(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -448,7 +448,7 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	if node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice {
 		var out []Problem
 		for _, entry := range node.Content {
-			out = append(out, unknown(file, entry, t.Elem(), path)...)
+			out = append(out, unknownKeys(file, entry, t.Elem(), path)...)
 		}
 
 		return out
@@ -468,7 +468,7 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
 		if field, ok := known[key.Value]; ok {
-			out = append(out, unknown(file, node.Content[i+1], field, full)...)
+			out = append(out, unknownKeys(file, node.Content[i+1], field, full)...)
 		} else if answer, ok := passedOver[full]; ok && (path != "" || t == reflect.TypeFor[File]()) {
 			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: answer, Warning: true})
 		} else {
@@ -476,7 +476,7 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 				File:    file,
 				Line:    key.Line,
 				Path:    full,
-				Message: "there is no such key" + nearest(key.Value, known),
+				Message: "there is no such key" + suggestKey(key.Value, known),
 			})
 		}
 	}
@@ -484,8 +484,8 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	return out
 }
 
-// nearest returns a suggestion: the known key most like this one.
-func nearest(key string, known map[string]reflect.Type) string {
+// suggestKey returns a suggestion: the known key most like this one.
+func suggestKey(key string, known map[string]reflect.Type) string {
 	return DidYouMean(key, slices.Collect(maps.Keys(known)))
 }
 
@@ -507,8 +507,8 @@ func DidYouMean(key string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// at returns the value at a path. If there is none, it returns a node without a kind.
-func at(node *yaml.Node, path ...string) *yaml.Node {
+// nodeAt returns the value at a path. If there is none, it returns a node without a kind.
+func nodeAt(node *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		next := &yaml.Node{}
 		if node.Kind == yaml.MappingNode {
@@ -525,18 +525,19 @@ func at(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// merge adds the missing keys of a mapping and its nested mappings. It puts new list entries before the existing ones.
-func merge(into, from *yaml.Node) {
+// mergeMissing adds the missing keys of a mapping and its nested mappings. It puts new list entries before the existing
+// ones.
+func mergeMissing(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
 
-		there := at(into, key.Value)
+		there := nodeAt(into, key.Value)
 		switch {
 		case there.Kind == 0:
 			switch value.Kind { // a copy, because later documents merge into it
 			case yaml.MappingNode:
 				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
-				merge(own, value)
+				mergeMissing(own, value)
 				value = own
 			case yaml.SequenceNode:
 				value = &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: value.Content}
@@ -544,15 +545,15 @@ func merge(into, from *yaml.Node) {
 
 			into.Content = append(into.Content, key, value)
 		case there.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
-			merge(there, value)
+			mergeMissing(there, value)
 		case there.Kind == yaml.SequenceNode && value.Kind == yaml.SequenceNode:
 			there.Content = slices.Concat(value.Content, there.Content)
 		}
 	}
 }
 
-// with returns a copy of a document, with olvm in place of its providers.olvm.
-func with(root, olvm *yaml.Node) *yaml.Node {
+// withOLVM returns a copy of a document, with olvm in place of its providers.olvm.
+func withOLVM(root, olvm *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -577,10 +578,10 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key, but only once, because both kinds of machines may share the key. It reports the path in
-// the user's format, even for settings in the older format.
-func (s *Source) note(warning bool, path, format string, args ...any) {
-	s.add(s.problemAt(warning, path, format, args...))
+// noteProblem adds a problem of a key, but only once, because both kinds of machines may share the key. It reports the
+// path in the user's format, even for settings in the older format.
+func (s *Source) noteProblem(warning bool, path, format string, args ...any) {
+	s.addProblem(s.problemAt(warning, path, format, args...))
 }
 
 // problemAt returns a problem of a key.
@@ -591,7 +592,7 @@ func (s *Source) problemAt(warning bool, path, format string, args ...any) Probl
 
 	p := Problem{File: s.documents[0].name, Path: path, Message: fmt.Sprintf(format, args...), Warning: warning}
 	for _, d := range s.documents {
-		if found := at(d.root, strings.Split(path, ".")...); found.Kind != 0 {
+		if found := nodeAt(d.root, strings.Split(path, ".")...); found.Kind != 0 {
 			p.File, p.Line = d.name, found.Line
 			break
 		}
@@ -610,25 +611,25 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 		Warning: warning,
 	}
 	for _, d := range slices.Backward(s.documents) { // in merge's order
-		entries := at(d.root, strings.Split(list, ".")...).Content
+		entries := nodeAt(d.root, strings.Split(list, ".")...).Content
 		if i >= len(entries) {
 			i -= len(entries)
 			continue
 		}
 
 		p.File, p.Line = d.name, entries[i].Line
-		if found := at(entries[i], field); found.Kind != 0 {
+		if found := nodeAt(entries[i], field); found.Kind != 0 {
 			p.Line = found.Line
 		}
 
 		break
 	}
 
-	s.add(p)
+	s.addProblem(p)
 }
 
-// add adds a problem, unless the list already has it.
-func (s *Source) add(p Problem) {
+// addProblem adds a problem, unless the list already has it.
+func (s *Source) addProblem(p Problem) {
 	if !slices.Contains(s.problems, p) {
 		s.problems = append(s.problems, p)
 	}

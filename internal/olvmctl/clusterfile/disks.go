@@ -39,8 +39,8 @@ var (
 	diskName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`)
 )
 
-// disks returns the disks requested by the settings of machines.
-func (vm *VirtualMachine) disks() (*infrav1.RootDisk, []infrav1.DataDisk) {
+// requestedDisks returns the disks requested by the settings of machines.
+func (vm *VirtualMachine) requestedDisks() (*infrav1.RootDisk, []infrav1.DataDisk) {
 	var root *infrav1.RootDisk
 
 	if d := vm.RootDisk; d != (RootDisk{}) {
@@ -85,7 +85,7 @@ func (s *Source) checkDisks(kind machineKind) {
 		if d.Size == "" {
 			s.noteEntry(false, list, i, "size", "it is required; write for example 100GB")
 		} else if _, err := desired.ParseMemory(d.Size); err != nil {
-			s.noteEntry(false, list, i, "size", "%s", ofDisk(err))
+			s.noteEntry(false, list, i, "size", "%s", diskSizeError(err))
 		}
 
 		if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
@@ -103,22 +103,26 @@ func (s *Source) checkDisks(kind machineKind) {
 func (s *Source) checkRootDisk(path string, d RootDisk) {
 	if d.Size != "" {
 		if _, err := desired.ParseMemory(d.Size); err != nil {
-			s.note(false, path+"size", "%s", ofDisk(err))
+			s.noteProblem(false, path+"size", "%s", diskSizeError(err))
 		}
 	}
 
 	if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
-		s.note(false, path+"format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
+		s.noteProblem(false, path+"format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
 	}
 
 	needsCopy := d.Format == "raw" || d.Sparse != nil && !*d.Sparse
 	if d.Clone != nil && !*d.Clone && needsCopy {
-		s.note(false, path+"clone", "format raw and a disk that is not sparse need a copy of the template's disk; "+
-			"write true, or remove it")
+		s.noteProblem(
+			false,
+			path+"clone",
+			"format raw and a disk that is not sparse need a copy of the template's disk; "+
+				"write true, or remove it",
+		)
 	}
 }
 
-// ofDisk adapts an error about a size for disks: its remark about booting applies only to memory.
-func ofDisk(err error) string {
+// diskSizeError adapts an error about a size for disks: its remark about booting applies only to memory.
+func diskSizeError(err error) string {
 	return strings.Replace(err.Error(), ", with which no node boots", "", 1)
 }

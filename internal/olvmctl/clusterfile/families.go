@@ -29,8 +29,8 @@ func (f *File) isIPv6Only() bool {
 	return err == nil && vip.Is6() && !vip.Is4In6()
 }
 
-// family returns the address family used among the machines of a network.
-func (f *File) family(n GuestNetwork) family {
+// addressFamily returns the address family used among the machines of a network.
+func (f *File) addressFamily(n GuestNetwork) family {
 	if f.isIPv6Only() {
 		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
 	}
@@ -38,21 +38,21 @@ func (f *File) family(n GuestNetwork) family {
 	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
 }
 
-// read creates the pool of the addresses.
-func (a family) read(ranges ...string) (*ipam.Pool, error) {
+// newPool creates the pool of the addresses.
+func (a family) newPool(ranges ...string) (*ipam.Pool, error) {
 	return a.pool(a.subnet, a.gateway, ranges)
 }
 
-// addresses returns the addresses of a network in the form of an OLVMMachine.
-func (n *GuestNetwork) addresses() (v4 *infrav1.IPv4Network, v6 *infrav1.IPv6Network) {
+// machineNetworks returns the addresses of a network in the form of an OLVMMachine.
+func (n *GuestNetwork) machineNetworks() (v4 *infrav1.IPv4Network, v6 *infrav1.IPv6Network) {
 	if n.IPv4.Subnet != "" || n.IPv4.IPAddresses != "" {
-		v4 = &infrav1.IPv4Network{Subnet: n.IPv4.Subnet, IPAddresses: split(n.IPv4.IPAddresses)}
+		v4 = &infrav1.IPv4Network{Subnet: n.IPv4.Subnet, IPAddresses: splitList(n.IPv4.IPAddresses)}
 	}
 
 	if n.IPv6.AutoConf || n.IPv6.IPAddresses != "" {
 		v6 = &infrav1.IPv6Network{
 			AutoConf:    n.IPv6.AutoConf,
-			IPAddresses: split(n.IPv6.IPAddresses),
+			IPAddresses: splitList(n.IPv6.IPAddresses),
 			Subnet:      n.IPv6.Subnet,
 			Gateway:     n.IPv6.Gateway,
 		}

@@ -74,7 +74,7 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 	for _, flavor := range Flavors() {
 		t.Run(flavor, func(t *testing.T) {
 			s := minimal(t, flavor)
-			given := s.variables()
+			given := s.templateVariables()
 
 			for name, value := range ofFlavors {
 				if given[name] == "" {

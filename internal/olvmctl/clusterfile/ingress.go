@@ -63,8 +63,8 @@ func onlyNames(services object) object {
 	return out
 }
 
-// names returns the names in the API servers' certificates: the flavor's, and the cluster's.
-func (s *Source) names(objects []*unstructured.Unstructured) []any {
+// certificateNames returns the names in the API servers' certificates: the flavor's, and the cluster's.
+func (s *Source) certificateNames(objects []*unstructured.Unstructured) []any {
 	domain := s.Domain()
 	if domain == "" {
 		return nil
@@ -97,11 +97,22 @@ func (s *Source) checkDomain() {
 
 	switch problems := validation.IsDNS1123Subdomain(domain); {
 	case len(problems) > 0 || topLevel.MatchString("."+domain):
-		s.note(false, baseDomain, "%q is not a domain; write lower case letters, digits, hyphens and dots, such as "+
-			"example.com", domain)
+		s.noteProblem(
+			false,
+			baseDomain,
+			"%q is not a domain; write lower case letters, digits, hyphens and dots, such as "+
+				"example.com",
+			domain,
+		)
 	case len(s.Domain()) > maxDomain:
-		s.note(false, baseDomain, "with the name of the cluster it has %d characters; write one with which it has at "+
-			"most %d", len(s.Domain()), maxDomain)
+		s.noteProblem(
+			false,
+			baseDomain,
+			"with the name of the cluster it has %d characters; write one with which it has at "+
+				"most %d",
+			len(s.Domain()),
+			maxDomain,
+		)
 	}
 }
 
@@ -118,11 +129,16 @@ func (s *Source) ingressAddress() netip.Addr {
 
 	switch {
 	case err != nil || address.Zone() != "" || address.Is4In6():
-		s.note(false, ingressVirtualIP, "%q is not an IP address; write one that is free, such as 10.20.30.6, which a "+
-			"node with ingress holds", text)
+		s.noteProblem(
+			false,
+			ingressVirtualIP,
+			"%q is not an IP address; write one that is free, such as 10.20.30.6, which a "+
+				"node with ingress holds",
+			text,
+		)
 		return netip.Addr{}
 	case vipErr == nil && vip == address:
-		s.note(false, ingressVirtualIP, "%s is virtualIp, too; they need addresses of their own", address)
+		s.noteProblem(false, ingressVirtualIP, "%s is virtualIp, too; they need addresses of their own", address)
 	}
 
 	return address
@@ -134,17 +150,29 @@ func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.A
 
 	network := kind.machine.VirtualMachine.Network
 	if address.Is4() && network.IPv4.IPAddresses == "" || address.Is6() && network.IPv6.IPAddresses == "" {
-		s.note(false, ingressVirtualIP, "%s is of a family of which %s has no ipAddresses; write an address of the "+
-			"other family", address, kind.prefix+"virtualMachine.network")
+		s.noteProblem(
+			false,
+			ingressVirtualIP,
+			"%s is of a family of which %s has no ipAddresses; write an address of the "+
+				"other family",
+			address,
+			kind.prefix+"virtualMachine.network",
+		)
 	}
 }
 
 // checkIngressSubnet warns of an ingress address outside the subnet of a kind of machines.
 func (s *Source) checkIngressSubnet(kind machineKind, address netip.Addr) {
-	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
+	subnet, err := netip.ParsePrefix(s.addressFamily(kind.machine.VirtualMachine.Network).subnet)
 	if err == nil && address.IsValid() && address.Is4() == subnet.Addr().Is4() && !subnet.Contains(address) {
-		s.note(true, ingressVirtualIP, "%s is not in the subnet %s of %s, whose nodes may hold it: clients reach it "+
-			"only if a router sends that address to the network of the nodes", address, subnet.Masked(),
-			strings.TrimSuffix(kind.prefix, "."))
+		s.noteProblem(
+			true,
+			ingressVirtualIP,
+			"%s is not in the subnet %s of %s, whose nodes may hold it: clients reach it "+
+				"only if a router sends that address to the network of the nodes",
+			address,
+			subnet.Masked(),
+			strings.TrimSuffix(kind.prefix, "."),
+		)
 	}
 }

@@ -32,7 +32,7 @@ func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 		return Loaded{}, nil, err
 	}
 
-	return load(source, path, flavor)
+	return loadSource(source, path, flavor)
 }
 
 // LoadDefaults is like Load for a cluster without a file: all settings except the provider come from the defaults.
@@ -44,7 +44,7 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 	}
 
 	source := &Source{dir: filepath.Dir(defaults)}
-	if err := source.parse(path, []byte("provider: "+provider)); err != nil {
+	if err := source.parseDocument(path, []byte("provider: "+provider)); err != nil {
 		return Loaded{}, nil, err
 	}
 
@@ -52,7 +52,7 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 		return Loaded{}, nil, err
 	}
 
-	out, problems, err := load(source, path, flavor)
+	out, problems, err := loadSource(source, path, flavor)
 	for i := range problems {
 		if problems[i].Line == 0 && !problems[i].Warning {
 			problems[i].Message += "; without a cluster file it comes from the file of --defaults"
@@ -62,21 +62,21 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 	return out, problems, err
 }
 
-// load checks the file, and renders the manifests.
-func load(source *Source, path, flavor string) (Loaded, []Problem, error) {
+// loadSource checks the file, and renders the manifests.
+func loadSource(source *Source, path, flavor string) (Loaded, []Problem, error) {
 	var err error
 
 	out := Loaded{Source: source, Path: path, Flavor: flavor}
 	problems := source.Validate()
-	if Failed(problems) {
+	if HasErrors(problems) {
 		return out, problems, nil
 	}
 
-	if out.Objects, err = source.definition(); err != nil || out.Objects != nil {
+	if out.Objects, err = source.readDefinition(); err != nil || out.Objects != nil {
 		return out, problems, err
 	}
 
-	if manifests := source.provider().manifests; manifests != nil {
+	if manifests := source.selectProvider().manifests; manifests != nil {
 		out.Objects, err = manifests(source, flavor)
 	}
 
@@ -88,16 +88,16 @@ func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, err
 	return s.Manifests(flavor, os.LookupEnv)
 }
 
-// definition returns the manifests written in the file in place of rendered ones, or nil if there are none.
-func (s *Source) definition() ([]*unstructured.Unstructured, error) {
+// readDefinition returns the manifests written in the file in place of rendered ones, or nil if there are none.
+func (s *Source) readDefinition() ([]*unstructured.Unstructured, error) {
 	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
 
 	switch {
 	case s.ClusterDefinition != "":
 		key = "clusterDefinition"
-		content, err = manifest.ReadNamed(s.path(s.ClusterDefinition))
+		content, err = manifest.ReadNamed(s.resolvePath(s.ClusterDefinition))
 	default:
-		content, err = inline(s.ClusterDefinitionInline)
+		content, err = inlineContent(s.ClusterDefinitionInline)
 	}
 
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *Source) definition() ([]*unstructured.Unstructured, error) {
 		s.Namespace(), "name", s.NamespaceKey())
 }
 
-// inline returns a value written as text or as YAML.
-func inline(node yaml.Node) ([]byte, error) {
+// inlineContent returns a value written as text or as YAML.
+func inlineContent(node yaml.Node) ([]byte, error) {
 	if node.IsZero() {
 		return nil, nil
 	}
@@ -135,7 +135,7 @@ func inline(node yaml.Node) ([]byte, error) {
 	}
 
 	var out bytes.Buffer
-	if err := encode(&out, &node); err != nil {
+	if err := encodeYAML(&out, &node); err != nil {
 		return nil, err
 	}
 
@@ -145,7 +145,7 @@ func inline(node yaml.Node) ([]byte, error) {
 // EngineURL returns the normalized URL of the engine. It returns an invalid URL unchanged; Validate notes it.
 func (s *Source) EngineURL() string {
 	written := s.Providers.OLVM.OvirtAPIServer.ServerURL
-	if base, err := engine.BaseURL(written); err == nil {
+	if base, err := engine.ParseBaseURL(written); err == nil {
 		return base.String()
 	}
 

@@ -24,7 +24,7 @@ func (s *Source) WantsLoadBalancers() bool {
 func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	var ranges []string
 
-	for _, text := range split(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
+	for _, text := range splitList(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
 		one, err := addressRange(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", serviceLoadBalancers, err)
@@ -49,10 +49,10 @@ func addressRange(text string) (netipx.IPRange, error) {
 // checkLoadBalancers checks the addresses of Services. They must be in the subnet of the machines, which announce them,
 // and nobody else may hold them.
 func (s *Source) checkLoadBalancers() {
-	for _, text := range split(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
+	for _, text := range splitList(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
 		wanted, err := addressRange(text)
 		if err != nil {
-			s.note(false, serviceLoadBalancers, "%v", err)
+			s.noteProblem(false, serviceLoadBalancers, "%v", err)
 			continue
 		}
 
@@ -61,8 +61,10 @@ func (s *Source) checkLoadBalancers() {
 			return err == nil && network.Addr().Is4() == wanted.From().Is4()
 		}
 		if !slices.ContainsFunc(s.PodNetworks(), hasFamily) {
-			s.note(false, serviceLoadBalancers, "%s is of a family that podSubnet (%s) has no network of", wanted,
-				s.PodSubnet)
+			s.noteProblem(
+				false, serviceLoadBalancers, "%s is of a family that podSubnet (%s) has no network of", wanted,
+				s.PodSubnet,
+			)
 			continue
 		}
 
@@ -86,8 +88,10 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 		switch subnet = subnet.Masked(); {
 		case known && subnet.Contains(wanted.From()) && subnet.Contains(wanted.To()):
 		case known || wanted.From().Is4() && s.isIPv6Only():
-			s.note(false, serviceLoadBalancers, "%s is not in the subnet of the machines of %s (%s), which announce it",
-				wanted, strings.TrimSuffix(kind.prefix, "."), text)
+			s.noteProblem(
+				false, serviceLoadBalancers, "%s is not in the subnet of the machines of %s (%s), which announce it",
+				wanted, strings.TrimSuffix(kind.prefix, "."), text,
+			)
 		}
 	}
 }
@@ -95,21 +99,23 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 // checkOthersAddresses checks that the cluster does not use the addresses otherwise.
 func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	if vip, err := netip.ParseAddr(s.VirtualIP); err == nil && wanted.Contains(vip) {
-		s.note(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
+		s.noteProblem(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
 	}
 
 	if ingress, err := netip.ParseAddr(s.Providers.OLVM.IngressVirtualIP); err == nil && wanted.Contains(ingress) {
-		s.note(false, serviceLoadBalancers, "%s has ingressVirtualIp, %s", wanted, ingress)
+		s.noteProblem(false, serviceLoadBalancers, "%s has ingressVirtualIp, %s", wanted, ingress)
 	}
 
 	for _, kind := range s.machineKinds() {
 		network := kind.machine.VirtualMachine.Network
 		s.checkGateways(network, wanted)
 
-		for _, text := range append(split(network.IPv4.IPAddresses), split(network.IPv6.IPAddresses)...) {
+		for _, text := range append(splitList(network.IPv4.IPAddresses), splitList(network.IPv6.IPAddresses)...) {
 			if used, err := addressRange(text); err == nil && used.Overlaps(wanted) {
-				s.note(false, serviceLoadBalancers, "%s overlaps with the addresses of machines %s (%s)", wanted, used,
-					kind.prefix+"virtualMachine.network")
+				s.noteProblem(
+					false, serviceLoadBalancers, "%s overlaps with the addresses of machines %s (%s)", wanted, used,
+					kind.prefix+"virtualMachine.network",
+				)
 			}
 		}
 	}
@@ -119,8 +125,8 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
 	var gateways []netip.Addr
 
-	own := s.family(network)
-	if pool, err := own.read(split(own.addresses)...); err == nil {
+	own := s.addressFamily(network)
+	if pool, err := own.newPool(splitList(own.addresses)...); err == nil {
 		gateways = append(gateways, pool.Gateway)
 	}
 
@@ -130,7 +136,7 @@ func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
 
 	for _, gateway := range gateways {
 		if wanted.Contains(gateway) {
-			s.note(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
+			s.noteProblem(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
 			return
 		}
 	}

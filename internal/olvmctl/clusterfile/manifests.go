@@ -71,7 +71,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 		return nil, fmt.Errorf("failed to read a template: %w", err)
 	}
 
-	if content, err = s.fill(content, flavor, lookup); err != nil {
+	if content, err = s.fillVariables(content, flavor, lookup); err != nil {
 		return nil, err
 	}
 
@@ -84,7 +84,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 		dropOmitted(object.Object)
 	}
 
-	patches, err := s.patches(objects, flavor == DefaultFlavor)
+	patches, err := s.filePatches(objects, flavor == DefaultFlavor)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
 }
 
-// fill replaces the variables of a template like clusterctl. The cluster file overrides lookup.
-func (s *Source) fill(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
+// fillVariables replaces the variables of a template like clusterctl. The cluster file overrides lookup.
+func (s *Source) fillVariables(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
 	processor := yamlprocessor.NewSimpleProcessor()
 
 	defaults, err := processor.GetVariableMap(content)
@@ -111,7 +111,7 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 		return nil, fmt.Errorf("failed to read the variables of flavor %s: %w", flavor, err)
 	}
 
-	variables := s.variables()
+	variables := s.templateVariables()
 
 	var problem error // clusterctl would say that a variable is not set
 
@@ -155,7 +155,7 @@ func (s *Source) fill(content []byte, flavor string, lookup func(string) (string
 func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[string]object) error {
 	for _, object := range objects {
 		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
-			if err := apply(object, patch); err != nil {
+			if err := applyPatch(object, patch); err != nil {
 				return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 		}
@@ -164,8 +164,8 @@ func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[
 	return nil
 }
 
-// only returns an object with a single field of value.
-func only(value any, field string) object {
+// onlyField returns an object with a single field of value.
+func onlyField(value any, field string) object {
 	from, _ := value.(object)
 	return object{field: from[field]}
 }
@@ -200,11 +200,11 @@ func dropOmitted(value any) bool {
 	return false
 }
 
-// variables returns the template variables set by the file.
-func (s *Source) variables() map[string]string {
+// templateVariables returns the template variables set by the file.
+func (s *Source) templateVariables() map[string]string {
 	o := s.Providers.OLVM
 	control, worker := o.ControlPlaneMachine, o.WorkerMachine
-	pods, services := split(s.PodSubnet), split(s.ServiceSubnet)
+	pods, services := splitList(s.PodSubnet), splitList(s.ServiceSubnet)
 	out := map[string]string{
 		"CLUSTER_NAME": s.Name, "NAMESPACE": o.Namespace, "KUBERNETES_VERSION": s.Version(),
 		"CONTROL_PLANE_MACHINE_COUNT":  strconv.Itoa(s.ControlPlaneNodes),
@@ -221,7 +221,7 @@ func (s *Source) variables() map[string]string {
 		"OLVM_VNIC_PROFILE":            control.Network.VNICProfileName,
 		"OLVM_SUBNET":                  control.VirtualMachine.Network.IPv4.Subnet,
 		"OLVM_GATEWAY":                 control.VirtualMachine.Network.Gateway,
-		"OLVM_DNS_SERVER":              first(control.VirtualMachine.Network.DNSServers),
+		"OLVM_DNS_SERVER":              firstEntry(control.VirtualMachine.Network.DNSServers),
 		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
 		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
@@ -241,7 +241,7 @@ func (s *Source) variables() map[string]string {
 	}
 
 	if s.isIPv6Only() {
-		out["POD_CIDR_IPV6"], out["SERVICE_CIDR_IPV6"] = first(s.PodSubnet), first(s.ServiceSubnet)
+		out["POD_CIDR_IPV6"], out["SERVICE_CIDR_IPV6"] = firstEntry(s.PodSubnet), firstEntry(s.ServiceSubnet)
 		out["CONTROL_PLANE_ENDPOINT_IPV6"] = s.VirtualIP
 		out["OLVM_SUBNET_IPV6"] = control.VirtualMachine.Network.IPv6.Subnet
 		out["OLVM_GATEWAY_IPV6"] = control.VirtualMachine.Network.IPv6.Gateway
@@ -252,9 +252,9 @@ func (s *Source) variables() map[string]string {
 	return out
 }
 
-// first returns the first entry of a comma-separated list; "" for an empty list.
-func first(list string) string {
-	entries := split(list)
+// firstEntry returns the first entry of a comma-separated list; "" for an empty list.
+func firstEntry(list string) string {
+	entries := splitList(list)
 	if len(entries) == 0 {
 		return ""
 	}
@@ -265,9 +265,9 @@ func first(list string) string {
 // object is a JSON object.
 type object = map[string]any
 
-// patches returns the settings of the file beyond variables, by kind and by the part of the name after the cluster's.
-// They are merged into the objects (RFC 7386).
-func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
+// filePatches returns the settings of the file beyond variables, by kind and by the part of the name after the
+// cluster's. They are merged into the objects (RFC 7386).
+func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
 	cluster, err := s.clusterPatch(objects, ignition)
 	if err != nil {
 		return nil, err
@@ -297,12 +297,12 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		if found && network["ipv4"] == nil && network["ipv6"] == nil {
 			for _, spec := range []object{control, worker} {
 				vm := spec["virtualMachine"].(object)
-				vm["network"] = only(vm["network"], "dnsServers")
+				vm["network"] = onlyField(vm["network"], "dnsServers")
 			}
 		}
 	}
 
-	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
+	networks := func(list string) object { return object{"cidrBlocks": splitList(list)} }
 	out := map[string]object{
 		"Cluster/": {
 			"spec": object{
@@ -312,12 +312,12 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 		"OLVMCluster/":                       {"spec": cluster},
 		"OLVMMachineTemplate/-control-plane": {"spec": object{"template": object{"spec": control}}},
 		"OLVMMachineTemplate/-md-0":          {"spec": object{"template": object{"spec": worker}}},
-		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm(objects)}},
+		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadmConfig(objects)}},
 	}
 
 	for _, o := range objects { // dual stack has its own networks if the file has only one
 		blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks")
-		if len(blocks) > len(split(s.PodSubnet)) {
+		if len(blocks) > len(splitList(s.PodSubnet)) {
 			delete(out, "Cluster/")
 		}
 	}
@@ -344,7 +344,7 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 		cluster["olvmOvirtAPIServer"].(object)["caConfigMap"] = nil
 	}
 
-	extra, err := s.extra(ignition)
+	extra, err := s.extraConfigs(ignition)
 	if err != nil || len(extra) == 0 {
 		return cluster, err
 	}
@@ -365,8 +365,8 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 	return cluster, nil
 }
 
-// kubeadm returns the configuration of the control plane.
-func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
+// kubeadmConfig returns the configuration of the control plane.
+func (s *Source) kubeadmConfig(objects []*unstructured.Unstructured) object {
 	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
 	cluster := object{}
 
@@ -378,7 +378,7 @@ func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
 		cluster["etcd"] = object{"local": object{"extraArgs": args("cipher-suites", s.CipherSuites)}}
 	}
 
-	if names := s.names(objects); len(names) > 0 {
+	if names := s.certificateNames(objects); len(names) > 0 {
 		server, _ := cluster["apiServer"].(object)
 		if server == nil {
 			server = object{}
@@ -401,9 +401,9 @@ func (s *Source) kubeadm(objects []*unstructured.Unstructured) object {
 	return control
 }
 
-// extra returns configurations for all machines: the user, the source of operating system updates, and the user's
-// additions.
-func (s *Source) extra(ignition bool) ([]any, error) {
+// extraConfigs returns configurations for all machines: the user, the source of operating system updates, and the
+// user's additions.
+func (s *Source) extraConfigs(ignition bool) ([]any, error) {
 	keys, err := s.sshKeys()
 	if err != nil {
 		return nil, err
@@ -552,7 +552,7 @@ func asObject(from any) (object, error) {
 	return out, nil
 }
 
-func apply(target *unstructured.Unstructured, patch object) error {
+func applyPatch(target *unstructured.Unstructured, patch object) error {
 	before, err := json.Marshal(target.Object)
 	if err != nil {
 		return err
@@ -571,7 +571,7 @@ func apply(target *unstructured.Unstructured, patch object) error {
 	return target.UnmarshalJSON(after)
 }
 
-func encode(out io.Writer, node *yaml.Node) error {
+func encodeYAML(out io.Writer, node *yaml.Node) error {
 	encoder := yaml.NewEncoder(out)
 	encoder.SetIndent(2)
 	return encoder.Encode(node)

@@ -146,7 +146,7 @@ func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
 // TestWhatTheEngineRefusesIsSaidByItsKey has errors like those in plans of machines.
 func TestWhatTheEngineRefusesIsSaidByItsKey(t *testing.T) {
 	s := read(t, "current.yaml")
-	check.Equal(t, "failed", Failed(s.Validate()), false)
+	check.Equal(t, "failed", HasErrors(s.Validate()), false)
 
 	for machine, want := range map[string]string{
 		"demo-control-plane-0": `cluster.yaml:39: ` + control + `vmTemplateName: there is no template "ock-1.33"`,

@@ -65,22 +65,26 @@ func (s *Source) checkOCI() {
 	const path = "providers.oci."
 	o := s.Providers.OCI
 	if o.Compartment == "" {
-		s.note(false, path+"compartment", "it is required; write an OCID, or a path such as parent/child")
+		s.noteProblem(false, path+"compartment", "it is required; write an OCID, or a path such as parent/child")
 	}
 
 	if len(s.Name) > maxOCIName {
-		s.note(false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName)
+		s.noteProblem(
+			false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName,
+		)
 	}
 
 	switch o.Principal {
 	case UserPrincipal, InstancePrincipal:
 	default:
-		s.note(false, path+"principal", "it is %q, and must be %s or %s", o.Principal, UserPrincipal, InstancePrincipal)
+		s.noteProblem(
+			false, path+"principal", "it is %q, and must be %s or %s", o.Principal, UserPrincipal, InstancePrincipal,
+		)
 	}
 
 	for key, id := range map[string]string{"amd64": o.Images.AMD64, "arm64": o.Images.ARM64} {
 		if id != "" && !imageOCID.MatchString(id) {
-			s.note(false, path+"images."+key, "%q is no OCID of an image, which begins with ocid1.image", id)
+			s.noteProblem(false, path+"images."+key, "%q is no OCID of an image, which begins with ocid1.image", id)
 		}
 	}
 
@@ -97,19 +101,19 @@ func (s *Source) checkShape(path string, shape OCIShape) {
 	} {
 		number, err := strconv.ParseFloat(value, 64)
 		if value != "" && (err != nil || number <= 0) {
-			s.note(false, path+key, "%q is not a number greater than 0", value)
+			s.noteProblem(false, path+key, "%q is not a number greater than 0", value)
 		}
 	}
 
 	size, err := strconv.ParseFloat(shape.BootVolumeSizeInGBs, 64)
 	if err == nil && size > 0 && size < 50 {
-		s.note(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has",
+		s.noteProblem(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has",
 			shape.BootVolumeSizeInGBs)
 	}
 }
 
-// endpoints returns the endpoints of oci by key.
-func (o OCIEndpoints) endpoints() map[string]string {
+// byKey returns the endpoints of oci by key.
+func (o OCIEndpoints) byKey() map[string]string {
 	return map[string]string{
 		"compute": o.Compute, "network": o.Network, "networkLoadBalancer": o.NetworkLoadBalancer,
 		"identity": o.Identity, "objectStorage": o.ObjectStorage, "workRequests": o.WorkRequests,
@@ -117,10 +121,10 @@ func (o OCIEndpoints) endpoints() map[string]string {
 }
 
 func (s *Source) checkEndpoints() {
-	for key, value := range s.Providers.OCI.Endpoints.endpoints() {
+	for key, value := range s.Providers.OCI.Endpoints.byKey() {
 		parsed, err := url.Parse(value)
 		if value != "" && (err != nil || parsed.Scheme != "https" || parsed.Host == "") {
-			s.note(false, "providers.oci.endpoints."+key, "%q is not a URL with https", value)
+			s.noteProblem(false, "providers.oci.endpoints."+key, "%q is not a URL with https", value)
 		}
 	}
 }
@@ -132,8 +136,12 @@ func (s *Source) checkUnusedByOCI() {
 		"extraIgnitionInline": !s.ExtraIgnitionInline.IsZero(),
 	} {
 		if used {
-			s.note(false, path, "machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
-				"current images do not read; remove it")
+			s.noteProblem(
+				false,
+				path,
+				"machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
+					"current images do not read; remove it",
+			)
 		}
 	}
 
@@ -142,12 +150,14 @@ func (s *Source) checkUnusedByOCI() {
 		"osTransport": s.OSTransport,
 	} {
 		if value != "" {
-			s.note(true, path, "it is not used on OCI, where a network load balancer is in front of the API servers")
+			s.noteProblem(
+				true, path, "it is not used on OCI, where a network load balancer is in front of the API servers",
+			)
 		}
 	}
 
 	if s.KubeAPIServerBindPortAlt != 0 {
-		s.note(true, "kubeApiServerBindPortAlt", "it is not used on OCI")
+		s.noteProblem(true, "kubeApiServerBindPortAlt", "it is not used on OCI")
 	}
 }
 
@@ -213,12 +223,12 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 		identity["principalSecret"] = nil
 	}
 
-	cluster := object{"networkSpec": networkOfOCI(s.KubeAPIServerBindPort)}
-	if overrides := o.Endpoints.overrides(); len(overrides) > 0 {
+	cluster := object{"networkSpec": ociNetwork(s.KubeAPIServerBindPort)}
+	if overrides := o.Endpoints.clientOverrides(); len(overrides) > 0 {
 		cluster["clientOverrides"] = overrides
 	}
 
-	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
+	networks := func(list string) object { return object{"cidrBlocks": splitList(list)} }
 	control := s.ociKubeadm(keys)
 	control["clusterConfiguration"] = s.ociClusterConfiguration()
 	if s.KubeAPIServerBindPort != defaultPort { // Cluster API only tells the load balancer
@@ -232,9 +242,11 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 		"Cluster/": {"spec": object{
 			"clusterNetwork": object{"pods": networks(s.PodSubnet), "services": networks(s.ServiceSubnet)},
 		}},
-		"OCICluster/":                        {"spec": cluster},
-		"OCIMachineTemplate/-control-plane":  machineOfOCI(facts, facts.ControlPlaneImage, o.ControlPlaneShape, keys),
-		"OCIMachineTemplate/-md-0":           machineOfOCI(facts, facts.WorkerImage, o.WorkerShape, keys),
+		"OCICluster/": {"spec": cluster},
+		"OCIMachineTemplate/-control-plane": ociMachineTemplate(
+			facts, facts.ControlPlaneImage, o.ControlPlaneShape, keys,
+		),
+		"OCIMachineTemplate/-md-0":           ociMachineTemplate(facts, facts.WorkerImage, o.WorkerShape, keys),
 		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": control}},
 		"KubeadmConfigTemplate/-md-0": {"spec": object{"template": object{
 			"spec": s.ociKubeadm(keys),
@@ -242,8 +254,8 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	}, nil
 }
 
-// machineOfOCI returns the template of machines of a size.
-func machineOfOCI(facts OCIFacts, image string, shape OCIShape, keys []string) object {
+// ociMachineTemplate returns the template of machines of a size.
+func ociMachineTemplate(facts OCIFacts, image string, shape OCIShape, keys []string) object {
 	config := object{"ocpus": shape.OCPUs}
 	if shape.MemoryInGBs != "" {
 		config["memoryInGBs"] = shape.MemoryInGBs
@@ -310,8 +322,8 @@ const instanceMetadata = "169.254.169.254"
 
 // proxyUnit returns a systemd drop-in for services pulling images.
 func (s *Source) proxyUnit() string {
-	without := append(split(s.Proxy.NoProxy), "localhost", "127.0.0.1", instanceMetadata, vcnNetwork)
-	without = append(append(without, split(s.PodSubnet)...), split(s.ServiceSubnet)...)
+	without := append(splitList(s.Proxy.NoProxy), "localhost", "127.0.0.1", instanceMetadata, vcnNetwork)
+	without = append(append(without, splitList(s.PodSubnet)...), splitList(s.ServiceSubnet)...)
 
 	return fmt.Sprintf("[Service]\nEnvironment=\"HTTP_PROXY=%s\" \"HTTPS_PROXY=%s\" \"NO_PROXY=%s\"\n",
 		cmp.Or(s.Proxy.HTTPProxy, s.Proxy.HTTPSProxy), cmp.Or(s.Proxy.HTTPSProxy, s.Proxy.HTTPProxy),
@@ -321,7 +333,7 @@ func (s *Source) proxyUnit() string {
 // ociClusterConfiguration returns kubeadm's configuration of the whole cluster.
 func (s *Source) ociClusterConfiguration() object {
 	out, server := object{}, object{"certSANs": []any{"localhost", "127.0.0.1"}}
-	if at(s.documents[0].root, "registry").Kind != 0 {
+	if nodeAt(s.documents[0].root, "registry").Kind != 0 {
 		out["imageRepository"] = s.Registry + "/olcne"
 	}
 
@@ -338,8 +350,8 @@ func (s *Source) ociClusterConfiguration() object {
 	return out
 }
 
-// overrides returns the endpoints in the format of Cluster API Provider OCI.
-func (o OCIEndpoints) overrides() object {
+// clientOverrides returns the endpoints in the format of Cluster API Provider OCI.
+func (o OCIEndpoints) clientOverrides() object {
 	out := object{}
 
 	for key, value := range map[string]string{

@@ -66,7 +66,7 @@ func TestManifestsOfOCI(t *testing.T) {
 	t.Parallel()
 	s := ociFile(t, "    principal: Instance\n    workerShape: {memoryInGBs: 32}",
 		"sshPublicKey: ssh-ed25519 AAAA me\npassword: $6$x\ncipherSuites: TLS_A\nregistry: registry.example.com")
-	check.Equal(t, "problems", Failed(s.Validate()), true) // the SSH key is invalid
+	check.Equal(t, "problems", HasErrors(s.Validate()), true) // the SSH key is invalid
 
 	objects, err := s.OCIManifests(OCIFacts{Compartment: "ocid1.compartment.x", ControlPlaneImage: "c", WorkerImage: "w"})
 	if err != nil {

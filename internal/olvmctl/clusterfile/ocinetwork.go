@@ -25,13 +25,13 @@ type ociRule struct {
 	from, to int
 }
 
-func port(description, network, protocol string, number int) ociRule {
+func portRule(description, network, protocol string, number int) ociRule {
 	return ociRule{description, network, protocol, number, number}
 }
 
-// networkOfOCI returns the cluster's own network: subnets for the endpoint, Services, the control plane and workers,
+// ociNetwork returns the cluster's own network: subnets for the endpoint, Services, the control plane and workers,
 // and the traffic permitted between them.
-func networkOfOCI(apiServer int32) object {
+func ociNetwork(apiServer int32) object {
 	subnet := func(role, kind, network string) object {
 		return object{"name": role, "role": role, "type": kind, "cidr": network}
 	}
@@ -45,31 +45,33 @@ func networkOfOCI(apiServer int32) object {
 			subnet("worker", "private", workerNetwork),
 		},
 		"networkSecurityGroup": object{"list": []any{
-			group("control-plane-endpoint", endpointRules(int(apiServer)),
-				[]ociRule{port("API servers", controlPlaneNetwork, tcp, int(apiServer))}),
-			group("control-plane", controlPlaneRules(int(apiServer)), []ociRule{{"All", anywhere, "all", 0, 0}}),
-			group("worker", workerRules(), []ociRule{{"All", anywhere, "all", 0, 0}}),
-			group("service-lb", serviceRules(),
+			securityGroup("control-plane-endpoint", endpointRules(int(apiServer)),
+				[]ociRule{portRule("API servers", controlPlaneNetwork, tcp, int(apiServer))}),
+			securityGroup(
+				"control-plane", controlPlaneRules(int(apiServer)), []ociRule{{"All", anywhere, "all", 0, 0}},
+			),
+			securityGroup("worker", workerRules(), []ociRule{{"All", anywhere, "all", 0, 0}}),
+			securityGroup("service-lb", serviceRules(),
 				[]ociRule{
 					{"Ports of Services on nodes", workerNetwork, tcp, 30000, 32767},
-					port("kube-proxy's health", workerNetwork, tcp, 10256),
+					portRule("kube-proxy's health", workerNetwork, tcp, 10256),
 				}),
 		}},
 	}}
 }
 
 func endpointRules(apiServer int) []ociRule {
-	return []ociRule{port("API servers", anywhere, tcp, apiServer), {"Path discovery", vcnNetwork, icmp, 3, 4}}
+	return []ociRule{portRule("API servers", anywhere, tcp, apiServer), {"Path discovery", vcnNetwork, icmp, 3, 4}}
 }
 
 func controlPlaneRules(apiServer int) []ociRule {
 	out := []ociRule{
-		port("API servers, from the endpoint", endpointNetwork, tcp, apiServer),
-		port("API servers, from each other", controlPlaneNetwork, tcp, apiServer),
-		port("API servers, from workers", workerNetwork, tcp, apiServer),
+		portRule("API servers, from the endpoint", endpointNetwork, tcp, apiServer),
+		portRule("API servers, from each other", controlPlaneNetwork, tcp, apiServer),
+		portRule("API servers, from workers", workerNetwork, tcp, apiServer),
 		{"etcd", controlPlaneNetwork, tcp, 2379, 2380},
-		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
-		port("Kubelets, from workers", workerNetwork, tcp, 10250),
+		portRule("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
+		portRule("Kubelets, from workers", workerNetwork, tcp, 10250),
 	}
 
 	return append(out, nodeRules()...)
@@ -77,10 +79,10 @@ func controlPlaneRules(apiServer int) []ociRule {
 
 func workerRules() []ociRule {
 	out := []ociRule{
-		port("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
-		port("Kubelets, from workers", workerNetwork, tcp, 10250),
+		portRule("Kubelets, from API servers", controlPlaneNetwork, tcp, 10250),
+		portRule("Kubelets, from workers", workerNetwork, tcp, 10250),
 		{"Ports of Services on nodes, from load balancers", serviceNetwork, tcp, 30000, 32767},
-		port("kube-proxy's health, from load balancers", serviceNetwork, tcp, 10256),
+		portRule("kube-proxy's health, from load balancers", serviceNetwork, tcp, 10256),
 		{"Ports of Services on nodes, from workers", workerNetwork, tcp, 30000, 32767},
 	}
 
@@ -90,45 +92,45 @@ func workerRules() []ociRule {
 func serviceRules() []ociRule {
 	return []ociRule{
 		{"Path discovery", vcnNetwork, icmp, 3, 4},
-		port("HTTP", anywhere, tcp, 80),
-		port("HTTPS", anywhere, tcp, 443),
+		portRule("HTTP", anywhere, tcp, 80),
+		portRule("HTTPS", anywhere, tcp, 443),
 	}
 }
 
 // nodeRules are the rules of all nodes: the pod networks of Calico and flannel, and SSH.
 func nodeRules() []ociRule {
-	out := []ociRule{{"Path discovery", vcnNetwork, icmp, 3, 4}, port("SSH", anywhere, tcp, 22)}
+	out := []ociRule{{"Path discovery", vcnNetwork, icmp, 3, 4}, portRule("SSH", anywhere, tcp, 22)}
 
 	for _, network := range []string{controlPlaneNetwork, workerNetwork} {
 		out = append(
 			out,
-			port("Calico with BGP", network, tcp, 179),
+			portRule("Calico with BGP", network, tcp, 179),
 			ociRule{"Calico with IP in IP", network, ipip, 0, 0},
-			port("Calico with Typha", network, tcp, 5473),
-			port("Calico with VXLAN", network, udp, 4789),
-			port("flannel with VXLAN", network, udp, 8472),
+			portRule("Calico with Typha", network, tcp, 5473),
+			portRule("Calico with VXLAN", network, udp, 4789),
+			portRule("flannel with VXLAN", network, udp, 8472),
 		)
 	}
 
 	return out
 }
 
-// group returns the network security group of a role.
-func group(role string, ingress, egress []ociRule) object {
+// securityGroup returns the network security group of a role.
+func securityGroup(role string, ingress, egress []ociRule) object {
 	var in, out []any
 	for _, rule := range ingress {
-		in = append(in, object{"ingressRule": rule.object("source")})
+		in = append(in, object{"ingressRule": rule.toObject("source")})
 	}
 
 	for _, rule := range egress {
-		out = append(out, object{"egressRule": rule.object("destination")})
+		out = append(out, object{"egressRule": rule.toObject("destination")})
 	}
 
 	return object{"name": role, "role": role, "ingressRules": in, "egressRules": out}
 }
 
-// object returns a rule in the format of Cluster API Provider OCI; end is source or destination.
-func (r ociRule) object(end string) object {
+// toObject returns a rule in the format of Cluster API Provider OCI; end is source or destination.
+func (r ociRule) toObject(end string) object {
 	out := object{
 		"description": r.description, end: r.network, end + "Type": "CIDR_BLOCK", "protocol": r.protocol,
 		"isStateless": false,

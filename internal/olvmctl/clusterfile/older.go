@@ -59,13 +59,13 @@ type olderMachine struct {
 
 // isOlder reports whether settings have the older format.
 func isOlder(olvm *yaml.Node) bool {
-	return at(olvm, "olvmCluster").Kind != 0 || at(olvm, "networkInterface").Kind != 0 ||
-		at(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 ||
-		at(olvm, "workerMachine", "ovirtClusterName").Kind != 0
+	return nodeAt(olvm, "olvmCluster").Kind != 0 || nodeAt(olvm, "networkInterface").Kind != 0 ||
+		nodeAt(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 ||
+		nodeAt(olvm, "workerMachine", "ovirtClusterName").Kind != 0
 }
 
-// convert converts settings from the older format to the current one.
-func convert(olvm *yaml.Node) (*yaml.Node, error) {
+// convertOlder converts settings from the older format to the current one.
+func convertOlder(olvm *yaml.Node) (*yaml.Node, error) {
 	var older olderOLVM
 	if err := olvm.Decode(&older); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 		{"controlPlaneMachine", older.ControlPlaneMachine, &out.ControlPlaneMachine},
 		{"workerMachine", older.WorkerMachine, &out.WorkerMachine},
 	} {
-		if err := each.from.convert(each.name, older, each.to); err != nil {
+		if err := each.from.convertMachine(each.name, older, each.to); err != nil {
 			return nil, err
 		}
 	}
@@ -107,13 +107,13 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 		return nil, err
 	}
 
-	prune(&node)
+	pruneEmpty(&node)
 
 	return &node, nil
 }
 
-// convert converts the machines of one role to the current format. name is their key.
-func (from olderMachine) convert(name string, older olderOLVM, to *Machine) error {
+// convertMachine converts the machines of one role to the current format. name is their key.
+func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machine) error {
 	profile := older.Cluster.IPProfile
 	if from.IPProfileName != "" && from.IPProfileName != profile.Name {
 		return fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q",
@@ -154,14 +154,14 @@ func (from olderMachine) convert(name string, older olderOLVM, to *Machine) erro
 	return nil
 }
 
-// prune removes empty settings, so defaults can apply.
-func prune(node *yaml.Node) {
+// pruneEmpty removes empty settings, so defaults can apply.
+func pruneEmpty(node *yaml.Node) {
 	var kept []*yaml.Node
 
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		value := node.Content[i+1]
 		if value.Kind == yaml.MappingNode {
-			prune(value)
+			pruneEmpty(value)
 		}
 
 		empty := value.Kind == yaml.MappingNode && len(value.Content) == 0 ||

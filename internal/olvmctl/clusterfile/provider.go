@@ -31,8 +31,8 @@ type provider struct {
 	manifests func(s *Source, flavor string) ([]*unstructured.Unstructured, error)
 }
 
-// providers returns the providers by name.
-func (f *File) providers() map[string]provider {
+// allProviders returns the providers by name.
+func (f *File) allProviders() map[string]provider {
 	o, c := &f.Providers.OLVM, &f.Providers.OCI
 
 	return map[string]provider{
@@ -58,9 +58,9 @@ func (f *File) providers() map[string]provider {
 	}
 }
 
-// provider returns the provider of the file; olvm if it names no known one.
-func (f *File) provider() provider {
-	all := f.providers()
+// selectProvider returns the provider of the file; olvm if it names no known one.
+func (f *File) selectProvider() provider {
+	all := f.allProviders()
 	if found, ok := all[f.Provider]; ok {
 		return found
 	}
@@ -69,7 +69,7 @@ func (f *File) provider() provider {
 }
 
 // ProviderNames returns the names of all providers, sorted.
-func ProviderNames() []string { return slices.Sorted(maps.Keys((&File{}).providers())) }
+func ProviderNames() []string { return slices.Sorted(maps.Keys((&File{}).allProviders())) }
 
 // providerNames lists the names of all providers for users.
 func (f *File) providerNames() string {
@@ -79,14 +79,14 @@ func (f *File) providerNames() string {
 // ProviderName returns the name of the cluster's provider.
 func (f *File) ProviderName() string { return cmp.Or(f.Provider, OLVMProvider) }
 
-// ByTerraform reports whether Terraform makes the machines. If so, their plans can be shown.
-func (f *File) ByTerraform() bool { return f.provider().manifests != nil }
+// UsesTerraform reports whether Terraform makes the machines. If so, their plans can be shown.
+func (f *File) UsesTerraform() bool { return f.selectProvider().manifests != nil }
 
 // Namespace of all objects in the management cluster.
-func (f *File) Namespace() string { return cmp.Or(*f.provider().namespace, defaultNamespace) }
+func (f *File) Namespace() string { return cmp.Or(*f.selectProvider().namespace, defaultNamespace) }
 
 // NamespaceKey returns the namespace's key in the file.
-func (f *File) NamespaceKey() string { return f.provider().path + "namespace" }
+func (f *File) NamespaceKey() string { return f.selectProvider().path + "namespace" }
 
 // SelfManaged reports whether the cluster is to manage itself.
-func (f *File) SelfManaged() bool { return *f.provider().selfManaged }
+func (f *File) SelfManaged() bool { return *f.selectProvider().selfManaged }

@@ -21,8 +21,8 @@ const (
 // fileSystems are the file systems supported by nodes.
 var fileSystems = []string{"ext4", "xfs"}
 
-// name returns the name of the class in the cluster.
-func (c StorageClass) name() string { return cmp.Or(c.Name, c.StorageDomainName) }
+// className returns the name of the class in the cluster.
+func (c StorageClass) className() string { return cmp.Or(c.Name, c.StorageDomainName) }
 
 // storageClassObjects returns the classes of the file, with the parameters of the oVirt CSI driver. The driver supports
 // neither snapshots nor topology: all hosts of a data center reach its storage domains.
@@ -34,7 +34,7 @@ func (s *Source) storageClassObjects() []runtime.Object {
 	for _, class := range driver.StorageClasses {
 		object := &storagev1.StorageClass{
 			TypeMeta:    metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
-			ObjectMeta:  metav1.ObjectMeta{Name: class.name()},
+			ObjectMeta:  metav1.ObjectMeta{Name: class.className()},
 			Provisioner: cmp.Or(driver.CSIDriverName, defaultCSIDriver),
 			Parameters: map[string]string{
 				"storageDomainName":         class.StorageDomainName,
@@ -57,35 +57,40 @@ func (s *Source) storageClassObjects() []runtime.Object {
 func (s *Source) checkStorageClasses() {
 	driver := s.Providers.OLVM.CSIDriver
 	if wanted, _ := s.WantsStorageDriver(); !wanted && len(driver.StorageClasses) > 0 {
-		s.note(false, storageClasses, "install is false; remove one of them")
+		s.noteProblem(false, storageClasses, "install is false; remove one of them")
 	}
 
 	var names []string
 	defaults := 0
 
 	for _, class := range driver.StorageClasses {
-		switch problems := validation.IsDNS1123Subdomain(class.name()); {
+		switch problems := validation.IsDNS1123Subdomain(class.className()); {
 		case class.StorageDomainName == "":
-			s.note(false, storageClasses+".storageDomainName", "it is required")
+			s.noteProblem(false, storageClasses+".storageDomainName", "it is required")
 		case len(problems) > 0:
-			s.note(false, storageClasses+".name", "%q is not a name of a StorageClass; write one with lower case "+
-				"letters, digits, hyphens and dots", class.name())
-		case slices.Contains(names, class.name()):
-			s.note(false, storageClasses+".name", "there are two classes %q; give one of them another name",
-				class.name())
+			s.noteProblem(
+				false,
+				storageClasses+".name",
+				"%q is not a name of a StorageClass; write one with lower case "+
+					"letters, digits, hyphens and dots",
+				class.className(),
+			)
+		case slices.Contains(names, class.className()):
+			s.noteProblem(false, storageClasses+".name", "there are two classes %q; give one of them another name",
+				class.className())
 		}
 
 		if class.FSType != "" && !slices.Contains(fileSystems, class.FSType) {
-			s.note(false, storageClasses+".fsType", "%q is not supported; write ext4 or xfs", class.FSType)
+			s.noteProblem(false, storageClasses+".fsType", "%q is not supported; write ext4 or xfs", class.FSType)
 		}
 
-		names = append(names, class.name())
+		names = append(names, class.className())
 		if class.Default {
 			defaults++
 		}
 	}
 
 	if defaults > 1 {
-		s.note(false, storageClasses+".default", "%d classes are the default; leave one", defaults)
+		s.noteProblem(false, storageClasses+".default", "%d classes are the default; leave one", defaults)
 	}
 }

@@ -28,8 +28,8 @@ func TestAClusterFileHasTheURLsThatAClientHas(t *testing.T) {
 			problems := s.Validate()
 			check.Lacks(t, "problems", texts(problems), "s3")
 
-			_, err := engine.BaseURL(url)
-			check.Equal(t, "it is refused", Failed(problems), err != nil)
+			_, err := engine.ParseBaseURL(url)
+			check.Equal(t, "it is refused", HasErrors(problems), err != nil)
 
 			if err != nil {
 				check.Contains(t, "problems", texts(problems), "olvmOvirtAPIServer.serverURL: "+err.Error())
@@ -38,7 +38,7 @@ func TestAClusterFileHasTheURLsThatAClientHas(t *testing.T) {
 
 			check.Equal(t, "the URL to write is told",
 				strings.Contains(texts(problems), "it is used as "+good+"; write that"), url != good)
-			check.Equal(t, "the manifests have it", s.variables()["OLVM_SERVER_URL"], good)
+			check.Equal(t, "the manifests have it", s.templateVariables()["OLVM_SERVER_URL"], good)
 			check.Equal(t, "the OLVMCluster has it", s.clusterSpec().OLVMOvirtAPIServer.ServerURL, good)
 
 			objects, err := s.StorageDriver("csi@internal", "secret")

@@ -68,8 +68,8 @@ func (f *File) setDefaults() {
 	setText(&f.OSRegistry, defaultOSRegistry)
 	setNumber(&f.KubeAPIServerBindPort, defaultPort)
 	f.ControlPlaneNodes, f.WorkerNodes = max(f.ControlPlaneNodes, 1), max(f.WorkerNodes, 1)
-	setText(f.provider().namespace, defaultNamespace)
-	f.provider().setDefaults()
+	setText(f.selectProvider().namespace, defaultNamespace)
+	f.selectProvider().setDefaults()
 }
 
 // setText and setNumber set an empty field.
@@ -100,12 +100,12 @@ func (f *File) setOLVMDefaults() {
 func (s *Source) Validate() []Problem {
 	for path, count := range map[string]int{"controlPlaneNodes": s.ControlPlaneNodes, "workerNodes": s.WorkerNodes} {
 		if count < 0 {
-			s.note(false, path, "%d is less than 0", count)
+			s.noteProblem(false, path, "%d is less than 0", count)
 		}
 	}
 
-	if at(s.documents[0].root, "workerNodes").Value == "0" {
-		s.note(
+	if nodeAt(s.documents[0].root, "workerNodes").Value == "0" {
+		s.noteProblem(
 			true, "workerNodes",
 			"0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it",
 		)
@@ -114,12 +114,12 @@ func (s *Source) Validate() []Problem {
 	s.setDefaults()
 	s.checkTop()
 	s.checkNetworks()
-	s.provider().check(s)
+	s.selectProvider().check(s)
 	s.checkUser()
 	s.checkTransport()
 	s.checkUnused()
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
-		return order(a) - order(b)
+		return lineOrder(a) - lineOrder(b)
 	})
 
 	return s.problems
@@ -128,7 +128,7 @@ func (s *Source) Validate() []Problem {
 // checkOLVM checks the settings of olvm.
 func (s *Source) checkOLVM() {
 	s.checkDNSServers()
-	s.required()
+	s.checkRequired()
 	s.checkServer()
 	s.checkMachines()
 	s.checkStorageDriver()
@@ -136,7 +136,7 @@ func (s *Source) checkOLVM() {
 	s.checkLoadBalancers()
 
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
-		s.note(
+		s.noteProblem(
 			false, "kubeApiServerBindPortAlt",
 			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt,
 			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
@@ -150,13 +150,13 @@ var transports = regexp.MustCompile(`^ostree-[a-z-]+(:[a-z-]+)?$`)
 func (s *Source) checkTransport() {
 	switch {
 	case s.OSTransport != "" && !transports.MatchString(s.OSTransport):
-		s.note(
+		s.noteProblem(
 			false, "osTransport",
 			"%q is no way to an image of the operating system; write for example ostree-image-signed:registry",
 			s.OSTransport,
 		)
 	case s.OSTransport == "ostree-unverified-registry":
-		s.note(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
+		s.noteProblem(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
 	}
 }
 
@@ -164,13 +164,13 @@ func (s *Source) checkStorageDriver() {
 	switch credentials := s.Providers.OLVM.CSIDriver.Credentials; credentials {
 	case "", DriverOwn, DriverMachines:
 	default:
-		s.note(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials,
+		s.noteProblem(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials,
 			DriverOwn, DriverMachines)
 	}
 }
 
-// order sorts problems without a line last.
-func order(p Problem) int {
+// lineOrder sorts problems without a line last.
+func lineOrder(p Problem) int {
 	if p.Line == 0 {
 		return 1 << 30
 	}
@@ -178,12 +178,12 @@ func order(p Problem) int {
 	return p.Line
 }
 
-// Failed reports whether any problem is more than a warning.
-func Failed(problems []Problem) bool {
+// HasErrors reports whether any problem is more than a warning.
+func HasErrors(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-func (s *Source) required() {
+func (s *Source) checkRequired() {
 	o := &s.Providers.OLVM
 
 	fields := []struct{ path, value string }{
@@ -191,8 +191,8 @@ func (s *Source) required() {
 		{"providers.olvm.olvmDatacenterName", o.DatacenterName},
 		{"providers.olvm.olvmOvirtAPIServer.serverURL", o.OvirtAPIServer.ServerURL},
 	}
-	for name, m := range s.machines() {
-		own := s.family(m.VirtualMachine.Network)
+	for name, m := range s.machinesByPath() {
+		own := s.addressFamily(m.VirtualMachine.Network)
 		fields = append(fields, []struct{ path, value string }{
 			{name + "olvmOvirtClusterName", m.OvirtClusterName}, {name + "vmTemplateName", m.VMTemplateName},
 			{name + "olvmNetwork.networkName", m.Network.NetworkName},
@@ -206,7 +206,7 @@ func (s *Source) required() {
 
 	for _, f := range fields {
 		if strings.TrimSpace(f.value) == "" && !s.isNoted(f.path) {
-			s.note(false, f.path, "it is required")
+			s.noteProblem(false, f.path, "it is required")
 		}
 	}
 }
@@ -221,23 +221,27 @@ func (s *Source) isNoted(path string) bool {
 
 // checkDNSServers refuses invalid addresses, and warns of machines without any.
 func (s *Source) checkDNSServers() {
-	for name, m := range s.machines() {
+	for name, m := range s.machinesByPath() {
 		path := name + "virtualMachine.network.dnsServers"
-		if len(split(m.VirtualMachine.Network.DNSServers)) == 0 && !s.older && !s.writesDNS() {
-			s.note(true, path, "there is none: nodes resolve no names and pull no images, unless their image has DNS "+
-				"servers of its own; write the address of one, such as 10.20.30.53")
+		if len(splitList(m.VirtualMachine.Network.DNSServers)) == 0 && !s.older && !s.configuresDNS() {
+			s.noteProblem(
+				true,
+				path,
+				"there is none: nodes resolve no names and pull no images, unless their image has DNS "+
+					"servers of its own; write the address of one, such as 10.20.30.53",
+			)
 		}
 
-		for _, server := range split(m.VirtualMachine.Network.DNSServers) {
+		for _, server := range splitList(m.VirtualMachine.Network.DNSServers) {
 			if _, err := netip.ParseAddr(server); err != nil {
-				s.note(false, path, "%q is not an address such as 10.20.30.53", server)
+				s.noteProblem(false, path, "%q is not an address such as 10.20.30.53", server)
 			}
 		}
 	}
 }
 
-// writesDNS reports whether the user data of the file seems to configure DNS servers itself.
-func (s *Source) writesDNS() bool {
+// configuresDNS reports whether the user data of the file seems to configure DNS servers itself.
+func (s *Source) configuresDNS() bool {
 	extra, err := s.extraIgnition()
 	text := strings.ToLower(string(extra))
 
@@ -245,8 +249,8 @@ func (s *Source) writesDNS() bool {
 		strings.Contains(text, "dns"))
 }
 
-// machines returns the machines by the path of their settings.
-func (f *File) machines() map[string]*Machine {
+// machinesByPath returns the machines by the path of their settings.
+func (f *File) machinesByPath() map[string]*Machine {
 	return map[string]*Machine{
 		"providers.olvm.controlPlaneMachine.": &f.Providers.OLVM.ControlPlaneMachine,
 		"providers.olvm.workerMachine.":       &f.Providers.OLVM.WorkerMachine,
@@ -295,7 +299,7 @@ const oldestMinor = 31
 func (s *Source) checkAge() {
 	parsed, err := utilversion.ParseGeneric(s.Version())
 	if err == nil && parsed.Major() == 1 && parsed.Minor() < oldestMinor {
-		s.note(true, "kubernetesVersion", "Cluster API does not support %s any more; write 1.%d or newer",
+		s.noteProblem(true, "kubernetesVersion", "Cluster API does not support %s any more; write 1.%d or newer",
 			strings.TrimPrefix(s.Version(), "v"), oldestMinor)
 	}
 }
@@ -303,28 +307,32 @@ func (s *Source) checkAge() {
 func (s *Source) checkTop() {
 	s.checkAge()
 
-	if _, known := s.providers()[s.ProviderName()]; !known {
-		s.note(false, "provider", "%q is not supported; write %s", s.Provider, s.providerNames())
+	if _, known := s.allProviders()[s.ProviderName()]; !known {
+		s.noteProblem(false, "provider", "%q is not supported; write %s", s.Provider, s.providerNames())
 	}
 
 	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
-		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, labelHelp)
+		s.noteProblem(false, "name", "%q is not a name of a cluster: %s", s.Name, labelHelp)
 	}
 
 	if problems := validation.IsDNS1123Label(s.Namespace()); len(problems) > 0 {
-		s.note(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), labelHelp)
+		s.noteProblem(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), labelHelp)
 	}
 
 	if s.ControlPlaneNodes%2 == 0 {
-		s.note(false, "controlPlaneNodes", "%d is even; etcd needs an odd number of members", s.ControlPlaneNodes)
+		s.noteProblem(
+			false, "controlPlaneNodes", "%d is even; etcd needs an odd number of members", s.ControlPlaneNodes,
+		)
 	}
 
 	if s.Version() == "" {
 		if minor.MatchString(s.KubernetesVersion) {
-			s.note(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0",
+			s.noteProblem(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0",
 				s.KubernetesVersion, s.KubernetesVersion)
 		} else {
-			s.note(false, "kubernetesVersion", "%q is not a version; write for example 1.33.5", s.KubernetesVersion)
+			s.noteProblem(
+				false, "kubernetesVersion", "%q is not a version; write for example 1.33.5", s.KubernetesVersion,
+			)
 		}
 	}
 
@@ -339,17 +347,18 @@ func (s *Source) checkPorts() {
 		"providers.olvm.localAPIEndpoint.bindPort": s.Providers.OLVM.LocalAPIEndpoint.BindPort,
 	} {
 		if port < 0 || port > 65535 {
-			s.note(false, path, "%d is not a port", port)
+			s.noteProblem(false, path, "%d is not a port", port)
 		}
 	}
 }
 
 func (s *Source) checkProxies() {
-	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, s.provider().path + "proxy": *s.provider().proxy} {
+	provider := s.selectProvider()
+	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, provider.path + "proxy": *provider.proxy} {
 		for key, value := range map[string]string{"httpProxy": proxy.HTTPProxy, "httpsProxy": proxy.HTTPSProxy} {
 			parsed, err := url.Parse(value)
 			if value != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
-				s.note(
+				s.noteProblem(
 					false,
 					path+"."+key,
 					"%q is not the URL of a proxy; write for example http://proxy.example.com:3128",
@@ -359,13 +368,13 @@ func (s *Source) checkProxies() {
 		}
 
 		if path == "proxy" && proxy.NoProxy != "" && proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
-			s.note(false, path+".noProxy", "there is no proxy; write httpProxy or httpsProxy")
+			s.noteProblem(false, path+".noProxy", "there is no proxy; write httpProxy or httpsProxy")
 		}
 	}
 }
 
-// split reads comma-separated texts.
-func split(list string) []string {
+// splitList reads comma-separated texts.
+func splitList(list string) []string {
 	var out []string
 
 	for _, item := range strings.Split(list, ",") {
@@ -393,10 +402,10 @@ func (s *Source) checkNetworks() {
 	} {
 		seen := ""
 
-		for _, text := range split(each.value) {
+		for _, text := range splitList(each.value) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
-				s.note(false, each.path, "%q is not a network in CIDR notation; write for example %s", text,
+				s.noteProblem(false, each.path, "%q is not a network in CIDR notation; write for example %s", text,
 					defaultPodSubnet)
 
 				unread = true
@@ -406,7 +415,7 @@ func (s *Source) checkNetworks() {
 
 			family := map[bool]string{true: "4", false: "6"}[prefix.Addr().Is4()]
 			if strings.Contains(seen, family) {
-				s.note(false, each.path, "it has two networks of IPv%s; write one of each family", family)
+				s.noteProblem(false, each.path, "it has two networks of IPv%s; write one of each family", family)
 			}
 
 			seen += family
@@ -417,10 +426,10 @@ func (s *Source) checkNetworks() {
 	}
 
 	if !unread && families["podSubnet"] != families["serviceSubnet"] {
-		s.note(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
+		s.noteProblem(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
 	}
 
-	for path, subnet := range s.provider().networks() {
+	for path, subnet := range s.selectProvider().networks() {
 		if prefix, err := netip.ParsePrefix(subnet); err == nil {
 			all = append(all, network{path, prefix})
 		}
@@ -432,7 +441,7 @@ func (s *Source) checkNetworks() {
 		for _, other := range all[:i] {
 			machines := strings.Contains(one.path, "Machine") && strings.Contains(other.path, "Machine")
 			if !machines && one.prefix.Overlaps(other.prefix) {
-				s.note(false, one.path, "%s overlaps with %s (%s)", one.prefix, other.prefix, other.path)
+				s.noteProblem(false, one.path, "%s overlaps with %s (%s)", one.prefix, other.prefix, other.path)
 			}
 		}
 	}
@@ -442,8 +451,8 @@ func (s *Source) checkNetworks() {
 func (f *File) olvmNetworks() map[string]string {
 	out := map[string]string{}
 
-	for name, m := range f.machines() {
-		own := f.family(m.VirtualMachine.Network)
+	for name, m := range f.machinesByPath() {
+		own := f.addressFamily(m.VirtualMachine.Network)
 		out[name+"virtualMachine.network."+own.field+".subnet"] = own.subnet
 	}
 
@@ -454,22 +463,22 @@ func (s *Source) checkServer() {
 	const path = "providers.olvm.olvmOvirtAPIServer."
 	server := s.Providers.OLVM.OvirtAPIServer
 	if server.ServerURL != "" {
-		base, err := engine.BaseURL(server.ServerURL)
+		base, err := engine.ParseBaseURL(server.ServerURL)
 
 		switch {
 		case err != nil:
-			s.note(false, path+"serverURL", "%v", err)
+			s.noteProblem(false, path+"serverURL", "%v", err)
 		case base.String() != server.ServerURL:
-			s.note(true, path+"serverURL", "it is used as %s; write that", base)
+			s.noteProblem(true, path+"serverURL", "it is used as %s; write that", base)
 		}
 	}
 
 	if server.ServerCA != "" && server.ServerCAPath != "" {
-		s.note(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
+		s.noteProblem(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
 	}
 
 	if server.InsecureSkipTLSVerify && (server.ServerCA != "" || server.ServerCAPath != "") {
-		s.note(
+		s.noteProblem(
 			true,
 			path+"insecureSkipTLSVerify",
 			"with true the CA is not used, and anybody can pose as the engine; remove it",
@@ -482,7 +491,7 @@ func (s *Source) checkServer() {
 			key = "serverCAPath"
 		}
 
-		s.note(false, path+key, "%v", err)
+		s.noteProblem(false, path+key, "%v", err)
 	}
 }
 
@@ -499,8 +508,8 @@ func (s *Source) CA() ([][]byte, error) {
 		out = append(out, []byte(server.ServerCA))
 	}
 
-	for _, path := range split(server.ServerCAPath) {
-		content, err := manifest.ReadNamed(s.path(path))
+	for _, path := range splitList(server.ServerCAPath) {
+		content, err := manifest.ReadNamed(s.resolvePath(path))
 		if err != nil {
 			return nil, err
 		}
@@ -522,8 +531,8 @@ func (s *Source) CA() ([][]byte, error) {
 	return out, nil
 }
 
-// path resolves a file name relative to the folder of the cluster file; ~ is the user's home.
-func (s *Source) path(name string) string {
+// resolvePath resolves a file name relative to the folder of the cluster file; ~ is the user's home.
+func (s *Source) resolvePath(name string) string {
 	name = hostos.ExpandHome(name)
 	if filepath.IsAbs(name) {
 		return name
@@ -534,15 +543,15 @@ func (s *Source) path(name string) string {
 
 func (s *Source) checkUser() {
 	if s.SSHPublicKey != "" && s.SSHPublicKeyPath != "" {
-		s.note(false, "sshPublicKeyPath", "sshPublicKey is there, too; remove one of them")
+		s.noteProblem(false, "sshPublicKeyPath", "sshPublicKey is there, too; remove one of them")
 	}
 
 	if keys, err := s.sshKeys(); err != nil {
-		s.note(false, "sshPublicKeyPath", "%v", err)
+		s.noteProblem(false, "sshPublicKeyPath", "%v", err)
 	} else {
 		for _, key := range keys {
 			if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
-				s.note(false, map[bool]string{
+				s.noteProblem(false, map[bool]string{
 					true:  "sshPublicKeyPath",
 					false: "sshPublicKey",
 				}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
@@ -551,14 +560,14 @@ func (s *Source) checkUser() {
 	}
 
 	if s.Password != "" && !strings.HasPrefix(s.Password, "$") {
-		s.note(
+		s.noteProblem(
 			false, "password",
 			"it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints",
 		)
 	}
 
 	if s.ExtraIgnition != "" && !s.ExtraIgnitionInline.IsZero() {
-		s.note(false, "extraIgnition", "extraIgnitionInline is there, too; remove one of them")
+		s.noteProblem(false, "extraIgnition", "extraIgnitionInline is there, too; remove one of them")
 	}
 
 	key := "extraIgnitionInline"
@@ -574,14 +583,14 @@ func (s *Source) checkUser() {
 	}
 
 	if err != nil {
-		s.note(false, key, "%v", err)
+		s.noteProblem(false, key, "%v", err)
 	}
 }
 
 func (s *Source) sshKeys() ([]string, error) {
 	text := s.SSHPublicKey
 	if s.SSHPublicKeyPath != "" {
-		content, err := manifest.ReadNamed(s.path(s.SSHPublicKeyPath))
+		content, err := manifest.ReadNamed(s.resolvePath(s.SSHPublicKeyPath))
 		if err != nil {
 			return nil, err
 		}
@@ -603,20 +612,22 @@ func (s *Source) sshKeys() ([]string, error) {
 // extraIgnition returns the user's Ignition or Butane.
 func (s *Source) extraIgnition() ([]byte, error) {
 	if s.ExtraIgnition != "" {
-		return manifest.ReadNamed(s.path(s.ExtraIgnition))
+		return manifest.ReadNamed(s.resolvePath(s.ExtraIgnition))
 	}
 
-	return inline(s.ExtraIgnitionInline)
+	return inlineContent(s.ExtraIgnitionInline)
 }
 
 // checkUnused notes unused settings, so nobody relies on them.
 func (s *Source) checkUnused() {
 	if s.ClusterDefinition != "" && !s.ClusterDefinitionInline.IsZero() {
-		s.note(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
+		s.noteProblem(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
 	}
 
 	if s.LoadBalancer != "" {
-		s.note(true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves")
+		s.noteProblem(
+			true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves",
+		)
 	}
 
 	s.checkApplications()
@@ -650,7 +661,7 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 			Proxy: &infrav1.ProxySettings{
 				HTTPProxy:  s.Proxy.HTTPProxy,
 				HTTPSProxy: s.Proxy.HTTPSProxy,
-				NoProxy:    split(s.Proxy.NoProxy),
+				NoProxy:    splitList(s.Proxy.NoProxy),
 			},
 		}
 	}
@@ -680,13 +691,13 @@ func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 			},
 		},
 	}
-	out.VirtualMachine.RootDisk, out.VirtualMachine.DataDisks = vm.disks()
+	out.VirtualMachine.RootDisk, out.VirtualMachine.DataDisks = vm.requestedDisks()
 	network := &out.VirtualMachine.Network
 	network.Gateway = vm.Network.Gateway
 	network.Interface = vm.Network.Interface
 	network.InterfaceType = vm.Network.InterfaceType
-	network.DNSServers = split(vm.Network.DNSServers)
-	network.IPv4, network.IPv6 = vm.Network.addresses()
+	network.DNSServers = splitList(vm.Network.DNSServers)
+	network.IPv4, network.IPv6 = vm.Network.machineNetworks()
 
 	return out
 }

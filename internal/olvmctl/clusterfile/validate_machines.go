@@ -44,8 +44,13 @@ func (s *Source) checkMachines() {
 
 	vip, err := netip.ParseAddr(s.VirtualIP)
 	if err != nil && s.VirtualIP != "" {
-		s.note(false, "virtualIp", "%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
-			"of the control plane holds", s.VirtualIP)
+		s.noteProblem(
+			false,
+			"virtualIp",
+			"%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
+				"of the control plane holds",
+			s.VirtualIP,
+		)
 	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" &&
 		!s.isNoted(ingressVirtualIP) {
 		s.noteField("virtualIp", "", err)
@@ -78,21 +83,21 @@ func (s *Source) checkMachines() {
 func (s *Source) checkSize(kind machineKind) {
 	vm := kind.machine.VirtualMachine
 	if topology := vm.CPU.Topology; topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
-		s.note(false, kind.prefix+"virtualMachine.cpu.topology", "a number is less than 0")
+		s.noteProblem(false, kind.prefix+"virtualMachine.cpu.topology", "a number is less than 0")
 	}
 
 	if _, err := desired.ParseMemory(vm.Memory); err != nil {
-		s.note(false, kind.prefix+"virtualMachine.memory", "%v", err)
+		s.noteProblem(false, kind.prefix+"virtualMachine.memory", "%v", err)
 	}
 }
 
 // checkNetwork checks the network of a kind of machines, and returns their addresses, or nil if there are none.
 func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
 	network := kind.machine.VirtualMachine.Network
-	own := s.family(network)
+	own := s.addressFamily(network)
 	subnet, err := netip.ParsePrefix(own.subnet)
 	if err == nil && vip.IsValid() && kind.control && !subnet.Masked().Contains(vip) {
-		s.note(true, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes hold it: "+
+		s.noteProblem(true, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes hold it: "+
 			"clients reach it only if a router sends that address to the network of the nodes", vip, subnet.Masked())
 	}
 
@@ -102,20 +107,20 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 		return nil
 	case own.addresses == "":
 		var field *ipam.FieldError
-		_, err := own.read()
+		_, err := own.newPool()
 		if errors.As(err, &field) && field.Field != own.field+".ipAddresses" {
-			s.note(false, kind.prefix+"virtualMachine.network."+field.Field, "%s", field.Problem)
+			s.noteProblem(false, kind.prefix+"virtualMachine.network."+field.Field, "%s", field.Problem)
 		}
 
 		return nil
 	}
 
-	if _, err := addressing.NICs(s.machineSpec(kind.machine), cluster); err != nil {
+	if _, err := addressing.BuildNICs(s.machineSpec(kind.machine), cluster); err != nil {
 		s.noteField(kind.prefix+"virtualMachine.network", kind.prefix, err)
 		return nil
 	}
 
-	pool, err := own.read(split(own.addresses)...)
+	pool, err := own.newPool(splitList(own.addresses)...)
 	if err != nil {
 		return nil // reported by NICs
 	}
@@ -125,31 +130,35 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 
 // checkVirtualIP checks that a node can hold the virtual IP address of a key.
 func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr, key string) {
-	subnet, err := netip.ParsePrefix(s.family(kind.machine.VirtualMachine.Network).subnet)
+	subnet, err := netip.ParsePrefix(s.addressFamily(kind.machine.VirtualMachine.Network).subnet)
 	if err != nil || !vip.IsValid() {
 		return
 	}
 
 	switch subnet = subnet.Masked(); {
 	case vip == pool.Gateway:
-		s.note(false, key, "%s is the gateway of the subnet %s", vip, subnet)
+		s.noteProblem(false, key, "%s is the gateway of the subnet %s", vip, subnet)
 	case vip.Is4() && subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
-		s.note(false, key, "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
+		s.noteProblem(false, key, "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
 	}
 }
 
 // checkPool checks that there are addresses for all machines of a kind, and one more for an upgrade.
 func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
-	own := s.family(kind.machine.VirtualMachine.Network)
+	own := s.addressFamily(kind.machine.VirtualMachine.Network)
 	path := kind.prefix + "virtualMachine.network." + own.field + ".ipAddresses"
 
 	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
 	case -1:
 		has := english.Plural(int(pool.Size().Int64()), "address", "addresses") // fewer than machines
-		s.note(false, path, "it has %s for %d machines", has, kind.count)
+		s.noteProblem(false, path, "it has %s for %d machines", has, kind.count)
 	case 0:
-		s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it "+
-			"takes one away, and needs one more")
+		s.noteProblem(
+			true,
+			path,
+			"it has as many addresses as there are machines; an upgrade makes a machine before it "+
+				"takes one away, and needs one more",
+		)
 	}
 }
 
@@ -163,19 +172,25 @@ func (s *Source) checkTemplate(kind machineKind) {
 		return
 	}
 
-	s.note(true, kind.prefix+"vmTemplateName", "%q looks like a template for Kubernetes %s, and kubernetesVersion is "+
-		"%s: machines with another kubelet do not become nodes; name another template or write that version",
-		kind.machine.VMTemplateName, of[1], strings.TrimPrefix(s.Version(), "v"))
+	s.noteProblem(
+		true,
+		kind.prefix+"vmTemplateName",
+		"%q looks like a template for Kubernetes %s, and kubernetesVersion is "+
+			"%s: machines with another kubelet do not become nodes; name another template or write that version",
+		kind.machine.VMTemplateName,
+		of[1],
+		strings.TrimPrefix(s.Version(), "v"),
+	)
 }
 
 // checkRanges warns of addresses available to both kinds of machines, because one kind may use up all of them.
 func (s *Source) checkRanges(control, worker *ipam.Pool) {
 	kinds := s.machineKinds()
-	own := s.family(kinds[1].machine.VirtualMachine.Network)
-	other := s.family(kinds[0].machine.VirtualMachine.Network)
+	own := s.addressFamily(kinds[1].machine.VirtualMachine.Network)
+	other := s.addressFamily(kinds[0].machine.VirtualMachine.Network)
 
-	if address, both := control.Common(worker); both && !s.older { // the older format has one profile for both
-		s.note(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
+	if address, both := control.FindCommon(worker); both && !s.older { // the older format has one profile for both
+		s.noteProblem(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
 			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and "+
 				"either can run out of addresses because of the other; write ranges that do not overlap", address,
 			kinds[0].prefix+"virtualMachine.network."+other.field+".ipAddresses")
@@ -185,16 +200,16 @@ func (s *Source) checkRanges(control, worker *ipam.Pool) {
 // checkSharedPool checks that there are enough addresses for both kinds of machines if they share a subnet.
 func (s *Source) checkSharedPool() {
 	kinds := s.machineKinds()
-	control := s.family(kinds[0].machine.VirtualMachine.Network)
-	worker := s.family(kinds[1].machine.VirtualMachine.Network)
-	both, err := control.read(slices.Concat(split(control.addresses), split(worker.addresses))...)
+	control := s.addressFamily(kinds[0].machine.VirtualMachine.Network)
+	worker := s.addressFamily(kinds[1].machine.VirtualMachine.Network)
+	both, err := control.newPool(slices.Concat(splitList(control.addresses), splitList(worker.addresses))...)
 	if err != nil {
 		return // they have other subnets
 	}
 
 	needed := kinds[0].count + kinds[1].count
 	if both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
-		s.note(false, kinds[0].prefix+"virtualMachine.network."+control.field+".ipAddresses",
+		s.noteProblem(false, kinds[0].prefix+"virtualMachine.network."+control.field+".ipAddresses",
 			"there are %s addresses for the %d machines of both kinds", both.Size(), needed)
 	}
 }
@@ -224,7 +239,7 @@ func (s *Source) EngineProblem(err error) Problem {
 func (s *Source) noteField(fallback, prefix string, err error) {
 	var field *blocker.Error
 	if !errors.As(err, &field) {
-		s.note(false, fallback, "%v", err)
+		s.noteProblem(false, fallback, "%v", err)
 		return
 	}
 
@@ -233,5 +248,5 @@ func (s *Source) noteField(fallback, prefix string, err error) {
 		path = prefix + regexp.MustCompile(`\[[0-9]+\]`).ReplaceAllString(rest, "")
 	}
 
-	s.note(false, path, "%s", field.Message)
+	s.noteProblem(false, path, "%s", field.Message)
 }

@@ -23,7 +23,7 @@ import (
 
 // Discover reads the objects of a cluster into a tree.
 func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*Node, error) {
-	found, err := partsOf(ctx, reader, cluster)
+	found, err := readParts(ctx, reader, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -32,36 +32,36 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 		Kind:    "Cluster",
 		Name:    cluster.Name,
 		Summary: string(found.cluster.Status.GetTypedPhase()),
-		Problem: problem(found.cluster, clusterv1.ClusterAvailableCondition),
+		Problem: conditionProblem(found.cluster, clusterv1.ClusterAvailableCondition),
 	}
 	if infra := &found.olvmCluster; infra.Name != "" {
 		cause, stuck := causeOf(infra)
 		root.Children = append(root.Children, Node{
 			Kind:    "OLVMCluster",
 			Name:    infra.Name,
-			Summary: engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL),
-			Problem: cmp.Or(cause, problem(infra, infrav1.ReadyCondition)),
+			Summary: engine.RedactURL(infra.Spec.OLVMOvirtAPIServer.ServerURL),
+			Problem: cmp.Or(cause, conditionProblem(infra, infrav1.ReadyCondition)),
 			Stuck:   stuck,
 		})
 	} else if ref := cluster.Spec.InfrastructureRef; ref.IsDefined() && ref.Kind != olvmCluster {
 		root.Children = append(root.Children, Node{
 			Kind:    ref.Kind,
 			Name:    ref.Name,
-			Problem: problem(cluster, clusterv1.ClusterInfrastructureReadyCondition),
+			Problem: conditionProblem(cluster, clusterv1.ClusterInfrastructureReadyCondition),
 		})
 	}
 
-	root.Children = append(root.Children, found.supportServices()...)
+	root.Children = append(root.Children, found.supportServiceNodes()...)
 
 	for i := range found.controlPlanes.Items {
-		root.Children = append(root.Children, found.controlPlane(&found.controlPlanes.Items[i]))
+		root.Children = append(root.Children, found.controlPlaneNode(&found.controlPlanes.Items[i]))
 	}
 
 	for i := range found.deployments.Items {
-		root.Children = append(root.Children, found.deployment(&found.deployments.Items[i]))
+		root.Children = append(root.Children, found.deploymentNode(&found.deployments.Items[i]))
 	}
 
-	root.Children = append(root.Children, found.take("", func(*clusterv1.Machine) bool { return true })...)
+	root.Children = append(root.Children, found.takeMachines("", func(*clusterv1.Machine) bool { return true })...)
 
 	return root, nil
 }
@@ -84,8 +84,8 @@ type parts struct {
 // olvmCluster is the kind of our infrastructure. For other kinds, the tree uses only Cluster API's objects.
 const olvmCluster = "OLVMCluster"
 
-// partsOf reads the objects of a cluster.
-func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
+// readParts reads the objects of a cluster.
+func readParts(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
 	out := &parts{cluster: cluster, taken: map[string]bool{}}
 	ours := !cluster.Spec.InfrastructureRef.IsDefined() || cluster.Spec.InfrastructureRef.Kind == olvmCluster
 	if ours && cluster.Spec.InfrastructureRef.IsDefined() {
@@ -95,7 +95,7 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 		}
 
 		var err error
-		if out.services, err = support.Find(ctx, reader, client.ObjectKeyFromObject(cluster)); err != nil {
+		if out.services, err = support.FindServices(ctx, reader, client.ObjectKeyFromObject(cluster)); err != nil {
 			return nil, err
 		}
 	}
@@ -122,13 +122,13 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	}
 
 	var err error
-	out.olvmMachines, err = olvmMachines(ctx, reader, of...)
+	out.olvmMachines, err = listOLVMMachines(ctx, reader, of...)
 
 	return out, err
 }
 
-// olvmMachines returns the OLVMMachines selected by the options.
-func olvmMachines(
+// listOLVMMachines returns the OLVMMachines selected by the options.
+func listOLVMMachines(
 	ctx context.Context, reader client.Reader, of ...client.ListOption,
 ) (map[client.ObjectKey]*infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
@@ -146,8 +146,9 @@ func olvmMachines(
 	return out, nil
 }
 
-// take describes the machines of an owner not yet taken by an earlier one. version is the owner's; "" without an owner.
-func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []Node {
+// takeMachines describes the machines of an owner not yet taken by an earlier one. version is the owner's; "" without
+// an owner.
+func (c *parts) takeMachines(version string, belongs func(*clusterv1.Machine) bool) []Node {
 	var out []Node
 
 	for i := range c.machines.Items {
@@ -167,8 +168,8 @@ func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []No
 // supportKind is the kind of support services in the tree.
 const supportKind = "SupportService"
 
-// supportServices describes the support services. It includes their OLVMSupportServices if only this has a problem.
-func (c *parts) supportServices() []Node {
+// supportServiceNodes describes the support services. It includes their OLVMSupportServices if only this has a problem.
+func (c *parts) supportServiceNodes() []Node {
 	if c.services == nil {
 		return nil
 	}
@@ -177,43 +178,43 @@ func (c *parts) supportServices() []Node {
 	explained := false
 
 	for i := range c.services.Status.Services {
-		node := c.supportService(&c.services.Status.Services[i])
+		node := c.supportServiceNode(&c.services.Status.Services[i])
 		explained = explained || node.Problem != ""
 		out = append(out, node)
 	}
 
-	if trouble := problem(c.services, infrav1.ReadyCondition); trouble != "" && !explained {
+	if trouble := conditionProblem(c.services, infrav1.ReadyCondition); trouble != "" && !explained {
 		out = append(out, Node{Kind: support.Kind, Name: c.services.Name, Problem: trouble})
 	}
 
 	return out
 }
 
-// supportService describes a support service with its VMs.
-func (c *parts) supportService(service *infrav1alpha1.SupportServiceStatus) Node {
+// supportServiceNode describes a support service with its VMs.
+func (c *parts) supportServiceNode(service *infrav1alpha1.SupportServiceStatus) Node {
 	out := Node{
 		Kind:    supportKind,
 		Name:    service.Name,
 		Summary: service.Address,
-		Problem: problem(service, infrav1.ReadyCondition),
+		Problem: conditionProblem(service, infrav1.ReadyCondition),
 	}
 
 	for _, name := range service.Machines {
 		infra := c.olvmMachines[client.ObjectKey{Namespace: c.services.Namespace, Name: name}]
-		if infra == nil || support.MachineOf(infra) == nil {
+		if infra == nil || support.NewStandInMachine(infra) == nil {
 			continue
 		}
 
-		vm := describeMachine(support.MachineOf(infra), infra, "")
+		vm := describeMachine(support.NewStandInMachine(infra), infra, "")
 		vm.Kind = "OLVMMachine"
-		vm.Problem = problem(infra, infrav1.ReadyCondition)
+		vm.Problem = conditionProblem(infra, infrav1.ReadyCondition)
 		out.Children = append(out.Children, vm)
 	}
 
 	return out
 }
 
-func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
+func (c *parts) controlPlaneNode(kcp *controlplanev1.KubeadmControlPlane) Node {
 	count := replicas{
 		wanted:   kcp.Spec.Replicas,
 		all:      kcp.Status.Replicas,
@@ -225,19 +226,19 @@ func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
 	return Node{
 		Kind:    "KubeadmControlPlane",
 		Name:    kcp.Name,
-		Summary: count.summary() + ", " + kcp.Spec.Version,
+		Summary: count.describeReady() + ", " + kcp.Spec.Version,
 		Version: kcp.Spec.Version,
 		Desired: ptr.Deref(kcp.Spec.Replicas, 1),
-		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
-		Waiting: count.missing("KubeadmControlPlane "+kcp.Name, kcp),
-		Children: c.take(kcp.Spec.Version, func(machine *clusterv1.Machine) bool {
+		Problem: conditionProblem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
+		Waiting: count.describeMissing("KubeadmControlPlane "+kcp.Name, kcp),
+		Children: c.takeMachines(kcp.Spec.Version, func(machine *clusterv1.Machine) bool {
 			_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
 			return control
 		}),
 	}
 }
 
-func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
+func (c *parts) deploymentNode(md *clusterv1.MachineDeployment) Node {
 	version := md.Spec.Template.Spec.Version
 	count := replicas{
 		wanted:   md.Spec.Replicas,
@@ -250,12 +251,12 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 	return Node{
 		Kind:    "MachineDeployment",
 		Name:    md.Name,
-		Summary: count.summary() + ", " + version,
+		Summary: count.describeReady() + ", " + version,
 		Version: version,
 		Desired: ptr.Deref(md.Spec.Replicas, 1),
-		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
-		Waiting: count.missing("MachineDeployment "+md.Name, md),
-		Children: c.take(version, func(machine *clusterv1.Machine) bool {
+		Problem: conditionProblem(md, clusterv1.MachineDeploymentAvailableCondition),
+		Waiting: count.describeMissing("MachineDeployment "+md.Name, md),
+		Children: c.takeMachines(version, func(machine *clusterv1.Machine) bool {
 			return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
 		}),
 	}
@@ -267,8 +268,8 @@ type replicas struct {
 	seen                         bool
 }
 
-// summary counts the ready machines, and during a rollout the up-to-date ones.
-func (r replicas) summary() string {
+// describeReady counts the ready machines, and during a rollout the up-to-date ones.
+func (r replicas) describeReady() string {
 	wanted, upToDate, all := ptr.Deref(r.wanted, 1), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
 	out := fmt.Sprintf("%d of %d ready", ptr.Deref(r.ready, 0), wanted)
 
@@ -279,9 +280,9 @@ func (r replicas) summary() string {
 	return out
 }
 
-// missing describes which desired machines an owner lacks, with the message of its condition. It returns "" if none is
-// missing.
-func (r replicas) missing(who string, owner conditions.Getter) string {
+// describeMissing describes which desired machines an owner lacks, with the message of its condition. It returns "" if
+// none is missing.
+func (r replicas) describeMissing(who string, owner conditions.Getter) string {
 	wanted := ptr.Deref(r.wanted, 1)
 	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
 	out, condition := "", clusterv1.MachinesUpToDateCondition
@@ -302,7 +303,7 @@ func (r replicas) missing(who string, owner conditions.Getter) string {
 
 	found := conditions.Get(owner, condition)
 	if found != nil && found.Status == metav1.ConditionFalse && found.Message != "" {
-		out += ": " + gist(found.Message)
+		out += ": " + shortenMessage(found.Message)
 	}
 
 	return out
@@ -325,7 +326,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 	if infra != nil {
 		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, bootstrap.ProviderIDPrefix)
 		d.Terraform = infra.Status.Terraform
-		d.Outdated = outdated(infra)
+		d.Outdated = explainOutdated(infra)
 		if infra.Status.OLVM != nil {
 			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
 			d.Host = infra.Status.OLVM.VirtualMachine.HostName
@@ -348,7 +349,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		}
 	}
 
-	out.Summary = d.summary()
+	out.Summary = d.summaryText()
 
 	return out
 }
@@ -358,8 +359,8 @@ func isGone(infra *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(infra, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }
 
-// summary returns a summary of the machine.
-func (d *Machine) summary() string {
+// summaryText returns a summary of the machine.
+func (d *Machine) summaryText() string {
 	var words []string
 	if d.Phase != "" {
 		words = append(words, d.Phase)
@@ -378,7 +379,7 @@ func (d *Machine) summary() string {
 	}
 
 	if d.Outdated != "" {
-		words = append(words, "not up to date: "+gist(d.Outdated))
+		words = append(words, "not up to date: "+shortenMessage(d.Outdated))
 	}
 
 	if t := d.Terraform; t != nil && t.LastRun != nil {

@@ -56,7 +56,7 @@ func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
 	}
 
-	planes, err := controlPlanes(ctx, reader, clusters.Items)
+	planes, err := listControlPlanes(ctx, reader, clusters.Items)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		plane := client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.ControlPlaneRef.Name}
-		out = append(out, overview(c, planes[plane]))
+		out = append(out, newOverview(c, planes[plane]))
 	}
 
 	slices.SortFunc(out, func(a, b Overview) int {
@@ -76,8 +76,8 @@ func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([
 	return out, nil
 }
 
-// controlPlanes returns the KubeadmControlPlanes of Clusters, or none if Cluster API has no such kind.
-func controlPlanes(
+// listControlPlanes returns the KubeadmControlPlanes of Clusters, or none if Cluster API has no such kind.
+func listControlPlanes(
 	ctx context.Context, reader client.Reader, clusters []clusterv1.Cluster,
 ) (map[client.ObjectKey]*controlplanev1.KubeadmControlPlane, error) {
 	out := map[client.ObjectKey]*controlplanev1.KubeadmControlPlane{}
@@ -115,13 +115,13 @@ func controlPlanes(
 	return out, nil
 }
 
-// overview returns the Overview of a Cluster; plane is nil without a KubeadmControlPlane.
-func overview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) Overview {
+// newOverview returns the Overview of a Cluster; plane is nil without a KubeadmControlPlane.
+func newOverview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) Overview {
 	out := Overview{
 		Namespace:      c.Namespace,
 		Name:           c.Name,
 		Phase:          c.Status.Phase,
-		Problem:        problem(c, clusterv1.ClusterAvailableCondition),
+		Problem:        conditionProblem(c, clusterv1.ClusterAvailableCondition),
 		Created:        c.CreationTimestamp.Time,
 		Labels:         c.Labels,
 		DesiredVersion: c.Spec.Topology.Version,
@@ -182,7 +182,7 @@ func ListMachines(
 		return nil, fmt.Errorf("failed to list the Machines: %w", err)
 	}
 
-	infra, err := olvmMachines(ctx, reader, client.InNamespace(namespace))
+	infra, err := listOLVMMachines(ctx, reader, client.InNamespace(namespace))
 	if err != nil && !apimeta.IsNoMatchError(err) { // a management cluster of OCI alone
 		return nil, err
 	}

@@ -97,13 +97,13 @@ func TestAnOverviewHasTheVersionAndWhetherItChanges(t *testing.T) {
 	plane.Spec.Version = "v1.36.2"
 	plane.Status.Version = "v1.36.1" //nolint:staticcheck // see overview
 
-	got := overview(cluster, plane)
+	got := newOverview(cluster, plane)
 	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.1", "v1.36.2", true})
 
 	plane.Status.Version = "v1.36.2" //nolint:staticcheck // see overview
-	got = overview(cluster, plane)
+	got = newOverview(cluster, plane)
 	check.Equal(t, "versions", []any{got.Version, got.DesiredVersion, got.Updating}, []any{"v1.36.2", "v1.36.2", false})
 
 	cluster.Status.Conditions = condition(clusterv1.ClusterRollingOutCondition, true, "RollingOut", "")
-	check.Equal(t, "updating", overview(cluster, plane).Updating, true)
+	check.Equal(t, "updating", newOverview(cluster, plane).Updating, true)
 }

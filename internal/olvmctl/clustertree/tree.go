@@ -50,14 +50,15 @@ type Machine struct {
 	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 }
 
-// Trouble describes the main problem of an unfinished cluster: the first part not ready among those others wait for.
-func (n *Node) Trouble() string {
-	_, machine := n.Machines()
+// DescribeTrouble describes the main problem of an unfinished cluster: the first part not ready among those others wait
+// for.
+func (n *Node) DescribeTrouble() string {
+	_, machine := n.CountMachines()
 	var others []string
 
 	for _, child := range n.Children {
 		if child.Problem != "" {
-			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, gist(child.Problem)))
+			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, shortenMessage(child.Problem)))
 		}
 	}
 
@@ -72,11 +73,11 @@ func (n *Node) Trouble() string {
 		return others[0]
 	}
 
-	return n.Kind + " " + n.Name + ": " + gist(n.Problem)
+	return n.Kind + " " + n.Name + ": " + shortenMessage(n.Problem)
 }
 
-// Machines returns the number of a cluster's machines, and the first machine's problem.
-func (n *Node) Machines() (count int, trouble string) {
+// CountMachines returns the number of a cluster's machines, and the first machine's problem.
+func (n *Node) CountMachines() (count int, trouble string) {
 	for _, child := range n.Children {
 		if child.Kind == supportKind {
 			continue // its VMs are not nodes
@@ -90,7 +91,7 @@ func (n *Node) Machines() (count int, trouble string) {
 		for _, machine := range machines {
 			count++
 			if machine.Problem != "" && trouble == "" {
-				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, gist(machine.Problem))
+				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, shortenMessage(machine.Problem))
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func (n *Node) Machines() (count int, trouble string) {
 // StuckAt returns the first problem below n that needs a user's correction, or "".
 func (n *Node) StuckAt() string {
 	if n.Stuck {
-		return n.Kind + " " + n.Name + ": " + gist(n.Problem)
+		return n.Kind + " " + n.Name + ": " + shortenMessage(n.Problem)
 	}
 
 	for i := range n.Children {
@@ -123,7 +124,7 @@ func (n *Node) PrintColored(out io.Writer) error {
 
 func (n *Node) printWith(out io.Writer, paint painter) error {
 	var text strings.Builder
-	n.print(&text, paint, "", "")
+	n.printTo(&text, paint, "", "")
 	_, err := io.WriteString(out, text.String())
 
 	return err
@@ -132,7 +133,7 @@ func (n *Node) printWith(out io.Writer, paint painter) error {
 // painter maps the signs at the start of lines to colors; it is empty without colors.
 type painter map[string]string
 
-func (p painter) line(sign, text string) string {
+func (p painter) colorLine(sign, text string) string {
 	if color := p[sign]; color != "" {
 		return color + sign + " " + text + "\x1b[0m"
 	}
@@ -140,8 +141,8 @@ func (p painter) line(sign, text string) string {
 	return sign + " " + text
 }
 
-// print writes an object and its descendants. first and rest are the prefixes of its first and later lines.
-func (n *Node) print(out *strings.Builder, paint painter, first, rest string) {
+// printTo writes an object and its descendants. first and rest are the prefixes of its first and later lines.
+func (n *Node) printTo(out *strings.Builder, paint painter, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 
 	below, sign, text := "  ", "!", n.Problem
@@ -157,14 +158,14 @@ func (n *Node) print(out *strings.Builder, paint painter, first, rest string) {
 	}
 
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(out, "%s%s  %s\n", rest, below, paint.line(sign, strings.TrimRight(line, "\n")))
+		fmt.Fprintf(out, "%s%s  %s\n", rest, below, paint.colorLine(sign, strings.TrimRight(line, "\n")))
 	}
 
 	for i := range n.Children {
 		if i == len(n.Children)-1 {
-			n.Children[i].print(out, paint, rest+"└─", rest+"  ")
+			n.Children[i].printTo(out, paint, rest+"└─", rest+"  ")
 		} else {
-			n.Children[i].print(out, paint, rest+"├─", rest+"│ ")
+			n.Children[i].printTo(out, paint, rest+"├─", rest+"│ ")
 		}
 	}
 }

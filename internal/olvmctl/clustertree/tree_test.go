@@ -91,7 +91,9 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	balancer := &infrav1.OLVMMachine{ObjectMeta: meta("prod-lb-api-0", map[string]string{
 		infrav1alpha1.SupportServiceLabel: "lb-api",
 	})}
-	balancer.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMSupportServices", Name: "prod", Controller: ptr.To(true)}}
+	balancer.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "OLVMSupportServices", Name: "prod", Controller: ptr.To(true)},
+	}
 	balancer.Spec.ProviderID = "olvm://0194"
 
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
@@ -124,9 +126,17 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	waiting := condition(clusterv1.MachineReadyCondition, false, "WaitingForBootstrapData", "")
 
 	return cluster, []client.Object{
-		cluster, infra, services, kcp, md, vm, balancer,
+		cluster,
+		infra,
+		services,
+		kcp,
+		md,
+		vm,
+		balancer,
 		machine("cp-1", "cp-1-infra", "Running", map[string]string{clusterv1.MachineControlPlaneLabel: ""}, ready),
-		machine("md-1", "md-1-infra", "Pending", map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}, waiting),
+		machine(
+			"md-1", "md-1-infra", "Pending", map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}, waiting,
+		),
 		machine("lone", "", "Running", nil, ready),
 	}
 }
@@ -144,7 +154,9 @@ func discover(t *testing.T) *Node {
 	}
 
 	cluster, objects := prod()
-	tree, err := Discover(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), cluster)
+	tree, err := Discover(
+		t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), cluster,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +177,10 @@ func TestPrint(t *testing.T) {
 
 func TestTrouble(t *testing.T) {
 	tree := discover(t)
-	count, trouble := tree.Machines()
-	if want := "Machine md-1: WaitingForBootstrapData"; count != 3 || trouble != want || tree.Trouble() != want {
-		t.Errorf("%d machines, %q, %q", count, trouble, tree.Trouble())
+	count, trouble := tree.CountMachines()
+	if want := "Machine md-1: WaitingForBootstrapData"; count != 3 || trouble != want ||
+		tree.DescribeTrouble() != want {
+		t.Errorf("%d machines, %q, %q", count, trouble, tree.DescribeTrouble())
 	}
 
 	if got := tree.Children[2].Waiting; got != "KubeadmControlPlane cp has 1 of 3 machines up to date" {
@@ -292,7 +305,7 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 			infra.Status.Conditions = test.infra
 
 			tree := &Node{Kind: "Cluster", Name: "prod", Children: []Node{describeMachine(m, infra, "v1.37.0")}}
-			_, trouble := tree.Machines()
+			_, trouble := tree.CountMachines()
 			check.Equal(t, "trouble", trouble, test.trouble)
 
 			stuck := ""
@@ -310,7 +323,9 @@ func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
 	infra := &infrav1.OLVMMachine{ObjectMeta: meta("cp", nil)}
 	infra.Status.Conditions = slices.Concat(
 		condition(infrav1.ReadyCondition, true, "Ready", ""),
-		condition(infrav1.UpToDateCondition, false, infrav1.ReplaceRefusedReason, "the plan would replace ovirt_vm.this"),
+		condition(
+			infrav1.UpToDateCondition, false, infrav1.ReplaceRefusedReason, "the plan would replace ovirt_vm.this",
+		),
 	)
 	m := machine("cp", "cp", "Running", nil, condition(clusterv1.MachineReadyCondition, true, "Ready", ""))
 	node := describeMachine(m, infra, "v1.37.0")
@@ -328,7 +343,7 @@ func TestARolloutIsSeen(t *testing.T) {
 	kcp.Status.Conditions = condition(controlplanev1.KubeadmControlPlaneAvailableCondition, true, "Available", "")
 
 	var out strings.Builder
-	node := (&parts{}).controlPlane(kcp)
+	node := (&parts{}).controlPlaneNode(kcp)
 	check.Error(t, node.Print(&out), "")
 	check.Equal(t, "the tree", out.String(), "KubeadmControlPlane/cp  1 of 1 ready, 0 of 2 up to date, v1.37.0\n"+
 		"    … KubeadmControlPlane cp has 0 of 1 machines up to date\n")
@@ -363,6 +378,8 @@ func TestAClusterOfAnotherInfrastructure(t *testing.T) {
 	}
 
 	check.Equal(t, "children", len(tree.Children), 2)
-	check.Equal(t, "infrastructure", tree.Children[0].Kind+" "+tree.Children[0].Problem, "OCICluster NotReady: VCN is busy")
+	check.Equal(
+		t, "infrastructure", tree.Children[0].Kind+" "+tree.Children[0].Problem, "OCICluster NotReady: VCN is busy",
+	)
 	check.Equal(t, "addresses", tree.Children[1].Machine.Addresses, []string{"10.0.0.2"})
 }

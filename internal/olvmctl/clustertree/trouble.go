@@ -13,8 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// problem describes why a condition of an object is not true. It returns "" if the condition is true.
-func problem(object conditions.Getter, condition string) string {
+// conditionProblem describes why a condition of an object is not true. It returns "" if the condition is true.
+func conditionProblem(object conditions.Getter, condition string) string {
 	found := conditions.Get(object, condition)
 	switch {
 	case found == nil:
@@ -41,7 +41,7 @@ func causeOf(object conditions.Getter) (cause string, stuck bool) {
 
 	for _, c := range object.GetConditions() {
 		if c.Type != infrav1.ReadyCondition && c.Reason == ready.Reason && c.Message != "" {
-			return c.Reason + ": " + c.Message, blocker.StaysUntilMended(c.Reason)
+			return c.Reason + ": " + c.Message, blocker.IsStuckUntilFixed(c.Reason)
 		}
 	}
 
@@ -61,7 +61,7 @@ func machineTrouble(
 		}
 	}
 
-	trouble = problem(machine, clusterv1.MachineReadyCondition)
+	trouble = conditionProblem(machine, clusterv1.MachineReadyCondition)
 	if trouble == "" || infra == nil {
 		return trouble, false
 	}
@@ -71,14 +71,14 @@ func machineTrouble(
 	return cmp.Or(cause, trouble), stuck && !replaced // a replaced machine needs no correction
 }
 
-// outdated explains why the VM of a ready machine does not match its spec. It returns "" if the VM matches, or if the
-// machine is not ready and reports another problem.
-func outdated(infra *infrav1.OLVMMachine) string {
+// explainOutdated explains why the VM of a ready machine does not match its spec. It returns "" if the VM matches, or
+// if the machine is not ready and reports another problem.
+func explainOutdated(infra *infrav1.OLVMMachine) string {
 	if !conditions.IsTrue(infra, infrav1.ReadyCondition) || !conditions.IsFalse(infra, infrav1.UpToDateCondition) {
 		return ""
 	}
 
-	return problem(infra, infrav1.UpToDateCondition)
+	return conditionProblem(infra, infrav1.UpToDateCondition)
 }
 
 // isReplaced reports whether a rollout replaces the machine, because its owner requests other settings. A kubelet of
@@ -112,8 +112,9 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 		"machine: name one with %s", node.KubeletVersion, version, image, version)
 }
 
-// gist shortens a message to one line. Of a list in a message of Cluster API, it keeps the first entry and its parents.
-func gist(message string) string {
+// shortenMessage shortens a message to one line. Of a list in a message of Cluster API, it keeps the first entry and
+// its parents.
+func shortenMessage(message string) string {
 	var path []string
 
 	for line := range strings.Lines(message) {

@@ -31,7 +31,9 @@ const quorum = 2
 func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Command {
 	var out []Command
 
-	add := func(what string, words ...string) { out = append(out, Command{what, w.line(objects[0], words...)}) }
+	add := func(what string, words ...string) {
+		out = append(out, Command{what, w.commandLine(objects[0], words...)})
+	}
 	name := objects[0].GetName()
 	cluster := objects[0].GetLabels()[clusterv1.ClusterNameLabel]
 
@@ -58,7 +60,7 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 
 	for _, object := range objects {
 		out = append(out, Command{"All of " + kindOf(object) + " " + object.GetName(),
-			w.line(object, "kubectl", "get", kubectlName(object), object.GetName(), "-o", "yaml")})
+			w.commandLine(object, "kubectl", "get", kubectlName(object), object.GetName(), "-o", "yaml")})
 	}
 
 	return out
@@ -134,7 +136,7 @@ func kubectlName(object client.Object) string {
 	return strings.ToLower(kindOf(object))
 }
 
-// line returns a command about an object, with the flags for its namespace and the management cluster.
-func (w *watcher) line(object client.Object, words ...string) string {
-	return w.Access.Line(append(words, "-n", object.GetNamespace())...)
+// commandLine returns a command about an object, with the flags for its namespace and the management cluster.
+func (w *watcher) commandLine(object client.Object, words ...string) string {
+	return w.Access.CommandLine(append(words, "-n", object.GetNamespace())...)
 }

@@ -30,26 +30,26 @@ type Options struct {
 
 // source provides the page's content.
 type source interface {
-	// state returns the content about all clusters.
-	state(ctx context.Context) State
-	// details returns the content about one object.
-	details(ctx context.Context, of Ref) Details
+	// buildState returns the content about all clusters.
+	buildState(ctx context.Context) State
+	// findDetails returns the content about one object.
+	findDetails(ctx context.Context, of Ref) Details
 	// changes wakes the open pages.
 	changes() *localpage.Changes
 }
 
 // Serve serves the page of a management cluster until the context ends. It returns as soon as the page can be opened.
 func Serve(ctx context.Context, o Options) (*localpage.Server, error) {
-	watched, err := watch(ctx, o)
+	watched, err := startWatcher(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 
-	return serve(ctx, o.Address, watched)
+	return servePage(ctx, o.Address, watched)
 }
 
-// serve serves the page of a source, with an unguessable token.
-func serve(ctx context.Context, address string, from source) (*localpage.Server, error) {
+// servePage serves the page of a source, with an unguessable token.
+func servePage(ctx context.Context, address string, from source) (*localpage.Server, error) {
 	files, err := fs.Sub(page, "page")
 	if err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ func serve(ctx context.Context, address string, from source) (*localpage.Server,
 		Token:   rand.Text(),
 		Page:    files,
 		Routes: map[string]http.Handler{
-			"events": stream(func(r *http.Request) any { return from.state(r.Context()) }),
+			"events": stream(func(r *http.Request) any { return from.buildState(r.Context()) }),
 			"details": stream(func(r *http.Request) any {
 				query := r.URL.Query()
 				of := Ref{Kind: query.Get("kind"), Namespace: query.Get("namespace"), Name: query.Get("name")}
 
-				return from.details(r.Context(), of)
+				return from.findDetails(r.Context(), of)
 			}),
 		},
 	})

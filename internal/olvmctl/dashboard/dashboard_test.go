@@ -94,7 +94,11 @@ func vmWith(id, status string, conditions []metav1.Condition) *infrav1.OLVMMachi
 			StartTime:      noon,
 			CompletionTime: metav1.NewTime(noon.Add(2 * time.Second)),
 			Added:          2,
-			Changes:        []string{"create ovirt_vm.this", "update ovirt_nic.nic1", "delete ovirt_disk_attachment.old"},
+			Changes: []string{
+				"create ovirt_vm.this",
+				"update ovirt_nic.nic1",
+				"delete ovirt_disk_attachment.old",
+			},
 		}}
 	}
 
@@ -122,7 +126,9 @@ func site() []client.Object {
 
 	plane := &controlplanev1.KubeadmControlPlane{ObjectMeta: named("shop-cp", nil)}
 	plane.Spec.Replicas, plane.Spec.Version = ptr.To[int32](1), "v1.36.1"
-	plane.Status.Conditions = []metav1.Condition{condition("Available", metav1.ConditionFalse, "NotAvailable", "etcd is new")}
+	plane.Status.Conditions = []metav1.Condition{
+		condition("Available", metav1.ConditionFalse, "NotAvailable", "etcd is new"),
+	}
 
 	workers := &clusterv1.MachineDeployment{ObjectMeta: named("shop-md", nil)}
 	workers.Spec.Replicas, workers.Spec.Template.Spec.Version = ptr.To[int32](2), "v1.36.1"
@@ -131,8 +137,13 @@ func site() []client.Object {
 	ofPlane := map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 	ofWorkers := map[string]string{clusterv1.MachineDeploymentNameLabel: "shop-md"}
 	out := []client.Object{cluster, infra, plane, workers}
-	out = append(out, machineOf("shop-cp-x7k2p", "Provisioning", ofPlane, vmWith("0f9b", "wait_for_launch",
-		waiting(infrav1.VirtualMachineRunningCondition, infrav1.VirtualMachineStartingReason, "The VM is starting")))...)
+	out = append(out, machineOf("shop-cp-x7k2p", "Provisioning", ofPlane, vmWith(
+		"0f9b",
+		"wait_for_launch",
+		waiting(
+			infrav1.VirtualMachineRunningCondition, infrav1.VirtualMachineStartingReason, "The VM is starting",
+		),
+	))...)
 	out = append(out, machineOf("shop-md-9qwzt", "Pending", ofWorkers, vmWith("", "",
 		waiting(infrav1.BootstrapDataAvailableCondition, infrav1.WaitingForBootstrapDataReason, "")))...)
 	out = append(out, machineOf("shop-md-tzx4c", "Pending", ofWorkers, vmWith("", "",
@@ -171,7 +182,7 @@ func watched(t *testing.T, objects []client.Object) *watcher {
 		lost:    map[string]*loss{},
 	}
 	for _, object := range objects {
-		w.history.see(object, noon.Time)
+		w.history.recordObject(object, noon.Time)
 	}
 
 	return w
@@ -179,7 +190,7 @@ func watched(t *testing.T, objects []client.Object) *watcher {
 
 func TestWhatWaitsForWhat(t *testing.T) {
 	w := watched(t, site())
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Length(t, "state.Problems", state.Problems, 0)
 	check.Length(t, "state.Clusters", state.Clusters, 1)
 
@@ -213,14 +224,17 @@ func TestDetailsHaveWhatHappened(t *testing.T) {
 	var vm infrav1.OLVMMachine
 	check.Error(t, w.reader.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: of.Name}, &vm), "")
 	conditions.Set(&vm, metav1.Condition{
-		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(noon.Add(time.Minute)),
+		Type:               "Ready",
+		Status:             metav1.ConditionTrue,
+		Reason:             "Ready",
+		LastTransitionTime: metav1.NewTime(noon.Add(time.Minute)),
 	})
 
 	writer, _ := w.reader.(client.Client)
 	check.Error(t, writer.Update(t.Context(), &vm), "")
-	w.history.see(&vm, noon.Add(time.Minute))
+	w.history.recordObject(&vm, noon.Add(time.Minute))
 
-	details := w.details(t.Context(), of)
+	details := w.findDetails(t.Context(), of)
 	check.Equal(t, "details.Found", details.Found, true)
 	check.Length(t, "details.Objects", details.Objects, 2)
 
@@ -242,7 +256,7 @@ func TestDetailsHaveWhatHappened(t *testing.T) {
 
 	// Deleted objects and kinds never shown are not found.
 	for _, other := range []Ref{{Kind: "Machine", Namespace: "prod", Name: "gone"}, {Kind: "Secret", Namespace: "prod", Name: "x"}} {
-		check.Equal(t, other.Kind, w.details(t.Context(), other).Found, false)
+		check.Equal(t, other.Kind, w.findDetails(t.Context(), other).Found, false)
 	}
 }
 
@@ -259,16 +273,16 @@ func TestHistoryIsBounded(t *testing.T) {
 		cluster.Status.Conditions = []metav1.Condition{{
 			Type: "Ready", Status: status, LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(i) * time.Second)),
 		}}
-		h.see(cluster, noon.Time)
-		h.see(cluster, noon.Time) // nothing new
+		h.recordObject(cluster, noon.Time)
+		h.recordObject(cluster, noon.Time) // nothing new
 	}
 
-	steps := h.of(cluster)
+	steps := h.stepsOf(cluster)
 	check.Length(t, "steps", steps, mostSteps)
 	check.Equal(t, "the newest", steps[mostSteps-1].Time, noon.Add((3*mostSteps-1)*time.Second))
 
-	h.forget(cluster)
-	check.Length(t, "steps of what is gone", h.of(cluster), 0)
+	h.dropObject(cluster)
+	check.Length(t, "steps of what is gone", h.stepsOf(cluster), 0)
 }
 
 func TestKindsThatAreNotSeenAreSaid(t *testing.T) {
@@ -276,7 +290,7 @@ func TestKindsThatAreNotSeenAreSaid(t *testing.T) {
 	w.unseen["OLVMMachines"] = "you may not"
 	w.reader = &partial{Reader: w.reader, missing: w.unseen}
 
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Equal(t, "state.Problems", state.Problems, []string{"No OLVMMachines: you may not"})
 	check.Length(t, "state.Clusters", state.Clusters, 1)
 	check.Equal(t, "VM of a machine",
@@ -300,17 +314,17 @@ func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
 	})}
 
 	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // like every end of a watch
-	check.Length(t, "problems of a watch that has ended", w.state(t.Context()).Problems, 0)
+	check.Length(t, "problems of a watch that has ended", w.buildState(t.Context()).Problems, 0)
 
 	w.watchFailed(t.Context(), "*v1.Event", errors.New("connection refused"))
-	check.Equal(t, "problems", w.state(t.Context()).Problems,
+	check.Equal(t, "problems", w.buildState(t.Context()).Problems,
 		[]string{"Not everything can be watched now; this is what was: events: connection refused"})
 
 	for {
-		changed := w.changed.Next()
+		changed := w.changed.NextChange()
 		away.Store(false)
 
-		if len(w.state(t.Context()).Problems) == 0 {
+		if len(w.buildState(t.Context()).Problems) == 0 {
 			return
 		}
 
@@ -323,7 +337,7 @@ func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
 }
 
 func TestThePageIsForThoseWhoKnowItsToken(t *testing.T) {
-	page, err := serve(t.Context(), "127.0.0.1:0", watched(t, site()))
+	page, err := servePage(t.Context(), "127.0.0.1:0", watched(t, site()))
 	check.Error(t, err, "")
 	defer page.Close()
 
@@ -341,7 +355,7 @@ func TestThePageIsForThoseWhoKnowItsToken(t *testing.T) {
 	} {
 		status, content := get(t, http.MethodGet, url)
 		check.Equal(t, url, status, want)
-		check.Length(t, "unsafe in "+url, browser.Unsafe(content), 0)
+		check.Length(t, "unsafe in "+url, browser.FindUnsafe(content), 0)
 	}
 
 	status, _ := get(t, http.MethodPost, page.URL()+"events")
@@ -369,7 +383,7 @@ func get(t *testing.T, method, url string) (int, string) {
 
 func TestTheStreamTellsWhatHasChanged(t *testing.T) {
 	w := watched(t, site())
-	page, err := serve(t.Context(), "127.0.0.1:0", w)
+	page, err := servePage(t.Context(), "127.0.0.1:0", w)
 	check.Error(t, err, "")
 	defer page.Close()
 
@@ -401,7 +415,7 @@ func TestTheStreamTellsWhatHasChanged(t *testing.T) {
 
 	writer, _ := w.reader.(client.Client)
 	check.Error(t, writer.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: named("shop", nil)}), "")
-	w.changed.Note()
+	w.changed.WakeAll()
 	check.Length(t, "clusters after one was deleted", next().Clusters, 0)
 }
 
@@ -409,46 +423,58 @@ func TestTheStreamTellsWhatHasChanged(t *testing.T) {
 func line(name string) string { return `document.querySelector('a.machine[href$="` + name + `"]')` }
 
 func TestThePageInABrowser(t *testing.T) {
-	page, err := serve(t.Context(), "127.0.0.1:0", watched(t, site()))
+	page, err := servePage(t.Context(), "127.0.0.1:0", watched(t, site()))
 	check.Error(t, err, "")
 	t.Cleanup(page.Close)
 
-	v := browser.Open(t, page.URL(), 1400, 900)
-	v.Until(`document.querySelectorAll('a.machine').length === 3`)
-	v.Until(line("shop-cp-x7k2p") + `.innerText.includes('VM wait for launch')`)
-	v.Until(`document.querySelector('.waits').innerText.includes('Machine shop-md-9qwzt waits for KubeadmControlPlane shop-cp')`)
+	v := browser.OpenPage(t, page.URL(), 1400, 900)
+	v.WaitUntil(`document.querySelectorAll('a.machine').length === 3`)
+	v.WaitUntil(line("shop-cp-x7k2p") + `.innerText.includes('VM wait for launch')`)
+	v.WaitUntil(
+		`document.querySelector('.waits').innerText.includes('Machine shop-md-9qwzt waits for KubeadmControlPlane shop-cp')`,
+	)
 
 	// Users' texts are shown as text. Problems for the user are at the top, and counted in the title.
-	v.Until(`document.querySelector('#trouble').innerText.includes('onerror=') && document.querySelectorAll('img').length === 0`)
-	v.Until(`document.title === '(1) olvmctl: 1 cluster'`)
+	v.WaitUntil(
+		`document.querySelector('#trouble').innerText.includes('onerror=') && document.querySelectorAll('img').length === 0`,
+	)
+	v.WaitUntil(`document.title === '(1) olvmctl: 1 cluster'`)
 
 	// A machine is chosen by its link: its details have conditions, and the plan of its run in colour.
-	v.Script(line("shop-cp-x7k2p") + `.click()`)
-	v.Until(`location.hash === '#Machine/prod/shop-cp-x7k2p' && document.querySelector('#details-conditions').innerText.includes('VirtualMachineRunning')`)
-	v.Until(`document.querySelector('.plan').innerText.includes('ovirt_nic.nic1') && document.querySelectorAll('#run-plan .change').length === 3`)
+	v.RunScript(line("shop-cp-x7k2p") + `.click()`)
+	v.WaitUntil(
+		`location.hash === '#Machine/prod/shop-cp-x7k2p' && document.querySelector('#details-conditions').innerText.includes('VirtualMachineRunning')`,
+	)
+	v.WaitUntil(
+		`document.querySelector('.plan').innerText.includes('ovirt_nic.nic1') && document.querySelectorAll('#run-plan .change').length === 3`,
+	)
 	colors := browser.Eval[int](v,
 		`new Set([...document.querySelectorAll('.change')].map(c => getComputedStyle(c).color)).size`)
 	check.Equal(t, "colours of a plan", colors, 3)
-	v.Until(line("shop-cp-x7k2p") + `.getAttribute('aria-current') === 'true'`)
+	v.WaitUntil(line("shop-cp-x7k2p") + `.getAttribute('aria-current') === 'true'`)
 
 	// The filter.
-	v.Type("#filter", "wait launch")
-	v.Until(`document.querySelector('#matches').innerText === '1 of 3 machines' && document.querySelectorAll('a.machine').length === 1`)
-	v.Type("#filter", "")
-	v.Until(`document.querySelectorAll('a.machine').length === 3`)
+	v.TypeInto("#filter", "wait launch")
+	v.WaitUntil(
+		`document.querySelector('#matches').innerText === '1 of 3 machines' && document.querySelectorAll('a.machine').length === 1`,
+	)
+	v.TypeInto("#filter", "")
+	v.WaitUntil(`document.querySelectorAll('a.machine').length === 3`)
 
 	// Tab reaches all controls, in the order of the document.
 	total := browser.Eval[int](v, browser.Operable+`.length`)
-	v.Script(`document.activeElement.blur(); window.scrollTo(0, 0); document.querySelector('.skip').focus(); window.reached = [document.activeElement]; document.addEventListener('focusin', e => reached.push(e.target))`)
+	v.RunScript(
+		`document.activeElement.blur(); window.scrollTo(0, 0); document.querySelector('.skip').focus(); window.reached = [document.activeElement]; document.addEventListener('focusin', e => reached.push(e.target))`,
+	)
 
 	for range total - 1 {
-		v.Do(chromedp.KeyEvent(kb.Tab))
+		v.RunSteps(chromedp.KeyEvent(kb.Tab))
 	}
 
 	missed := browser.Eval[string](v,
 		browser.Operable+`.filter((n, i) => reached[i] !== n).map(n => n.outerHTML.slice(0, 120)).join('\n')`)
 	check.Equal(t, "what Tab does not reach", missed, "")
 
-	v.Readable()
-	check.Length(t, "what the console has", v.Complaints(), 0)
+	v.CheckReadable()
+	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }

@@ -46,18 +46,18 @@ type Conditions struct {
 	YAML string `json:"yaml"`
 }
 
-// details returns nothing for missing objects and for unknown kinds.
-func (w *watcher) details(ctx context.Context, of Ref) Details {
+// findDetails returns nothing for missing objects and for unknown kinds.
+func (w *watcher) findDetails(ctx context.Context, of Ref) Details {
 	out := Details{Ref: of, Steps: []Step{}}
 
-	objects := w.objects(ctx, of)
+	objects := w.findObjects(ctx, of)
 	if len(objects) == 0 {
 		return out
 	}
 
 	out.Found = true
 	out.Facts, out.Commands = factsOf(objects), w.commandsOf(ctx, objects)
-	events, _ := w.events(ctx) // the state reports the error
+	events, _ := w.listEvents(ctx) // the state reports the error
 
 	for _, object := range objects {
 		self := Ref{Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -69,7 +69,7 @@ func (w *watcher) details(ctx context.Context, of Ref) Details {
 
 		out.Objects = append(out.Objects, shown)
 
-		steps := w.history.of(object)
+		steps := w.history.stepsOf(object)
 		out.Steps = append(append(out.Steps, steps...), eventSteps(events, self, steps)...)
 
 		if machine, ok := object.(*infrav1.OLVMMachine); ok {
@@ -90,7 +90,7 @@ func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	}
 
 	if asked != nil {
-		d.Engine = asked.vm(machine)
+		d.Engine = asked.findVM(machine)
 	}
 }
 
@@ -109,7 +109,7 @@ func yamlOf(object client.Object) string {
 		}
 	}
 
-	supportbundle.Hide(shown)
+	supportbundle.HideSecrets(shown)
 
 	out, err := kyaml.Marshal(shown.Object)
 	if err != nil {
@@ -119,9 +119,9 @@ func yamlOf(object client.Object) string {
 	return string(out)
 }
 
-// objects returns the named object and, for a Machine, its OLVMMachine; none if it does not exist.
-func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
-	first := w.get(ctx, of)
+// findObjects returns the named object and, for a Machine, its OLVMMachine; none if it does not exist.
+func (w *watcher) findObjects(ctx context.Context, of Ref) []client.Object {
+	first := w.findObject(ctx, of)
 	if first == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
 		return []client.Object{first}
 	}
 
-	second := w.get(ctx, Ref{
+	second := w.findObject(ctx, Ref{
 		Kind:      machine.Spec.InfrastructureRef.Kind,
 		Namespace: machine.Namespace,
 		Name:      machine.Spec.InfrastructureRef.Name,
@@ -143,8 +143,8 @@ func (w *watcher) objects(ctx context.Context, of Ref) []client.Object {
 	return []client.Object{first, second}
 }
 
-// get reads an object of a watched kind; nil if there is none.
-func (w *watcher) get(ctx context.Context, of Ref) client.Object {
+// findObject reads an object of a watched kind; nil if there is none.
+func (w *watcher) findObject(ctx context.Context, of Ref) client.Object {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) != of.Kind {
 			continue

@@ -64,8 +64,8 @@ type engines struct {
 
 func newEngines(of *watcher) *engines { return &engines{of: of, known: map[string]Engine{}} }
 
-// follow asks all engines repeatedly until the context ends.
-func (e *engines) follow(ctx context.Context) {
+// followAll asks all engines repeatedly until the context ends.
+func (e *engines) followAll(ctx context.Context) {
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
 	for {
@@ -93,40 +93,40 @@ func (e *engines) askAll(ctx context.Context) {
 	byURL := map[string][]*infrav1.OLVMCluster{}
 
 	for i := range clusters.Items {
-		url := engine.ShownURL(clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL)
+		url := engine.RedactURL(clusters.Items[i].Spec.OLVMOvirtAPIServer.ServerURL)
 		byURL[url] = append(byURL[url], &clusters.Items[i])
 	}
 
-	e.expectAll(byURL)
+	e.setExpected(byURL)
 
 	var asking sync.WaitGroup
 	for url, of := range byURL {
 		asking.Go(func() {
-			answer := e.askFor(ctx, url, of)
+			answer := e.askEngine(ctx, url, of)
 
 			e.mu.Lock()
 			e.known[url] = answer
 			e.mu.Unlock()
-			e.of.changed.Note()
+			e.of.changed.WakeAll()
 		})
 	}
 
 	asking.Wait()
 }
 
-// askFor asks the engine of some clusters, with the first readable credentials.
-func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
+// askEngine asks the engine of some clusters, with the first readable credentials.
+func (e *engines) askEngine(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
 	var problem error
 	var unread *readError
 
 	for _, cluster := range clusters {
-		session, err := e.session(ctx, cluster)
+		session, err := e.openSession(ctx, cluster)
 		if err != nil {
 			problem = err
 			continue
 		}
 
-		answer, err := e.ask(ctx, url, session)
+		answer, err := e.fetchVMs(ctx, url, session)
 		if err == nil {
 			return answer
 		}
@@ -136,7 +136,7 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 		break // others would wait as long
 	}
 
-	answer := e.last(url)
+	answer := e.lastAnswer(url)
 	answer.Error, answer.Unasked = "", ""
 
 	if errors.As(problem, &unread) { // the engine was not asked
@@ -148,8 +148,8 @@ func (e *engines) askFor(ctx context.Context, url string, clusters []*infrav1.OL
 	return answer
 }
 
-// expectAll notes all engines before the first answer, and forgets those that no cluster has any more.
-func (e *engines) expectAll(byURL map[string][]*infrav1.OLVMCluster) {
+// setExpected notes all engines before the first answer, and forgets those that no cluster has any more.
+func (e *engines) setExpected(byURL map[string][]*infrav1.OLVMCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.known, func(url string, _ Engine) bool { return byURL[url] == nil })
@@ -161,8 +161,8 @@ func (e *engines) expectAll(byURL map[string][]*infrav1.OLVMCluster) {
 	}
 }
 
-// last returns an engine's last answer.
-func (e *engines) last(url string) Engine {
+// lastAnswer returns an engine's last answer.
+func (e *engines) lastAnswer(url string) Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
@@ -178,17 +178,17 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// session returns a session with a cluster's credentials. It reads them each time, because they may change.
-func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
+// openSession returns a session with a cluster's credentials. It reads them each time, because they may change.
+func (e *engines) openSession(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
 
-	objects, err := connection.Read(ctx, e.of.In, connection.ClusterEngine(cluster))
+	objects, err := connection.ReadObjects(ctx, e.of.In, connection.ClusterEngine(cluster))
 	if err != nil {
 		return nil, &readError{err}
 	}
 
-	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
+	config, err := connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	if err != nil {
 		return nil, &readError{err}
 	}
@@ -196,17 +196,17 @@ func (e *engines) session(ctx context.Context, cluster *infrav1.OLVMCluster) (*e
 	return e.sessions.Get(config)
 }
 
-// ask asks an engine for its VMs.
-func (e *engines) ask(ctx context.Context, url string, session *engine.Client) (Engine, error) {
+// fetchVMs asks an engine for its VMs.
+func (e *engines) fetchVMs(ctx context.Context, url string, session *engine.Client) (Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
 
-	vms, err := session.VMs(ctx)
+	vms, err := session.ListVMs(ctx)
 	if err != nil {
 		return Engine{}, err
 	}
 
-	hosts, err := session.HostsWithin(ctx, enginePause)
+	hosts, err := session.ListHostsWithin(ctx, enginePause)
 	if err != nil {
 		return Engine{}, err
 	}
@@ -228,7 +228,7 @@ func (e *engines) ask(ctx context.Context, url string, session *engine.Client) (
 
 // vmOf converts a VM for the page; false if it has no owner's mark.
 func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) (VM, bool) {
-	owner, ours := ownermark.OwnerOf(vm.CommentText())
+	owner, ours := ownermark.ParseOwner(vm.CommentText())
 	if !ours {
 		return VM{}, false
 	}
@@ -248,14 +248,14 @@ func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) 
 	}
 
 	if e.of.Namespace == "" || e.of.Namespace == owner.Namespace {
-		out.Difference = e.difference(ctx, owner, &out)
+		out.Difference = e.describeDifference(ctx, owner, &out)
 	}
 
 	return out, true
 }
 
-// difference describes the difference between the management cluster and the engine; empty for none.
-func (e *engines) difference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
+// describeDifference describes the difference between the management cluster and the engine; empty for none.
+func (e *engines) describeDifference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
 	if _, unseen := e.of.unseen["OLVMMachines"]; unseen {
 		return ""
 	}
@@ -295,8 +295,8 @@ func machineVM(machine *infrav1.OLVMMachine) string {
 	return machine.Status.OLVM.VirtualMachine.VMID
 }
 
-// seen returns the last answers of the engines, by URL.
-func (e *engines) seen() []Engine {
+// lastAnswers returns the last answers of the engines, by URL.
+func (e *engines) lastAnswers() []Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := []Engine{}
@@ -310,11 +310,11 @@ func (e *engines) seen() []Engine {
 	return out
 }
 
-// vm returns the engine's view of a machine's VM; nil if none was seen.
-func (e *engines) vm(machine *infrav1.OLVMMachine) *VM {
+// findVM returns the engine's view of a machine's VM; nil if none was seen.
+func (e *engines) findVM(machine *infrav1.OLVMMachine) *VM {
 	id := machineVM(machine)
 
-	for _, known := range e.seen() {
+	for _, known := range e.lastAnswers() {
 		for i := range known.VMs {
 			if known.VMs[i].ID == id {
 				return &known.VMs[i]

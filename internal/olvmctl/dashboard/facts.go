@@ -25,7 +25,7 @@ type Fact struct {
 // factList gathers facts. It omits unknown ones.
 type factList []Fact
 
-func (f *factList) add(name, value string) {
+func (f *factList) addFact(name, value string) {
 	if value != "" {
 		*f = append(*f, Fact{Name: name, Value: value})
 	}
@@ -40,18 +40,18 @@ func factsOf(objects []client.Object) []Fact {
 		case *clusterv1.Cluster:
 			out.ofCluster(o)
 		case *controlplanev1.KubeadmControlPlane:
-			out.add("Version", o.Spec.Version)
-			out.add("Template", o.Spec.MachineTemplate.Spec.InfrastructureRef.Name)
+			out.addFact("Version", o.Spec.Version)
+			out.addFact("Template", o.Spec.MachineTemplate.Spec.InfrastructureRef.Name)
 		case *clusterv1.MachineDeployment:
-			out.add("Version", o.Spec.Template.Spec.Version)
-			out.add("Template", o.Spec.Template.Spec.InfrastructureRef.Name)
+			out.addFact("Version", o.Spec.Template.Spec.Version)
+			out.addFact("Template", o.Spec.Template.Spec.InfrastructureRef.Name)
 		case *clusterv1.Machine:
 			out.ofMachine(o)
 		case *infrav1.OLVMMachine:
 			out.ofVM(o)
 		case *infrav1.OLVMCluster:
-			out.add("Engine", engine.ShownURL(o.Spec.OLVMOvirtAPIServer.ServerURL))
-			out.add("Data center", o.Spec.OLVMDatacenterName)
+			out.addFact("Engine", engine.RedactURL(o.Spec.OLVMOvirtAPIServer.ServerURL))
+			out.addFact("Data center", o.Spec.OLVMDatacenterName)
 		}
 
 		if created := object.GetCreationTimestamp(); i == 0 && !created.IsZero() {
@@ -63,25 +63,25 @@ func factsOf(objects []client.Object) []Fact {
 }
 
 func (f *factList) ofCluster(c *clusterv1.Cluster) {
-	f.add("Version", c.Spec.Topology.Version)
-	f.add("Class", c.Spec.Topology.ClassRef.Name)
+	f.addFact("Version", c.Spec.Topology.Version)
+	f.addFact("Class", c.Spec.Topology.ClassRef.Name)
 
 	if c.Spec.ControlPlaneEndpoint.IsValid() {
-		f.add("Endpoint", c.Spec.ControlPlaneEndpoint.String())
+		f.addFact("Endpoint", c.Spec.ControlPlaneEndpoint.String())
 	}
 
-	f.add("Pods", strings.Join(c.Spec.ClusterNetwork.Pods.CIDRBlocks, ", "))
-	f.add("Services", strings.Join(c.Spec.ClusterNetwork.Services.CIDRBlocks, ", "))
+	f.addFact("Pods", strings.Join(c.Spec.ClusterNetwork.Pods.CIDRBlocks, ", "))
+	f.addFact("Services", strings.Join(c.Spec.ClusterNetwork.Services.CIDRBlocks, ", "))
 }
 
 func (f *factList) ofMachine(m *clusterv1.Machine) {
-	f.add("Cluster", m.Spec.ClusterName)
-	f.add("Node", m.Status.NodeRef.Name)
+	f.addFact("Cluster", m.Spec.ClusterName)
+	f.addFact("Node", m.Status.NodeRef.Name)
 
 	if info := m.Status.NodeInfo; info != nil && info.KubeletVersion != m.Spec.Version {
-		f.add("Version", fmt.Sprintf("%s; its kubelet has %s", m.Spec.Version, info.KubeletVersion))
+		f.addFact("Version", fmt.Sprintf("%s; its kubelet has %s", m.Spec.Version, info.KubeletVersion))
 	} else {
-		f.add("Version", m.Spec.Version)
+		f.addFact("Version", m.Spec.Version)
 	}
 }
 
@@ -93,23 +93,23 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 		olvm = &infrav1.OLVMStatus{}
 	}
 
-	f.add("Provider ID", m.Spec.ProviderID)
+	f.addFact("Provider ID", m.Spec.ProviderID)
 
 	seen := olvm.VirtualMachine
 	if seen.VMID != "" {
-		f.add("VM", strings.TrimSpace(cmp.Or(seen.VMName, m.Name)+" "+seen.VMID))
+		f.addFact("VM", strings.TrimSpace(cmp.Or(seen.VMName, m.Name)+" "+seen.VMID))
 	}
 
-	f.add("Host", seen.HostName)
-	f.add("VM template", cmp.Or(olvm.VMTemplateName, m.Spec.VMTemplateName))
-	f.add("Size", sizeOf(m))
-	f.add("Disks", disksOf(vm, m.Spec.FromInventory != nil))
-	f.add("Network", strings.Trim(olvm.NetworkName+" "+olvm.IPAddress, " "))
-	f.add("oVirt cluster", cmp.Or(olvm.ClusterName, m.Spec.OLVMOvirtClusterName))
-	f.add("Failure domain", m.Status.FailureDomain)
+	f.addFact("Host", seen.HostName)
+	f.addFact("VM template", cmp.Or(olvm.VMTemplateName, m.Spec.VMTemplateName))
+	f.addFact("Size", sizeOf(m))
+	f.addFact("Disks", disksOf(vm, m.Spec.FromInventory != nil))
+	f.addFact("Network", strings.Trim(olvm.NetworkName+" "+olvm.IPAddress, " "))
+	f.addFact("oVirt cluster", cmp.Or(olvm.ClusterName, m.Spec.OLVMOvirtClusterName))
+	f.addFact("Failure domain", m.Status.FailureDomain)
 
 	if from := m.Spec.FromInventory; from != nil {
-		f.add("Pool", from.InventoryName)
+		f.addFact("Pool", from.InventoryName)
 	}
 
 	if t := m.Status.Terraform; t != nil && t.Runs > 0 {
@@ -118,7 +118,7 @@ func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 			failed = fmt.Sprintf(", %d failed since a success", t.Failures)
 		}
 
-		f.add("Terraform runs", fmt.Sprintf("%d%s", t.Runs, failed))
+		f.addFact("Terraform runs", fmt.Sprintf("%d%s", t.Runs, failed))
 	}
 }
 

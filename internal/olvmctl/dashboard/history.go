@@ -52,8 +52,8 @@ type past struct {
 
 func newHistory() *history { return &history{past: map[types.UID]*past{}} }
 
-// see records news about an object. Its initial conditions keep their own times.
-func (h *history) see(object client.Object, now time.Time) {
+// recordObject records news about an object. Its initial conditions keep their own times.
+func (h *history) recordObject(object client.Object, now time.Time) {
 	with, ok := object.(conditions.Getter)
 	if !ok {
 		return
@@ -69,19 +69,19 @@ func (h *history) see(object client.Object, now time.Time) {
 	}
 
 	kind := kindOf(object)
-	known.seeConditions(kind, with.GetConditions(), first, now)
+	known.recordConditions(kind, with.GetConditions(), first, now)
 
 	if machine, isMachine := object.(*infrav1.OLVMMachine); isMachine {
-		known.seeRun(kind, machine.Status.Terraform)
+		known.recordRun(kind, machine.Status.Terraform)
 	}
 
 	slices.SortStableFunc(known.steps, func(a, b Step) int { return a.Time.Compare(b.Time) })
 	known.steps = known.steps[max(0, len(known.steps)-mostSteps):]
 }
 
-// seeConditions records changed conditions. A changed status gets its transition time. If only the reason or message
+// recordConditions records changed conditions. A changed status gets its transition time. If only the reason or message
 // changed, the time is now.
-func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
+func (p *past) recordConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
 	for _, c := range all {
 		before := p.conditions[c.Type]
 		if before.Status == c.Status && before.Reason == c.Reason && before.Message == c.Message {
@@ -106,8 +106,8 @@ func (p *past) seeConditions(kind string, all []metav1.Condition, first bool, no
 	}
 }
 
-// seeRun records the last run.
-func (p *past) seeRun(kind string, status *infrav1.TerraformStatus) {
+// recordRun records the last run.
+func (p *past) recordRun(kind string, status *infrav1.TerraformStatus) {
 	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(p.run) {
 		return
 	}
@@ -125,8 +125,8 @@ func (p *past) seeRun(kind string, status *infrav1.TerraformStatus) {
 	})
 }
 
-// of returns the history of an object, oldest first.
-func (h *history) of(object client.Object) []Step {
+// stepsOf returns the history of an object, oldest first.
+func (h *history) stepsOf(object client.Object) []Step {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -137,8 +137,8 @@ func (h *history) of(object client.Object) []Step {
 	return nil
 }
 
-// forget forgets a deleted object.
-func (h *history) forget(object client.Object) {
+// dropObject forgets a deleted object.
+func (h *history) dropObject(object client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.past, object.GetUID())

@@ -19,7 +19,7 @@ func (w *watcher) followManager(ctx context.Context) {
 			w.mu.Unlock()
 
 			if changed {
-				w.changed.Note()
+				w.changed.WakeAll()
 			}
 		}
 

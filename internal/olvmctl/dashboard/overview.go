@@ -27,7 +27,7 @@ type Count struct {
 	OK    int `json:"ok"`
 }
 
-func (c *Count) add(kind string) {
+func (c *Count) addKind(kind string) {
 	c.Total++
 
 	switch kind {
@@ -74,9 +74,9 @@ func kindOfMachine(node *clustertree.Node) string {
 	}
 }
 
-// judge sets the cluster's overview: its state, its troubles, and the numbers of its machines. All counts on the page
-// come from here, so they agree with each other and with the listed machines.
-func (c *Cluster) judge() {
+// assessState sets the cluster's overview: its state, its troubles, and the numbers of its machines. All counts on the
+// page come from here, so they agree with each other and with the listed machines.
+func (c *Cluster) assessState() {
 	c.Kinds = map[string]string{}
 	c.Troubles = nil
 
@@ -88,7 +88,7 @@ func (c *Cluster) judge() {
 			c.addTrouble(part)
 		}
 
-		ready := c.judgeMachines(part)
+		ready := c.countMachines(part)
 
 		switch part.Kind {
 		case "KubeadmControlPlane":
@@ -112,9 +112,9 @@ func (c *Cluster) judge() {
 	c.Kind, c.State = c.stateOf()
 }
 
-// judgeMachines counts the machines of a part, and returns the number of ready ones. It does not count the VMs of
+// countMachines counts the machines of a part, and returns the number of ready ones. It does not count the VMs of
 // support services, because they are no nodes.
-func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
+func (c *Cluster) countMachines(part *clustertree.Node) (ready int32) {
 	machines := part.Children
 	if part.Machine != nil { // its only owner is the Cluster
 		machines = []clustertree.Node{*part}
@@ -134,7 +134,7 @@ func (c *Cluster) judgeMachines(part *clustertree.Node) (ready int32) {
 		}
 
 		if machine.Kind == "Machine" {
-			c.Machines.add(kind)
+			c.Machines.addKind(kind)
 		}
 
 		if kind == kindOK {
@@ -183,15 +183,15 @@ func sortByTrouble(clusters []Cluster) {
 	})
 }
 
-// sum sets the totals of all clusters.
-func (s *State) sum() {
+// setTotals sets the totals of all clusters.
+func (s *State) setTotals() {
 	if s.Away == "" && s.Manager != "" {
 		s.Troubles = append(s.Troubles, Trouble{About: Ref{Kind: "The manager"}, What: s.Manager})
 	}
 
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		s.Counts.add(c.Kind)
+		s.Counts.addKind(c.Kind)
 		s.Machines.addCount(c.Machines)
 		s.Troubles = append(s.Troubles, c.Troubles...)
 	}

@@ -124,7 +124,7 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 
 	find[*clusterv1.Cluster](t, objects, "f-failed").Status.Phase = "Failed"
 
-	state := watched(t, objects).state(t.Context())
+	state := watched(t, objects).buildState(t.Context())
 
 	var rows []string
 	for _, c := range state.Clusters {
@@ -161,7 +161,7 @@ func (u unwatched) Get(
 func TestAllThatThePageReadsIsWatched(t *testing.T) {
 	w := watched(t, small("prod", "shop", noon))
 	w.reader = unwatched{w.reader}
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Length(t, "state.Problems", state.Problems, 0)
 	check.Length(t, "state.Clusters", state.Clusters, 1)
 }
@@ -172,14 +172,14 @@ func TestADeadAPIServerIsSaidAndNobodyElseIsBlamed(t *testing.T) {
 	w.engines = newEngines(w)
 	w.engines.known["https://engine"] = Engine{URL: "https://engine", Error: "TLS handshake timeout"}
 
-	before := w.state(t.Context())
+	before := w.buildState(t.Context())
 	check.Equal(t, "away", before.Away, "")
 	check.Length(t, "troubles", before.Troubles, 2)
 
-	w.noteServer(t.Context(), errors.New("connection refused"))
-	w.noteServer(t.Context(), errors.New("no route to host"))
+	w.recordServerAnswer(t.Context(), errors.New("connection refused"))
+	w.recordServerAnswer(t.Context(), errors.New("no route to host"))
 
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Equal(t, "away", state.Away, "no route to host")
 	check.Equal(t, "is it said since when", state.AwaySince.IsZero(), false)
 	check.Length(t, "troubles of others", state.Troubles, 0)
@@ -189,16 +189,16 @@ func TestADeadAPIServerIsSaidAndNobodyElseIsBlamed(t *testing.T) {
 		check.Equal(t, watch.Kind, watch.State, watchLost)
 	}
 
-	w.noteServer(t.Context(), nil)
-	check.Equal(t, "away", w.state(t.Context()).Away, "")
+	w.recordServerAnswer(t.Context(), nil)
+	check.Equal(t, "away", w.buildState(t.Context()).Away, "")
 }
 
 func TestAServerThatRefusesIsThere(t *testing.T) {
 	w := watched(t, nil)
-	w.noteServer(t.Context(), apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", nil))
+	w.recordServerAnswer(t.Context(), apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", nil))
 	check.Equal(t, "away", w.isAway(), false)
 
-	w.noteServer(t.Context(), apierrors.NewInternalError(errors.New("etcd is away")))
+	w.recordServerAnswer(t.Context(), apierrors.NewInternalError(errors.New("etcd is away")))
 	check.Equal(t, "away", w.isAway(), true)
 }
 
@@ -218,7 +218,7 @@ func TestAServerThatHangsIsNoticed(t *testing.T) {
 		time.Sleep(serverLimit + time.Second)
 		synctest.Wait()
 
-		why, _ := w.awayText()
+		why, _ := w.explainAway()
 		check.Equal(t, "why", why, "it did not answer within 5s")
 		cancel()
 		synctest.Wait()
@@ -231,7 +231,7 @@ func TestEachWatchHasItsState(t *testing.T) {
 	w.lost["events"] = &loss{noon.Time, noon.Time, errors.New("gone")}
 
 	got := map[string]string{}
-	for _, watch := range w.watches() {
+	for _, watch := range w.listWatches() {
 		got[watch.Kind] = strings.TrimSpace(watch.State + " " + watch.Why)
 	}
 
@@ -257,14 +257,14 @@ func TestAnEngineIsNotBlamedForCredentialsThatCannotBeRead(t *testing.T) {
 	cluster := find[*infrav1.OLVMCluster](t, small("prod", "shop", noon), "shop")
 	cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "credentials"
 
-	answer := newEngines(w).askFor(t.Context(), "https://engine", []*infrav1.OLVMCluster{cluster})
+	answer := newEngines(w).askEngine(t.Context(), "https://engine", []*infrav1.OLVMCluster{cluster})
 	check.Equal(t, "answer.Error", answer.Error, "")
 	check.Contains(t, "answer.Unasked", answer.Unasked, "TLS handshake timeout")
 }
 
 func TestDetailsOfAMachineHaveItsVMAndItsLastPlan(t *testing.T) {
 	w := watched(t, small("prod", "shop", noon))
-	details := w.details(t.Context(), Ref{"Machine", "prod", "shop-cp-0"})
+	details := w.findDetails(t.Context(), Ref{"Machine", "prod", "shop-cp-0"})
 
 	facts := map[string]string{}
 	for _, fact := range details.Facts {
@@ -297,7 +297,7 @@ func TestTheYAMLHasNoSecrets(t *testing.T) {
 	plane.Spec.KubeadmConfigSpec.Users = []bootstrapv1.User{{Name: "admin", Passwd: "hunter2"}}
 	plane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/token", Content: "hunter2"}}
 
-	yaml := watched(t, objects).details(t.Context(), Ref{"KubeadmControlPlane", "prod", "shop-cp"}).Objects[0].YAML
+	yaml := watched(t, objects).findDetails(t.Context(), Ref{"KubeadmControlPlane", "prod", "shop-cp"}).Objects[0].YAML
 	check.Contains(t, "YAML", yaml, "path: /etc/token")
 	check.Lacks(t, "YAML", yaml, "hunter2")
 }
@@ -306,7 +306,7 @@ func TestTheYAMLHasNoSecrets(t *testing.T) {
 func changing(t *testing.T, w *watcher, of Ref) (out []string) {
 	t.Helper()
 
-	for _, command := range w.details(t.Context(), of).Commands {
+	for _, command := range w.findDetails(t.Context(), of).Commands {
 		if !strings.Contains(command.Line, " get ") && !strings.Contains(command.Line, " logs ") {
 			out = append(out, command.Line)
 		}
@@ -339,7 +339,7 @@ func TestCommandsSayWhichManagementCluster(t *testing.T) {
 	plain.Access.Flags = []string{"--kubeconfig", "/home/me/it's mine", "--context", "$(reboot) `id` ; \"x\"\n*"}
 
 	of := Ref{"Cluster", "prod", "shop"}
-	lines := plain.details(t.Context(), of).Commands
+	lines := plain.findDetails(t.Context(), of).Commands
 	at := slices.IndexFunc(lines, func(c Command) bool { return strings.HasPrefix(c.Line, "olvmctl get kubeconfig") })
 	if at < 0 {
 		t.Fatalf("no command gets the kubeconfig: %v", lines)
@@ -356,7 +356,7 @@ func TestAnUnknownWatchBlamesNoOtherKind(t *testing.T) {
 	w := watched(t, small("prod", "shop", noon))
 	w.watchFailed(t.Context(), "*v1.Mystery", errors.New("it is not served"))
 
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Contains(t, "problems", strings.Join(state.Problems, "\n"), "*v1.Mystery: it is not served")
 
 	for _, one := range state.Watches {
@@ -373,7 +373,7 @@ func TestAPausedClusterCanGoOn(t *testing.T) {
 
 func TestADetailOfWhatIsNotShownIsEmpty(t *testing.T) {
 	w := watched(t, []client.Object{&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "e"}}})
-	check.Equal(t, "found", w.details(t.Context(), Ref{"OLVMSupportServices", "prod", "x"}).Found, false)
+	check.Equal(t, "found", w.findDetails(t.Context(), Ref{"OLVMSupportServices", "prod", "x"}).Found, false)
 }
 
 // TestAForbiddenWatchStaysLostForWhoMayList has a user with the right to list Machines, but not to watch them: the
@@ -388,10 +388,10 @@ func TestAForbiddenWatchStaysLostForWhoMayList(t *testing.T) {
 		for range 3 {
 			w.watchFailed(t.Context(), "*v1beta2.Machine", forbidden)
 			time.Sleep(time.Minute)
-			check.Equal(t, "watches that are lost", w.lostBy() != nil, true)
+			check.Equal(t, "watches that are lost", w.watchError() != nil, true)
 		}
 
 		time.Sleep(time.Minute)
-		check.Error(t, w.lostBy(), "")
+		check.Error(t, w.watchError(), "")
 	})
 }

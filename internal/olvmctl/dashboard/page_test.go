@@ -24,11 +24,11 @@ import (
 // opened opens the page of objects in a browser.
 func opened(t *testing.T, w *watcher) *browser.View {
 	t.Helper()
-	page, err := serve(t.Context(), "127.0.0.1:0", w)
+	page, err := servePage(t.Context(), "127.0.0.1:0", w)
 	check.Error(t, err, "")
 	t.Cleanup(page.Close)
 
-	return browser.Open(t, page.URL(), 1400, 900)
+	return browser.OpenPage(t, page.URL(), 1400, 900)
 }
 
 // fleet is 60 clusters of three tenants: most are fine, some change, and two are in trouble.
@@ -62,34 +62,44 @@ func TestThePageOfManyClustersInABrowser(t *testing.T) {
 	v := opened(t, watched(t, fleet(t, noon)))
 
 	// All clusters are collapsed lines, those in trouble first, and the figures agree with the lines.
-	v.Until(`document.querySelectorAll('.cluster').length === 60 && document.querySelectorAll('a.machine').length === 0`)
-	v.Until(`[...document.querySelectorAll('.line .state')].slice(0, 2).every(s => s.innerText.includes('In trouble'))`)
-	v.Until(`[...document.querySelectorAll('.line .state')].filter(s => s.innerText.includes('Available')).length === 54`)
-	v.Until(`document.querySelector('#figures').innerText.includes('54 available')`)
-	v.Until(`document.querySelector('#trouble-title').innerText === 'In trouble: 2' && document.title.startsWith('(2)')`)
+	v.WaitUntil(
+		`document.querySelectorAll('.cluster').length === 60 && document.querySelectorAll('a.machine').length === 0`,
+	)
+	v.WaitUntil(
+		`[...document.querySelectorAll('.line .state')].slice(0, 2).every(s => s.innerText.includes('In trouble'))`,
+	)
+	v.WaitUntil(
+		`[...document.querySelectorAll('.line .state')].filter(s => s.innerText.includes('Available')).length === 54`,
+	)
+	v.WaitUntil(`document.querySelector('#figures').innerText.includes('54 available')`)
+	v.WaitUntil(
+		`document.querySelector('#trouble-title').innerText === 'In trouble: 2' && document.title.startsWith('(2)')`,
+	)
 
 	// A line opens and closes, also by a key; so do all together.
-	v.Script(`document.querySelector('.toggle').focus(); document.querySelector('.toggle').click()`)
-	v.Until(`document.querySelectorAll('a.machine').length === 1 && document.querySelector('.toggle').ariaExpanded === 'true'`)
-	v.Until(`document.querySelector('a.machine').innerText.includes('VM gone')`)
-	v.Script(`document.querySelector('#toggle-all').click()`)
-	v.Until(`document.querySelectorAll('a.machine').length === 60`)
-	v.Script(`document.querySelector('#toggle-all').click()`)
-	v.Until(`document.querySelectorAll('a.machine').length === 0`)
+	v.RunScript(`document.querySelector('.toggle').focus(); document.querySelector('.toggle').click()`)
+	v.WaitUntil(
+		`document.querySelectorAll('a.machine').length === 1 && document.querySelector('.toggle').ariaExpanded === 'true'`,
+	)
+	v.WaitUntil(`document.querySelector('a.machine').innerText.includes('VM gone')`)
+	v.RunScript(`document.querySelector('#toggle-all').click()`)
+	v.WaitUntil(`document.querySelectorAll('a.machine').length === 60`)
+	v.RunScript(`document.querySelector('#toggle-all').click()`)
+	v.WaitUntil(`document.querySelectorAll('a.machine').length === 0`)
 
 	// The filter finds clusters by name, and machines in clusters, and opens these clusters.
-	v.Type("#filter", "shop-03-cp-0")
-	v.Until(`document.querySelector('#matches').innerText === '1 of 60 machines, 1 of 60 clusters'`)
-	v.Until(`document.querySelectorAll('a.machine').length === 1`)
-	v.Type("#filter", "")
-	v.Until(`document.querySelectorAll('.cluster').length === 60`)
+	v.TypeInto("#filter", "shop-03-cp-0")
+	v.WaitUntil(`document.querySelector('#matches').innerText === '1 of 60 machines, 1 of 60 clusters'`)
+	v.WaitUntil(`document.querySelectorAll('a.machine').length === 1`)
+	v.TypeInto("#filter", "")
+	v.WaitUntil(`document.querySelectorAll('.cluster').length === 60`)
 
 	// Times are ages, with the date as a tooltip.
-	v.Until(`/^\d+ days ago$/.test(document.querySelector('.line .age').innerText)`)
-	v.Until(`document.querySelector('.line time').title.startsWith('2026-11-25 ')`)
+	v.WaitUntil(`/^\d+ days ago$/.test(document.querySelector('.line .age').innerText)`)
+	v.WaitUntil(`document.querySelector('.line time').title.startsWith('2026-11-25 ')`)
 
-	v.Readable()
-	check.Length(t, "what the console has", v.Complaints(), 0)
+	v.CheckReadable()
+	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }
 
 func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
@@ -97,26 +107,30 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 
 	w := watched(t, small("prod", "shop", noon))
 	v := opened(t, w)
-	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
-	v.Until(`document.querySelectorAll('#watch-list li').length === ` + fmt.Sprint(len(watchedKinds)))
+	v.WaitUntil(`document.querySelector('#connection-text').innerText === 'Live'`)
+	v.WaitUntil(`document.querySelectorAll('#watch-list li').length === ` + fmt.Sprint(len(watchedKinds)))
 
-	w.noteServer(t.Context(), errors.New("connection refused"))
-	v.Until(`document.querySelector('#connection').dataset.kind === 'bad'`)
-	v.Until(`document.querySelector('#connection-text').innerText.startsWith('API server unreachable since ')`)
-	v.Until(`document.querySelector('#trouble').innerText.includes('connection refused')`)
-	v.Until(`[...document.querySelectorAll('#watch-list li')].every(l => l.innerText.includes('lost'))`)
-	v.Script(`window.began = Date.now()`)
-	v.Until(`Date.now() - began > 3000`) // an idle stream does not make it live
-	v.Until(`document.querySelector('#connection').dataset.kind === 'bad'`)
+	w.recordServerAnswer(t.Context(), errors.New("connection refused"))
+	v.WaitUntil(`document.querySelector('#connection').dataset.kind === 'bad'`)
+	v.WaitUntil(`document.querySelector('#connection-text').innerText.startsWith('API server unreachable since ')`)
+	v.WaitUntil(`document.querySelector('#trouble').innerText.includes('connection refused')`)
+	v.WaitUntil(`[...document.querySelectorAll('#watch-list li')].every(l => l.innerText.includes('lost'))`)
+	v.RunScript(`window.began = Date.now()`)
+	v.WaitUntil(`Date.now() - began > 3000`) // an idle stream does not make it live
+	v.WaitUntil(`document.querySelector('#connection').dataset.kind === 'bad'`)
 
-	w.noteServer(t.Context(), nil)
-	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
+	w.recordServerAnswer(t.Context(), nil)
+	v.WaitUntil(`document.querySelector('#connection-text').innerText === 'Live'`)
 
 	w.mu.Lock()
 	w.lost["Machines"] = &loss{noon.Time, noon.Time, errors.New("forbidden")}
 	w.mu.Unlock()
-	w.changed.Note()
-	v.Until(`document.querySelector('#connection-text').innerText === '1 of ` + fmt.Sprint(len(watchedKinds)) + ` watches lost'`)
+	w.changed.WakeAll()
+	v.WaitUntil(
+		`document.querySelector('#connection-text').innerText === '1 of ` + fmt.Sprint(
+			len(watchedKinds),
+		) + ` watches lost'`,
+	)
 }
 
 // TestNamesOfTenantsDoNoHarmInABrowser has texts dangerous in a page taking them for HTML, and texts imitating others.
@@ -143,20 +157,22 @@ func TestNamesOfTenantsDoNoHarmInABrowser(t *testing.T) {
 	})
 
 	v := opened(t, watched(t, objects))
-	v.Script(`location.hash = '#Machine/prod/shop-cp-0'`)
-	v.Until(`document.querySelector('#details-facts').innerText.includes('onerror=')`)
-	v.Until(`document.querySelector('#details-yaml').textContent.includes('onerror=')`)
-	v.Until(`document.querySelector('#event-list').innerText.includes('onerror=')`)
+	v.RunScript(`location.hash = '#Machine/prod/shop-cp-0'`)
+	v.WaitUntil(`document.querySelector('#details-facts').innerText.includes('onerror=')`)
+	v.WaitUntil(`document.querySelector('#details-yaml').textContent.includes('onerror=')`)
+	v.WaitUntil(`document.querySelector('#event-list').innerText.includes('onerror=')`)
 
 	for _, hash := range []string{"#%", "#%E0%A4%A/x/y", "#__proto__/constructor/toString", "#Machine/prod/" +
 		`%3Cimg%20src=x%20onerror=document.title='hit'%3E`} {
-		v.Script(fmt.Sprintf(`location.hash = %q`, hash))
+		v.RunScript(fmt.Sprintf(`location.hash = %q`, hash))
 	}
 
-	v.Until(`document.querySelectorAll('img, body script:not([src])').length === 0 && !document.title.includes('hit')`)
-	v.Until(`!/[\u202a-\u202e\u2066-\u2069\u200b]/.test(document.body.textContent)`)
-	v.Until(`document.querySelector('#connection-text').innerText === 'Live'`)
-	check.Length(t, "what the console has", v.Complaints(), 0)
+	v.WaitUntil(
+		`document.querySelectorAll('img, body script:not([src])').length === 0 && !document.title.includes('hit')`,
+	)
+	v.WaitUntil(`!/[\u202a-\u202e\u2066-\u2069\u200b]/.test(document.body.textContent)`)
+	v.WaitUntil(`document.querySelector('#connection-text').innerText === 'Live'`)
+	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }
 
 // TestScreenshots writes the pictures of the docs into the folder $OLVMCTL_SCREENSHOTS.
@@ -173,7 +189,9 @@ func TestScreenshots(t *testing.T) {
 		if vm, ok := object.(*infrav1.OLVMMachine); ok {
 			vm.Spec.VMTemplateName, vm.Spec.VirtualMachine.Memory = "ol9-k8s", "16GB"
 			vm.Spec.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "100GB"}
-			vm.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "20GB", StorageDomainName: "fast"}}
+			vm.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{
+				{Name: "etcd", Size: "20GB", StorageDomainName: "fast"},
+			}
 		}
 
 		if vm, ok := object.(*infrav1.OLVMMachine); ok && vm.Name == "shop-md-tzx4c" {
@@ -186,30 +204,34 @@ func TestScreenshots(t *testing.T) {
 		}
 	}
 
-	one, many := opened(t, watched(t, objects)), opened(t, watched(t, fleet(t, metav1.NewTime(noon.Add(-50*time.Hour)))))
+	one, many := opened(
+		t, watched(t, objects),
+	), opened(
+		t, watched(t, fleet(t, metav1.NewTime(noon.Add(-50*time.Hour)))),
+	)
 
-	one.Script(`location.hash = '#Machine/prod/shop-cp-x7k2p'`)
-	one.Until(`document.querySelector('.plan').innerText.includes('ovirt_nic.nic1')`)
+	one.RunScript(`location.hash = '#Machine/prod/shop-cp-x7k2p'`)
+	one.WaitUntil(`document.querySelector('.plan').innerText.includes('ovirt_nic.nic1')`)
 
 	for _, scheme := range []string{"light", "dark"} {
 		for name, v := range map[string]*browser.View{"one": one, "many": many} {
-			v.Colors(scheme)
-			v.Shoot(folder, fmt.Sprintf("olvmctl-ui-%s-%s.png", name, scheme), 1400, 900)
-			v.Shoot(folder, fmt.Sprintf("olvmctl-ui-%s-%s-phone.png", name, scheme), 400, 800)
+			v.SetColors(scheme)
+			v.TakeScreenshot(folder, fmt.Sprintf("olvmctl-ui-%s-%s.png", name, scheme), 1400, 900)
+			v.TakeScreenshot(folder, fmt.Sprintf("olvmctl-ui-%s-%s-phone.png", name, scheme), 400, 800)
 		}
 	}
 }
 
-// TestAVMIsMissingOnlyInAnEngineThatAnswers has the state before any answer. No browser has confirmed what the page makes
-// of it: the condition of its script is compared as a text.
+// TestAVMIsMissingOnlyInAnEngineThatAnswers has the state before any answer. No browser has confirmed what the page
+// makes of it: the condition of its script is compared as a text.
 func TestAVMIsMissingOnlyInAnEngineThatAnswers(t *testing.T) {
 	w := watched(t, small("prod", "shop", noon))
 	w.engines = newEngines(w)
 	infra := find[*infrav1.OLVMCluster](t, small("prod", "shop", noon), "shop")
-	url := engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
-	w.engines.expectAll(map[string][]*infrav1.OLVMCluster{url: {infra}, "https://other": {infra}})
+	url := engine.RedactURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
+	w.engines.setExpected(map[string][]*infrav1.OLVMCluster{url: {infra}, "https://other": {infra}})
 
-	state := w.state(t.Context())
+	state := w.buildState(t.Context())
 	check.Length(t, "engines that were not asked yet", state.Engines, 2)
 	check.Equal(t, "whether one has answered", state.Engines[0].At.IsZero() && state.Engines[1].At.IsZero(), true)
 	check.Equal(t, "the engine of the cluster", state.Clusters[0].Engine, url)

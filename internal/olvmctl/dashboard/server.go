@@ -46,7 +46,7 @@ type loss struct {
 // followServer checks the API server repeatedly.
 func (w *watcher) followServer(ctx context.Context) {
 	for {
-		w.noteServer(ctx, w.askServer(ctx))
+		w.recordServerAnswer(ctx, w.askServer(ctx))
 
 		select {
 		case <-ctx.Done():
@@ -69,8 +69,9 @@ func (w *watcher) askServer(ctx context.Context) error {
 	return err
 }
 
-// noteServer records the API server's answer. A refusal shows that it is reachable; the watches report refusals.
-func (w *watcher) noteServer(ctx context.Context, err error) {
+// recordServerAnswer records the API server's answer. A refusal shows that it is reachable; the watches report
+// refusals.
+func (w *watcher) recordServerAnswer(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
 		err = nil
@@ -94,7 +95,7 @@ func (w *watcher) noteServer(ctx context.Context, err error) {
 		w.away = &loss{was.since, time.Now(), err}
 	}
 
-	w.changed.Note()
+	w.changed.WakeAll()
 }
 
 // isAway reports whether the API server is unreachable.
@@ -105,8 +106,8 @@ func (w *watcher) isAway() bool {
 	return w.away != nil
 }
 
-// awayText explains why the API server is unreachable; empty if it is reachable.
-func (w *watcher) awayText() (why string, since time.Time) {
+// explainAway explains why the API server is unreachable; empty if it is reachable.
+func (w *watcher) explainAway() (why string, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -117,8 +118,8 @@ func (w *watcher) awayText() (why string, since time.Time) {
 	return w.away.why.Error(), w.away.since
 }
 
-// watches returns the states of all watches.
-func (w *watcher) watches() []Watch {
+// listWatches returns the states of all watches.
+func (w *watcher) listWatches() []Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

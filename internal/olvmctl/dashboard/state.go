@@ -87,7 +87,7 @@ type Event struct {
 	Note    string    `json:"note"`
 }
 
-func (w *watcher) state(ctx context.Context) State {
+func (w *watcher) buildState(ctx context.Context) State {
 	out := State{
 		Version:   version.Version,
 		Server:    w.server,
@@ -95,29 +95,29 @@ func (w *watcher) state(ctx context.Context) State {
 		Clusters:  []Cluster{},
 		Events:    []Event{},
 		Troubles:  []Trouble{},
-		Watches:   w.watches(),
+		Watches:   w.listWatches(),
 	}
-	out.Away, out.AwaySince = w.awayText()
+	out.Away, out.AwaySince = w.explainAway()
 
 	note := func(what string, err error) { out.Problems = append(out.Problems, fmt.Sprintf("%s: %v", what, err)) }
-	if err := w.lostBy(); err != nil && out.Away == "" {
+	if err := w.watchError(); err != nil && out.Away == "" {
 		note("Not everything can be watched now; this is what was", err)
 	}
 
-	out.Problems = append(out.Problems, w.strangeProblems()...)
+	out.Problems = append(out.Problems, w.unknownWatchProblems()...)
 
 	for _, name := range slices.Sorted(maps.Keys(w.unseen)) {
 		out.Problems = append(out.Problems, fmt.Sprintf("No %s: %s", name, w.unseen[name]))
 	}
 
-	clusters, err := w.clusters(ctx)
+	clusters, err := w.listClusters(ctx)
 	if err != nil {
 		note("Clusters", err)
 	}
 
 	out.Clusters = append(out.Clusters, clusters...)
 
-	events, err := w.events(ctx)
+	events, err := w.listEvents(ctx)
 	if err != nil {
 		note("Events", err)
 	}
@@ -126,16 +126,16 @@ func (w *watcher) state(ctx context.Context) State {
 	out.Events = append(out.Events, events[:min(len(events), mostEvents)]...)
 
 	if w.engines != nil {
-		out.Engines = w.engines.seen()
+		out.Engines = w.engines.lastAnswers()
 	}
 
-	out.sum()
+	out.setTotals()
 
 	return out
 }
 
-// strangeProblems are those of watches of unknown types.
-func (w *watcher) strangeProblems() (out []string) {
+// unknownWatchProblems are those of watches of unknown types.
+func (w *watcher) unknownWatchProblems() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -146,8 +146,8 @@ func (w *watcher) strangeProblems() (out []string) {
 	return out
 }
 
-// clusters are all of them with their trees, those in trouble first.
-func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
+// listClusters are all of them with their trees, those in trouble first.
+func (w *watcher) listClusters(ctx context.Context) ([]Cluster, error) {
 	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (w *watcher) clusters(ctx context.Context) ([]Cluster, error) {
 			Tree:     tree,
 			Waits:    waits,
 		}
-		next.judge()
+		next.assessState()
 		out = append(out, next)
 	}
 
@@ -200,11 +200,11 @@ func (w *watcher) engineOf(ctx context.Context, cluster *clusterv1.Cluster) stri
 		return ""
 	}
 
-	return engine.ShownURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
+	return engine.RedactURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
 }
 
-// events are all that are there, the newest first.
-func (w *watcher) events(ctx context.Context) ([]Event, error) {
+// listEvents are all that are there, the newest first.
+func (w *watcher) listEvents(ctx context.Context) ([]Event, error) {
 	var list eventsv1.EventList
 	if err := w.reader.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
 		return nil, err

@@ -73,18 +73,18 @@ func waitsOf(
 	}
 
 	for i := range tree.Children {
-		w.part(tree, &tree.Children[i])
+		w.addPart(tree, &tree.Children[i])
 	}
 
 	return w.out, nil
 }
 
-func (w *waiter) ref(node *clustertree.Node) Ref {
+func (w *waiter) refTo(node *clustertree.Node) Ref {
 	return Ref{Kind: node.Kind, Namespace: w.cluster.Namespace, Name: node.Name}
 }
 
-// add records a wait. Waits for the same target and reason are merged.
-func (w *waiter) add(who, what Ref, why string) {
+// addWait records a wait. Waits for the same target and reason are merged.
+func (w *waiter) addWait(who, what Ref, why string) {
 	why = strings.TrimSpace(why)
 
 	for i := range w.out {
@@ -98,19 +98,19 @@ func (w *waiter) add(who, what Ref, why string) {
 	w.out = append(w.out, Wait{Who: []Ref{who}, For: what, Why: why})
 }
 
-// part records the waits of a part of a cluster, and of its machines.
-func (w *waiter) part(cluster, part *clustertree.Node) {
+// addPart records the waits of a part of a cluster, and of its machines.
+func (w *waiter) addPart(cluster, part *clustertree.Node) {
 	if part.Machine != nil { // its only owner is the Cluster
-		w.machine(part, part.Name)
+		w.addMachine(part, part.Name)
 		return
 	}
 
 	if part.Problem != "" && cluster.Problem != "" {
-		w.add(w.ref(cluster), w.ref(part), part.Problem)
+		w.addWait(w.refTo(cluster), w.refTo(part), part.Problem)
 	}
 
 	if part.Problem != "" && len(part.Children) == 0 && part.Waiting == "" {
-		w.add(w.ref(part), w.target(part.Problem, ""), part.Problem)
+		w.addWait(w.refTo(part), w.waitTarget(part.Problem, ""), part.Problem)
 	}
 
 	for i := range part.Children {
@@ -119,17 +119,17 @@ func (w *waiter) part(cluster, part *clustertree.Node) {
 			continue
 		}
 
-		w.add(w.ref(part), w.ref(machine), cmp.Or(part.Waiting, part.Problem, part.Name+" is ready without it"))
-		w.machine(machine, part.Name)
+		w.addWait(w.refTo(part), w.refTo(machine), cmp.Or(part.Waiting, part.Problem, part.Name+" is ready without it"))
+		w.addMachine(machine, part.Name)
 	}
 
 	if len(part.Children) == 0 && part.Waiting != "" {
-		w.add(w.ref(part), w.target(part.Problem, ""), part.Waiting)
+		w.addWait(w.refTo(part), w.waitTarget(part.Problem, ""), part.Waiting)
 	}
 }
 
-// machine records the wait of an owner's machine.
-func (w *waiter) machine(machine *clustertree.Node, owner string) {
+// addMachine records the wait of an owner's machine.
+func (w *waiter) addMachine(machine *clustertree.Node, owner string) {
 	if machine.Problem == "" {
 		return
 	}
@@ -141,28 +141,28 @@ func (w *waiter) machine(machine *clustertree.Node, owner string) {
 
 	switch infra := w.machines[machine.Name]; {
 	case machine.Stuck:
-		w.add(w.ref(machine), Ref{Kind: kindPerson, Name: kindPerson}, machine.Problem)
+		w.addWait(w.refTo(machine), Ref{Kind: kindPerson, Name: kindPerson}, machine.Problem)
 	case infra != nil && conditions.IsTrue(infra, infrav1.ReadyCondition):
-		w.add(w.ref(machine), Ref{Kind: kindGuest, Name: infra.Name}, machine.Problem)
+		w.addWait(w.refTo(machine), Ref{Kind: kindGuest, Name: infra.Name}, machine.Problem)
 	default:
-		target := w.target(machine.Problem, inventory)
+		target := w.waitTarget(machine.Problem, inventory)
 		if target.Name == owner { // nobody waits for itself
 			target = Ref{Kind: kindBootstrap, Name: w.cluster.Name}
 		}
 
-		w.add(w.ref(machine), target, machine.Problem)
+		w.addWait(w.refTo(machine), target, machine.Problem)
 	}
 }
 
-// target returns the target of a wait, for a problem beginning with a reason.
-func (w *waiter) target(problem, inventory string) Ref {
+// waitTarget returns the target of a wait, for a problem beginning with a reason.
+func (w *waiter) waitTarget(problem, inventory string) Ref {
 	reason, _, _ := strings.Cut(problem, ":")
 
 	switch reason {
 	case infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForAffinityGroupReason:
-		return w.infrastructure()
+		return w.infrastructureRef()
 	case infrav1.WaitingForBootstrapDataReason:
-		return w.bootstrap()
+		return w.bootstrapRef()
 	case infrav1.WaitingForIPAddressesReason:
 		return Ref{Kind: kindIPAM, Name: w.cluster.Name}
 	case infrav1.WaitingForGuestAddressesReason:
@@ -176,13 +176,13 @@ func (w *waiter) target(problem, inventory string) Ref {
 	return Ref{Kind: kindEngine, Name: w.engine}
 }
 
-func (w *waiter) infrastructure() Ref {
+func (w *waiter) infrastructureRef() Ref {
 	return Ref{Kind: "OLVMCluster", Namespace: w.cluster.Namespace, Name: w.cluster.Spec.InfrastructureRef.Name}
 }
 
-// bootstrap returns the target of waits for bootstrap data: the first control plane node, or otherwise the bootstrap
+// bootstrapRef returns the target of waits for bootstrap data: the first control plane node, or otherwise the bootstrap
 // provider.
-func (w *waiter) bootstrap() Ref {
+func (w *waiter) bootstrapRef() Ref {
 	ready := conditions.Get(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	if w.cluster.Spec.ControlPlaneRef.IsDefined() && (ready == nil || ready.Status != metav1.ConditionTrue) {
 		return Ref{

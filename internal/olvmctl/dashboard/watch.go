@@ -92,8 +92,8 @@ type watcher struct {
 
 func (w *watcher) changes() *localpage.Changes { return &w.changed }
 
-// watch starts following a management cluster, and waits for its objects.
-func watch(ctx context.Context, o Options) (*watcher, error) {
+// startWatcher starts following a management cluster, and waits for its objects.
+func startWatcher(ctx context.Context, o Options) (*watcher, error) {
 	w := &watcher{
 		Options: o,
 		server:  o.In.Server(),
@@ -102,7 +102,7 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 		lost:    map[string]*loss{},
 	}
 
-	seen, err := w.probe(ctx)
+	seen, err := w.findListableKinds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func watch(ctx context.Context, o Options) (*watcher, error) {
 
 	if o.Engines {
 		w.engines = newEngines(w)
-		go w.engines.follow(ctx)
+		go w.engines.followAll(ctx)
 	}
 
 	return w, nil
@@ -139,21 +139,21 @@ func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []wa
 	defer cancel()
 
 	for _, kind := range kinds {
-		if err := w.follow(ctx, objects, kind); err != nil {
+		if err := w.watchKind(ctx, objects, kind); err != nil {
 			return fmt.Errorf("failed to watch %s in the management cluster: %w", kind.name,
-				errors.Join(err, context.Cause(ctx), w.lostBy()))
+				errors.Join(err, context.Cause(ctx), w.watchError()))
 		}
 	}
 
 	if !objects.WaitForCacheSync(ctx) {
-		return fmt.Errorf("failed to read the management cluster: %w", errors.Join(context.Cause(ctx), w.lostBy()))
+		return fmt.Errorf("failed to read the management cluster: %w", errors.Join(context.Cause(ctx), w.watchError()))
 	}
 
 	return nil
 }
 
-// lostBy explains why kinds cannot be watched now; nil if all can.
-func (w *watcher) lostBy() error {
+// watchError explains why kinds cannot be watched now; nil if all can.
+func (w *watcher) watchError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -186,7 +186,7 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 		}
 
 		w.strange[of] = err.Error()
-		w.changed.Note()
+		w.changed.WakeAll()
 
 		return
 	}
@@ -200,7 +200,7 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	}
 
 	w.lost[kind.name] = &loss{since, time.Now(), err}
-	w.changed.Note()
+	w.changed.WakeAll()
 }
 
 // awaitAnswer waits until a kind can be listed again. A user may have the right to list a kind without the right to
@@ -221,7 +221,7 @@ func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.lost, kind.name)
-	w.changed.Note()
+	w.changed.WakeAll()
 }
 
 // canList asks for one object of a kind.
@@ -231,9 +231,9 @@ func (w *watcher) canList(ctx context.Context, kind watchedKind) error {
 	return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
 }
 
-// probe finds the listable kinds. It leaves out kinds forbidden to the user or missing from the management cluster, and
-// the page says so.
-func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
+// findListableKinds finds the listable kinds. It leaves out kinds forbidden to the user or missing from the management
+// cluster, and the page says so.
+func (w *watcher) findListableKinds(ctx context.Context) ([]watchedKind, error) {
 	var seen []watchedKind
 
 	for _, kind := range watchedKinds {
@@ -243,7 +243,7 @@ func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
 		case !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 			return nil, fmt.Errorf("failed to list %s in the management cluster: %w", kind.name, err)
 		case kind.name == watchedKinds[0].name:
-			return nil, fmt.Errorf("failed to list %s in %s: %w", kind.name, w.place(), err)
+			return nil, fmt.Errorf("failed to list %s in %s: %w", kind.name, w.describeNamespaces(), err)
 		default:
 			w.unseen[kind.name] = err.Error()
 		}
@@ -252,8 +252,8 @@ func (w *watcher) probe(ctx context.Context) ([]watchedKind, error) {
 	return seen, nil
 }
 
-// place describes the searched namespaces to users.
-func (w *watcher) place() string {
+// describeNamespaces describes the searched namespaces to users.
+func (w *watcher) describeNamespaces() string {
 	if w.Namespace == "" {
 		return "all namespaces; -n limits it to one"
 	}
@@ -261,8 +261,8 @@ func (w *watcher) place() string {
 	return "namespace " + w.Namespace
 }
 
-// follow watches a kind, and waits for its objects.
-func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedKind) error {
+// watchKind watches a kind, and waits for its objects.
+func (w *watcher) watchKind(ctx context.Context, objects cache.Cache, kind watchedKind) error {
 	informer, err := objects.GetInformer(ctx, kind.object)
 	if err != nil {
 		return err
@@ -270,10 +270,10 @@ func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedK
 
 	note := func(object any) {
 		if of, ok := object.(client.Object); ok {
-			w.history.see(of, time.Now())
+			w.history.recordObject(of, time.Now())
 		}
 
-		w.changed.Note()
+		w.changed.WakeAll()
 	}
 
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -285,10 +285,10 @@ func (w *watcher) follow(ctx context.Context, objects cache.Cache, kind watchedK
 			}
 
 			if of, ok := object.(client.Object); ok {
-				w.history.forget(of)
+				w.history.dropObject(of)
 			}
 
-			w.changed.Note()
+			w.changed.WakeAll()
 		},
 	})
 

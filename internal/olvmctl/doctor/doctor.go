@@ -66,7 +66,7 @@ func Examine(
 		return nil, err
 	}
 
-	manifests := preview.Of(input)
+	manifests := preview.NewManifests(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {
@@ -78,97 +78,105 @@ func Examine(
 	}
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
-	for _, use := range manifests.Uses(machines, credentials, e.sessions) {
-		say("asking " + engine.ShownURL(use.Engine.Server.ServerURL))
+	for _, use := range manifests.OpenUses(machines, credentials, e.sessions) {
+		say("asking " + engine.RedactURL(use.Engine.Server.ServerURL))
 
-		if !e.engine(ctx, use) {
+		if !e.checkEngine(ctx, use) {
 			return e.findings, ctx.Err() // it is useless for more checks
 		}
 
-		e.rights(ctx, use)
+		e.checkRights(ctx, use)
 	}
 
 	say("looking up what the machines are made of")
-	if e.names(ctx) {
-		e.templates(ctx)
-		e.capacity(ctx)
+	if e.checkNames(ctx) {
+		e.checkTemplates(ctx)
+		e.checkCapacity(ctx)
 	}
 
 	say("looking for addresses in use")
-	e.addresses(ctx)
+	e.checkAddresses(ctx)
 
 	return e.findings, ctx.Err()
 }
 
-func (e *examination) add(check string, verdict Verdict, remedy, format string, args ...any) {
+func (e *examination) addFinding(check string, verdict Verdict, remedy, format string, args ...any) {
 	e.findings = append(e.findings, Finding{
 		Check: check, Verdict: verdict, Message: fmt.Sprintf(format, args...), Remedy: remedy,
 	})
 }
 
-// engine checks certificate, clock, login and version, and reports whether the engine can be used.
-func (e *examination) engine(ctx context.Context, use preview.Use) bool {
+// checkEngine checks certificate, clock, login and version, and reports whether the engine can be used.
+func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 	const check = "engine"
 	if use.Err != nil {
-		e.add(check, Failed, "", "%v", blocker.Explain(use.Err, e.credentials.Places))
+		e.addFinding(check, Failed, "", "%v", blocker.AddRemedy(use.Err, e.credentials.Places))
 		return false
 	}
 
-	e.appearance(ctx, use)
+	e.checkCertificate(ctx, use)
 
-	supported, product, err := use.Session.Supports(ctx, 4, 4, 0)
+	supported, product, err := use.Session.SupportsVersion(ctx, 4, 4, 0)
 	if err != nil {
-		e.add(check, Failed, "", "%v", blocker.Explain(err, e.credentials.Places))
+		e.addFinding(check, Failed, "", "%v", blocker.AddRemedy(err, e.credentials.Places))
 		return false
 	}
 
 	if !supported {
-		e.add(check, Warning, "use an engine of version 4.4 or later",
+		e.addFinding(check, Warning, "use an engine of version 4.4 or later",
 			"%s has version %s, which was never tried", use.Host, product.Version)
 
 		return true
 	}
 
-	e.add(check, OK, "", "%s %s answers at %s", product.Name, product.Version, use.Host)
+	e.addFinding(check, OK, "", "%s %s answers at %s", product.Name, product.Version, use.Host)
 
 	return true
 }
 
-// appearance checks the engine's certificate and its clock.
-func (e *examination) appearance(ctx context.Context, use preview.Use) {
-	seen, err := use.Session.Appearance(ctx)
+// checkCertificate checks the engine's certificate and its clock.
+func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
+	seen, err := use.Session.FetchAppearance(ctx)
 	if err != nil && seen.CertificateEnds.IsZero() {
 		return // the login reports the error
 	}
 
 	switch left := time.Until(seen.CertificateEnds); {
 	case use.Config.Insecure:
-		e.add("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
+		e.addFinding("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
 			"the engine's certificate is not verified: who is between could read the password")
 	case left < certificateWarning:
-		e.add("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
+		e.addFinding("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
 			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
 	default:
-		e.add("certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly))
+		e.addFinding(
+			"certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly),
+		)
 	}
 
 	switch {
 	case err != nil:
-		e.add("clock", Unknown, "", "%v", err)
+		e.addFinding("clock", Unknown, "", "%v", err)
 	case seen.Ahead.Abs() > clockWarning:
-		e.add("clock", Warning, "synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
-			"that are not valid yet", "the engine's clock is %s apart from this machine's", seen.Ahead.Abs())
+		e.addFinding(
+			"clock",
+			Warning,
+			"synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
+				"that are not valid yet",
+			"the engine's clock is %s apart from this machine's",
+			seen.Ahead.Abs(),
+		)
 	default:
-		e.add("clock", OK, "", "the engine's is this machine's")
+		e.addFinding("clock", OK, "", "the engine's is this machine's")
 	}
 }
 
-// rights compares the user's roles with results seen at an engine.
-func (e *examination) rights(ctx context.Context, use preview.Use) {
+// checkRights compares the user's roles with results seen at an engine.
+func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
-	grants, err := use.Session.Grants(ctx)
+	grants, err := use.Session.ListGrants(ctx)
 	if err != nil {
-		e.add(check, Unknown, remedy, "what the user may do is not known: %v", err)
+		e.addFinding(check, Unknown, remedy, "what the user may do is not known: %v", err)
 		return
 	}
 
@@ -185,22 +193,24 @@ func (e *examination) rights(ctx context.Context, use preview.Use) {
 
 	switch only := strings.Join(names, ", "); {
 	case slices.ContainsFunc(grants, isSuperUser):
-		e.add(check, OK, "", "the user is a SuperUser, which is more than is needed")
+		e.addFinding(check, OK, "", "the user is a SuperUser, which is more than is needed")
 	case only == "DataCenterAdmin" && tagged:
-		e.add(check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags")
+		e.addFinding(
+			check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags",
+		)
 	case only == "DataCenterAdmin":
-		e.add(check, OK, "", "the user is a DataCenterAdmin")
+		e.addFinding(check, OK, "", "the user is a DataCenterAdmin")
 	case only == "ClusterAdmin":
-		e.add(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
+		e.addFinding(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
 	case only == "":
-		e.add(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
+		e.addFinding(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
 	default:
-		e.permits(only, grants)
+		e.checkPermits(only, grants)
 	}
 }
 
-// permits compares the roles' permits with those tried at an engine.
-func (e *examination) permits(roles string, grants []engine.Grant) {
+// checkPermits compares the roles' permits with those tried at an engine.
+func (e *examination) checkPermits(roles string, grants []engine.Grant) {
 	const check, remedy = "rights", "give the user a role with these permits, see docs/operate/rights.md"
 
 	var lacking []string
@@ -217,13 +227,26 @@ func (e *examination) permits(roles string, grants []engine.Grant) {
 
 	switch {
 	case len(lacking) > 0:
-		e.add(check, Failed, remedy, "the user has %s, which lacks %s", roles, strings.Join(lacking, ", "))
+		e.addFinding(check, Failed, remedy, "the user has %s, which lacks %s", roles, strings.Join(lacking, ", "))
 	case !has(configureNetworks):
-		e.add(check, Warning, remedy, "the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
-			"use only vNIC profiles that everyone may use", roles, configureNetworks)
+		e.addFinding(
+			check,
+			Warning,
+			remedy,
+			"the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
+				"use only vNIC profiles that everyone may use",
+			roles,
+			configureNetworks,
+		)
 	default:
-		e.add(check, OK, "", "the user has %s with the permits that the machines need; on which objects was not "+
-			"checked", roles)
+		e.addFinding(
+			check,
+			OK,
+			"",
+			"the user has %s with the permits that the machines need; on which objects was not "+
+				"checked",
+			roles,
+		)
 	}
 }
 
@@ -257,98 +280,102 @@ var permits = []struct {
 	}},
 }
 
-// names checks everything named by the machines in the engine, and reports whether all of it exists.
-func (e *examination) names(ctx context.Context) bool {
+// checkNames checks everything named by the machines in the engine, and reports whether all of it exists.
+func (e *examination) checkNames(ctx context.Context) bool {
 	errs := preview.CheckNames(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
-		e.add("names", Failed, "", "%v", err)
+		e.addFinding("names", Failed, "", "%v", err)
 	}
 
 	if len(errs) == 0 {
-		e.add("names", OK, "", "the engine has all that the %d machines name, and their options fit together",
+		e.addFinding("names", OK, "", "the engine has all that the %d machines name, and their options fit together",
 			len(e.machines))
 	}
 
 	return len(errs) == 0
 }
 
-// addresses checks that no other guest reports the cluster's addresses.
-func (e *examination) addresses(ctx context.Context) {
-	errs := preview.Taken(ctx, e.manifests, e.machines, e.credentials, e.sessions)
+// checkAddresses checks that no other guest reports the cluster's addresses.
+func (e *examination) checkAddresses(ctx context.Context) {
+	errs := preview.FindTakenAddresses(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
-		e.add("addresses", Failed, "", "%v", err)
+		e.addFinding("addresses", Failed, "", "%v", err)
 	}
 
 	if len(errs) == 0 {
-		e.add("addresses", OK, "", "no guest of the engine reports an address of the cluster; others were not asked")
+		e.addFinding(
+			"addresses", OK, "", "no guest of the engine reports an address of the cluster; others were not asked",
+		)
 	}
 }
 
-// capacity checks that the VMs fit.
-func (e *examination) capacity(ctx context.Context) {
+// checkCapacity checks that the VMs fit.
+func (e *examination) checkCapacity(ctx context.Context) {
 	rendered, _, err := preview.Render(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	if err == nil {
 		var capacities []planreport.Capacity
 
-		capacities, err = preview.Capacities(ctx, e.manifests, rendered, e.credentials, e.sessions)
+		capacities, err = preview.CompareCapacities(ctx, e.manifests, rendered, e.credentials, e.sessions)
 		for _, c := range capacities {
 			verdict, remedy := OK, ""
-			if c.Lacks() != "" {
+			if c.DescribeShortage() != "" {
 				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
 			}
 
-			e.add("capacity", verdict, remedy, "%s", c)
+			e.addFinding("capacity", verdict, remedy, "%s", c)
 		}
 	}
 
 	if err != nil {
-		e.add("capacity", Unknown, "", "%v", err)
+		e.addFinding("capacity", Unknown, "", "%v", err)
 	}
 }
 
-// templates checks whether guests of the templates report to the engine.
-func (e *examination) templates(ctx context.Context) {
+// checkTemplates checks whether guests of the templates report to the engine.
+func (e *examination) checkTemplates(ctx context.Context) {
 	type question struct{ engine, dataCenter, template string }
 
 	var asked []question
 
 	for i := range e.machines {
-		use := e.manifests.UseOf(&e.machines[i], e.credentials, e.sessions)
+		use := e.manifests.OpenUse(&e.machines[i], e.credentials, e.sessions)
 		spec := e.machines[i].Spec()
 		one := question{use.Host, use.Engine.DataCenterName, spec.VMTemplateName}
 
 		if use.Err == nil && spec.FromInventory == nil && !slices.Contains(asked, one) {
 			asked = append(asked, one)
-			e.template(ctx, use, spec)
+			e.checkTemplate(ctx, use, spec)
 		}
 	}
 }
 
-func (e *examination) template(ctx context.Context, use preview.Use, spec infrav1.OLVMMachineSpec) {
+func (e *examination) checkTemplate(ctx context.Context, use preview.Use, spec infrav1.OLVMMachineSpec) {
 	const check, remedy = "guest agent", "have qemu-guest-agent in the template: without it addresses by DHCP are " +
 		"never known, a guest is not seen to shut down, and addresses in use are not found"
 
-	dc, err := use.Session.DataCenter(ctx, use.Engine.DataCenterName)
+	dc, err := use.Session.FindDataCenter(ctx, use.Engine.DataCenterName)
 	if err != nil {
-		e.add(check, Unknown, "", "%v", err)
+		e.addFinding(check, Unknown, "", "%v", err)
 		return
 	}
 
-	template, err := use.Session.TemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
+	template, err := use.Session.FindTemplateVersion(ctx, dc, spec.VMTemplateName, int(spec.VMTemplateVersion))
 	if err != nil {
-		e.add(check, Unknown, remedy, "%v", err) // the name contains the version
+		e.addFinding(check, Unknown, remedy, "%v", err) // the name contains the version
 		return
 	}
 
 	switch reports, known, err := preview.TemplateReports(ctx, use, template.ID); {
 	case err != nil:
-		e.add(check, Unknown, remedy, "%v", err)
+		e.addFinding(check, Unknown, remedy, "%v", err)
 	case reports:
-		e.add(check, OK, "", "a guest of template %s reports its addresses", template.Name)
+		e.addFinding(check, OK, "", "a guest of template %s reports its addresses", template.Name)
 	case known:
-		e.add(check, Warning, remedy, "VMs of template %s run, and no guest of them reports an address", template.Name)
+		e.addFinding(
+			check, Warning, remedy, "VMs of template %s run, and no guest of them reports an address", template.Name,
+		)
 	default:
-		e.add(check, Unknown, remedy, "no VM of template %s runs, so that it is not known whether guests report",
+		e.addFinding(check, Unknown, remedy, "no VM of template %s runs, so that it is not known whether guests report",
 			template.Name)
 	}
 }

@@ -55,9 +55,9 @@ func (a Arguments) Validate() error {
 	return nil
 }
 
-// Entry returns a boot loader entry with these arguments, unchanged if it has them. By the Boot Loader Specification,
-// an entry can have several lines of options, and they are read as one.
-func (a Arguments) Entry(entry string) string {
+// EditEntry returns a boot loader entry with these arguments, unchanged if it has them. By the Boot Loader
+// Specification, an entry can have several lines of options, and they are read as one.
+func (a Arguments) EditEntry(entry string) string {
 	lines := strings.SplitAfter(entry, "\n")
 	var have []string
 	last := -1
@@ -72,7 +72,7 @@ func (a Arguments) Entry(entry string) string {
 
 		changed := slices.Clone(words[:1])
 		for _, argument := range words[1:] {
-			argument, ours := a.moved(argument)
+			argument, ours := a.adaptArgument(argument)
 			if ours && slices.Contains(have, argument) {
 				continue // one is enough
 			}
@@ -107,8 +107,8 @@ func (a Arguments) Entry(entry string) string {
 	return strings.Join(lines, "")
 }
 
-// moved returns an argument adapted to an engine, and whether we manage it.
-func (a Arguments) moved(argument string) (string, bool) {
+// adaptArgument returns an argument adapted to an engine, and whether we manage it.
+func (a Arguments) adaptArgument(argument string) (string, bool) {
 	switch {
 	case strings.HasPrefix(argument, platformKey):
 		return platformKey + a.Platform, true

@@ -57,12 +57,12 @@ func TestEntriesGetTheirArguments(t *testing.T) {
 			"options ignition.platform.id=oraclecloud console=ttyS0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := test.arguments.Entry(test.entry)
+			got := test.arguments.EditEntry(test.entry)
 			if got != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 
-			if again := test.arguments.Entry(got); again != got {
+			if again := test.arguments.EditEntry(got); again != got {
 				t.Errorf("a second time it becomes %q", again)
 			}
 		})

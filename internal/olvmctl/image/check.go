@@ -53,7 +53,7 @@ func Check(ctx context.Context, file, version string) (findings []doctor.Finding
 
 	l := &look{session: session, scratch: scratch, asked: strings.TrimPrefix(version, "v")}
 
-	err = session.close(l.check())
+	err = session.closeSession(l.examineDisk())
 
 	return l.findings, err
 }
@@ -76,13 +76,13 @@ type look struct {
 // place is the location of an operating system.
 type place struct{ device, root, usr string }
 
-// check finds the operating system, and examines it.
-func (l *look) check() error {
-	if _, err := l.session.do("run"); err != nil {
+// examineDisk finds the operating system, and examines it.
+func (l *look) examineDisk() error {
+	if _, err := l.session.runCommand("run"); err != nil {
 		return err
 	}
 
-	list, err := l.session.do("list-filesystems")
+	list, err := l.session.runCommand("list-filesystems")
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (l *look) check() error {
 			continue
 		}
 
-		l.mounted(line[:at], func() { systems = append(systems, l.systems(line[:at])...) })
+		l.withMounted(line[:at], func() { systems = append(systems, l.findSystems(line[:at])...) })
 	}
 
 	if l.err != nil {
@@ -106,59 +106,59 @@ func (l *look) check() error {
 		return ErrNoSystem
 	}
 
-	l.mounted(systems[0].device, func() {
+	l.withMounted(systems[0].device, func() {
 		l.root, l.usr = systems[0].root, systems[0].usr
-		l.examine()
+		l.examineSystem()
 	})
 
 	return l.err
 }
 
-// mounted calls do with a filesystem mounted read-only.
-func (l *look) mounted(device string, do func()) {
+// withMounted calls do with a filesystem mounted read-only.
+func (l *look) withMounted(device string, do func()) {
 	if l.err != nil {
 		return
 	}
 
-	if _, l.err = l.session.do("mount-ro", device, "/"); l.err != nil {
+	if _, l.err = l.session.runCommand("mount-ro", device, "/"); l.err != nil {
 		return
 	}
 
 	do()
 
 	if l.err == nil {
-		_, l.err = l.session.do("umount", "/")
+		_, l.err = l.session.runCommand("umount", "/")
 	}
 }
 
-// systems returns the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a separate /usr
-// like Flatcar's. It also records kernel arguments.
-func (l *look) systems(device string) []place {
-	for _, config := range l.find("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
+// findSystems returns the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a separate
+// /usr like Flatcar's. It also records kernel arguments.
+func (l *look) findSystems(device string) []place {
+	for _, config := range l.expandGlobs("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
 		"/grub*/grub.cfg", "/*/grub/grub.cfg", "/boot/grub*/grubenv", "/grub*/grubenv", "/EFI/*/grubenv")...) {
-		l.bootArguments.WriteString(l.textAt(config) + "\n")
+		l.bootArguments.WriteString(l.readText(config) + "\n")
 	}
 
 	var out []place
 
-	for _, release := range l.find("", "/ostree/deploy/*/deploy/*/usr/lib/os-release") {
+	for _, release := range l.expandGlobs("", "/ostree/deploy/*/deploy/*/usr/lib/os-release") {
 		root := strings.TrimSuffix(release, "/usr/lib/os-release")
 		out = append(out, place{device, root, root + "/usr"})
 	}
 
 	switch {
 	case len(out) > 0: // the system at the root is not booted
-	case len(l.find("", "/usr/lib/os-release", "/etc/os-release")) > 0:
+	case len(l.expandGlobs("", "/usr/lib/os-release", "/etc/os-release")) > 0:
 		out = append(out, place{device, "", "/usr"})
-	case len(l.find("", "/lib/os-release")) > 0 && len(l.find("", "/usr/", "/etc/")) == 0:
+	case len(l.expandGlobs("", "/lib/os-release")) > 0 && len(l.expandGlobs("", "/usr/", "/etc/")) == 0:
 		out = append(out, place{device, "", ""})
 	}
 
 	return out
 }
 
-// find expands globs below a folder.
-func (l *look) find(root string, globs ...string) []string {
+// expandGlobs expands globs below a folder.
+func (l *look) expandGlobs(root string, globs ...string) []string {
 	var out []string
 
 	for _, glob := range globs {
@@ -167,7 +167,7 @@ func (l *look) find(root string, globs ...string) []string {
 		}
 
 		var list string
-		list, l.err = l.session.do("glob-expand", root+glob)
+		list, l.err = l.session.runCommand("glob-expand", root+glob)
 
 		for found := range strings.Lines(list) {
 			out = append(out, strings.TrimSuffix(found, "\n"))
@@ -177,27 +177,27 @@ func (l *look) find(root string, globs ...string) []string {
 	return out
 }
 
-// paths expands globs in the operating system. Paths below /usr may be on a separate filesystem.
-func (l *look) paths(globs ...string) []string {
+// expandPaths expands globs in the operating system. Paths below /usr may be on a separate filesystem.
+func (l *look) expandPaths(globs ...string) []string {
 	var out []string
 
 	for _, glob := range globs {
 		if below, ok := strings.CutPrefix(glob, "/usr/"); ok {
-			out = append(out, l.find(l.usr, "/"+below)...)
+			out = append(out, l.expandGlobs(l.usr, "/"+below)...)
 			continue
 		}
 
-		out = append(out, l.find(l.root, glob)...)
+		out = append(out, l.expandGlobs(l.root, glob)...)
 	}
 
 	return out
 }
 
-func (l *look) has(globs ...string) bool { return len(l.paths(globs...)) > 0 }
+func (l *look) hasAny(globs ...string) bool { return len(l.expandPaths(globs...)) > 0 }
 
-// program returns the path of a program, or "" if the image lacks it.
-func (l *look) program(name string) string {
-	found := l.paths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name,
+// findProgram returns the path of a program, or "" if the image lacks it.
+func (l *look) findProgram(name string) string {
+	found := l.expandPaths("/usr/bin/"+name, "/usr/sbin/"+name, "/usr/local/bin/"+name, "/usr/local/sbin/"+name,
 		"/opt/bin/"+name)
 	if len(found) == 0 {
 		return ""
@@ -206,37 +206,37 @@ func (l *look) program(name string) string {
 	return found[0]
 }
 
-// textAt returns the content of a file on the mounted filesystem; empty for other types and for large files.
-func (l *look) textAt(name string) string {
-	if l.err != nil || !l.small(name, 1<<20) {
+// readText returns the content of a file on the mounted filesystem; empty for other types and for large files.
+func (l *look) readText(name string) string {
+	if l.err != nil || !l.isSmallFile(name, 1<<20) {
 		return ""
 	}
 
 	var text string
-	text, l.err = l.session.do("cat", name)
+	text, l.err = l.session.runCommand("cat", name)
 
 	return text
 }
 
-// text joins the files matching globs.
-func (l *look) text(globs ...string) string {
+// readTexts joins the files matching globs.
+func (l *look) readTexts(globs ...string) string {
 	var out strings.Builder
-	for _, name := range l.paths(globs...) {
-		out.WriteString(l.textAt(name) + "\n")
+	for _, name := range l.expandPaths(globs...) {
+		out.WriteString(l.readText(name) + "\n")
 	}
 
 	return out.String()
 }
 
-// small reports whether a path is a regular file of at most most bytes.
-func (l *look) small(name string, most int64) bool {
+// isSmallFile reports whether a path is a regular file of at most most bytes.
+func (l *look) isSmallFile(name string, most int64) bool {
 	var answer string
-	if answer, l.err = l.session.do("is-file", name, "followsymlinks:true"); l.err != nil ||
+	if answer, l.err = l.session.runCommand("is-file", name, "followsymlinks:true"); l.err != nil ||
 		strings.TrimSpace(answer) != "true" {
 		return false
 	}
 
-	if answer, l.err = l.session.do("filesize", name); l.err != nil {
+	if answer, l.err = l.session.runCommand("filesize", name); l.err != nil {
 		return false
 	}
 
@@ -245,19 +245,19 @@ func (l *look) small(name string, most int64) bool {
 	return err == nil && size <= most
 }
 
-// fetch copies a file from the image and returns the path of the copy, or "" if this fails.
-func (l *look) fetch(name string) string {
-	if l.err != nil || !l.small(name, maxFetched) {
+// fetchFile copies a file from the image and returns the path of the copy, or "" if this fails.
+func (l *look) fetchFile(name string) string {
+	if l.err != nil || !l.isSmallFile(name, maxFetched) {
 		return ""
 	}
 
 	to := filepath.Join(l.scratch, "fetched")
-	_, l.err = l.session.do("download", name, to)
+	_, l.err = l.session.runCommand("download", name, to)
 
 	return to
 }
 
-func (l *look) add(check string, verdict doctor.Verdict, remedy, format string, args ...any) {
+func (l *look) addFinding(check string, verdict doctor.Verdict, remedy, format string, args ...any) {
 	if l.err == nil {
 		l.findings = append(l.findings, doctor.Finding{
 			Check: check, Verdict: verdict, Message: fmt.Sprintf(format, args...), Remedy: remedy,
@@ -265,21 +265,21 @@ func (l *look) add(check string, verdict doctor.Verdict, remedy, format string, 
 	}
 }
 
-// examine examines the operating system.
-func (l *look) examine() {
-	release := releaseOf(l.text("/etc/os-release", "/usr/lib/os-release"))
-	l.add("system", doctor.OK, "", "%s", strings.TrimSpace(release["ID"]+" "+release["VERSION_ID"]))
+// examineSystem examines the operating system.
+func (l *look) examineSystem() {
+	release := releaseOf(l.readTexts("/etc/os-release", "/usr/lib/os-release"))
+	l.addFinding("system", doctor.OK, "", "%s", strings.TrimSpace(release["ID"]+" "+release["VERSION_ID"]))
 
-	ignition := l.provisioning()
-	l.kubernetes()
-	l.runtime(ignition)
-	l.cgroups(release["ID"], release["VERSION_ID"])
-	l.swap()
-	l.updates(ignition)
-	l.endpoint()
-	l.security()
-	l.agent()
-	l.identity()
+	ignition := l.checkUserData()
+	l.checkKubernetes()
+	l.checkRuntime(ignition)
+	l.checkCgroups(release["ID"], release["VERSION_ID"])
+	l.checkSwap()
+	l.checkUpdates(ignition)
+	l.checkEndpoint()
+	l.checkSELinux()
+	l.checkAgent()
+	l.checkIdentity()
 }
 
 // plain matches displayable values of an image, because its texts are not trusted.
@@ -306,11 +306,11 @@ var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oe
 func (l *look) dataSources() []string {
 	var out []string
 
-	for _, file := range l.paths("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg") {
+	for _, file := range l.expandPaths("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg") {
 		var config struct {
 			DataSources []string `yaml:"datasource_list"`
 		}
-		if yaml.Unmarshal([]byte(l.textAt(file)), &config) == nil && config.DataSources != nil {
+		if yaml.Unmarshal([]byte(l.readText(file)), &config) == nil && config.DataSources != nil {
 			out = config.DataSources
 		}
 	}
@@ -318,23 +318,26 @@ func (l *look) dataSources() []string {
 	return out
 }
 
-// provisioning finds the reader of user data, and its data source: the engine makes a config drive. It reports whether
+// checkUserData finds the reader of user data, and its data source: the engine makes a config drive. It reports whether
 // the reader is Ignition.
-func (l *look) provisioning() bool {
+func (l *look) checkUserData() bool {
 	const check = "user data"
 
 	platform := ignitionPlatform.FindStringSubmatch(l.bootArguments.String())
-	if platform != nil || l.has("/usr/lib/dracut/modules.d/*ignition*", "/usr/bin/ignition", "/usr/libexec/ignition*") {
+	if platform != nil ||
+		l.hasAny("/usr/lib/dracut/modules.d/*ignition*", "/usr/bin/ignition", "/usr/libexec/ignition*") {
 		switch {
 		case platform == nil:
-			l.add(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
+			l.addFinding(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
 				"there is Ignition, and the boot loader does not say where it finds its configuration")
 		case platform[1] != "openstack":
-			l.add(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
+			l.addFinding(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
 				"Ignition looks for its configuration as on %s, and the engine has it on a config drive: openstack",
 				platform[1])
 		default:
-			l.add(check, doctor.OK, "", "Ignition reads the config drive; make the template with --os-type rhcos_x64")
+			l.addFinding(
+				check, doctor.OK, "", "Ignition reads the config drive; make the template with --os-type rhcos_x64",
+			)
 		}
 
 		return true
@@ -343,43 +346,48 @@ func (l *look) provisioning() bool {
 	sources := l.dataSources()
 
 	switch {
-	case l.program("cloud-init") == "":
-		l.add(check, doctor.Failed, "install cloud-init, or make an image with Ignition",
+	case l.findProgram("cloud-init") == "":
+		l.addFinding(check, doctor.Failed, "install cloud-init, or make an image with Ignition",
 			"nothing reads the user data: there is neither cloud-init nor Ignition")
-	case l.has("/etc/cloud/cloud-init.disabled"):
-		l.add(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
+	case l.hasAny("/etc/cloud/cloud-init.disabled"):
+		l.addFinding(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
 	case sources != nil && !slices.Contains(sources, "ConfigDrive"):
-		l.add(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
+		l.addFinding(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
 			"cloud-init does not look at the config drive, on which the engine has the user data")
 	default:
-		l.add(check, doctor.OK, "", "cloud-init reads the config drive; make the template with any other --os-type "+
-			"than rhcos_x64")
+		l.addFinding(
+			check,
+			doctor.OK,
+			"",
+			"cloud-init reads the config drive; make the template with any other --os-type "+
+				"than rhcos_x64",
+		)
 	}
 
 	return false
 }
 
-// kubernetes checks kubeadm and the kubelet, and their version.
-func (l *look) kubernetes() {
+// checkKubernetes checks kubeadm and the kubelet, and their version.
+func (l *look) checkKubernetes() {
 	for _, name := range []string{"kubeadm", "kubelet"} {
-		found := l.program(name)
+		found := l.findProgram(name)
 		if found == "" {
-			l.add(name, doctor.Failed, "install "+name, "there is no %s", name)
+			l.addFinding(name, doctor.Failed, "install "+name, "there is no %s", name)
 			continue
 		}
 
-		version := l.version(name, found)
+		version := l.programVersion(name, found)
 
 		switch {
 		case version == "":
-			l.add(name, doctor.Unknown, "", "its version cannot be told without booting the image")
+			l.addFinding(name, doctor.Unknown, "", "its version cannot be told without booting the image")
 		case l.asked == "" || version == l.asked || strings.HasPrefix(version, l.asked+"."):
-			l.add(name, doctor.OK, "", "version %s", version)
+			l.addFinding(name, doctor.OK, "", "version %s", version)
 		case minorOf(version) == minorOf(l.asked):
-			l.add(name, doctor.Warning, "say version: v"+version+" in the manifests",
+			l.addFinding(name, doctor.Warning, "say version: v"+version+" in the manifests",
 				"it has version %s, not %s", version, l.asked)
 		default:
-			l.add(name, doctor.Failed, "install "+name+" "+l.asked+", or ask for v"+version,
+			l.addFinding(name, doctor.Failed, "install "+name+" "+l.asked+", or ask for v"+version,
 				"it has version %s, not %s", version, l.asked)
 		}
 	}
@@ -396,23 +404,24 @@ var rpmDatabases = []string{
 	"/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages",
 }
 
-// version returns the version of a program, from its package or else from the program itself, or "" if it is unknown.
-func (l *look) version(name, program string) string {
-	if status := l.paths("/var/lib/dpkg/status"); len(status) > 0 {
+// programVersion returns the version of a program, from its package or else from the program itself, or "" if it is
+// unknown.
+func (l *look) programVersion(name, program string) string {
+	if status := l.expandPaths("/var/lib/dpkg/status"); len(status) > 0 {
 		pattern := regexp.MustCompile(`(?m)^Package: ` + name + `\n(?:[^\n]+\n)*?Version: ([0-9]+\.[0-9]+\.[0-9]+)`)
-		if found := l.versionIn(status[0], pattern); found != "" {
+		if found := l.findVersion(status[0], pattern); found != "" {
 			return found
 		}
 	}
 
-	for _, database := range l.paths(rpmDatabases...) {
+	for _, database := range l.expandPaths(rpmDatabases...) {
 		// Package headers are stored uncompressed: name, version and release, each followed by a zero.
-		if found := l.versionIn(database, regexp.MustCompile(name+`\x00([0-9]+\.[0-9]+\.[0-9]+)\x00`)); found != "" {
+		if found := l.findVersion(database, regexp.MustCompile(name+`\x00([0-9]+\.[0-9]+\.[0-9]+)\x00`)); found != "" {
 			return found
 		}
 	}
 
-	info, err := buildinfo.ReadFile(cmp.Or(l.fetch(program), os.DevNull))
+	info, err := buildinfo.ReadFile(cmp.Or(l.fetchFile(program), os.DevNull))
 	if err != nil {
 		return ""
 	}
@@ -436,9 +445,9 @@ var (
 	release    = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)`)
 )
 
-// versionIn returns the match of a pattern in a file of the image.
-func (l *look) versionIn(name string, pattern *regexp.Regexp) string {
-	content, err := os.ReadFile(cmp.Or(l.fetch(name), os.DevNull))
+// findVersion returns the match of a pattern in a file of the image.
+func (l *look) findVersion(name string, pattern *regexp.Regexp) string {
+	content, err := os.ReadFile(cmp.Or(l.fetchFile(name), os.DevNull))
 	if match := pattern.FindSubmatch(content); err == nil && match != nil {
 		return string(match[1])
 	}
@@ -446,9 +455,9 @@ func (l *look) versionIn(name string, pattern *regexp.Regexp) string {
 	return ""
 }
 
-// enabled reports whether a unit starts at boot. Images with Ignition have never booted, so presets decide there.
-func (l *look) enabled(unit string, presets bool) bool {
-	if l.has("/etc/systemd/system/*.wants/"+unit, "/usr/lib/systemd/system/*.wants/"+unit) {
+// isEnabled reports whether a unit starts at boot. Images with Ignition have never booted, so presets decide there.
+func (l *look) isEnabled(unit string, presets bool) bool {
+	if l.hasAny("/etc/systemd/system/*.wants/"+unit, "/usr/lib/systemd/system/*.wants/"+unit) {
 		return true
 	}
 
@@ -456,11 +465,11 @@ func (l *look) enabled(unit string, presets bool) bool {
 		return false
 	}
 
-	files := l.paths("/etc/systemd/system-preset/*.preset", "/usr/lib/systemd/system-preset/*.preset")
+	files := l.expandPaths("/etc/systemd/system-preset/*.preset", "/usr/lib/systemd/system-preset/*.preset")
 	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(path.Base(a), path.Base(b)) })
 
 	for _, file := range files {
-		for line := range strings.Lines(l.textAt(file)) {
+		for line := range strings.Lines(l.readText(file)) {
 			words := strings.Fields(line)
 			if len(words) < 2 || words[0] != "enable" && words[0] != "disable" {
 				continue
@@ -488,47 +497,47 @@ func (l *look) servesKubernetes(unit string) bool {
 		return true
 	}
 
-	config := tomlComments.ReplaceAllString(l.text("/etc/containerd/config.toml"), "$1")
+	config := tomlComments.ReplaceAllString(l.readTexts("/etc/containerd/config.toml"), "$1")
 	match := disabledPlugins.FindStringSubmatch(config)
 
 	return match == nil || !criPlugin.MatchString(match[1])
 }
 
-// runtime checks the container runtime and the units needed by kubeadm.
-func (l *look) runtime(ignition bool) {
+// checkRuntime checks the container runtime and the units needed by kubeadm.
+func (l *look) checkRuntime(ignition bool) {
 	const check = "runtime"
 
 	unit := ""
 	for _, name := range []string{"crio", "containerd"} {
-		if l.program(name) != "" && (unit == "" || l.enabled(name+".service", ignition)) {
+		if l.findProgram(name) != "" && (unit == "" || l.isEnabled(name+".service", ignition)) {
 			unit = name + ".service"
 		}
 	}
 
-	ocne := l.enabled("ocne.service", ignition)
+	ocne := l.isEnabled("ocne.service", ignition)
 
 	switch {
 	case unit == "":
-		l.add(check, doctor.Failed, "install CRI-O or containerd", "there is no container runtime")
+		l.addFinding(check, doctor.Failed, "install CRI-O or containerd", "there is no container runtime")
 	case !l.servesKubernetes(unit):
-		l.add(check, doctor.Failed, "remove cri from disabled_plugins in /etc/containerd/config.toml",
+		l.addFinding(check, doctor.Failed, "remove cri from disabled_plugins in /etc/containerd/config.toml",
 			"containerd does not serve Kubernetes: its plugin cri is turned off, as in Docker's packages")
-	case !l.enabled(unit, ignition) && ignition:
-		l.add(check, doctor.Warning, "use the flavor ock, or have userData enable it",
+	case !l.isEnabled(unit, ignition) && ignition:
+		l.addFinding(check, doctor.Warning, "use the flavor ock, or have userData enable it",
 			"%s does not start by itself", unit)
-	case !l.enabled(unit, ignition):
-		l.add(check, doctor.Failed, "systemctl enable "+unit, "%s does not start at a boot", unit)
+	case !l.isEnabled(unit, ignition):
+		l.addFinding(check, doctor.Failed, "systemctl enable "+unit, "%s does not start at a boot", unit)
 	default:
-		l.add(check, doctor.OK, "", "%s starts at every boot", unit)
+		l.addFinding(check, doctor.OK, "", "%s starts at every boot", unit)
 	}
 
 	if ocne {
-		l.add("ocne", doctor.Warning, "use the flavor ock, or have userData turn ocne.service off",
+		l.addFinding("ocne", doctor.Warning, "use the flavor ock, or have userData turn ocne.service off",
 			"ocne.service starts by itself, and makes a cluster of its own")
 	}
 
-	if l.program("kubelet") != "" && !l.enabled("kubelet.service", ignition) {
-		l.add("kubelet", doctor.Warning, "systemctl enable kubelet.service, or have userData enable it",
+	if l.findProgram("kubelet") != "" && !l.isEnabled("kubelet.service", ignition) {
+		l.addFinding("kubelet", doctor.Warning, "systemctl enable kubelet.service, or have userData enable it",
 			"kubelet.service is not enabled: kubeadm starts it, and after a reboot the node does not come back")
 	}
 }
@@ -544,11 +553,11 @@ var (
 	majorRelease    = regexp.MustCompile(`^[0-9]+`)
 )
 
-// cgroups checks for control groups version 2: since Kubernetes 1.35, kubelets do not start with version 1.
-func (l *look) cgroups(system, release string) {
+// checkCgroups checks for control groups version 2: since Kubernetes 1.35, kubelets do not start with version 1.
+func (l *look) checkCgroups(system, release string) {
 	version := l.asked
-	if found := l.program("kubelet"); found != "" {
-		version = cmp.Or(l.version("kubelet", found), version)
+	if found := l.findProgram("kubelet"); found != "" {
+		version = cmp.Or(l.programVersion("kubelet", found), version)
 	}
 
 	minor := minorRelease.FindStringSubmatch(version)
@@ -563,21 +572,21 @@ func (l *look) cgroups(system, release string) {
 		return
 	}
 
-	l.add("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the arguments of the kernel "+
+	l.addFinding("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the arguments of the kernel "+
 		"(olvmctl image create --kernel-arg, for images of OCK)",
 		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start",
 		system, release, version)
 }
 
-// swap looks for swap enabled at boot.
-func (l *look) swap() {
-	for line := range strings.Lines(l.text("/etc/fstab")) {
+// checkSwap looks for swap enabled at boot.
+func (l *look) checkSwap() {
+	for line := range strings.Lines(l.readTexts("/etc/fstab")) {
 		words := strings.Fields(line)
 		if len(words) < 3 || strings.HasPrefix(words[0], "#") || words[2] != "swap" {
 			continue
 		}
 
-		l.add("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
+		l.addFinding("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
 			"there is swap, with which the kubelet does not start by default")
 
 		return
@@ -590,30 +599,31 @@ var updaters = []string{
 	"dnf-automatic-install.timer", "unattended-upgrades.service",
 }
 
-// updates looks for software that changes nodes by itself. Cluster API replaces nodes instead, and drains only those.
-func (l *look) updates(ignition bool) {
+// checkUpdates looks for software that changes nodes by itself. Cluster API replaces nodes instead, and drains only
+// those.
+func (l *look) checkUpdates(ignition bool) {
 	var on []string
 
 	for _, unit := range updaters {
-		if l.enabled(unit, ignition) && !l.has("/etc/systemd/system/"+unit) { // a link to /dev/null masks it
+		if l.isEnabled(unit, ignition) && !l.hasAny("/etc/systemd/system/"+unit) { // a link to /dev/null masks it
 			on = append(on, unit)
 		}
 	}
 
 	if len(on) > 0 {
-		l.add("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
+		l.addFinding("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
 			"%s updates or reboots nodes, which are not drained before", strings.Join(on, ", "))
 	}
 }
 
-// endpoint checks the software of control plane nodes for holding the endpoint.
-func (l *look) endpoint() {
+// checkEndpoint checks the software of control plane nodes for holding the endpoint.
+func (l *look) checkEndpoint() {
 	const check = "endpoint"
 
 	var there, missing []string
 
 	for _, name := range []string{"keepalived", "haproxy", "podman"} {
-		if l.program(name) == "" {
+		if l.findProgram(name) == "" {
 			missing = append(missing, name)
 		} else {
 			there = append(there, name)
@@ -625,66 +635,72 @@ func (l *look) endpoint() {
 	var asking []string
 
 	for _, name := range []string{"curl", "kubectl"} {
-		if l.program(name) == "" {
+		if l.findProgram(name) == "" {
 			asking = append(asking, name)
 		}
 	}
 
 	switch {
 	case has("keepalived") && len(asking) > 0:
-		l.add(check, doctor.Failed, "install "+strings.Join(asking, " and "),
+		l.addFinding(check, doctor.Failed, "install "+strings.Join(asking, " and "),
 			"there is no %s, with which nodes that have keepalived ask the API server",
 			strings.Join(asking, " and no "))
 	case has("keepalived") && (has("haproxy") || has("podman")):
-		l.add(check, doctor.OK, "", "%s", strings.Join(there, ", "))
+		l.addFinding(check, doctor.OK, "", "%s", strings.Join(there, ", "))
 	case has("keepalived"):
-		l.add(check, doctor.Warning, "install haproxy, or podman for nginx in a container",
+		l.addFinding(check, doctor.Warning, "install haproxy, or podman for nginx in a container",
 			"keepalived holds the endpoint, without a load balancer: there is no %s", strings.Join(missing, " and no "))
 	default:
-		l.add(check, doctor.Warning, "install keepalived and haproxy, or use virtualIPProvider: KubeVIP or External",
+		l.addFinding(
+			check,
+			doctor.Warning,
+			"install keepalived and haproxy, or use virtualIPProvider: KubeVIP or External",
 			"there is no %s, without which nodes do not hold the endpoint with virtualIPProvider: Keepalived",
-			strings.Join(missing, " and no "))
+			strings.Join(missing, " and no "),
+		)
 	}
 }
 
-// security checks the mode of SELinux.
-func (l *look) security() {
+// checkSELinux checks the mode of SELinux.
+func (l *look) checkSELinux() {
 	const check = "selinux"
 
 	match := regexp.MustCompile(`(?m)^SELINUX=(enforcing|permissive|disabled)`).FindStringSubmatch(
-		l.text("/etc/selinux/config"))
+		l.readTexts("/etc/selinux/config"))
 
 	switch {
 	case match == nil || match[1] == "disabled":
-		l.add(check, doctor.OK, "", "there is none, or it is disabled")
-	case match[1] == "enforcing" && l.program("keepalived") != "" && l.program("setsebool") == "":
-		l.add(check, doctor.Failed, "install policycoreutils",
+		l.addFinding(check, doctor.OK, "", "there is none, or it is disabled")
+	case match[1] == "enforcing" && l.findProgram("keepalived") != "" && l.findProgram("setsebool") == "":
+		l.addFinding(check, doctor.Failed, "install policycoreutils",
 			"it is enforcing, and there is no setsebool to let keepalived and haproxy reach the API server")
 	default:
-		l.add(check, doctor.OK, "", "%s", match[1])
+		l.addFinding(check, doctor.OK, "", "%s", match[1])
 	}
 }
 
-// agent checks for the guest agent, which tells the engine a machine's addresses.
-func (l *look) agent() {
-	if l.program("qemu-ga") == "" {
-		l.add("agent", doctor.Warning, "install qemu-guest-agent",
+// checkAgent checks for the guest agent, which tells the engine a machine's addresses.
+func (l *look) checkAgent() {
+	if l.findProgram("qemu-ga") == "" {
+		l.addFinding("agent", doctor.Warning, "install qemu-guest-agent",
 			"there is no guest agent: the engine learns no addresses, and machines with DHCP have none")
 		return
 	}
 
-	l.add("agent", doctor.OK, "", "qemu-ga")
+	l.addFinding("agent", doctor.OK, "", "qemu-ga")
 }
 
-// identity looks for identities shared by all machines of the image.
-func (l *look) identity() {
-	if machineID.MatchString(strings.TrimRight(l.text("/etc/machine-id"), "\n")) {
-		l.add("identity", doctor.Failed, "empty /etc/machine-id (olvmctl image create removes it from images of OCK)",
-			"the image has a machine ID, which all machines would share")
+// checkIdentity looks for identities shared by all machines of the image.
+func (l *look) checkIdentity() {
+	if machineID.MatchString(strings.TrimRight(l.readTexts("/etc/machine-id"), "\n")) {
+		l.addFinding(
+			"identity", doctor.Failed, "empty /etc/machine-id (olvmctl image create removes it from images of OCK)",
+			"the image has a machine ID, which all machines would share",
+		)
 	}
 
-	if l.has("/etc/ssh/ssh_host_*_key") {
-		l.add("identity", doctor.Warning, "remove /etc/ssh/ssh_host_*",
+	if l.hasAny("/etc/ssh/ssh_host_*_key") {
+		l.addFinding("identity", doctor.Warning, "remove /etc/ssh/ssh_host_*",
 			"the image has host keys, which cloud-init replaces and Ignition does not")
 	}
 }

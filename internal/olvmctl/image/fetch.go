@@ -32,8 +32,8 @@ const (
 	system = "linux"
 )
 
-// fetch writes the disk to a file.
-func (o Options) fetch(ctx context.Context, disk string) error {
+// fetchDisk writes the disk to a file.
+func (o Options) fetchDisk(ctx context.Context, disk string) error {
 	info, err := os.Stat(o.From)
 	switch {
 	case err == nil && info.IsDir():
@@ -47,14 +47,14 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 			return fmt.Errorf("%s is no archive of docker save with one image: %w", o.From, err)
 		}
 
-		return o.unpack(ctx, image, disk)
+		return o.unpackDisk(ctx, image, disk)
 	case err == nil:
 		from, err := os.Open(o.From)
 		if err != nil {
 			return err
 		}
 		defer from.Close()
-		if err := o.write(ctx, disk, "reading "+filepath.Base(o.From), from, info.Size()); err != nil {
+		if err := o.writeFile(ctx, disk, "reading "+filepath.Base(o.From), from, info.Size()); err != nil {
 			return fmt.Errorf("failed to copy %s: %w", o.From, err)
 		}
 
@@ -72,12 +72,12 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 	}
 
 	o.Say("looking for %s", ref)
-	image, err := o.pull(ctx, ref)
+	image, err := o.pullImage(ctx, ref)
 	if err != nil {
-		return explain(ref, err)
+		return explainRegistry(ref, err)
 	}
 
-	return explain(ref, o.unpack(ctx, image, disk))
+	return explainRegistry(ref, o.unpackDisk(ctx, image, disk))
 }
 
 // isArchive reports whether a file is a tar archive.
@@ -93,8 +93,8 @@ func isArchive(path string) bool {
 	return err == nil && string(magic) == "ustar"
 }
 
-// pull finds the image for the architecture. Reading layers downloads them.
-func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error) {
+// pullImage finds the image for the architecture. Reading layers downloads them.
+func (o Options) pullImage(ctx context.Context, ref name.Reference) (v1.Image, error) {
 	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("olvmctl/"+version.Version))
 	if err != nil {
@@ -129,7 +129,7 @@ func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error)
 		there = append(there, one.Platform.Architecture)
 	}
 
-	return nil, o.wrongArch(there...)
+	return nil, o.wrongArchError(there...)
 }
 
 // unfit explains why an image is unusable.
@@ -138,8 +138,8 @@ type unfit string
 // Error implements error.
 func (e unfit) Error() string { return string(e) }
 
-// wrongArch returns an error listing the available architectures.
-func (o Options) wrongArch(there ...string) error {
+// wrongArchError returns an error listing the available architectures.
+func (o Options) wrongArchError(there ...string) error {
 	return unfit(
 		fmt.Sprintf(
 			"%s is not there for %s, but for %s; choose with --arch", o.From, o.Arch,
@@ -148,15 +148,15 @@ func (o Options) wrongArch(there ...string) error {
 	)
 }
 
-// unpack writes the disk of the topmost layer with one: disk/boot.qcow2, or else the only qcow2 file there.
-func (o Options) unpack(ctx context.Context, image v1.Image, disk string) error {
+// unpackDisk writes the disk of the topmost layer with one: disk/boot.qcow2, or else the only qcow2 file there.
+func (o Options) unpackDisk(ctx context.Context, image v1.Image, disk string) error {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return err
 	}
 
 	if config.Architecture != "" && config.Architecture != o.Arch {
-		return o.wrongArch(config.Architecture)
+		return o.wrongArchError(config.Architecture)
 	}
 
 	layers, err := image.Layers()
@@ -214,18 +214,18 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 		}
 
 		found = base
-		if err := o.write(ctx, disk, "getting "+base, archive, header.Size); err != nil {
+		if err := o.writeFile(ctx, disk, "getting "+base, archive, header.Size); err != nil {
 			return false, err
 		}
 	}
 
-	_, err = io.Copy(io.Discard, engine.ReaderUntil(ctx, content))
+	_, err = io.Copy(io.Discard, engine.NewReaderUntil(ctx, content))
 
 	return found != "", err
 }
 
-// explain adds a remedy to a registry's answer.
-func explain(ref name.Reference, err error) error {
+// explainRegistry adds a remedy to a registry's answer.
+func explainRegistry(ref name.Reference, err error) error {
 	var answer *transport.Error
 
 	var own unfit

@@ -65,12 +65,12 @@ func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFi
 	}
 
 	if decompress != nil {
-		if err := file.decompress(ctx, decompress, out); err != nil {
+		if err := file.decompressSource(ctx, decompress, out); err != nil {
 			return nil, err
 		}
 	}
 
-	if file.header, err = engine.IdentifyImage(file.File, file.name()); err != nil {
+	if file.header, err = engine.IdentifyImage(file.File, file.imageName()); err != nil {
 		return nil, err
 	}
 
@@ -87,12 +87,12 @@ func (f *diskFile) Close() error {
 	return err
 }
 
-// lock locks the file named by the user. Every upload holds this lock, so another process does not resume an unfinished
-// upload that still runs. lock returns an error if another process holds the lock.
-func (f *diskFile) lock(how func(*os.File) error) error { return how(f.source) }
+// lockSource locks the file named by the user. Every upload holds this lock, so another process does not resume an
+// unfinished upload that still runs. lock returns an error if another process holds the lock.
+func (f *diskFile) lockSource(how func(*os.File) error) error { return how(f.source) }
 
-// name returns the name of the image: the file's name, without the extension of its compression.
-func (f *diskFile) name() string {
+// imageName returns the name of the image: the file's name, without the extension of its compression.
+func (f *diskFile) imageName() string {
 	name := f.source.Name()
 	if f.File == f.source {
 		return name
@@ -104,7 +104,7 @@ func (f *diskFile) name() string {
 // checkDisk refuses images that cannot boot. For a qcow2 image, it checks only the size.
 func (f *diskFile) checkDisk() error {
 	if f.header.VirtualSize < leastDisk {
-		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.name(),
+		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.imageName(),
 			f.header.VirtualSize)
 	}
 
@@ -119,7 +119,7 @@ func (f *diskFile) checkDisk() error {
 
 	if signature[0] != 0x55 || signature[1] != 0xaa {
 		return fmt.Errorf("%s: it is no qcow2 image, and no raw disk either: its first sector is no boot sector (MBR, "+
-			"or that of a GPT); give an image of a whole disk", f.name())
+			"or that of a GPT); give an image of a whole disk", f.imageName())
 	}
 
 	return nil
@@ -153,8 +153,8 @@ func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	return nil, nil
 }
 
-// decompress decompresses the source into an unnamed file. The file vanishes when it is closed.
-func (f *diskFile) decompress(
+// decompressSource decompresses the source into an unnamed file. The file vanishes when it is closed.
+func (f *diskFile) decompressSource(
 	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
 ) error {
 	info, err := f.source.Stat()
@@ -169,9 +169,9 @@ func (f *diskFile) decompress(
 
 	f.File = image
 	read := &counter{
-		Reader: engine.ReaderUntil(ctx, io.NewSectionReader(f.source, 0, info.Size())),
+		Reader: engine.NewReaderUntil(ctx, io.NewSectionReader(f.source, 0, info.Size())),
 		total:  info.Size(),
-		show:   progress.Transfer(out, "decompressing "+filepath.Base(f.source.Name())),
+		show:   progress.TransferProgress(out, "decompressing "+filepath.Base(f.source.Name())),
 	}
 	hash := sha256.New()
 
@@ -231,7 +231,7 @@ func sumOf(ctx context.Context, file *os.File) (string, error) {
 	}
 
 	hash := sha256.New()
-	if _, err := io.Copy(hash, engine.ReaderUntil(ctx, io.NewSectionReader(file, 0, info.Size()))); err != nil {
+	if _, err := io.Copy(hash, engine.NewReaderUntil(ctx, io.NewSectionReader(file, 0, info.Size()))); err != nil {
 		return "", fmt.Errorf("failed to read the image: %w", err)
 	}
 

@@ -59,23 +59,23 @@ type editor struct {
 	say                 func(format string, args ...any)
 }
 
-// edit sets the arguments of a disk's boot loader entries, and removes the machine ID. It keeps the UUIDs of
+// editArguments sets the arguments of a disk's boot loader entries, and removes the machine ID. It keeps the UUIDs of
 // filesystems. A machine with two disks of the same image could not mount both, but never has two.
-func (e *editor) edit(ctx context.Context, disk, format string) error {
+func (e *editor) editArguments(ctx context.Context, disk, format string) error {
 	session, err := startGuestfish(ctx, e.executable, disk, format)
 	if err != nil {
 		return err
 	}
 
-	return session.close(e.editDisk(session))
+	return session.closeSession(e.editDisk(session))
 }
 
 func (e *editor) editDisk(session *guestfish) error {
-	if _, err := session.do("run"); err != nil {
+	if _, err := session.runCommand("run"); err != nil {
 		return err
 	}
 
-	list, err := session.do("list-filesystems")
+	list, err := session.runCommand("list-filesystems")
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (e *editor) editDisk(session *guestfish) error {
 			continue
 		}
 
-		if _, err := session.do("mount", line[:at], "/"); err != nil {
+		if _, err := session.runCommand("mount", line[:at], "/"); err != nil {
 			return err
 		}
 
@@ -103,7 +103,7 @@ func (e *editor) editDisk(session *guestfish) error {
 			return err
 		}
 
-		if _, err := session.do("umount", "/"); err != nil {
+		if _, err := session.runCommand("umount", "/"); err != nil {
 			return err
 		}
 	}
@@ -112,25 +112,25 @@ func (e *editor) editDisk(session *guestfish) error {
 		return errors.New("the image has no boot loader entries (loader/entries/*.conf); is it one of OCK?")
 	}
 
-	_, err = session.do("shutdown") // reports failed writes
+	_, err = session.runCommand("shutdown") // reports failed writes
 
 	return err
 }
 
 // editEntries edits the entries of the mounted filesystem, and returns their number.
 func (e *editor) editEntries(session *guestfish) (int, error) {
-	paths, err := session.find(entryGlobs...)
+	paths, err := session.findFiles(entryGlobs...)
 	if err != nil {
 		return 0, err
 	}
 
 	for _, path := range paths {
-		entry, err := session.do("cat", path)
+		entry, err := session.runCommand("cat", path)
 		if err != nil {
 			return 0, err
 		}
 
-		edited := e.arguments.Entry(entry)
+		edited := e.arguments.EditEntry(entry)
 		if edited == entry {
 			e.say("%s stays as it is", path)
 			continue
@@ -143,7 +143,7 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 		}
 
 		// Into the existing file, to keep its owner, mode and SELinux label.
-		if _, err := session.do("upload", file, path); err != nil {
+		if _, err := session.runCommand("upload", file, path); err != nil {
 			return 0, err
 		}
 	}
@@ -155,13 +155,13 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 // instead of emptying them: systemd treats only a machine without the file as new, and enables the units of Ignition's
 // presets there.
 func (e *editor) removeMachineIDs(session *guestfish) error {
-	paths, err := session.find(machineIDGlob)
+	paths, err := session.findFiles(machineIDGlob)
 	if err != nil {
 		return err
 	}
 
 	for _, path := range paths {
-		id, err := session.do("cat", path)
+		id, err := session.runCommand("cat", path)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 		}
 
 		e.say("%s goes", path)
-		if _, err := session.do("rm", path); err != nil {
+		if _, err := session.runCommand("rm", path); err != nil {
 			return err
 		}
 	}
@@ -226,8 +226,8 @@ func startGuestfish(
 	return g, nil
 }
 
-// do runs a command and returns its output. guestfish ends at the first failing command.
-func (g *guestfish) do(command string, arguments ...string) (string, error) {
+// runCommand runs a command and returns its output. guestfish ends at the first failing command.
+func (g *guestfish) runCommand(command string, arguments ...string) (string, error) {
 	line := command
 	for _, argument := range arguments {
 		// Names in images are not trusted, and a new line would begin a new command.
@@ -253,18 +253,18 @@ func (g *guestfish) do(command string, arguments ...string) (string, error) {
 	}
 }
 
-// find expands globs, omitting paths of the same file: loader is a link to loader.0 or loader.1.
-func (g *guestfish) find(globs ...string) ([]string, error) {
+// findFiles expands globs, omitting paths of the same file: loader is a link to loader.0 or loader.1.
+func (g *guestfish) findFiles(globs ...string) ([]string, error) {
 	var found []string
 
 	for _, glob := range globs {
-		list, err := g.do("glob-expand", glob)
+		list, err := g.runCommand("glob-expand", glob)
 		if err != nil {
 			return nil, err
 		}
 
 		for path := range strings.Lines(list) {
-			target, err := g.do("realpath", strings.TrimSuffix(path, "\n"))
+			target, err := g.runCommand("realpath", strings.TrimSuffix(path, "\n"))
 			if err != nil {
 				return nil, err
 			}
@@ -278,8 +278,8 @@ func (g *guestfish) find(globs ...string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// close ends guestfish, and returns the error: guestfish's own if it failed, or else err.
-func (g *guestfish) close(err error) error {
+// closeSession ends guestfish, and returns the error: guestfish's own if it failed, or else err.
+func (g *guestfish) closeSession(err error) error {
 	_ = g.stdin.Close()
 	_, _ = io.Copy(io.Discard, g.stdout)
 

@@ -66,7 +66,7 @@ func beginRun() (*run, error) {
 	}
 
 	if err = filelock.Exclusive(out.lock); err != nil {
-		out.end()
+		out.endRun()
 
 		return nil, fmt.Errorf("failed to make the file of the run: %w (set XDG_CACHE_HOME)", err)
 	}
@@ -74,8 +74,8 @@ func beginRun() (*run, error) {
 	return out, nil
 }
 
-// end ends the run.
-func (r *run) end() {
+// endRun ends the run.
+func (r *run) endRun() {
 	_ = os.Remove(r.lock.Name())
 	_ = r.lock.Close()
 }
@@ -110,9 +110,9 @@ func stateOfRun(id string) runState {
 // removeLeftovers removes VMs and disks of killed runs on this machine. It prints those for the same template if their
 // run may be alive elsewhere.
 func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client, dc *engine.DataCenter) error {
-	vms, err := client.VMs(ctx)
+	vms, err := client.ListVMs(ctx)
 	if err == nil {
-		vms, err = engine.Within(ctx, client, dc, vms)
+		vms, err = engine.FilterByDataCenter(ctx, client, dc, vms)
 	}
 
 	if err != nil {
@@ -123,7 +123,7 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 		mark, marked := strings.CutPrefix(vms[i].CommentText(), ownerMark)
 		id, template, _ := strings.Cut(mark, ofTemplate)
 
-		neverRan := vms[i].Status.Off() || vms[i].Status == engine.VMImageLocked
+		neverRan := vms[i].Status.IsOff() || vms[i].Status == engine.VMImageLocked
 		if !marked || !neverRan {
 			continue
 		}
@@ -171,10 +171,10 @@ func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func()
 // removeVM removes a VM never started. It keeps the VM's disks, because they may have existed before.
 func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 	return engine.Wait(ctx, "VM "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
-		vm, err := client.VM(ctx, id)
+		vm, err := client.FetchVM(ctx, id)
 		if engine.IsNotFound(err) {
 			return true, "", nil
-		} else if err != nil || vm.Status.Busy() {
+		} else if err != nil || vm.Status.IsBusy() {
 			return false, string(engine.VMImageLocked), err
 		}
 

@@ -28,14 +28,14 @@ func ListTemplates(ctx context.Context, session *engine.Client, dataCenter strin
 	var wanted *engine.DataCenter
 	if dataCenter != "" {
 		var err error
-		if wanted, err = session.DataCenter(ctx, dataCenter); err != nil {
+		if wanted, err = session.FindDataCenter(ctx, dataCenter); err != nil {
 			return nil, err
 		}
 	}
 
-	templates, err := session.Templates(ctx)
+	templates, err := session.ListTemplates(ctx)
 	if err == nil {
-		templates, err = engine.Within(ctx, session, wanted, templates)
+		templates, err = engine.FilterByDataCenter(ctx, session, wanted, templates)
 	}
 
 	if err != nil {
@@ -58,7 +58,7 @@ func ListTemplates(ctx context.Context, session *engine.Client, dataCenter strin
 			Name: t.Name, Version: t.Version.Number, UserData: reads, OSType: t.OS.Type, ID: t.ID.String(),
 		}
 
-		if dc, err := session.DataCenterOf(ctx, engine.RefID(t.Cluster)); err != nil {
+		if dc, err := session.FindDataCenterOf(ctx, engine.RefID(t.Cluster)); err != nil {
 			return nil, err
 		} else if dc != nil {
 			listed.DataCenter = dc.Name

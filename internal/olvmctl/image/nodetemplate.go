@@ -23,8 +23,8 @@ type NodeTemplate struct {
 	OSType string
 }
 
-// Complete sets empty names to those of a cluster file.
-func (t *NodeTemplate) Complete(file *clusterfile.Source) {
+// SetDefaults sets empty names to those of a cluster file.
+func (t *NodeTemplate) SetDefaults(file *clusterfile.Source) {
 	o := file.Providers.OLVM
 
 	for name, value := range map[*string]string{
@@ -39,10 +39,10 @@ func (t *NodeTemplate) Complete(file *clusterfile.Source) {
 	}
 }
 
-// Make creates the template with Terraform, and returns its UUID. It removes a disk uploaded for it, because the
-// template has a copy. If it fails, or the context ends, it leaves nothing behind, or the error names the leftovers.
-// dir is an empty folder.
-func (t NodeTemplate) Make(
+// CreateInEngine creates the template with Terraform, and returns its UUID. It removes a disk uploaded for it, because
+// the template has a copy. If it fails, or the context ends, it leaves nothing behind, or the error names the
+// leftovers. dir is an empty folder.
+func (t NodeTemplate) CreateInEngine(
 	ctx context.Context, client *engine.Client, at render.Engine, executor workspace.Executor, dir string,
 ) (string, error) {
 	if t.Disk == "" && t.Path != "" {
@@ -53,12 +53,12 @@ func (t NodeTemplate) Make(
 		return "", err
 	}
 
-	dc, err := client.DataCenter(ctx, cmp.Or(t.DataCenter, defaultDataCenter))
+	dc, err := client.FindDataCenter(ctx, cmp.Or(t.DataCenter, defaultDataCenter))
 	if err != nil {
 		return "", err
 	}
 
-	cluster, err := client.Cluster(ctx, dc, t.Cluster)
+	cluster, err := client.FindCluster(ctx, dc, t.Cluster)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func (t NodeTemplate) Make(
 	if err != nil {
 		return "", err
 	}
-	defer begun.end()
+	defer begun.endRun()
 
 	if err := t.removeLeftovers(ctx, client, dc); err != nil {
 		return "", err
@@ -79,7 +79,7 @@ func (t NodeTemplate) Make(
 
 	t.run = begun.id
 
-	diskID, sent, err := t.disk(ctx, client, dc)
+	diskID, sent, err := t.findOrUploadDisk(ctx, client, dc)
 	if err != nil {
 		return "", err
 	}
@@ -103,12 +103,12 @@ func (t NodeTemplate) Make(
 	return id, err
 }
 
-// disk returns the disk for the template. sent reports whether it was uploaded for this purpose.
-func (t NodeTemplate) disk(
+// findOrUploadDisk returns the disk for the template. sent reports whether it was uploaded for this purpose.
+func (t NodeTemplate) findOrUploadDisk(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (id engine.ID, sent bool, err error) {
 	if t.Path != "" {
-		disk, sent, err := t.Run(ctx, client)
+		disk, sent, err := t.EnsureDisk(ctx, client)
 		if err != nil {
 			return "", false, err
 		}
@@ -123,7 +123,7 @@ func (t NodeTemplate) disk(
 
 	if len(there) != 1 {
 		return "", false, fmt.Errorf("--disk: %s has %d disks named %q, not one; upload it, or give it a name of "+
-			"its own", engine.ScopeName(dc), len(there), t.Disk)
+			"its own", engine.DescribeScope(dc), len(there), t.Disk)
 	}
 
 	return there[0].ID, false, nil

@@ -64,7 +64,7 @@ func (o Options) create(ctx context.Context) (err error) {
 
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	disk := filepath.Join(scratch, "disk")
-	if err := o.fetch(ctx, disk); err != nil {
+	if err := o.fetchDisk(ctx, disk); err != nil {
 		return err
 	}
 
@@ -79,7 +79,7 @@ func (o Options) create(ctx context.Context) (err error) {
 
 	o.Say("editing the boot loader entries with guestfish")
 	editor := &editor{executable: guestfish, scratch: scratch, arguments: o.Arguments, say: o.Say}
-	if err := editor.edit(ctx, disk, format); err != nil {
+	if err := editor.editArguments(ctx, disk, format); err != nil {
 		return err
 	}
 
@@ -111,15 +111,17 @@ func diskFormat(path string) (string, error) {
 	return "raw", nil
 }
 
-// write writes a file of total bytes, until the context ends.
-func (o Options) write(ctx context.Context, path, name string, from io.Reader, total int64) (err error) {
+// writeFile writes a file of total bytes, until the context ends.
+func (o Options) writeFile(ctx context.Context, path, name string, from io.Reader, total int64) (err error) {
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, to.Close()) }()
-	written, err := io.Copy(to, &reader{from: engine.ReaderUntil(ctx, from), total: total, progress: o.Progress(name)})
+	written, err := io.Copy(
+		to, &reader{from: engine.NewReaderUntil(ctx, from), total: total, progress: o.Progress(name)},
+	)
 	if err == nil && written != total {
 		err = io.ErrUnexpectedEOF
 	}

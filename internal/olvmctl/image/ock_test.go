@@ -73,35 +73,39 @@ func (o Options) alone(t *testing.T) {
 }
 
 func TestDisksComeFromRegistries(t *testing.T) {
-	host := ocktest.Serve(t, nil)
+	host := ocktest.ServeRegistry(t, nil)
 	boot := ocktest.File{Name: "disk/boot.qcow2", Content: qcow2("boot")}
 	other := ocktest.File{Name: "./disk/node.qcow2", Content: qcow2("node")}
 	noise := make([]byte, 1<<20)
 	_, _ = rand.Read(noise)
-	ocktest.Push(t, host+"/olcne/ock:1.33", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	ocktest.PushImage(t, host+"/olcne/ock:1.33", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name: "etc/os-release",
-	}), ocktest.Layer(t, boot, ocktest.File{
+	}), ocktest.NewLayer(t, boot, ocktest.File{
 		Name:    "disk/readme",
 		Content: noise,
-	}), ocktest.Layer(t, ocktest.File{Name: "usr/disk/boot.qcow2", Content: noise})))
-	ocktest.Push(
+	}), ocktest.NewLayer(t, ocktest.File{Name: "usr/disk/boot.qcow2", Content: noise})))
+	ocktest.PushImage(
 		t,
 		host+"/olcne/ock:newer",
-		ocktest.Image(t, "amd64", ocktest.Layer(t, boot), ocktest.Layer(t, ocktest.File{
+		ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, boot), ocktest.NewLayer(t, ocktest.File{
 			Name:    "disk/boot.qcow2",
 			Content: qcow2("newer"),
 		})),
 	)
-	ocktest.Push(t, host+"/olcne/ock:named", ocktest.Image(t, "amd64", ocktest.Layer(t, other)))
-	ocktest.Push(t, host+"/olcne/ock:both", ocktest.Image(t, "amd64", ocktest.Layer(t, other, boot)))
-	ocktest.Push(t, host+"/olcne/ock:several", ocktest.Image(t, "amd64", ocktest.Layer(t, other, ocktest.File{
-		Name:    "disk/more.qcow2",
-		Content: qcow2("more"),
-	})))
-	ocktest.Push(t, host+"/olcne/ock:none", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	ocktest.PushImage(t, host+"/olcne/ock:named", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, other)))
+	ocktest.PushImage(t, host+"/olcne/ock:both", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, other, boot)))
+	ocktest.PushImage(
+		t,
+		host+"/olcne/ock:several",
+		ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, other, ocktest.File{
+			Name:    "disk/more.qcow2",
+			Content: qcow2("more"),
+		})),
+	)
+	ocktest.PushImage(t, host+"/olcne/ock:none", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name: "etc/os-release",
 	})))
-	ocktest.Push(t, host+"/olcne/ock:no-disk", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	ocktest.PushImage(t, host+"/olcne/ock:no-disk", ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name:    "disk/boot.qcow2",
 		Content: []byte("<html>"),
 	})))
@@ -112,14 +116,14 @@ func TestDisksComeFromRegistries(t *testing.T) {
 
 	err = remote.WriteIndex(index, mutate.AppendManifests(empty.Index,
 		mutate.IndexAddendum{
-			Add: ocktest.Image(t, "arm64", ocktest.Layer(t, ocktest.File{
+			Add: ocktest.NewImage(t, "arm64", ocktest.NewLayer(t, ocktest.File{
 				Name:    "disk/boot.qcow2",
 				Content: qcow2("arm64"),
 			})),
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}},
 		},
 		mutate.IndexAddendum{
-			Add: ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+			Add: ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 				Name:    "disk/boot.qcow2",
 				Content: qcow2("amd64"),
 			})),
@@ -150,7 +154,7 @@ func TestDisksComeFromRegistries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := quiet(t, host+"/olcne/ock:"+test.tag)
 			o.Arch = test.arch
-			err := o.fetch(t.Context(), o.Output)
+			err := o.fetchDisk(t.Context(), o.Output)
 			if test.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Fatalf("got %v, want %s", err, test.problem)
@@ -172,7 +176,7 @@ func TestDisksComeFromRegistries(t *testing.T) {
 
 func TestImagesThatAreAltered(t *testing.T) {
 	compressed := func(what string) (v1.Layer, []byte) {
-		made := ocktest.Layer(t, ocktest.File{
+		made := ocktest.NewLayer(t, ocktest.File{
 			Name:    "disk/boot.qcow2",
 			Content: qcow2(what),
 		}, ocktest.File{Name: "padding", Content: make([]byte, 4096)})
@@ -200,7 +204,7 @@ func TestImagesThatAreAltered(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	host := ocktest.Serve(t, func(next http.Handler) http.Handler {
+	host := ocktest.ServeRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, digest.String()) {
 				_, _ = w.Write(evil)
@@ -210,7 +214,7 @@ func TestImagesThatAreAltered(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	ocktest.Push(t, host+"/olcne/ock:1.33", ocktest.Image(t, "amd64", good))
+	ocktest.PushImage(t, host+"/olcne/ock:1.33", ocktest.NewImage(t, "amd64", good))
 	o := quiet(t, host+"/olcne/ock:1.33")
 	if err := Create(t.Context(), o); err == nil || !strings.Contains(err.Error(), "error verifying") {
 		t.Errorf("it is taken: %v", err)
@@ -225,7 +229,7 @@ func TestImagesThatAreAltered(t *testing.T) {
 
 func TestRegistriesWithALogin(t *testing.T) {
 	const user, password = "someone", "pass-of-someone"
-	host := ocktest.Serve(t, func(next http.Handler) http.Handler {
+	host := ocktest.ServeRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if u, p, _ := r.BasicAuth(); r.Method == http.MethodGet && (u != user || p != password) {
 				w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
@@ -249,7 +253,7 @@ func TestRegistriesWithALogin(t *testing.T) {
 	}
 	login(password)
 	o := quiet(t, host+"/olcne/ock:1.33")
-	ocktest.Push(t, o.From, ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	ocktest.PushImage(t, o.From, ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name:    "disk/boot.qcow2",
 		Content: qcow2("boot"),
 	})), remote.WithAuthFromKeychain(authn.DefaultKeychain))
@@ -272,7 +276,7 @@ func TestDisksComeFromFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	err = tarball.WriteToFile(archive, tag, ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+	err = tarball.WriteToFile(archive, tag, ocktest.NewImage(t, "amd64", ocktest.NewLayer(t, ocktest.File{
 		Name:    "disk/boot.qcow2",
 		Content: qcow2("saved"),
 	})))

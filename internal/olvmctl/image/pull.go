@@ -46,23 +46,23 @@ func (o Options) Digest(ctx context.Context) (name.Digest, error) {
 		return name.Digest{}, fmt.Errorf("%q is not the whole reference of a container image: %w", o.From, err)
 	}
 
-	image, err := o.pull(ctx, ref)
+	image, err := o.pullImage(ctx, ref)
 	if err != nil {
-		return name.Digest{}, explain(ref, err)
+		return name.Digest{}, explainRegistry(ref, err)
 	}
 
 	config, err := image.ConfigFile()
 	if err != nil {
-		return name.Digest{}, explain(ref, err)
+		return name.Digest{}, explainRegistry(ref, err)
 	}
 
 	if config.Architecture != "" && config.Architecture != o.Arch {
-		return name.Digest{}, o.wrongArch(config.Architecture)
+		return name.Digest{}, o.wrongArchError(config.Architecture)
 	}
 
 	digest, err := image.Digest()
 	if err != nil {
-		return name.Digest{}, explain(ref, err)
+		return name.Digest{}, explainRegistry(ref, err)
 	}
 
 	return ref.Context().Digest(digest.String()), nil

@@ -33,7 +33,7 @@ func pullAsItIs(t *testing.T, from, arch, folder string) (content, file string) 
 func pushBootDisk(t *testing.T, host, tag, arch, disk string) string {
 	t.Helper()
 	reference := host + "/nodes/" + tag
-	ocktest.Push(t, reference, ocktest.Image(t, arch, ocktest.Layer(t, ocktest.File{
+	ocktest.PushImage(t, reference, ocktest.NewImage(t, arch, ocktest.NewLayer(t, ocktest.File{
 		Name: "disk/boot.qcow2", Content: qcow2(disk),
 	})))
 
@@ -43,7 +43,7 @@ func pushBootDisk(t *testing.T, host, tag, arch, disk string) string {
 // TestADiskIsPulledOnceForEachDigest has a registry that counts the downloads of layers.
 func TestADiskIsPulledOnceForEachDigest(t *testing.T) {
 	var downloads atomic.Int32
-	host := ocktest.Serve(t, func(next http.Handler) http.Handler {
+	host := ocktest.ServeRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
 				downloads.Add(1)
@@ -74,7 +74,7 @@ func TestADiskIsPulledOnceForEachDigest(t *testing.T) {
 }
 
 func TestADiskIsPulledForItsArchitectureAlone(t *testing.T) {
-	host := ocktest.Serve(t, nil)
+	host := ocktest.ServeRegistry(t, nil)
 	o := quiet(t, pushBootDisk(t, host, "node:1.36", "amd64", "disk"))
 	o.Arch, o.Arguments = "arm64", Arguments{}
 
@@ -93,7 +93,7 @@ func TestADiskIsPulledForItsArchitectureAlone(t *testing.T) {
 
 // TestAPulledImageOfOCKGetsItsPlatform has guestfish edit the disk, beside one that stays as it is.
 func TestAPulledImageOfOCKGetsItsPlatform(t *testing.T) {
-	host := ocktest.Serve(t, nil)
+	host := ocktest.ServeRegistry(t, nil)
 	from := pushBootDisk(t, host, "ock:1.33", "amd64", "disk")
 	folder := t.TempDir()
 	plain, _ := pullAsItIs(t, from, "amd64", folder)

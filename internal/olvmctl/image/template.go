@@ -78,7 +78,7 @@ func MakeTemplate(
 
 	// The template stays; its source goes.
 	if failed == nil {
-		if failed = state.forget("ovirt_template"); failed != nil {
+		if failed = state.dropResources("ovirt_template"); failed != nil {
 			return "", failed
 		}
 	}
@@ -88,7 +88,7 @@ func MakeTemplate(
 	defer cancel()
 	_, err := root.Destroy(cleanup, s)
 	if err != nil {
-		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", s.owner(), err)
+		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", s.ownerComment(), err)
 	}
 
 	if failed != nil {
@@ -106,8 +106,10 @@ type subject struct {
 	made string
 }
 
-// owner returns the mark of the run's objects.
-func (s *subject) owner() string { return ownerMark + s.template.Run + ofTemplate + s.template.Name }
+// ownerComment returns the mark of the run's objects.
+func (s *subject) ownerComment() string {
+	return ownerMark + s.template.Run + ofTemplate + s.template.Name
+}
 
 // Render renders the template with a VM name unique to the run.
 func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
@@ -116,7 +118,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 		Name:        s.template.Name,
 		Description: s.template.Description,
 		VMName:      "image-" + s.template.Run[:8],
-		Comment:     s.owner(),
+		Comment:     s.ownerComment(),
 		ClusterID:   s.template.ClusterID,
 		DiskID:      s.template.DiskID,
 		OSType:      s.template.OSType,
@@ -128,7 +130,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         s.owner(),
+		Owner:         s.ownerComment(),
 		Secrets:       []string{s.engine.Password},
 		Fresh:         true,
 		Applied: func(_ context.Context, address, id string) {
@@ -145,7 +147,7 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 
 	return workspace.Configuration{
 		Configuration: configuration,
-		Owner:         s.owner(),
+		Owner:         s.ownerComment(),
 		Secrets:       []string{s.engine.Password},
 	}, err
 }
@@ -182,8 +184,8 @@ func (m *inMemory) MarkApplied(context.Context, string) error { return nil }
 // MarkChanging does nothing, like MarkApplied.
 func (m *inMemory) MarkChanging(context.Context, string, string) error { return nil }
 
-// forget removes resources of a type from the state, so destroying the state spares them.
-func (m *inMemory) forget(kind string) error {
+// dropResources removes resources of a type from the state, so destroying the state spares them.
+func (m *inMemory) dropResources(kind string) error {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(m.raw, &whole); err != nil {
 		return fmt.Errorf("failed to read the state: %w", err)

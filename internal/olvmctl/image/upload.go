@@ -39,9 +39,9 @@ type Upload struct {
 	run string
 }
 
-// Run creates the disk, unless one has the image already. sent reports whether it was uploaded now. If it fails, or the
-// context ends, it leaves no disk behind.
-func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Disk, sent bool, err error) {
+// EnsureDisk creates the disk, unless one has the image already. sent reports whether it was uploaded now. If it fails,
+// or the context ends, it leaves no disk behind.
+func (u Upload) EnsureDisk(ctx context.Context, client *engine.Client) (disk *engine.Disk, sent bool, err error) {
 	if err := checkFlags(map[string]string{"storage-domain": u.StorageDomain, "disk": u.Disk}); err != nil {
 		return nil, false, err
 	}
@@ -57,17 +57,20 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 		return nil, false, err
 	}
 
-	if err := file.lock(filelock.Shared); err != nil && !errors.Is(err, filelock.ErrHeld) { // Resume checks the holder
+	if err := file.lockSource(
+		filelock.Shared,
+	); err != nil &&
+		!errors.Is(err, filelock.ErrHeld) { // Resume checks the holder
 		_, _ = fmt.Fprintf(u.Out, "warning: no other command may upload the same image meanwhile: %v\n", err)
 	}
 
-	options, err := u.options(ctx, client, file)
+	options, err := u.uploadOptions(ctx, client, file)
 	if err != nil {
 		return nil, false, err
 	}
 
 	disk, sent, err = client.UploadImage(ctx, options,
-		progress.Transfer(u.Out, "uploading "+filepath.Base(u.Path)))
+		progress.TransferProgress(u.Out, "uploading "+filepath.Base(u.Path)))
 	if err != nil {
 		return nil, false, err
 	}
@@ -104,14 +107,16 @@ func (u Upload) diskSize(file *diskFile) (int64, error) {
 	return size, nil
 }
 
-// options resolves the names, and refuses a disk name already used for other content.
-func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFile) (engine.UploadOptions, error) {
-	dc, err := client.DataCenter(ctx, cmp.Or(u.DataCenter, defaultDataCenter))
+// uploadOptions resolves the names, and refuses a disk name already used for other content.
+func (u Upload) uploadOptions(
+	ctx context.Context, client *engine.Client, file *diskFile,
+) (engine.UploadOptions, error) {
+	dc, err := client.FindDataCenter(ctx, cmp.Or(u.DataCenter, defaultDataCenter))
 	if err != nil {
 		return engine.UploadOptions{}, err
 	}
 
-	domain, sparse, err := client.PlaceDisk(ctx, dc, engine.DiskPlace{
+	domain, sparse, err := client.ChooseDiskPlace(ctx, dc, engine.DiskPlace{
 		Domain: u.StorageDomain,
 		Format: file.header.Format,
 	})
@@ -135,7 +140,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		Run:             u.run,
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
-			if errors.Is(file.lock(filelock.Exclusive), filelock.ErrHeld) {
+			if errors.Is(file.lockSource(filelock.Exclusive), filelock.ErrHeld) {
 				return fmt.Errorf("%s is being uploaded already, by another process", file.source.Name())
 			}
 
@@ -151,7 +156,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 	}
 
 	for i := range there {
-		if !options.Earlier(&there[i]) {
+		if !options.IsEarlierUpload(&there[i]) {
 			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already in data center %q (%s), with "+
 				"something else in it; choose another name with --disk, or delete it", u.Disk, dc.Name, there[i].ID)
 		}

@@ -35,7 +35,7 @@ func Edit(path string, change func(*clientcmdapi.Config) error) error {
 		path = target // keep the link
 	}
 
-	unlock, err := lock(path)
+	unlock, err := lockFile(path)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func Edit(path string, change func(*clientcmdapi.Config) error) error {
 		return fmt.Errorf("failed to encode %s: %w", path, err)
 	}
 
-	return replace(path, content)
+	return replaceContent(path, content)
 }
 
-// lock creates the lock file. It takes over an abandoned one.
-func lock(path string) (unlock func(), err error) {
+// lockFile creates the lock file. It takes over an abandoned one.
+func lockFile(path string) (unlock func(), err error) {
 	name := path + lockSuffix
 
 	for begin := time.Now(); ; time.Sleep(lockInterval) {
@@ -119,8 +119,8 @@ func removeAbandoned(name string, seen os.FileInfo) {
 	_ = os.Remove(aside)
 }
 
-// replace replaces a file's content, and keeps its mode.
-func replace(path string, content []byte) error {
+// replaceContent replaces a file's content, and keeps its mode.
+func replaceContent(path string, content []byte) error {
 	mode := os.FileMode(0o600)
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()

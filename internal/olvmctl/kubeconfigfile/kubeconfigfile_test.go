@@ -130,7 +130,7 @@ func TestEditsAtTheSameTimeLoseNothing(t *testing.T) {
 
 func TestALockIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	unlock, err := lock(path)
+	unlock, err := lockFile(path)
 	check.Error(t, err, "")
 	time.AfterFunc(100*time.Millisecond, unlock)
 	check.Error(t, Edit(path, adds("ours")), "")
@@ -139,7 +139,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 
 func TestTheLockOfACommandThatWasKilledIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	_, err := lock(path)
+	_, err := lockFile(path)
 	check.Error(t, err, "")
 
 	old := time.Now().Add(-2 * abandonedAfter)
@@ -152,13 +152,13 @@ func TestTheLockOfACommandThatWasKilledIsTakenOver(t *testing.T) {
 // has already taken it over before the first one tries.
 func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
-	killed, err := lock(path)
+	killed, err := lockFile(path)
 	check.Error(t, err, "")
 	seen, err := os.Stat(path + lockSuffix)
 	check.Error(t, err, "")
 	check.Error(t, os.Rename(path+lockSuffix, path+".gone"), "")
 
-	unlock, err := lock(path)
+	unlock, err := lockFile(path)
 	check.Error(t, err, "")
 	removeAbandoned(path+lockSuffix, seen)
 	killed() // it was only slow, not killed

@@ -49,16 +49,16 @@ func Check(dir string) ([]string, error) {
 		return nil, fmt.Errorf("failed to read a kustomization: %w", err)
 	}
 
-	w := walker{bound: Repository(real)}
-	if err := w.walk(real); err != nil {
+	w := walker{bound: FindRepository(real)}
+	if err := w.walkFolder(real); err != nil {
 		return nil, err
 	}
 
 	return w.seen, nil
 }
 
-// Repository returns the folder of the git repository containing a folder; "" for none.
-func Repository(dir string) string {
+// FindRepository returns the folder of the git repository containing a folder; "" for none.
+func FindRepository(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir
@@ -68,9 +68,9 @@ func Repository(dir string) string {
 	return ""
 }
 
-// Unreadable explains why a file must not be read on behalf of the author of bound. It may be a link to somebody else's
-// file, one of git's files, which contain tokens, or endless. It returns "" for a readable or missing file.
-func Unreadable(bound, file string) string {
+// ExplainUnreadable explains why a file must not be read on behalf of the author of bound. It may be a link to somebody
+// else's file, one of git's files, which contain tokens, or endless. It returns "" for a readable or missing file.
+func ExplainUnreadable(bound, file string) string {
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return ""
@@ -101,7 +101,7 @@ func isGits(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
-func (w *walker) walk(dir string) error {
+func (w *walker) walkFolder(dir string) error {
 	if slices.Contains(w.seen, dir) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (w *walker) walk(dir string) error {
 	}
 
 	bound := cmp.Or(w.bound, dir)
-	if problem := Unreadable(bound, file); problem != "" {
+	if problem := ExplainUnreadable(bound, file); problem != "" {
 		return fmt.Errorf("%s: %s", file, problem)
 	}
 
@@ -135,12 +135,12 @@ func (w *walker) walk(dir string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 
-	if err := read.check(&k); err != nil {
+	if err := read.checkFields(&k); err != nil {
 		return err
 	}
 
 	for _, base := range slices.Concat(k.Resources, k.Bases, k.Components) { //nolint:staticcheck // still read
-		if err := w.base(read, base); err != nil {
+		if err := w.followBase(read, base); err != nil {
 			return err
 		}
 	}
@@ -148,12 +148,15 @@ func (w *walker) walk(dir string) error {
 	return nil
 }
 
-// base follows an entry if it is a folder.
-func (w *walker) base(read *reader, entry string) error {
+// followBase follows an entry if it is a folder.
+func (w *walker) followBase(read *reader, entry string) error {
 	real, err := filepath.EvalSymlinks(filepath.Join(read.dir, entry))
 	if err != nil {
-		return read.refuse(entry, "there is no such file or folder; bases are not fetched: correct the path, or copy "+
-			"the base into the repository")
+		return read.refuseEntry(
+			entry,
+			"there is no such file or folder; bases are not fetched: correct the path, or copy "+
+				"the base into the repository",
+		)
 	}
 
 	info, err := os.Stat(real)
@@ -162,10 +165,10 @@ func (w *walker) base(read *reader, entry string) error {
 	}
 
 	if w.bound != "" && !isWithin(w.bound, real) {
-		return read.refuse(entry, "it is outside the repository "+w.bound)
+		return read.refuseEntry(entry, "it is outside the repository "+w.bound)
 	}
 
-	return w.walk(real)
+	return w.walkFolder(real)
 }
 
 func isWithin(dir, path string) bool {
@@ -182,7 +185,7 @@ type reader struct {
 	document yaml.Node
 }
 
-func (r *reader) check(k *types.Kustomization) error {
+func (r *reader) checkFields(k *types.Kustomization) error {
 	for _, field := range []struct {
 		name string
 		used bool
@@ -191,7 +194,7 @@ func (r *reader) check(k *types.Kustomization) error {
 		{"helmChartInflationGenerator", len(k.HelmChartInflationGenerator) > 0},
 	} {
 		if field.used {
-			return r.refuse(field.name, "no Helm runs here; pipe the output of helm template into -f -")
+			return r.refuseEntry(field.name, "no Helm runs here; pipe the output of helm template into -f -")
 		}
 	}
 
@@ -203,20 +206,23 @@ func (r *reader) check(k *types.Kustomization) error {
 		{"validators", len(k.Validators) > 0},
 	} {
 		if field.used {
-			return r.refuse(field.name, "no plugins run here; build the folder with kustomize, and pipe its output "+
-				"into -f -")
+			return r.refuseEntry(
+				field.name,
+				"no plugins run here; build the folder with kustomize, and pipe its output "+
+					"into -f -",
+			)
 		}
 	}
 
 	for _, entry := range entriesOf(k) {
 		if problem := notLocal(entry); problem != "" {
-			return r.refuse(entry, problem)
+			return r.refuseEntry(entry, problem)
 		}
 
 		// For files other than links, kustomize checks the place.
 		path := filepath.Join(r.dir, entry)
-		if problem := Unreadable(r.bound, path); problem != "" && (isLink(path) || isWithin(r.bound, path)) {
-			return r.refuse(entry, problem)
+		if problem := ExplainUnreadable(r.bound, path); problem != "" && (isLink(path) || isWithin(r.bound, path)) {
+			return r.refuseEntry(entry, problem)
 		}
 	}
 
@@ -291,8 +297,8 @@ func notLocal(entry string) string {
 	return ""
 }
 
-// refuse returns the error of a key or an entry, with its line.
-func (r *reader) refuse(text, problem string) error {
+// refuseEntry returns the error of a key or an entry, with its line.
+func (r *reader) refuseEntry(text, problem string) error {
 	where := r.file
 	if line := lineOf(&r.document, text); line > 0 {
 		where = fmt.Sprintf("%s: line %d", r.file, line)

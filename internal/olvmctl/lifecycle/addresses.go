@@ -13,10 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// sayOfAddresses warns if the OLVMMachineTemplate has fewer addresses than the planned number of machines, because the
+// warnOfAddresses warns if the OLVMMachineTemplate has fewer addresses than the planned number of machines, because the
 // others would wait for one. It says nothing in unknown cases: templates of other providers, and addresses from DHCP or
 // IPAM providers.
-func sayOfAddresses(
+func warnOfAddresses(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 	ref clusterv1.ContractVersionedObjectReference, machines int32, say func(line string),
 ) {
@@ -34,7 +34,7 @@ func sayOfAddresses(
 		return
 	}
 
-	nics, err := addressing.NICs(template.Spec.Template.Spec, infrastructure.Spec)
+	nics, err := addressing.BuildNICs(template.Spec.Template.Spec, infrastructure.Spec)
 	if err != nil {
 		return // the machines report this error
 	}

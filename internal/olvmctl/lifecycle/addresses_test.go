@@ -41,7 +41,9 @@ func TestScaleSaysWhereAddressesEnd(t *testing.T) {
 			var said []string
 
 			ref := clusterv1.ContractVersionedObjectReference{Kind: test.kind, Name: test.template}
-			sayOfAddresses(t.Context(), in, cluster, ref, test.machines, func(line string) { said = append(said, line) })
+			warnOfAddresses(
+				t.Context(), in, cluster, ref, test.machines, func(line string) { said = append(said, line) },
+			)
 
 			check.Contains(t, "what it says", strings.Join(said, "\n"), test.want)
 			check.Equal(t, "whether it says something", len(said) > 0, test.want != "")

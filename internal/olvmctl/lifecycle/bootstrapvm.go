@@ -31,14 +31,14 @@ func (c *creation) findVM() (err error) {
 			c.File.Name)
 	}
 
-	options, err := c.Provider.Bootstrap(c)
+	options, err := c.Provider.BootstrapOptions(c)
 	if err != nil {
 		return err
 	}
 
 	c.engine = options.Engine
 	if c.vm == nil {
-		if c.vm, err = bootstrapvm.Decide(options); err != nil {
+		if c.vm, err = bootstrapvm.New(options); err != nil {
 			return err
 		}
 	}
@@ -60,14 +60,16 @@ func (c *creation) vmSteps() []Step {
 			name:   "Making the bootstrap VM " + c.vm.Name(),
 			needed: func() bool { return !c.vm.Asked },
 			run: func(ctx context.Context) error {
-				c.Display.Say("its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile())
+				c.Display.PrintLine(
+					"its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile(),
+				)
 
-				return c.vm.Make(ctx, c.engine)
+				return c.vm.CreateOrResume(ctx, c.engine)
 			},
 		},
 		{
 			name: "Waiting for the bootstrap VM",
-			run:  c.wait(c.checkVM),
+			run:  c.waitFor(c.checkVM),
 		},
 	}
 }
@@ -145,13 +147,13 @@ func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *mana
 		return err
 	}
 
-	return o.move(ctx, from, to)
+	return o.moveClusters(ctx, from, to)
 }
 
 // remindOfVM mentions a remaining bootstrap VM after an error.
 func (c *creation) remindOfVM() {
 	if c.vm != nil && c.vm.Exists() {
-		c.Display.Say("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
+		c.Display.PrintLine("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
 	}
 }
 
@@ -280,7 +282,7 @@ func (d *deletion) findOwn(ctx context.Context) error {
 
 // endMoveSteps finish an interrupted move of the cluster into itself.
 func (d *deletion) endMoveSteps() []Step {
-	return only(func() bool { return d.interrupted },
+	return withCondition(func() bool { return d.interrupted },
 		Step{
 			name: "Ending the move that was interrupted",
 			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },

@@ -28,16 +28,22 @@ func (c *creation) keepScale(ctx context.Context, err error) bool {
 	}
 
 	object := conflict.Object
-	c.Display.Say("%s %s keeps its replicas, %s, which olvmctl scale has written; %s asks for %s, which it gets with "+
-		"--force-conflicts", object.GetKind(), object.GetName(), valueAt(c.live(ctx, object), replicas), c.File.Path,
-		valueAt(object.Object, replicas))
+	c.Display.PrintLine(
+		"%s %s keeps its replicas, %s, which olvmctl scale has written; %s asks for %s, which it gets with "+
+			"--force-conflicts",
+		object.GetKind(),
+		object.GetName(),
+		valueAt(c.fetchLive(ctx, object), replicas),
+		c.File.Path,
+		valueAt(object.Object, replicas),
+	)
 	unstructured.RemoveNestedField(object.Object, replicas...)
 
 	return true
 }
 
-// live returns an object as stored in the management cluster, or nil if it cannot be read.
-func (c *creation) live(ctx context.Context, object *unstructured.Unstructured) map[string]any {
+// fetchLive returns an object as stored in the management cluster, or nil if it cannot be read.
+func (c *creation) fetchLive(ctx context.Context, object *unstructured.Unstructured) map[string]any {
 	out := object.DeepCopy()
 	if err := c.management.Get(ctx, client.ObjectKeyFromObject(object), out); err != nil {
 		return nil
@@ -53,7 +59,7 @@ func (c *creation) explainConflict(ctx context.Context, err error) error {
 		return err
 	}
 
-	live := c.live(ctx, conflict.Object)
+	live := c.fetchLive(ctx, conflict.Object)
 	var lines []string
 
 	for _, field := range conflict.Fields {

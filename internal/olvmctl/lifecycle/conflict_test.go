@@ -98,7 +98,7 @@ func TestStartKeepsTheNumberThatScaleHasWritten(t *testing.T) {
 	api := refusing(map[string]string{".spec.replicas": string(fieldOwnerOfScale)})
 	var said bytes.Buffer
 	c := &creation{management: &management{Cluster: &mgmtcluster.Cluster{Client: api}}}
-	c.File.Path, c.Display = "cluster.yaml", progress.To(&said)
+	c.File.Path, c.Display = "cluster.yaml", progress.NewDisplay(&said)
 	objects := []*unstructured.Unstructured{deployment(1)}
 
 	err := manifest.Apply(t.Context(), api, objects, manifest.FieldOwner)

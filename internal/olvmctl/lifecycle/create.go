@@ -106,9 +106,9 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 		return nil, err
 	}
 
-	defer func() { c.management.remind(ctx, o.Display) }()
+	defer func() { c.management.remindOfLocal(ctx, o.Display) }()
 
-	if err := runSteps(ctx, o.Display, c.steps()); err != nil {
+	if err := runSteps(ctx, o.Display, c.allSteps()); err != nil {
 		c.remindOfVM()
 		return nil, err
 	}
@@ -174,18 +174,20 @@ func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	return c, err
 }
 
-// infrastructure returns the provider of the cluster file.
-func (c *creation) infrastructure() ([]Provider, error) { return []Provider{c.Provider}, nil }
+// clusterProviders returns the provider of the cluster file.
+func (c *creation) clusterProviders() ([]Provider, error) { return []Provider{c.Provider}, nil }
 
 func (c *creation) namespace() string { return c.Management.Namespace }
 
-// steps returns all steps, from nothing to ready nodes.
-func (c *creation) steps() []Step {
+// allSteps returns all steps, from nothing to ready nodes.
+func (c *creation) allSteps() []Step {
 	var out []Step
 
 	out = append(out, c.findSteps()...)
 	out = append(out, c.prepareSteps()...)
-	out = append(out, only(func() bool { return !c.interrupted }, append(c.makeSteps(), c.addOnSteps()...)...)...)
+	out = append(
+		out,
+		withCondition(func() bool { return !c.interrupted }, append(c.makeSteps(), c.addOnSteps()...)...)...)
 	out = append(out, c.pivotSteps()...)
 	out = append(out, removeVM(c.vm, c.engine)...)
 
@@ -197,14 +199,14 @@ func (c *creation) findSteps() []Step {
 	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
 	// A stopped local management cluster may have the cluster.
-	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
-		c.management.start(c.Display, nil)...)...)
+	out = append(out, withCondition(func() bool { return !c.managesItself && c.management.local.Exists() },
+		c.management.startSteps(c.Display, nil)...)...)
 
 	return append(out, Step{
 		name:   "Looking for the cluster in its management cluster",
 		quiet:  true,
 		needed: func() bool { return !c.managesItself },
-		run:    c.find,
+		run:    c.findCluster,
 	}, Step{
 		name:   "Comparing the cluster of the kubeconfig",
 		quiet:  true,
@@ -216,20 +218,20 @@ func (c *creation) findSteps() []Step {
 // prepareSteps check the infrastructure, and set up a management cluster with all providers. An existing cluster has
 // its images already.
 func (c *creation) prepareSteps() []Step {
-	images := append(c.Provider.FindImages(c), c.Provider.EnsureImages(c)...)
-	out := only(func() bool { return !c.exists }, images...)
-	out = append(out, c.Provider.Validate(c)...)
+	images := append(c.Provider.FindImages(c), c.Provider.ImageSteps(c)...)
+	out := withCondition(func() bool { return !c.exists }, images...)
+	out = append(out, c.Provider.ValidationSteps(c)...)
 
-	out = append(out, only(func() bool { return !c.managesItself },
-		append(append(c.vmSteps(), c.management.start(c.Display, func() Provider { return c.Provider })...),
+	out = append(out, withCondition(func() bool { return !c.managesItself },
+		append(append(c.vmSteps(), c.management.startSteps(c.Display, func() Provider { return c.Provider })...),
 			Step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
-			ensureProviders(&c.Common, c.management, c.infrastructure),
+			ensureProviders(&c.Common, c.management, c.clusterProviders),
 		)...)...)
 
 	return append(out, Step{
 		name:   "Looking for other clusters of the namespace",
 		quiet:  true,
-		needed: c.pivots,
+		needed: c.shouldPivot,
 		run:    c.checkAlone,
 	})
 }
@@ -240,19 +242,19 @@ func (c *creation) makeSteps() []Step {
 		{
 			name: "Asking about machines that go", quiet: true, asks: true,
 			needed: func() bool { return c.exists && c.Confirm != nil },
-			run:    c.askAboutGoners,
+			run:    c.confirmFewerMachines,
 		},
-		{name: "Applying the manifests", run: c.apply},
+		{name: "Applying the manifests", run: c.applyManifests},
 		{
 			name: "Waiting for the control plane",
-			run: c.wait(func(ctx context.Context) error {
+			run: c.waitFor(func(ctx context.Context) error {
 				return checkControlPlane(ctx, c.management.Cluster, c.File.Name)
 			}),
 		},
 		{name: "Writing the kubeconfig", quiet: true, run: c.writeKubeconfig},
 		{
 			name: "Waiting for the API server",
-			run: c.wait(func(ctx context.Context) error {
+			run: c.waitFor(func(ctx context.Context) error {
 				if err := c.workload.connect(ctx); err != nil {
 					return err
 				}
@@ -270,21 +272,21 @@ func (c *creation) addOnSteps() []Step {
 	for _, one := range c.addOns {
 		out = append(out, Step{
 			name: "Installing " + one.Name,
-			run:  func(ctx context.Context) error { return c.install(ctx, one) },
+			run:  func(ctx context.Context) error { return c.installAddOn(ctx, one) },
 		})
 	}
 
-	out = append(out, c.Provider.Addons(c)...)
+	out = append(out, c.Provider.AddonSteps(c)...)
 
 	return append(out, Step{
 		name: "Waiting for the nodes",
-		run: c.wait(func(ctx context.Context) error {
+		run: c.waitFor(func(ctx context.Context) error {
 			return checkReady(ctx, c.management.Cluster, c.File.Name)
 		}),
 	})
 }
 
-func (c *creation) install(ctx context.Context, one addon.AddOn) error {
+func (c *creation) installAddOn(ctx context.Context, one addon.AddOn) error {
 	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig, Context: c.workload.Context}
 	return one.Install(ctx, to, c.Timeout, c.Display)
 }
@@ -296,11 +298,11 @@ func (c *creation) installLoadBalancers(ctx context.Context) error {
 		return err
 	}
 
-	return c.install(ctx, addon.Of("load balancers for Services", objects))
+	return c.installAddOn(ctx, addon.FromManifests("load balancers for Services", objects))
 }
 
-// find connects to an existing management cluster, and looks for the cluster in it.
-func (c *creation) find(ctx context.Context) error {
+// findCluster connects to an existing management cluster, and looks for the cluster in it.
+func (c *creation) findCluster(ctx context.Context) error {
 	if c.vm != nil && !c.vm.Asked || c.management.isLocal && !c.management.local.Exists() {
 		return c.checkUnmanaged()
 	}
@@ -311,7 +313,7 @@ func (c *creation) find(ctx context.Context) error {
 
 	found, err := c.isIn(ctx, c.management)
 	if !found { // also if the API server of kubectl's cluster cannot tell
-		if local, problem := c.turnToLocal(ctx); local || err == nil {
+		if local, problem := c.switchToLocal(ctx); local || err == nil {
 			found, err = local, problem
 		}
 	}
@@ -346,14 +348,14 @@ func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 		return false, nil
 	}
 
-	return movesFrom(ctx, c.own, in)
+	return isCopyFrom(ctx, c.own, in)
 }
 
-// turnToLocal switches to the local management cluster if it has the cluster and kubectl's does not. Users often point
-// kubectl at the new cluster.
-func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
+// switchToLocal switches to the local management cluster if it has the cluster and kubectl's does not. Users often
+// point kubectl at the new cluster.
+func (c *creation) switchToLocal(ctx context.Context) (bool, error) {
 	m := c.management
-	if m.isLocal || !m.local.Runs() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
+	if m.isLocal || !m.local.IsRunning() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
 		return false, nil
 	}
 
@@ -368,7 +370,7 @@ func (c *creation) turnToLocal(ctx context.Context) (bool, error) {
 
 	found, err := c.isIn(ctx, local)
 	if err == nil && found {
-		c.Display.Say("the local management cluster has %s", c.File.Name)
+		c.Display.PrintLine("the local management cluster has %s", c.File.Name)
 		*m = *local // the steps share m
 	}
 
@@ -404,7 +406,7 @@ func (c *creation) checkUnmanaged() error {
 
 // recordIdentity records the identity of the new cluster. It fails if another identity is recorded.
 func (c *creation) recordIdentity(ctx context.Context) error {
-	id, err := c.workload.Identity(ctx)
+	id, err := c.workload.FetchIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -412,14 +414,14 @@ func (c *creation) recordIdentity(ctx context.Context) error {
 	return c.management.RecordIdentity(ctx, c.File.Name, id)
 }
 
-// apply creates the namespace and the credentials, and applies the manifests.
-func (c *creation) apply(ctx context.Context) (err error) {
+// applyManifests creates the namespace and the credentials, and applies the manifests.
+func (c *creation) applyManifests(ctx context.Context) (err error) {
 	labels := map[string]string{managedBy: managedByValue}
 	if err := c.makeNamespace(ctx, c.namespace(), labels); err != nil {
 		return err
 	}
 
-	if c.objects, err = c.Provider.Manifests(ctx, c); err != nil {
+	if c.objects, err = c.Provider.BuildManifests(ctx, c); err != nil {
 		return err
 	}
 
@@ -429,7 +431,7 @@ func (c *creation) apply(ctx context.Context) (err error) {
 		}
 	}
 
-	if err := c.Provider.Secrets(ctx, c, labels); err != nil {
+	if err := c.Provider.WriteSecrets(ctx, c, labels); err != nil {
 		return err
 	}
 
@@ -452,7 +454,7 @@ func (c *creation) apply(ctx context.Context) (err error) {
 
 // makeNamespace creates a missing namespace. It first waits for the end of a deletion, for example by Delete.
 func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
-	err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
+	err := c.Display.WaitFor(ctx, c.Timeout, func(ctx context.Context) error {
 		return checkNotTerminating(ctx, c.management.Cluster, name)
 	})
 	if err != nil {
@@ -475,12 +477,12 @@ func (c *creation) writeKubeconfig(ctx context.Context) error {
 		return fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
 
-	err = keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.managesItself)
+	err = mergeKubeconfig(c.KubeconfigOut, c.File.Name, content, c.managesItself)
 	if err != nil {
 		return err
 	}
 
-	c.workload.use(contextInFile(c.KubeconfigOut, c.File.Name))
+	c.workload.setContext(contextInFile(c.KubeconfigOut, c.File.Name))
 
 	return nil
 }
@@ -498,7 +500,7 @@ func (c *creation) countNodes(ctx context.Context) error {
 
 // checkAlone succeeds if a move of the namespace moves no other cluster.
 func (c *creation) checkAlone(ctx context.Context) error {
-	others, err := c.management.Others(ctx, c.File.Name, client.InNamespace(c.namespace()))
+	others, err := c.management.ListOtherClusters(ctx, c.File.Name, client.InNamespace(c.namespace()))
 	if err != nil || len(others) == 0 {
 		return err
 	}

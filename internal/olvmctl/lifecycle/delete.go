@@ -78,9 +78,9 @@ func Delete(ctx context.Context, o DeleteOptions) error {
 		return err
 	}
 
-	defer func() { d.management.remind(ctx, o.Display) }()
+	defer func() { d.management.remindOfLocal(ctx, o.Display) }()
 
-	return runSteps(ctx, o.Display, d.steps())
+	return runSteps(ctx, o.Display, d.allSteps())
 }
 
 func newDeletion(o DeleteOptions) (*deletion, error) {
@@ -104,38 +104,38 @@ func newDeletion(o DeleteOptions) (*deletion, error) {
 	return d, err
 }
 
-// steps returns all steps, from a cluster to nothing.
-func (d *deletion) steps() []Step {
+// allSteps returns all steps, from a cluster to nothing.
+func (d *deletion) allSteps() []Step {
 	var out []Step
 
-	out = append(out, only(d.management.local.Exists, d.management.start(d.Display, nil)...)...)
+	out = append(out, withCondition(d.management.local.Exists, d.management.startSteps(d.Display, nil)...)...)
 	out = append(out,
-		Step{name: "Looking for the cluster", quiet: true, run: d.find},
+		Step{name: "Looking for the cluster", quiet: true, run: d.findCluster},
 	)
 	out = append(out, d.findMovedSteps()...)
 	out = append(out,
 		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
-		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirm},
+		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirmDeletion},
 	)
 	out = append(out, d.endMoveSteps()...)
 	out = append(out, Step{
 		name:   movingName,
 		needed: func() bool { return d.source != nil },
-		run:    d.endMoveAway,
+		run:    d.finishMoveAway,
 	})
-	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
+	out = append(out, withCondition(func() bool { return d.managesItself }, d.moveSteps()...)...)
 
-	out = append(out, only(func() bool { return !d.onlyVM() }, d.deleteSteps()...)...)
+	out = append(out, withCondition(func() bool { return !d.hasOnlyVM() }, d.deleteSteps()...)...)
 
 	return append(out, removeVM(d.vm, d.engine)...)
 }
 
-// onlyVM reports whether there is only a bootstrap VM.
-func (d *deletion) onlyVM() bool { return d.managesFromVM && !d.exists() }
+// hasOnlyVM reports whether there is only a bootstrap VM.
+func (d *deletion) hasOnlyVM() bool { return d.managesFromVM && !d.exists() }
 
 // moveSteps move a self-managed cluster to another management cluster, to be deleted there.
 func (d *deletion) moveSteps() []Step {
-	out := d.to.start(d.Display, func() Provider { return d.provider })
+	out := d.to.startSteps(d.Display, func() Provider { return d.provider })
 
 	return append(out,
 		Step{
@@ -175,7 +175,7 @@ func (d *deletion) moveSteps() []Step {
 		// control plane.
 		Step{
 			name: "Waiting for Cluster API to know it",
-			run: d.wait(func(ctx context.Context) error {
+			run: d.waitFor(func(ctx context.Context) error {
 				return checkKnown(ctx, d.management.Cluster, d.Name)
 			}),
 		},
@@ -185,7 +185,7 @@ func (d *deletion) moveSteps() []Step {
 // moveAway moves a cluster out of itself. Its recorded identity lets a second Delete recognize it in the other
 // management cluster.
 func (d *deletion) moveAway(ctx context.Context) error {
-	id, err := d.management.Identity(ctx)
+	id, err := d.management.FetchIdentity(ctx)
 	if err == nil {
 		err = d.management.RecordIdentity(ctx, d.Name, id)
 	}
@@ -194,7 +194,7 @@ func (d *deletion) moveAway(ctx context.Context) error {
 		return err
 	}
 
-	return d.move(ctx, d.management, d.to)
+	return d.moveClusters(ctx, d.management, d.to)
 }
 
 // deleteSteps delete the cluster, and remove Create's objects for it.
@@ -202,12 +202,12 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
-		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.noteKubeconfig},
+		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.storeKubeconfig},
 		{
 			name:   "Releasing what the cluster has made",
 			quiet:  true,
 			needed: func() bool { return d.exists() && d.cluster.DeletionTimestamp.IsZero() },
-			run:    func(ctx context.Context) error { return runSteps(ctx, d.Display, d.provider.Release(d)) },
+			run:    func(ctx context.Context) error { return runSteps(ctx, d.Display, d.provider.ReleaseSteps(d)) },
 		},
 		{
 			name:   "Deleting " + d.Name,
@@ -219,7 +219,7 @@ func (d *deletion) deleteSteps() []Step {
 					return err
 				}
 
-				return d.wait(func(ctx context.Context) error {
+				return d.waitFor(func(ctx context.Context) error {
 					return checkGone(ctx, d.management.Cluster, d.provider, d.Name)
 				})(ctx)
 			},
@@ -227,14 +227,14 @@ func (d *deletion) deleteSteps() []Step {
 		{
 			name: "Removing what was made for it",
 			run: func(ctx context.Context) error {
-				err := d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
+				err := d.Display.WaitFor(ctx, d.Timeout, func(ctx context.Context) error {
 					return checkMachinesGone(ctx, d.management.Cluster, d.provider, d.Name)
 				})
 				if err != nil {
 					return err
 				}
 
-				if err := d.tidy(ctx); err != nil {
+				if err := d.removeLeftovers(ctx); err != nil {
 					return err
 				}
 
@@ -264,22 +264,22 @@ func (d *deletion) deleteCluster(ctx context.Context) error {
 
 // leaveSteps remove the local management cluster if it is no longer needed.
 func (d *deletion) leaveSteps() []Step {
-	own := only(func() bool { return d.management != d.to }, d.management.leave(&d.Common)...)
-	other := only(func() bool { return d.management == d.to }, d.to.leave(&d.Common)...)
+	own := withCondition(func() bool { return d.management != d.to }, d.management.removalSteps(&d.Common)...)
+	other := withCondition(func() bool { return d.management == d.to }, d.to.removalSteps(&d.Common)...)
 
 	return append(own, other...)
 }
 
-// guarded reads the kubeconfigs of a management cluster. Tenants may write them, so guarded omits the parts able to run
-// programs here.
-func guarded(in *management) client.Reader {
+// guardedSecrets reads the kubeconfigs of a management cluster. Tenants may write them, so guarded omits the parts able
+// to run programs here.
+func guardedSecrets(in *management) client.Reader {
 	return workload.Secrets{Reader: in.Client, Clusters: in.Client}
 }
 
-// workload connects to the cluster itself.
-func (d *deletion) workload(ctx context.Context) (client.Client, error) {
+// connectWorkload connects to the cluster itself.
+func (d *deletion) connectWorkload(ctx context.Context) (client.Client, error) {
 	key := client.ObjectKey{Namespace: d.management.Namespace, Name: d.Name}
-	content, err := kubeconfig.FromSecret(ctx, guarded(d.management), key)
+	content, err := kubeconfig.FromSecret(ctx, guardedSecrets(d.management), key)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
@@ -296,9 +296,9 @@ func (d *deletion) workload(ctx context.Context) (client.Client, error) {
 
 func (d *deletion) exists() bool { return d.cluster != nil }
 
-// find reads the Cluster. If an interrupted Delete has deleted it, its Secret remains, and is the only way to identify
-// the cluster.
-func (d *deletion) find(ctx context.Context) error {
+// findCluster reads the Cluster. If an interrupted Delete has deleted it, its Secret remains, and is the only way to
+// identify the cluster.
+func (d *deletion) findCluster(ctx context.Context) error {
 	if d.managesFromVM {
 		return d.findBeside(ctx)
 	}
@@ -309,7 +309,7 @@ func (d *deletion) find(ctx context.Context) error {
 	}
 
 	if err := d.management.connect(ctx); err != nil {
-		if d.turnToOther() {
+		if d.switchToOther() {
 			return d.findRemains(ctx, err)
 		}
 
@@ -339,7 +339,7 @@ func (d *deletion) find(ctx context.Context) error {
 		return nil
 	}
 
-	for _, one := range providers() {
+	for _, one := range knownProviders() {
 		d.provider = one
 		if err := d.findKept(ctx); err != nil || len(d.kept) > 0 {
 			return d.judgeRemains(ctx, err)
@@ -357,7 +357,7 @@ func (d *deletion) find(ctx context.Context) error {
 // judgeRemains tells the remains of an interrupted Delete from those of an interrupted move out of this management
 // cluster. A Delete has noted the connection on them. A move has left its Lease, and has the cluster at its other end.
 func (d *deletion) judgeRemains(ctx context.Context, err error) error {
-	d.recallKubeconfig()
+	d.loadStoredKubeconfig()
 	if err != nil || d.kubeconfig != nil {
 		return err
 	}
@@ -369,9 +369,9 @@ func (d *deletion) judgeRemains(ctx context.Context, err error) error {
 	return nil
 }
 
-// turnToOther switches to the other management cluster if the given kubeconfig is the one tidy removes, and is missing.
-// An interrupted Delete may have removed it.
-func (d *deletion) turnToOther() bool {
+// switchToOther switches to the other management cluster if the given kubeconfig is the one tidy removes, and is
+// missing. An interrupted Delete may have removed it.
+func (d *deletion) switchToOther() bool {
 	if d.To.Kubeconfig == "" || d.management == d.to || fileExists(d.Management.Kubeconfig) {
 		return false
 	}
@@ -386,8 +386,10 @@ func (d *deletion) turnToOther() bool {
 		return false
 	}
 
-	d.Display.Say("%s is not there; the cluster is looked for in the management cluster of %s", d.Management.Kubeconfig,
-		d.To.Kubeconfig)
+	d.Display.PrintLine(
+		"%s is not there; the cluster is looked for in the management cluster of %s", d.Management.Kubeconfig,
+		d.To.Kubeconfig,
+	)
 
 	if d.Management.Namespace != "" {
 		d.to.options.Namespace = d.Management.Namespace
@@ -402,7 +404,7 @@ func (d *deletion) turnToOther() bool {
 // the first one. Delete removes the kubeconfig after the Cluster, and has noted the connection before. An existing
 // Cluster, or a Secret without this note, therefore belongs to another cluster.
 func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
-	if err := d.find(ctx); err != nil {
+	if err := d.findCluster(ctx); err != nil {
 		return err
 	}
 
@@ -419,8 +421,8 @@ func (d *deletion) findMovedSteps() []Step {
 	wanted := func() bool {
 		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
 	}
-	out := only(wanted, d.to.start(d.Display, nil)...)
-	out = append(out, only(wanted, Step{
+	out := withCondition(wanted, d.to.startSteps(d.Display, nil)...)
+	out = append(out, withCondition(wanted, Step{
 		name:  "Looking for it in the other management cluster",
 		quiet: true,
 		run:   d.findMoved,
@@ -452,7 +454,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 	}
 
 	// A self-managed cluster has the identity of the management cluster asked first.
-	id, err := d.management.Identity(ctx)
+	id, err := d.management.FetchIdentity(ctx)
 
 	switch {
 	case err != nil && cluster.DeletionTimestamp.IsZero():
@@ -470,7 +472,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 		d.source = d.management
 	}
 
-	d.Display.Say("an earlier command has moved %s to %s", d.Name, d.to.Server())
+	d.Display.PrintLine("an earlier command has moved %s to %s", d.Name, d.to.Server())
 	d.cluster, d.management, d.provider, d.missing = cluster, d.to, providerOf(cluster), nil
 
 	return nil
@@ -481,13 +483,13 @@ func (d *deletion) findMoved(ctx context.Context) error {
 func (d *deletion) findRemainsThere(ctx context.Context) error {
 	there := &deletion{DeleteOptions: d.DeleteOptions, management: d.to}
 
-	for _, there.provider = range providers() {
+	for _, there.provider = range knownProviders() {
 		if err := there.findKept(ctx); err != nil {
 			return err
 		}
 
-		if there.recallKubeconfig(); there.kubeconfig != nil && d.isReached(there.kubeconfig) {
-			d.Display.Say("an earlier command has deleted %s from %s", d.Name, d.to.Server())
+		if there.loadStoredKubeconfig(); there.kubeconfig != nil && d.isReached(there.kubeconfig) {
+			d.Display.PrintLine("an earlier command has deleted %s from %s", d.Name, d.to.Server())
 			d.kept, d.kubeconfig, d.provider = there.kept, there.kubeconfig, there.provider
 			d.management, d.missing = d.to, nil
 
@@ -510,9 +512,9 @@ func (d *deletion) isReached(by *clientcmdapi.Cluster) bool {
 	return context != nil && config.Clusters[context.Cluster] != nil && isSame(config.Clusters[context.Cluster], by)
 }
 
-// endMoveAway finishes the move of an earlier Delete.
-func (d *deletion) endMoveAway(ctx context.Context) error {
-	err := d.move(ctx, d.source, d.to)
+// finishMoveAway finishes the move of an earlier Delete.
+func (d *deletion) finishMoveAway(ctx context.Context) error {
+	err := d.moveClusters(ctx, d.source, d.to)
 	if err != nil {
 		return err
 	}
@@ -524,7 +526,7 @@ func (d *deletion) endMoveAway(ctx context.Context) error {
 
 // findKept finds Create's objects for the cluster while its infrastructure still names them.
 func (d *deletion) findKept(ctx context.Context) (err error) {
-	d.kept, err = d.provider.Kept(ctx, d.management.Cluster, d.Name, d.cluster)
+	d.kept, err = d.provider.ListSecretObjects(ctx, d.management.Cluster, d.Name, d.cluster)
 	return err
 }
 
@@ -534,7 +536,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 		return d.checkSettled()
 	}
 
-	if d.managesItself, err = d.management.Is(ctx, d.cluster); err != nil {
+	if d.managesItself, err = d.management.IsWorkloadOf(ctx, d.cluster); err != nil {
 		return fmt.Errorf("%w; a cluster that is deleted in itself loses its controllers before its machines: make "+
 			"its API server reachable from here", err)
 	}
@@ -549,7 +551,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	}
 
 	// Other clusters would lose their controllers, and those in the namespace would move, too.
-	others, err := d.management.Others(ctx, d.Name)
+	others, err := d.management.ListOtherClusters(ctx, d.Name)
 	if err != nil {
 		return err
 	}
@@ -571,15 +573,15 @@ func (d *deletion) checkSettled() error {
 	return checkSettled(d.cluster)
 }
 
-// tidy removes Create's objects, unless something else needs them.
-func (d *deletion) tidy(ctx context.Context) error {
+// removeLeftovers removes Create's objects, unless something else needs them.
+func (d *deletion) removeLeftovers(ctx context.Context) error {
 	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
 		if err := d.removeKubeconfig(path); err != nil {
 			return err
 		}
 	}
 
-	namespace, err := d.emptyNamespace(ctx)
+	namespace, err := d.findEmptyNamespace(ctx)
 	if err != nil {
 		return err
 	}
@@ -590,12 +592,12 @@ func (d *deletion) tidy(ctx context.Context) error {
 			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
 		}
 
-		d.Display.Say("deleted namespace %s", namespace.Name)
+		d.Display.PrintLine("deleted namespace %s", namespace.Name)
 	}
 
 	for _, object := range d.kept {
-		if by := d.userOf(ctx, object); by != "" {
-			d.Display.Say("left %s: %s", nameOf(object), by)
+		if by := d.findUserOf(ctx, object); by != "" {
+			d.Display.PrintLine("left %s: %s", nameOf(object), by)
 			continue
 		}
 
@@ -603,16 +605,16 @@ func (d *deletion) tidy(ctx context.Context) error {
 			return fmt.Errorf("failed to delete %s: %w", nameOf(object), err)
 		}
 
-		d.Display.Say("deleted %s", nameOf(object))
+		d.Display.PrintLine("deleted %s", nameOf(object))
 	}
 
 	return nil
 }
 
-// userOf returns the user of a Secret of the deleted cluster, or "" if there is none. Deleting a cluster can take long
-// enough for another cluster to start using it.
-func (d *deletion) userOf(ctx context.Context, object client.Object) string {
-	users, err := usersOf(ctx, d.management.Cluster)
+// findUserOf returns the user of a Secret of the deleted cluster, or "" if there is none. Deleting a cluster can take
+// long enough for another cluster to start using it.
+func (d *deletion) findUserOf(ctx context.Context, object client.Object) string {
+	users, err := listUsers(ctx, d.management.Cluster)
 	if apierrors.IsForbidden(err) && object.GetObjectKind().GroupVersionKind().Kind != "" {
 		return "" // not a Secret of an engine
 	}
@@ -642,10 +644,10 @@ func (d *deletion) removeKubeconfig(path string) error {
 	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
 	switch {
 	case err != nil:
-		d.Display.Say("left %s: %v", path, err)
+		d.Display.PrintLine("left %s: %v", path, err)
 		return nil
 	case d.kubeconfig == nil:
-		d.Display.Say("left %s: its server is %s; remove it if that was the cluster's", path, found)
+		d.Display.PrintLine("left %s: its server is %s; remove it if that was the cluster's", path, found)
 		return nil
 	}
 
@@ -654,11 +656,11 @@ func (d *deletion) removeKubeconfig(path string) error {
 	case err != nil:
 		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
 	case !removed:
-		d.Display.Say("left %s: its server is %s, that of the cluster was %s", path, found, d.kubeconfig.Server)
+		d.Display.PrintLine("left %s: its server is %s, that of the cluster was %s", path, found, d.kubeconfig.Server)
 	case fileExists(path):
-		d.Display.Say("removed %s from %s", d.Name, path)
+		d.Display.PrintLine("removed %s from %s", d.Name, path)
 	default:
-		d.Display.Say("removed %s", path)
+		d.Display.PrintLine("removed %s", path)
 	}
 
 	return nil
@@ -674,8 +676,8 @@ type reached struct {
 	CA     []byte `json:"ca,omitempty"`
 }
 
-// noteKubeconfig stores the connection to the cluster, because a second Delete no longer finds the Cluster.
-func (d *deletion) noteKubeconfig(ctx context.Context) error {
+// storeKubeconfig stores the connection to the cluster, because a second Delete no longer finds the Cluster.
+func (d *deletion) storeKubeconfig(ctx context.Context) error {
 	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
 	if err != nil {
 		return fmt.Errorf("failed to encode how %s is reached: %w", d.Name, err)
@@ -693,8 +695,8 @@ func (d *deletion) noteKubeconfig(ctx context.Context) error {
 	return nil
 }
 
-// recallKubeconfig reads the connection stored by an interrupted Delete.
-func (d *deletion) recallKubeconfig() {
+// loadStoredKubeconfig reads the connection stored by an interrupted Delete.
+func (d *deletion) loadStoredKubeconfig() {
 	for _, object := range d.kept {
 		var noted reached
 		if json.Unmarshal([]byte(object.GetAnnotations()[reachedAnnotation]), &noted) == nil {

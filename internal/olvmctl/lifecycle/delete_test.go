@@ -30,7 +30,7 @@ func TestRemoveKubeconfig(t *testing.T) {
 			testenv.WriteKubeconfig(t, path, "https://prod:6443")
 			var said bytes.Buffer
 			d := &deletion{}
-			d.Name, d.Display = "prod", progress.To(&said)
+			d.Name, d.Display = "prod", progress.NewDisplay(&said)
 			if test.server != "" {
 				d.kubeconfig = &clientcmdapi.Cluster{Server: test.server}
 			}
@@ -89,7 +89,7 @@ func TestStepsOfDelete(t *testing.T) {
 			}
 
 			o := DeleteOptions{Name: "prod"}
-			o.Display = progress.To(&bytes.Buffer{})
+			o.Display = progress.NewDisplay(&bytes.Buffer{})
 			if test.existing {
 				o.Management.Kubeconfig = filepath.Join(t.TempDir(), "management")
 				testenv.WriteKubeconfig(t, o.Management.Kubeconfig, "https://127.0.0.1:1")
@@ -104,7 +104,7 @@ func TestStepsOfDelete(t *testing.T) {
 				test.change(d)
 			}
 
-			if diff := cmp.Diff(test.want, neededSteps(d.steps())); diff != "" {
+			if diff := cmp.Diff(test.want, neededSteps(d.allSteps())); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -115,7 +115,7 @@ func TestDeleteStartsNothingForAClusterThatCannotBeThere(t *testing.T) {
 	emptyHome(t)
 	var said bytes.Buffer
 	o := DeleteOptions{Name: "prod"}
-	o.Display = progress.To(&said)
+	o.Display = progress.NewDisplay(&said)
 
 	err := Delete(t.Context(), o)
 	wantError(t, "error", err, "there is no management cluster")

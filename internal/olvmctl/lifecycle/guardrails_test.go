@@ -81,10 +81,10 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 				return refused
 			}
 
-			_, sizes, err := o.find(t.Context(), in, cluster)
+			_, sizes, err := o.findObjects(t.Context(), in, cluster)
 			check.Error(t, err, "")
 
-			err = o.agree(t.Context(), in, cluster, sizes, func(string) {})
+			err = o.confirmAlarms(t.Context(), in, cluster, sizes, func(string) {})
 			check.Equal(t, "whether it asks", errors.Is(err, refused), len(test.asks) > 0)
 
 			for _, want := range test.asks {
@@ -158,7 +158,7 @@ func TestTheMachinesThatGoAreFoundInTheManagementCluster(t *testing.T) {
 	pool.SetName("prod-new")
 	c.File.Objects = append(c.File.Objects, deployment(1), pool)
 
-	gone, err := c.goners(t.Context())
+	gone, err := c.listMachinesToDelete(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "machines that go", gone, []string{
 		"MachineDeployment prod-md-0 is to have 1 machine instead of 3: 2 go for good, with their VMs and disks",
@@ -190,12 +190,12 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 				}})
 			}
 
-			one, asks := shrinks(live, deployment(test.replicas), test.force)
+			one, asks := compareReplicas(live, deployment(test.replicas), test.force)
 			check.Equal(t, "whether it asks", asks, test.asks)
 
 			if test.asks {
-				check.Contains(t, "the question", one.alarms()[0], "MachineDeployment prod-md-0 is to have")
-				check.Contains(t, "the question", one.alarms()[0], "with their VMs and disks")
+				check.Contains(t, "the question", one.listAlarms()[0], "MachineDeployment prod-md-0 is to have")
+				check.Contains(t, "the question", one.listAlarms()[0], "with their VMs and disks")
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestASmallerTopologyIsAskedAbout(t *testing.T) {
 			c.File = clusterNamed("prod", "127.0.0.1", 1)
 			c.File.Objects = append(c.File.Objects, topology(test.controlPlane, test.workers))
 
-			gone, err := c.goners(t.Context())
+			gone, err := c.listMachinesToDelete(t.Context())
 			check.Error(t, err, "")
 			check.Equal(t, "machines that go", gone, test.asks)
 		})
@@ -277,7 +277,7 @@ func TestScaleFindsAllBeforeItWrites(t *testing.T) {
 	check.Error(t, err, "")
 
 	o := ScaleOptions{Name: "prod", ControlPlane: ptr.To[int32](5), Workers: ptr.To[int32](3), Deployment: "typo"}
-	objects, _, err := o.find(t.Context(), in, cluster)
+	objects, _, err := o.findObjects(t.Context(), in, cluster)
 	check.Error(t, err, "say which with --machine-deployment")
 	check.Equal(t, "owners to write", len(objects), 0)
 }

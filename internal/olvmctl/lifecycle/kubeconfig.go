@@ -55,9 +55,9 @@ func contextInFile(path, cluster string) string {
 	return contextIn(config, path, cluster)
 }
 
-// keepKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of others, and changes by users in
+// mergeKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of others, and changes by users in
 // ours: the server, a proxy, another user. own reports whether the file is known to lead to the cluster.
-func keepKubeconfig(path, name string, content []byte, own bool) error {
+func mergeKubeconfig(path, name string, content []byte, own bool) error {
 	ours, err := clientcmd.Load(content)
 	if err == nil {
 		err = clientcmdapi.MinifyConfig(ours)
@@ -76,7 +76,7 @@ func keepKubeconfig(path, name string, content []byte, own bool) error {
 			return nil
 		}
 
-		return merge(there, ours, path, name)
+		return mergeContext(there, ours, path, name)
 	})
 	if err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)
@@ -85,14 +85,14 @@ func keepKubeconfig(path, name string, content []byte, own bool) error {
 	return nil
 }
 
-// merge adds the only context of one kubeconfig to another one, or renews it there.
-func merge(there, ours *clientcmdapi.Config, path, name string) error {
+// mergeContext adds the only context of one kubeconfig to another one, or renews it there.
+func mergeContext(there, ours *clientcmdapi.Config, path, name string) error {
 	context := ours.Contexts[ours.CurrentContext]
 	cluster, user := ours.Clusters[context.Cluster], ours.AuthInfos[context.AuthInfo]
 	if at := contextIn(there, path, name); at != "" {
 		found := there.Contexts[at]
 		if isSame(there.Clusters[found.Cluster], cluster) {
-			renew(there.Clusters[found.Cluster], there.AuthInfos[found.AuthInfo], cluster, user)
+			renewCertificates(there.Clusters[found.Cluster], there.AuthInfos[found.AuthInfo], cluster, user)
 			return nil
 		}
 
@@ -118,8 +118,8 @@ func merge(there, ours *clientcmdapi.Config, path, name string) error {
 	return nil
 }
 
-// renew replaces certificates, but only those from Cluster API.
-func renew(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *clientcmdapi.Cluster,
+// renewCertificates replaces certificates, but only those from Cluster API.
+func renewCertificates(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *clientcmdapi.Cluster,
 	by *clientcmdapi.AuthInfo,
 ) {
 	if len(cluster.CertificateAuthorityData) > 0 && len(from.CertificateAuthorityData) > 0 {

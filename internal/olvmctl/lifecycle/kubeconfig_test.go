@@ -62,7 +62,7 @@ func TestAsksItself(t *testing.T) {
 			c := &creation{workload: &management{options: mgmtcluster.Options{Kubeconfig: path, Namespace: "prod"}}}
 			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.1", 1), path
 
-			managesItself, unsure, err := c.asksItself(t.Context())
+			managesItself, unsure, err := c.detectSelfManaged(t.Context())
 			if managesItself {
 				t.Error("it manages itself")
 			}
@@ -94,7 +94,7 @@ func merged(t *testing.T, name, server, ca, certificate string) []byte {
 func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	testenv.WriteKubeconfig(t, path, "https://theirs:6443")
-	check.Error(t, keepKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "ca", "first"), false), "")
+	check.Error(t, mergeKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "ca", "first"), false), "")
 
 	config, err := clientcmd.LoadFromFile(path)
 	check.Error(t, err, "")
@@ -117,7 +117,7 @@ func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
 func TestWhatAUserHasChangedInAKubeconfigStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig.prod")
 	keep := func(server, ca, certificate string) error {
-		return keepKubeconfig(path, "prod", merged(t, "prod", server, ca, certificate), false)
+		return mergeKubeconfig(path, "prod", merged(t, "prod", server, ca, certificate), false)
 	}
 	check.Error(t, keep("https://prod:6443", "ca", "first"), "")
 
@@ -148,7 +148,7 @@ func TestANameThatAnotherClusterHasIsRefused(t *testing.T) {
 	check.Error(t, os.WriteFile(path, merged(t, "prod", "https://prod:6443", "one", "one"), 0o600), "")
 	before, err := os.ReadFile(path)
 	check.Error(t, err, "")
-	check.Error(t, keepKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "two", "two"), false),
+	check.Error(t, mergeKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "two", "two"), false),
 		"its CA is another one")
 
 	after, err := os.ReadFile(path)
@@ -204,7 +204,7 @@ func TestKeepKubeconfig(t *testing.T) {
 				testenv.WriteKubeconfig(t, path, test.there)
 			}
 
-			wantError(t, "error", keepKubeconfig(path, "prod", content, test.own), test.fail)
+			wantError(t, "error", mergeKubeconfig(path, "prod", content, test.own), test.fail)
 
 			if got, err := mgmtcluster.ServerOf(path); err != nil || got != test.want {
 				t.Errorf("its server is %s, %v, want %s", got, err, test.want)

@@ -51,7 +51,7 @@ func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
-	username, password := connection.Login(&secret)
+	username, password := connection.GetLogin(&secret)
 	o.loginChanges = username != o.Engine.Username || password != o.Engine.Password
 
 	return nil
@@ -65,7 +65,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	}
 
 	if len(config.CA) == 0 && !config.Insecure { // the management cluster may have it
-		if config.CA, err = o.knownCA(ctx, c); err != nil {
+		if config.CA, err = o.fetchKnownCA(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -78,12 +78,12 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 		return fmt.Errorf("the connection to the engine: %w", err)
 	}
 
-	_, err = session.DataCenters(ctx)
+	_, err = session.ListDataCenters(ctx)
 	var refused *engine.AuthError
 
 	switch {
-	case errors.As(err, &refused) && (refused.Closed() || refused.NoProfile()):
-		return blocker.Explain(err, o.Engine.Places)
+	case errors.As(err, &refused) && (refused.IsClosed() || refused.HasUnknownProfile()):
+		return blocker.AddRemedy(err, o.Engine.Places)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
 			o.secretKey(c))
@@ -104,8 +104,8 @@ func (o *OLVM) engineConfig(c *creation) (engine.Config, error) {
 	return config, nil
 }
 
-// knownCA returns the engine's CA from the management cluster, or nil.
-func (*OLVM) knownCA(ctx context.Context, c *creation) ([]byte, error) {
+// fetchKnownCA returns the engine's CA from the management cluster, or nil.
+func (*OLVM) fetchKnownCA(ctx context.Context, c *creation) ([]byte, error) {
 	ref := c.File.Providers.OLVM.OvirtAPIServer.CAConfigMap
 	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
 	var ca corev1.ConfigMap
@@ -204,17 +204,19 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 		template.OSType = cloudInitOS
 	}
 
-	template.Complete(c.File.Source)
+	template.SetDefaults(c.File.Source)
 	err = localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
-		_, err := template.Make(ctx, session, connection.RenderEngine(session, config), local.Executor, local.Dir)
+		_, err := template.CreateInEngine(
+			ctx, session, connection.RenderEngine(session, config), local.Executor, local.Dir,
+		)
 		return err
 	})
 
 	var exists *image.ExistsError
 	if errors.As(err, &exists) {
-		c.Display.Say("it is there already")
+		c.Display.PrintLine("it is there already")
 		return nil
 	}
 
-	return blocker.Explain(err, o.Engine.Places)
+	return blocker.AddRemedy(err, o.Engine.Places)
 }

@@ -61,36 +61,36 @@ func (m *management) connect(context.Context) (err error) {
 	return err
 }
 
-// use makes the next connection read the file again, and use this context.
-func (m *management) use(context string) {
+// setContext makes the next connection read the file again, and use this context.
+func (m *management) setContext(context string) {
 	m.options = mgmtcluster.Options{
 		Kubeconfig: m.options.Kubeconfig, Context: context, Namespace: m.options.Namespace,
 	}
 }
 
-// start returns the steps to start a local management cluster. of returns its infrastructure, and is called when the
-// steps run. If of is nil, the cluster knows only ours.
-func (m *management) start(display *progress.Display, of func() Provider) []Step {
-	stopped := func() bool { return m.isLocal && !m.local.Runs() }
+// startSteps returns the steps to start a local management cluster. of returns its infrastructure, and is called when
+// the steps run. If of is nil, the cluster knows only ours.
+func (m *management) startSteps(display *progress.Display, of func() Provider) []Step {
+	stopped := func() bool { return m.isLocal && !m.local.IsRunning() }
 	name := func() string { return of().Components().Name }
 
 	return []Step{
 		{
 			name:   "Adding the infrastructure to the local management cluster",
-			needed: func() bool { return of != nil && m.isLocal && m.local.Lacks(name()) },
-			run:    func(ctx context.Context) error { return m.local.Add(ctx, name(), display.Say) },
+			needed: func() bool { return of != nil && m.isLocal && m.local.LacksProvider(name()) },
+			run:    func(ctx context.Context) error { return m.local.AddProvider(ctx, name(), display.PrintLine) },
 		},
 		{
 			name:   "What a local management cluster needs",
 			needed: stopped,
-			run:    func(ctx context.Context) error { return m.local.Build(ctx, display.Say) },
+			run:    func(ctx context.Context) error { return m.local.BuildPrograms(ctx, display.PrintLine) },
 		},
 		{
 			name:   "Starting a local management cluster",
 			needed: stopped,
 			run: func(ctx context.Context) error {
-				if end := m.local.Died(); end != nil {
-					display.Say("the local management cluster %s; it goes on with what is in it", end)
+				if end := m.local.DetectEnd(); end != nil {
+					display.PrintLine("the local management cluster %s; it goes on with what is in it", end)
 				}
 
 				return m.local.Launch(ctx)
@@ -111,7 +111,7 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 		return err
 	}
 
-	_, err := servedKind(m.Cluster, of.Components().ClusterKind)
+	_, err := findServedKind(m.Cluster, of.Components().ClusterKind)
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("provider %s does not run in the local management cluster; see %s", of.Components().Name,
 			m.local.LogFile())
@@ -120,19 +120,19 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 	return err
 }
 
-// leave returns the steps to remove a local management cluster without clusters.
-func (m *management) leave(o *Common) []Step {
-	return only(func() bool { return m.isLocal && !o.Preserve },
+// removalSteps returns the steps to remove a local management cluster without clusters.
+func (m *management) removalSteps(o *Common) []Step {
+	return withCondition(func() bool { return m.isLocal && !o.Preserve },
 		Step{
 			name:  "Counting what is left",
 			quiet: true,
 			run: func(ctx context.Context) error {
 				left, err := m.local.CountUses(ctx)
-				if !left.None() {
-					o.Display.Say("the local management cluster goes on: it has %s more", left)
+				if !left.IsEmpty() {
+					o.Display.PrintLine("the local management cluster goes on: it has %s more", left)
 				}
 
-				m.unused = err == nil && left.None()
+				m.unused = err == nil && left.IsEmpty()
 
 				return err
 			},
@@ -145,10 +145,10 @@ func (m *management) leave(o *Common) []Step {
 	)
 }
 
-// remind mentions a running local management cluster after an interrupt.
-func (m *management) remind(ctx context.Context, display *progress.Display) {
+// remindOfLocal mentions a running local management cluster after an interrupt.
+func (m *management) remindOfLocal(ctx context.Context, display *progress.Display) {
 	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
-		display.Say("the local management cluster goes on; olvmctl local stop ends it")
+		display.PrintLine("the local management cluster goes on; olvmctl local stop ends it")
 	}
 }
 
@@ -168,10 +168,10 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 				infrastructures = append(infrastructures, one.Components())
 			}
 
-			providers := o.providers()
-			installed, err := providers.Ensure(ctx, in.Access(), infrastructures...)
+			providers := o.clusterctlProviders()
+			installed, err := providers.EnsureInstalled(ctx, in.ClusterctlAccess(), infrastructures...)
 			if err == nil && len(installed) == 0 {
-				o.Display.Say("they are there")
+				o.Display.PrintLine("they are there")
 			}
 
 			return err
@@ -186,21 +186,21 @@ func StartLocal(ctx context.Context, display *progress.Display) error {
 		return err
 	}
 
-	if m.local.Runs() {
+	if m.local.IsRunning() {
 		_, damaged := mgmtcluster.ServerOf(m.local.Kubeconfig())
 		if damaged == nil {
-			display.Say("the local management cluster runs, as process %d", m.local.PID())
+			display.PrintLine("the local management cluster runs, as process %d", m.local.PID())
 			return nil
 		}
 
-		display.Say("its kubeconfig is damaged, and is written when it starts: %v", damaged)
+		display.PrintLine("its kubeconfig is damaged, and is written when it starts: %v", damaged)
 
-		if err := display.Step("Stopping the local management cluster", func() error {
+		if err := display.RunStep("Stopping the local management cluster", func() error {
 			return m.local.Stop(ctx)
 		}); err != nil {
 			return err
 		}
 	}
 
-	return runSteps(ctx, display, m.start(display, nil))
+	return runSteps(ctx, display, m.startSteps(display, nil))
 }

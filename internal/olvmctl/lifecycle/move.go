@@ -58,20 +58,20 @@ func Move(ctx context.Context, o MoveOptions) error {
 			quiet: true,
 			run:   func(ctx context.Context) error { return o.checkMovable(ctx, from, to) },
 		},
-		ensureProviders(&o.Common, to, func() ([]Provider, error) { return providersIn(ctx, from.Cluster) }),
+		ensureProviders(&o.Common, to, func() ([]Provider, error) { return listProviders(ctx, from.Cluster) }),
 		{
 			name:  "Looking which clusters are there",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
-				connected, err = provisionedIn(ctx, from.Cluster)
+				connected, err = listProvisioned(ctx, from.Cluster)
 				return err
 			},
 		},
-		{name: movingName, run: func(ctx context.Context) error { return o.move(ctx, from, to) }},
+		{name: movingName, run: func(ctx context.Context) error { return o.moveClusters(ctx, from, to) }},
 		{
 			// Until then Cluster API has no connection to them, and cannot delete a control plane without one.
 			name: "Waiting for Cluster API to know them",
-			run: o.wait(func(ctx context.Context) error {
+			run: o.waitFor(func(ctx context.Context) error {
 				var problems []error
 				for _, name := range connected {
 					problems = append(problems, checkKnown(ctx, to.Cluster, name))
@@ -83,9 +83,9 @@ func Move(ctx context.Context, o MoveOptions) error {
 	})
 }
 
-// provisionedIn returns the clusters of a namespace with an infrastructure seen by Cluster API.
-func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
-	list, err := clustersIn(ctx, in)
+// listProvisioned returns the clusters of a namespace with an infrastructure seen by Cluster API.
+func listProvisioned(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
+	list, err := listClusters(ctx, in)
 	var out []string
 
 	for i := range list {
@@ -97,9 +97,9 @@ func provisionedIn(ctx context.Context, in *mgmtcluster.Cluster) ([]string, erro
 	return out, err
 }
 
-// providersIn returns the providers of the clusters in a namespace.
-func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
-	list, err := clustersIn(ctx, in)
+// listProviders returns the providers of the clusters in a namespace.
+func listProviders(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, error) {
+	list, err := listClusters(ctx, in)
 	found := map[string]Provider{}
 
 	for i := range list {
@@ -110,7 +110,7 @@ func providersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]Provider, erro
 	return slices.Collect(maps.Values(found)), err
 }
 
-func clustersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Cluster, error) {
+func listClusters(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Cluster, error) {
 	var list clusterv1.ClusterList
 	if err := in.List(ctx, &list, client.InNamespace(in.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
@@ -119,10 +119,10 @@ func clustersIn(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Clust
 	return list.Items, nil
 }
 
-// providers returns the providers of the options. They show the reason of a wait below the step.
-func (o *Common) providers() clusterctl.Providers {
+// clusterctlProviders returns the providers of the options. They show the reason of a wait below the step.
+func (o *Common) clusterctlProviders() clusterctl.Providers {
 	out := o.Providers
-	out.Timeout, out.Progress = o.Timeout, o.Display.Say
+	out.Timeout, out.Progress = o.Timeout, o.Display.PrintLine
 
 	return out
 }

@@ -96,14 +96,14 @@ func newMoveLease(in *mgmtcluster.Cluster, namespace, note string) *moveLease {
 	return out
 }
 
-// key returns the key of the Lease.
-func (l *moveLease) key() client.ObjectKey {
+// objectKey returns the key of the Lease.
+func (l *moveLease) objectKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: leaseName(l.namespace)}
 }
 
-// take takes the Lease. If another command holds it, take watches it: a renewal proves a move in progress, and without
-// one the command is gone. This does not depend on the clocks of other machines.
-func (l *moveLease) take(ctx context.Context) error {
+// acquireOrWatch takes the Lease. If another command holds it, take watches it: a renewal proves a move in progress,
+// and without one the command is gone. This does not depend on the clocks of other machines.
+func (l *moveLease) acquireOrWatch(ctx context.Context) error {
 	var (
 		watched string
 		since   time.Time
@@ -111,23 +111,23 @@ func (l *moveLease) take(ctx context.Context) error {
 
 	for {
 		found := &coordinationv1.Lease{}
-		err := l.in.Get(ctx, l.key(), found)
+		err := l.in.Get(ctx, l.objectKey(), found)
 		holder := ptr.Deref(found.Spec.HolderIdentity, "")
 		version := string(found.UID) + found.ResourceVersion
 
 		switch {
 		case apierrors.IsNotFound(err):
-			err = l.write(ctx, nil)
+			err = l.writeHolder(ctx, nil)
 		case err != nil:
 		case holder == "" || holder == l.holder || watched == version && time.Since(since) > l.life:
-			err = l.write(ctx, found)
+			err = l.writeHolder(ctx, found)
 		case watched == "":
 			watched, since = version, time.Now()
 			who, _, _ := strings.Cut(holder, " ")
 			l.say("olvmctl of %s has locked namespace %s in %s; looking for %s whether it still runs", who, l.namespace,
 				l.in.Server(), l.life)
 		case watched != version:
-			return l.heldBy(holder)
+			return l.heldByError(holder)
 		}
 
 		switch {
@@ -146,9 +146,11 @@ func (l *moveLease) take(ctx context.Context) error {
 	}
 }
 
-// write writes the Lease with this holder. before is the existing Lease, or nil.
-func (l *moveLease) write(ctx context.Context, before *coordinationv1.Lease) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key().Namespace, Name: l.key().Name}}
+// writeHolder writes the Lease with this holder. before is the existing Lease, or nil.
+func (l *moveLease) writeHolder(ctx context.Context, before *coordinationv1.Lease) error {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.objectKey().Namespace, Name: l.objectKey().Name},
+	}
 	if before != nil {
 		lease = before.DeepCopy()
 	}
@@ -184,11 +186,11 @@ func (l *moveLease) mayWrite(ctx context.Context) error {
 		return nil
 	}
 
-	return l.confirm(ctx)
+	return l.renewNow(ctx)
 }
 
-// confirm renews the Lease now. A failure is none as long as the Lease holds for some time.
-func (l *moveLease) confirm(ctx context.Context) error {
+// renewNow renews the Lease now. A failure is none as long as the Lease holds for some time.
+func (l *moveLease) renewNow(ctx context.Context) error {
 	err := l.renew(ctx)
 	if errors.Is(err, errLeaseLost) {
 		return err
@@ -201,8 +203,8 @@ func (l *moveLease) confirm(ctx context.Context) error {
 	return nil
 }
 
-// heldBy is the error about another command.
-func (l *moveLease) heldBy(holder string) error {
+// heldByError is the error about another command.
+func (l *moveLease) heldByError(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
 	return fmt.Errorf("olvmctl of %s moves namespace %s into or out of %s; %w. If it hangs, take "+
@@ -212,12 +214,13 @@ func (l *moveLease) heldBy(holder string) error {
 
 // removal returns the command to remove the Lease.
 func (l *moveLease) removal() string {
-	return l.in.ShellAccess().Line("kubectl", "-n", l.key().Namespace, "delete", "lease", l.key().Name)
+	return l.in.ShellAccess().
+		CommandLine("kubectl", "-n", l.objectKey().Namespace, "delete", "lease", l.objectKey().Name)
 }
 
-// keep renews the Lease until the context ends. It returns an error if another command has taken it. A management
-// cluster that does not answer takes nothing away: watchAges decides how long the Leases are trusted.
-func (l *moveLease) keep(ctx context.Context) error {
+// keepRenewing renews the Lease until the context ends. It returns an error if another command has taken it. A
+// management cluster that does not answer takes nothing away: watchAges decides how long the Leases are trusted.
+func (l *moveLease) keepRenewing(ctx context.Context) error {
 	pause := l.life / 3
 
 	for {
@@ -275,7 +278,7 @@ func (l *moveLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.life/3)
 	defer cancel()
 
-	err := l.write(ctx, l.lease)
+	err := l.writeHolder(ctx, l.lease)
 	if apierrors.IsNotFound(err) {
 		return errLeaseLost
 	}
@@ -286,7 +289,7 @@ func (l *moveLease) renew(ctx context.Context) error {
 
 	found := &coordinationv1.Lease{}
 
-	err = l.in.Get(ctx, l.key(), found)
+	err = l.in.Get(ctx, l.objectKey(), found)
 	if apierrors.IsNotFound(err) || err == nil && ptr.Deref(found.Spec.HolderIdentity, "") != l.holder {
 		return errLeaseLost
 	}
@@ -295,7 +298,7 @@ func (l *moveLease) renew(ctx context.Context) error {
 		return err
 	}
 
-	return l.write(ctx, found)
+	return l.writeHolder(ctx, found)
 }
 
 // release removes the Lease, unless another command has it. It has its own time limit, because the context may have
@@ -306,7 +309,7 @@ func (l *moveLease) release(ctx context.Context) {
 
 	found := &coordinationv1.Lease{}
 
-	err := l.in.Get(ctx, l.key(), found)
+	err := l.in.Get(ctx, l.objectKey(), found)
 	if err == nil && ptr.Deref(found.Spec.HolderIdentity, "") == l.holder {
 		err = l.in.Delete(ctx, found, client.Preconditions{
 			UID: ptr.To(found.UID), ResourceVersion: ptr.To(found.ResourceVersion),
@@ -318,9 +321,9 @@ func (l *moveLease) release(ctx context.Context) {
 	}
 }
 
-// hold takes the Leases of both management clusters. The returned context ends if one is lost, and release releases
-// both. Without the right to write Leases, the user moves without them.
-func (m *move) hold(ctx context.Context) (held context.Context, release func(), err error) {
+// holdLeases takes the Leases of both management clusters. The returned context ends if one is lost, and release
+// releases both. Without the right to write Leases, the user moves without them.
+func (m *move) holdLeases(ctx context.Context) (held context.Context, release func(), err error) {
 	leases := []*moveLease{
 		newMoveLease(m.from.Cluster, m.from.Namespace, m.notes[m.fromID]),
 		newMoveLease(m.to.Cluster, m.from.Namespace, m.notes[m.toID]),
@@ -353,11 +356,11 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 	}
 
 	for _, one := range leases {
-		one.say = m.Display.Say
+		one.say = m.Display.PrintLine
 
-		err := one.take(ctx)
+		err := one.acquireOrWatch(ctx)
 		if apierrors.IsForbidden(err) {
-			_ = m.goOnUnlocked(err)
+			_ = m.warnUnlocked(err)
 			continue
 		}
 
@@ -367,7 +370,7 @@ func (m *move) hold(ctx context.Context) (held context.Context, release func(), 
 		}
 
 		m.leases = append(m.leases, one)
-		guard(func() error { return one.keep(held) })
+		guard(func() error { return one.keepRenewing(held) })
 	}
 
 	m.from, m.to = m.fence(source, m.from), m.fence(target, m.to)
@@ -384,7 +387,7 @@ func (m *move) fence(own *moveLease, in *management) *management {
 	}
 
 	out := *in
-	out.Cluster = in.Fenced(func(ctx context.Context) error {
+	out.Cluster = in.WithFence(func(ctx context.Context) error {
 		for _, one := range m.leases {
 			err := one.mayWrite(ctx)
 			if err != nil && (one == own || errors.Is(err, errLeaseLost)) {
@@ -401,7 +404,7 @@ func (m *move) fence(own *moveLease, in *management) *management {
 // confirmHeld renews all Leases before a step with many writes.
 func (m *move) confirmHeld(ctx context.Context) error {
 	for _, one := range m.leases {
-		if err := one.confirm(ctx); err != nil {
+		if err := one.renewNow(ctx); err != nil {
 			return err
 		}
 	}
@@ -412,19 +415,19 @@ func (m *move) confirmHeld(ctx context.Context) error {
 // dropMoveLease removes the Lease that a killed move has left, from a management cluster whose namespace has no Cluster
 // any more. It takes the Lease first: one that somebody renews stays.
 func dropMoveLease(ctx context.Context, in *mgmtcluster.Cluster) error {
-	left, err := clustersOfNamespace(ctx, in, in.Namespace)
+	left, err := listNamespaceClusters(ctx, in, in.Namespace)
 	if err != nil || len(left) > 0 {
 		return err
 	}
 
-	return newMoveLease(in, in.Namespace, "").drop(ctx)
+	return newMoveLease(in, in.Namespace, "").removeIfIdle(ctx)
 }
 
-// drop removes the Lease, unless another command renews it.
-func (l *moveLease) drop(ctx context.Context) error {
-	err := l.in.Get(ctx, l.key(), &coordinationv1.Lease{})
+// removeIfIdle removes the Lease, unless another command renews it.
+func (l *moveLease) removeIfIdle(ctx context.Context) error {
+	err := l.in.Get(ctx, l.objectKey(), &coordinationv1.Lease{})
 	if err == nil {
-		err = l.take(ctx)
+		err = l.acquireOrWatch(ctx)
 		defer func() {
 			if l.tried {
 				l.release(ctx)
@@ -459,13 +462,13 @@ func dropNoted(ctx context.Context, namespace string, ends ...*management) {
 			continue
 		}
 
-		id, err := end.Identity(ctx)
+		id, err := end.FetchIdentity(ctx)
 		path := filepath.Join(folder, string(id)+"_"+namespace)
 		if err != nil || !fileExists(path+noteSuffix) {
 			continue
 		}
 
-		if unlock, err := filelock.Take(path); err == nil { // no move runs
+		if unlock, err := filelock.TakeFile(path); err == nil { // no move runs
 			newMoveLease(end.Cluster, namespace, path+noteSuffix).release(ctx)
 			unlock()
 		}
@@ -475,7 +478,7 @@ func dropNoted(ctx context.Context, namespace string, ends ...*management) {
 // checkMoveEnded fails if a management cluster has the Lease of a move.
 func checkMoveEnded(ctx context.Context, in *mgmtcluster.Cluster) error {
 	lease := newMoveLease(in, in.Namespace, "")
-	err := in.Get(ctx, lease.key(), &coordinationv1.Lease{})
+	err := in.Get(ctx, lease.objectKey(), &coordinationv1.Lease{})
 
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):

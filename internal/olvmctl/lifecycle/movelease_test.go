@@ -55,13 +55,13 @@ func leaseOf(in *mgmtcluster.Cluster, machine string) *moveLease {
 func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	first, second := leaseOf(in, t.TempDir()), leaseOf(in, t.TempDir())
-	check.Error(t, first.take(t.Context()), "")
+	check.Error(t, first.acquireOrWatch(t.Context()), "")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- first.keep(ctx) }()
+	go func() { ended <- first.keepRenewing(ctx) }()
 
-	err := second.take(t.Context())
+	err := second.acquireOrWatch(t.Context())
 	check.Error(t, err, "moves namespace prod into or out of")
 	check.Contains(t, "who moves it", err.Error(), "@")
 	check.Contains(t, "the remedy", err.Error(), "-n kube-system delete lease olvmctl-move-prod")
@@ -69,7 +69,7 @@ func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	stop()
 	check.Error(t, <-ended, "")
 	first.release(t.Context())
-	check.Error(t, second.take(t.Context()), "")
+	check.Error(t, second.acquireOrWatch(t.Context()), "")
 }
 
 // TestAMoveThatWasKilledIsTakenOver runs the next command on the same machine, without a wait. It also runs one on
@@ -77,22 +77,22 @@ func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 	in, machine := leased(t, interceptor.Funcs{}), t.TempDir()
 	killed := leaseOf(in, machine)
-	check.Error(t, killed.take(t.Context()), "")
+	check.Error(t, killed.acquireOrWatch(t.Context()), "")
 
 	begun := time.Now()
-	check.Error(t, leaseOf(in, machine).take(t.Context()), "")
+	check.Error(t, leaseOf(in, machine).acquireOrWatch(t.Context()), "")
 	check.Equal(t, "the same machine waits", time.Since(begun) > shortLife/2, false)
 
 	begun = time.Now()
 	other := leaseOf(in, t.TempDir())
-	check.Error(t, other.take(t.Context()), "")
+	check.Error(t, other.acquireOrWatch(t.Context()), "")
 	check.Equal(t, "another machine waits", time.Since(begun) > shortLife, true)
 
-	check.Error(t, killed.keep(t.Context()), errLeaseLost.Error())
+	check.Error(t, killed.keepRenewing(t.Context()), errLeaseLost.Error())
 	killed.release(t.Context())
 
 	found := &coordinationv1.Lease{}
-	check.Error(t, in.Get(t.Context(), other.key(), found), "")
+	check.Error(t, in.Get(t.Context(), other.objectKey(), found), "")
 	check.Equal(t, "the holder", ptr.Deref(found.Spec.HolderIdentity, ""), other.holder)
 }
 
@@ -100,9 +100,9 @@ func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	held := leaseOf(in, t.TempDir())
-	check.Error(t, held.take(t.Context()), "")
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
 	check.Error(t, in.Delete(t.Context(), held.lease.DeepCopy()), "")
-	check.Error(t, held.keep(t.Context()), "run this one again")
+	check.Error(t, held.keepRenewing(t.Context()), "run this one again")
 }
 
 // TestANoteOfAnotherMachineIsNotTaken has a home folder shared by two machines, without common locks.
@@ -119,19 +119,21 @@ func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	in := leased(t, interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption) error {
 			if updates++; updates%2 == 1 {
-				return errors.Join(c.Update(ctx, object.DeepCopyObject().(client.Object), o...), //nolint:forcetypeassert // it is one
-					errors.New("the connection was cut"))
+				return errors.Join(
+					c.Update(ctx, object.DeepCopyObject().(client.Object), o...), //nolint:forcetypeassert // it is one
+					errors.New("the connection was cut"),
+				)
 			}
 
 			return c.Update(ctx, object, o...)
 		},
 	})
 	held := leaseOf(in, t.TempDir())
-	check.Error(t, held.take(t.Context()), "")
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
 
 	ctx, stop := context.WithTimeout(t.Context(), 3*shortLife)
 	defer stop()
-	check.Error(t, held.keep(ctx), "")
+	check.Error(t, held.keepRenewing(ctx), "")
 	check.Equal(t, "renewals", updates > 4, true)
 }
 
@@ -145,8 +147,8 @@ func TestAUserWithoutLeasesMoves(t *testing.T) {
 
 	var said bytes.Buffer
 	end := &management{Cluster: in}
-	m := &move{Common: &Common{Display: progress.To(&said)}, from: end, to: end, fromID: "one", toID: "two"}
-	held, release, err := m.hold(t.Context())
+	m := &move{Common: &Common{Display: progress.NewDisplay(&said)}, from: end, to: end, fromID: "one", toID: "two"}
+	held, release, err := m.holdLeases(t.Context())
 	check.Error(t, err, "")
 	check.Error(t, held.Err(), "")
 	check.Contains(t, "what it says", said.String(), "is not locked")
@@ -167,7 +169,7 @@ func takenLease(t *testing.T, problem *atomic.Pointer[error]) *moveLease {
 			return c.Update(ctx, object, o...)
 		},
 	}), t.TempDir())
-	check.Error(t, out.take(t.Context()), "")
+	check.Error(t, out.acquireOrWatch(t.Context()), "")
 
 	return out
 }
@@ -186,12 +188,15 @@ func TestLeasesThatNobodyCanRenewEndTheMove(t *testing.T) {
 		var none, cut atomic.Pointer[error]
 
 		cut.Store(&unreachable)
-		held := []*moveLease{takenLease(t, &cut), takenLease(t, map[int]*atomic.Pointer[error]{1: &none, 2: &cut}[away])}
+		held := []*moveLease{
+			takenLease(t, &cut),
+			takenLease(t, map[int]*atomic.Pointer[error]{1: &none, 2: &cut}[away]),
+		}
 		ctx, stop := context.WithTimeout(t.Context(), 2*shortLife)
 		defer stop()
 
 		for _, one := range held {
-			go func() { _ = one.keep(ctx) }()
+			go func() { _ = one.keepRenewing(ctx) }()
 		}
 
 		begun := time.Now()
@@ -230,12 +235,14 @@ func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 	err := write(held)
 	check.Equal(t, "unsure", errors.Is(err, errLeaseUnsure), true)
 	check.Error(t, (&move{leases: []*moveLease{held}}).confirmHeld(t.Context()), "was not renewed in time")
-	check.Equal(t, "access of clusterctl", errors.Is(fenced(held).Access().MayAct(t.Context()), errLeaseUnsure), true)
+	check.Equal(
+		t, "access of clusterctl", errors.Is(fenced(held).ClusterctlAccess().MayAct(t.Context()), errLeaseUnsure), true,
+	)
 
 	problem.Store(nil)
 
 	other := leaseOf(held.in, t.TempDir())
-	check.Error(t, other.take(t.Context()), "")
+	check.Error(t, other.acquireOrWatch(t.Context()), "")
 	check.Equal(t, "lost", errors.Is(write(held), errLeaseLost), true)
 }
 
@@ -243,19 +250,19 @@ func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 func TestADeletionLeavesTheLockOfAMoveThatGoes(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	alive := leaseOf(in, t.TempDir())
-	check.Error(t, alive.take(t.Context()), "")
+	check.Error(t, alive.acquireOrWatch(t.Context()), "")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- alive.keep(ctx) }()
+	go func() { ended <- alive.keepRenewing(ctx) }()
 
 	check.Error(t, dropSoon(t, in), "")
-	check.Error(t, in.Get(t.Context(), alive.key(), &coordinationv1.Lease{}), "")
+	check.Error(t, in.Get(t.Context(), alive.objectKey(), &coordinationv1.Lease{}), "")
 	stop()
 	check.Error(t, <-ended, "")
 
 	check.Error(t, dropSoon(t, in), "")
-	err := in.Get(t.Context(), alive.key(), &coordinationv1.Lease{})
+	err := in.Get(t.Context(), alive.objectKey(), &coordinationv1.Lease{})
 	check.Equal(t, "the lock of the dead is left", !apierrors.IsNotFound(err), false)
 }
 
@@ -266,7 +273,7 @@ func dropSoon(t *testing.T, in *mgmtcluster.Cluster) error {
 	one := newMoveLease(in, "prod", "")
 	one.life = shortLife
 
-	return one.drop(t.Context())
+	return one.removeIfIdle(t.Context())
 }
 
 // TestAnInterruptedLockIsGivenBack has an interrupt while the API server makes the Lease: the answer is lost.
@@ -281,11 +288,17 @@ func TestAnInterruptedLockIsGivenBack(t *testing.T) {
 		},
 	})
 	end := &management{Cluster: in}
-	m := &move{Common: &Common{Display: progress.To(&bytes.Buffer{})}, from: end, to: end, fromID: "one", toID: "two"}
-	_, _, err := m.hold(ctx)
+	m := &move{
+		Common: &Common{Display: progress.NewDisplay(&bytes.Buffer{})},
+		from:   end,
+		to:     end,
+		fromID: "one",
+		toID:   "two",
+	}
+	_, _, err := m.holdLeases(ctx)
 	check.Equal(t, "the interrupt", errors.Is(err, context.Canceled), true)
 
-	err = in.Get(t.Context(), (&moveLease{namespace: "prod"}).key(), &coordinationv1.Lease{})
+	err = in.Get(t.Context(), (&moveLease{namespace: "prod"}).objectKey(), &coordinationv1.Lease{})
 	check.Equal(t, "a lock is left", !apierrors.IsNotFound(err), false)
 }
 
@@ -293,8 +306,10 @@ func TestAnInterruptedLockIsGivenBack(t *testing.T) {
 func TestTheRemedyForAHangingMoveNamesItsManagementCluster(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	in.Kubeconfig, in.Context = "/home/me/it's mine", "$(reboot)"
-	check.Contains(t, "the remedy", leaseOf(in, t.TempDir()).heldBy("jane@elsewhere 1").Error(),
-		`: kubectl -n kube-system delete lease olvmctl-move-prod --kubeconfig '/home/me/it'\''s mine' --context '$(reboot)'`)
+	check.Contains(
+		t, "the remedy", leaseOf(in, t.TempDir()).heldByError("jane@elsewhere 1").Error(),
+		`: kubectl -n kube-system delete lease olvmctl-move-prod --kubeconfig '/home/me/it'\''s mine' --context '$(reboot)'`,
+	)
 }
 
 // TestTwoMachinesDoNotUndoEachOthersMove has a second machine begin the same move, or the way back, while the first one
@@ -320,8 +335,8 @@ func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 				t.Setenv("XDG_CACHE_HOME", t.TempDir()) // as on another machine
 				_, second = m.move(&gate{}, test.from, 1-test.from)
 			}}
-			o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
-			check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
+			o := &Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+			check.Error(t, o.moveClusters(t.Context(), m.open(0, g), m.open(1, g)), "")
 			check.Error(t, second, test.problem)
 			m.expectMoved(1)
 		})
@@ -340,10 +355,10 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 			t.Run(fmt.Sprintf("the Lease %s, at write %d", name, at), func(t *testing.T) {
 				m := newMoving(t)
 				g := &gate{at: at, halt: true}
-				o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
+				o := &Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
 				mover := &move{Common: o, from: m.open(0, g), to: m.open(1, g)}
-				check.Error(t, mover.look(t.Context()), "")
-				held, release, err := mover.hold(t.Context())
+				check.Error(t, mover.inspectEnds(t.Context()), "")
+				held, release, err := mover.holdLeases(t.Context())
 				check.Error(t, err, "")
 
 				g.end = func() {
@@ -355,7 +370,7 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 						one.sleep()
 					}
 				}
-				err = (&move{Common: o, from: mover.from, to: mover.to, leases: mover.leases}).run(held)
+				err = (&move{Common: o, from: mover.from, to: mover.to, leases: mover.leases}).runLocked(held)
 				check.Set(t, "the error", err != nil)
 				check.Equal(t, "writes", g.writes.Load(), at)
 				m.expectOneManager()
@@ -375,7 +390,7 @@ func (m *moving) takeLease(end int) {
 	m.t.Helper()
 
 	lease := &coordinationv1.Lease{}
-	key := (&moveLease{namespace: m.namespace}).key()
+	key := (&moveLease{namespace: m.namespace}).objectKey()
 	check.Error(m.t, m.servers[end].Client.Get(m.t.Context(), key, lease), "")
 
 	lease.Spec.HolderIdentity = ptr.To("jane@elsewhere 1")
@@ -387,7 +402,7 @@ func (m *moving) leaseHolder(end int) string {
 	m.t.Helper()
 
 	lease := &coordinationv1.Lease{}
-	err := m.servers[end].Client.Get(m.t.Context(), (&moveLease{namespace: m.namespace}).key(), lease)
+	err := m.servers[end].Client.Get(m.t.Context(), (&moveLease{namespace: m.namespace}).objectKey(), lease)
 	check.Error(m.t, client.IgnoreNotFound(err), "")
 
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
@@ -402,25 +417,25 @@ func TestAMoveNeedsTheLeasesOfBothEnds(t *testing.T) {
 
 				ends := []*mgmtcluster.Cluster{leased(t, interceptor.Funcs{}), leased(t, interceptor.Funcs{})}
 				other := leaseOf(ends[busy], t.TempDir())
-				check.Error(t, other.take(t.Context()), "")
+				check.Error(t, other.acquireOrWatch(t.Context()), "")
 
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
-				go func() { ended <- other.keep(ctx) }()
+				go func() { ended <- other.keepRenewing(ctx) }()
 
 				var said bytes.Buffer
 
 				m := &move{
-					Common: &Common{Display: progress.To(&said)}, fromID: ids[0], toID: ids[1],
+					Common: &Common{Display: progress.NewDisplay(&said)}, fromID: ids[0], toID: ids[1],
 					from: &management{Cluster: ends[0]}, to: &management{Cluster: ends[1]},
 				}
-				_, _, err := m.hold(t.Context())
+				_, _, err := m.holdLeases(t.Context())
 				check.Equal(t, "it is held", errors.Is(err, errLeaseHeld), true)
 				check.Contains(t, "what it says", said.String(), "has locked namespace prod in ")
 				stop()
 				check.Error(t, <-ended, "")
 
-				err = ends[1-busy].Get(t.Context(), other.key(), &coordinationv1.Lease{})
+				err = ends[1-busy].Get(t.Context(), other.objectKey(), &coordinationv1.Lease{})
 				check.Equal(t, "a lock is left at the other end", !apierrors.IsNotFound(err), false)
 			})
 		}
@@ -447,12 +462,12 @@ func TestTheClocksOfOtherMachinesDecideNothing(t *testing.T) {
 				renewed <- in.Update(t.Context(), lease)
 			})
 
-			err := leaseOf(in, t.TempDir()).take(t.Context())
+			err := leaseOf(in, t.TempDir()).acquireOrWatch(t.Context())
 			check.Equal(t, "held while it is renewed", errors.Is(err, errLeaseHeld), true)
 			check.Error(t, <-renewed, "")
 
 			begun := time.Now()
-			check.Error(t, leaseOf(in, t.TempDir()).take(t.Context()), "")
+			check.Error(t, leaseOf(in, t.TempDir()).acquireOrWatch(t.Context()), "")
 			check.Equal(t, "taken early", time.Since(begun) < shortLife, false)
 		})
 	}
@@ -485,22 +500,22 @@ func TestTheMessagesOfAMoveAreDocumented(t *testing.T) {
 
 	in := leased(t, interceptor.Funcs{})
 	held := leaseOf(in, t.TempDir())
-	check.Error(t, held.take(t.Context()), "")
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
 
 	var waits bytes.Buffer
 
 	other := leaseOf(in, t.TempDir())
 	other.life, other.holder = leaseLife, "jane@laptop 1"
-	other.say = progress.To(&waits).Say
+	other.say = progress.NewDisplay(&waits).PrintLine
 
 	ctx, stop := context.WithTimeout(t.Context(), shortLife/2)
 	defer stop()
-	check.Set(t, "the wait", other.take(ctx))
+	check.Set(t, "the wait", other.acquireOrWatch(ctx))
 
 	// The page has dots in the place of the server.
 	waited := strings.ReplaceAll(strings.TrimSpace(waits.String()), strings.Fields(held.holder)[0], "jane@laptop")
 	waited = strings.Replace(waited, "in "+in.Server()+";", "in ...;", 1)
-	refused := strings.Replace(other.heldBy(other.holder).Error(), "out of "+in.Server()+";", "out of ...;", 1)
+	refused := strings.Replace(other.heldByError(other.holder).Error(), "out of "+in.Server()+";", "out of ...;", 1)
 	refused, _, _ = strings.Cut(refused, ". If")
 	lost, _, _ := strings.Cut(errLeaseLost.Error(), ";")
 	unsure, _, _ := strings.Cut(errLeaseUnsure.Error(), ",")

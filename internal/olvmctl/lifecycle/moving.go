@@ -54,29 +54,29 @@ type move struct {
 // checkMovable fails if a move would. It prevents installations for an impossible move.
 func (o *Common) checkMovable(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}
-	return m.look(ctx)
+	return m.inspectEnds(ctx)
 }
 
-// move moves all clusters of the namespace to another management cluster, or continues an interrupted move.
-func (o *Common) move(ctx context.Context, from, to *management) error {
+// moveClusters moves all clusters of the namespace to another management cluster, or continues an interrupted move.
+func (o *Common) moveClusters(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}
-	if err := m.look(ctx); err != nil {
+	if err := m.inspectEnds(ctx); err != nil {
 		return err
 	}
 
-	release, err := m.lock()
+	release, err := m.lockNamespace()
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	held, release, err := m.hold(ctx)
+	held, release, err := m.holdLeases(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	err = (&move{Common: o, from: m.from, to: m.to, leases: m.leases}).run(held)
+	err = (&move{Common: o, from: m.from, to: m.to, leases: m.leases}).runLocked(held)
 	if lost := context.Cause(held); err != nil && ctx.Err() == nil && lost != nil {
 		return lost
 	}
@@ -84,20 +84,20 @@ func (o *Common) move(ctx context.Context, from, to *management) error {
 	return err
 }
 
-// run moves while no other command does.
-func (m *move) run(ctx context.Context) error {
+// runLocked moves while no other command does.
+func (m *move) runLocked(ctx context.Context) error {
 	o, from, to := m.Common, m.from, m.to
-	if err := m.look(ctx); err != nil { // another move may have ended since
+	if err := m.inspectEnds(ctx); err != nil { // another move may have ended since
 		return err
 	}
 
 	if m.interrupted {
-		ended, err := m.resume(ctx)
+		ended, err := m.finishOrUndo(ctx)
 		if err != nil || ended {
 			return err
 		}
 
-		if m.source, err = clustersIn(ctx, from.Cluster); err != nil {
+		if m.source, err = listClusters(ctx, from.Cluster); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (m *move) run(ctx context.Context) error {
 		return err
 	}
 
-	if err := mark(ctx, from.Cluster, m.source, m.sign()); err != nil {
+	if err := signClusters(ctx, from.Cluster, m.source, m.markerText()); err != nil {
 		return err
 	}
 
@@ -119,27 +119,27 @@ func (m *move) run(ctx context.Context) error {
 		moved = append(moved, client.ObjectKeyFromObject(&m.source[i]).String())
 	}
 
-	o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
+	o.Display.PrintLine("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
 
 	if err := m.confirmHeld(ctx); err != nil {
 		return err
 	}
 
-	providers := o.providers()
-	if err := providers.Move(ctx, from.Access(), to.Access(), from.Namespace); err != nil {
+	providers := o.clusterctlProviders()
+	if err := providers.MoveNamespace(ctx, from.ClusterctlAccess(), to.ClusterctlAccess(), from.Namespace); err != nil {
 		return err
 	}
 
-	return m.release(ctx, to.Cluster)
+	return m.resumeClusters(ctx, to.Cluster)
 }
 
-// lock prevents other commands of this user from moving the namespace into or out of either management cluster at the
-// same time. If locking fails, the move goes on without it. hold does the same for other machines, too, but takes
-// longer to notice a killed command.
-func (m *move) lock() (release func(), err error) {
+// lockNamespace prevents other commands of this user from moving the namespace into or out of either management cluster
+// at the same time. If locking fails, the move goes on without it. hold does the same for other machines, too, but
+// takes longer to notice a killed command.
+func (m *move) lockNamespace() (release func(), err error) {
 	folder, err := lockFolder()
 	if err != nil {
-		return m.goOnUnlocked(err), nil
+		return m.warnUnlocked(err), nil
 	}
 
 	m.notes = map[types.UID]string{}
@@ -154,7 +154,7 @@ func (m *move) lock() (release func(), err error) {
 
 	for _, id := range []types.UID{m.fromID, m.toID} {
 		path := filepath.Join(folder, string(id)+"_"+m.from.Namespace)
-		one, err := filelock.Take(path)
+		one, err := filelock.TakeFile(path)
 		if errors.Is(err, filelock.ErrHeld) {
 			release()
 
@@ -163,7 +163,7 @@ func (m *move) lock() (release func(), err error) {
 		}
 
 		if err != nil {
-			one = m.goOnUnlocked(err)
+			one = m.warnUnlocked(err)
 		} else {
 			m.notes[id] = path + noteSuffix
 		}
@@ -174,10 +174,12 @@ func (m *move) lock() (release func(), err error) {
 	return release, nil
 }
 
-// goOnUnlocked reports an unlocked move, and returns a release without effect.
-func (m *move) goOnUnlocked(err error) (release func()) {
-	m.Display.Say("the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
-		m.from.Namespace, err)
+// warnUnlocked reports an unlocked move, and returns a release without effect.
+func (m *move) warnUnlocked(err error) (release func()) {
+	m.Display.PrintLine(
+		"the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
+		m.from.Namespace, err,
+	)
 
 	return func() {}
 }
@@ -206,18 +208,18 @@ func lockFolder() (string, error) {
 	return filepath.Join(dir, "moves"), nil
 }
 
-// sign returns the value of movingAnnotation.
-func (m *move) sign() string { return signOf(m.fromID, m.toID) }
+// markerText returns the value of movingAnnotation.
+func (m *move) markerText() string { return signOf(m.fromID, m.toID) }
 
 func signOf(from, to types.UID) string { return fmt.Sprintf("from %s to %s", from, to) }
 
-// look identifies the management clusters, and the progress of an earlier move.
-func (m *move) look(ctx context.Context) (err error) {
-	if m.fromID, err = m.from.Identity(ctx); err != nil {
+// inspectEnds identifies the management clusters, and the progress of an earlier move.
+func (m *move) inspectEnds(ctx context.Context) (err error) {
+	if m.fromID, err = m.from.FetchIdentity(ctx); err != nil {
 		return err
 	}
 
-	if m.toID, err = m.to.Identity(ctx); err != nil {
+	if m.toID, err = m.to.FetchIdentity(ctx); err != nil {
 		return err
 	}
 
@@ -226,11 +228,11 @@ func (m *move) look(ctx context.Context) (err error) {
 			"another management cluster to move to", m.from.Server(), m.to.Server(), m.fromID)
 	}
 
-	if m.source, err = clustersIn(ctx, m.from.Cluster); err != nil {
+	if m.source, err = listClusters(ctx, m.from.Cluster); err != nil {
 		return err
 	}
 
-	m.target, err = clustersOfNamespace(ctx, m.to.Cluster, m.from.Namespace)
+	m.target, err = listNamespaceClusters(ctx, m.to.Cluster, m.from.Namespace)
 	if err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (m *move) look(ctx context.Context) (err error) {
 	}
 
 	for i := range m.source {
-		if err := m.lookAtSource(&m.source[i]); err != nil {
+		if err := m.inspectSource(&m.source[i]); err != nil {
 			return err
 		}
 	}
@@ -257,8 +259,8 @@ func (m *move) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// lookAtSource finds out whether a Cluster of the source is moving. It rejects Clusters paused by others.
-func (m *move) lookAtSource(cluster *clusterv1.Cluster) error {
+// inspectSource finds out whether a Cluster of the source is moving. It rejects Clusters paused by others.
+func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return nil
 	}
@@ -266,7 +268,7 @@ func (m *move) lookAtSource(cluster *clusterv1.Cluster) error {
 	sign := cluster.Annotations[movingAnnotation]
 
 	switch {
-	case sign == m.sign(), m.interrupted:
+	case sign == m.markerText(), m.interrupted:
 		m.interrupted = true
 		return nil
 	case sign != "":
@@ -285,7 +287,7 @@ func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
 	}
 
 	if sign := cluster.Annotations[movingAnnotation]; sign != "" {
-		return sign == m.sign()
+		return sign == m.markerText()
 	}
 
 	for i := range m.source {
@@ -307,9 +309,9 @@ func sameCluster(a, b *clusterv1.Cluster) bool {
 	return a.Spec.ControlPlaneEndpoint.IsValid() && a.Spec.ControlPlaneEndpoint == b.Spec.ControlPlaneEndpoint
 }
 
-// resume finishes a move with all objects copied. It undoes any other move, to start again.
-func (m *move) resume(ctx context.Context) (ended bool, err error) {
-	from, to, namespace := m.from.Access(), m.to.Access(), m.from.Namespace
+// finishOrUndo finishes a move with all objects copied. It undoes any other move, to start again.
+func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
+	from, to, namespace := m.from.ClusterctlAccess(), m.to.ClusterctlAccess(), m.from.Namespace
 
 	if err := m.confirmHeld(ctx); err != nil { // it discards what another command may have copied by now
 		return false, err
@@ -317,35 +319,35 @@ func (m *move) resume(ctx context.Context) (ended bool, err error) {
 
 	copied := len(m.source) == 0
 	if !copied {
-		if copied, err = clusterctl.Copied(ctx, from, to, namespace, m.names()); err != nil {
+		if copied, err = clusterctl.IsCopyComplete(ctx, from, to, namespace, m.clusterNames()); err != nil {
 			return false, err
 		}
 	}
 
 	if copied {
-		m.Display.Say("an earlier move of %s was interrupted after it had copied all; it is ended now", namespace)
+		m.Display.PrintLine("an earlier move of %s was interrupted after it had copied all; it is ended now", namespace)
 
-		if err := clusterctl.Discard(ctx, from, to, namespace); err != nil {
+		if err := clusterctl.DiscardCopies(ctx, from, to, namespace); err != nil {
 			return false, err
 		}
 
-		return true, m.release(ctx, m.to.Cluster)
+		return true, m.resumeClusters(ctx, m.to.Cluster)
 	}
 
-	m.Display.Say("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
+	m.Display.PrintLine("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
 
 	// The source continues for a moment: do not leave copies of objects it deletes meanwhile.
-	if err := clusterctl.Discard(ctx, to, from, namespace); err != nil {
+	if err := clusterctl.DiscardCopies(ctx, to, from, namespace); err != nil {
 		return false, err
 	}
 
 	m.interrupted = false
 
-	return false, m.release(ctx, m.from.Cluster)
+	return false, m.resumeClusters(ctx, m.from.Cluster)
 }
 
-// release resumes the Clusters of the move at one of its ends.
-func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
+// resumeClusters resumes the Clusters of the move at one of its ends.
+func (m *move) resumeClusters(ctx context.Context, in *mgmtcluster.Cluster) error {
 	if err := m.confirmHeld(ctx); err != nil {
 		return err
 	}
@@ -365,13 +367,13 @@ func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
 		}
 	}
 
-	list, err := clustersOfNamespace(ctx, in, m.from.Namespace)
+	list, err := listNamespaceClusters(ctx, in, m.from.Namespace)
 	if err != nil {
 		return err
 	}
 
 	for i := range list {
-		if sign := list[i].Annotations[movingAnnotation]; sign != m.sign() && !m.knows(list[i].Name) {
+		if sign := list[i].Annotations[movingAnnotation]; sign != m.markerText() && !m.isFromSource(list[i].Name) {
 			continue
 		}
 
@@ -383,8 +385,8 @@ func (m *move) release(ctx context.Context, in *mgmtcluster.Cluster) error {
 	return nil
 }
 
-// names returns the moving Clusters: those of the source, and the copies.
-func (m *move) names() []string {
+// clusterNames returns the moving Clusters: those of the source, and the copies.
+func (m *move) clusterNames() []string {
 	var out []string
 	for i := range m.source {
 		out = append(out, m.source[i].Name)
@@ -399,8 +401,8 @@ func (m *move) names() []string {
 	return out
 }
 
-// knows reports whether the source has or had a Cluster of this name.
-func (m *move) knows(name string) bool {
+// isFromSource reports whether the source has or had a Cluster of this name.
+func (m *move) isFromSource(name string) bool {
 	for i := range m.source {
 		if m.source[i].Name == name {
 			return true
@@ -412,7 +414,7 @@ func (m *move) knows(name string) bool {
 
 // checkNothingInTheWay fails if clusterctl would overwrite objects of another cluster in the target.
 func (m *move) checkNothingInTheWay(ctx context.Context) error {
-	found, err := clusterctl.InTheWay(ctx, m.from.Access(), m.to.Access(), m.from.Namespace)
+	found, err := clusterctl.ListOverwritten(ctx, m.from.ClusterctlAccess(), m.to.ClusterctlAccess(), m.from.Namespace)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -426,8 +428,8 @@ func (m *move) checkNothingInTheWay(ctx context.Context) error {
 		"move to another management cluster, or delete them there", m.from.Namespace, m.to.Server(), named)
 }
 
-// mark signs Clusters before their move.
-func mark(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
+// signClusters signs Clusters before their move.
+func signClusters(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
 	for i := range clusters {
 		cluster := &clusters[i]
 		before := cluster.DeepCopy()
@@ -478,8 +480,8 @@ func checkSettled(cluster *clusterv1.Cluster) error {
 		"moved to", cluster.Name, sign, cluster.Namespace)
 }
 
-// clustersOfNamespace returns none if the management cluster does not know the kind yet.
-func clustersOfNamespace(
+// listNamespaceClusters returns none if the management cluster does not know the kind yet.
+func listNamespaceClusters(
 	ctx context.Context, in *mgmtcluster.Cluster, namespace string,
 ) ([]clusterv1.Cluster, error) {
 	var list clusterv1.ClusterList
@@ -490,14 +492,14 @@ func clustersOfNamespace(
 	return list.Items, nil
 }
 
-// movesFrom reports whether a Cluster is the copy of an unfinished move out of this management cluster.
-func movesFrom(ctx context.Context, cluster *clusterv1.Cluster, from *management) (bool, error) {
+// isCopyFrom reports whether a Cluster is the copy of an unfinished move out of this management cluster.
+func isCopyFrom(ctx context.Context, cluster *clusterv1.Cluster, from *management) (bool, error) {
 	sign := cluster.Annotations[movingAnnotation]
 	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {
 		return false, nil
 	}
 
-	id, err := from.Identity(ctx)
+	id, err := from.FetchIdentity(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -190,7 +190,7 @@ func (m *moving) populate(end int, name string) {
 func (m *moving) open(end int, g *gate) *management {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")
-	content := testsite.Kubeconfig(m.t, m.servers[end].Config, g.wrap)
+	content := testsite.NewKubeconfig(m.t, m.servers[end].Config, g.wrap)
 	check.Error(m.t, os.WriteFile(path, content, 0o600), "")
 
 	options := mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
@@ -208,8 +208,8 @@ func (m *moving) move(g *gate, from, to int) (string, error) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
 	g.end = cancel
-	o := &Common{Display: progress.To(&said), Timeout: time.Minute}
-	err := o.move(ctx, m.open(from, g), m.open(to, g))
+	o := &Common{Display: progress.NewDisplay(&said), Timeout: time.Minute}
+	err := o.moveClusters(ctx, m.open(from, g), m.open(to, g))
 
 	return said.String(), err
 }
@@ -268,8 +268,12 @@ func (m *moving) expectMoved(to int) {
 // sampleOfMoves has one write of each kind for the fast tier: the lock, the mark, the pause, a copy, a deletion, the
 // end, the release of the lock.
 var sampleOfMoves = []string{
-	"write 2, after it true, killed true", "write 3, after it true, killed true", "write 4, after it true, killed false",
-	"write 8, after it true, killed true", "write 14, after it false, killed true", "write 19, after it false, killed false",
+	"write 2, after it true, killed true",
+	"write 3, after it true, killed true",
+	"write 4, after it true, killed false",
+	"write 8, after it true, killed true",
+	"write 14, after it false, killed true",
+	"write 19, after it false, killed false",
 	"write 26, after it false, killed true",
 }
 
@@ -488,7 +492,7 @@ func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, target := &gate{}, &gate{}
-			o := MoveOptions{Common: Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}}
+			o := MoveOptions{Common: Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}}
 			o.Management = m.open(0, from).options
 			o.Management.Namespace = test.namespace
 			o.To = m.open(test.to, target).options
@@ -515,7 +519,7 @@ func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMoving(t)
 			in, tunnel := m.open(0, &gate{}), m.open(test.to, &gate{})
-			id, err := tunnel.Identity(t.Context())
+			id, err := tunnel.FetchIdentity(t.Context())
 			check.Error(t, err, "")
 
 			if recorded := test.recorded(string(id)); recorded != "" {
@@ -532,7 +536,7 @@ func TestAStartBehindATunnelKnowsItsCluster(t *testing.T) {
 			}}}
 			c.Management.Namespace = m.namespace
 			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.2", 1), path
-			managesItself, unsure, err := c.asksItself(t.Context())
+			managesItself, unsure, err := c.detectSelfManaged(t.Context())
 			check.Error(t, err, "")
 			check.Error(t, unsure, "")
 			check.Equal(t, "whether it manages itself", managesItself, false)
@@ -558,8 +562,8 @@ func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 				var second error
 
 				g := &gate{at: at, after: true, end: func() { _, second = m.move(&gate{}, test.from, 1-test.from) }}
-				o := &Common{Display: progress.To(&bytes.Buffer{}), Timeout: time.Minute}
-				check.Error(t, o.move(t.Context(), m.open(0, g), m.open(1, g)), "")
+				o := &Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+				check.Error(t, o.moveClusters(t.Context(), m.open(0, g), m.open(1, g)), "")
 				check.Error(t, second, test.problem)
 				m.expectMoved(1)
 			})
@@ -580,7 +584,7 @@ func TestAManagementClusterIsNotTakenForItsCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMoving(t)
 			in := m.open(0, &gate{})
-			id, err := in.Identity(t.Context())
+			id, err := in.FetchIdentity(t.Context())
 			check.Error(t, err, "")
 			check.Error(t, in.RecordIdentity(t.Context(), "prod", types.UID(test.recorded(string(id)))), "")
 
@@ -590,7 +594,7 @@ func TestAManagementClusterIsNotTakenForItsCluster(t *testing.T) {
 			}}}
 			c.Management.Namespace = m.namespace
 			c.File, c.KubeconfigOut = clusterNamed("prod", "127.0.0.1", 6443), path
-			itself, unsure, err := c.asksItself(t.Context())
+			itself, unsure, err := c.detectSelfManaged(t.Context())
 			check.Error(t, err, "")
 			check.Error(t, unsure, "")
 			check.Equal(t, "whether it manages itself", itself, test.itself)
@@ -716,7 +720,12 @@ func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 
 	check.Error(t, c.Create(t.Context(), cluster), "")
 
-	o := ScaleOptions{Name: key.Name, Workers: ptr.To[int32](2), Deployment: "a", Management: m.open(0, &gate{}).options}
+	o := ScaleOptions{
+		Name:       key.Name,
+		Workers:    ptr.To[int32](2),
+		Deployment: "a",
+		Management: m.open(0, &gate{}).options,
+	}
 	o.Agree = func([]string, string) error {
 		cluster.Spec.Topology.Workers.MachineDeployments[1].Replicas = ptr.To[int32](9)
 		return c.Update(t.Context(), cluster)
@@ -781,7 +790,7 @@ func (m *moving) overtaken(write func()) mgmtcluster.Options {
 	m.t.Helper()
 	var once sync.Once
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")
-	content := testsite.Kubeconfig(m.t, m.servers[0].Config, func(next http.Handler) http.Handler {
+	content := testsite.NewKubeconfig(m.t, m.servers[0].Config, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPatch {
 				once.Do(write)
@@ -858,19 +867,25 @@ func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 			test.prepare(t, filepath.Join(temporary, fmt.Sprintf("capolvm-%d", os.Getuid())))
 
 			var said bytes.Buffer
-			m := &move{Common: &Common{Display: progress.To(&said)}, from: at, to: at, fromID: "one", toID: "two"}
-			release, err := m.lock()
+			m := &move{
+				Common: &Common{Display: progress.NewDisplay(&said)},
+				from:   at,
+				to:     at,
+				fromID: "one",
+				toID:   "two",
+			}
+			release, err := m.lockNamespace()
 			check.Error(t, err, "")
 			check.Contains(t, "what it says", said.String(), test.says)
 
 			if test.says == "" {
 				check.Equal(t, "what it says", said.String(), "")
-				_, err := m.lock()
+				_, err := m.lockNamespace()
 				check.Error(t, err, "another olvmctl moves namespace prod")
 			}
 
 			release()
-			release, err = m.lock()
+			release, err = m.lockNamespace()
 			check.Error(t, err, "")
 			release()
 		})
@@ -895,9 +910,9 @@ func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 
 	copied, err := d.to.GetCluster(t.Context(), "prod")
 	check.Error(t, err, "")
-	from, err := d.management.Identity(t.Context())
+	from, err := d.management.FetchIdentity(t.Context())
 	check.Error(t, err, "")
-	to, err := d.to.Identity(t.Context())
+	to, err := d.to.FetchIdentity(t.Context())
 	check.Error(t, err, "")
 
 	copied.Spec.Paused = ptr.To(true)
@@ -911,7 +926,7 @@ func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	check.Equal(t, "writes before the question", source.writes.Load()+target.writes.Load(), 0)
 	check.Error(t, again.checkOwn(t.Context()), "")
 	check.Set(t, "the move that is to end", again.source != nil)
-	check.Error(t, again.endMoveAway(t.Context()), "")
+	check.Error(t, again.finishMoveAway(t.Context()), "")
 	m.expectMoved(1)
 }
 
@@ -952,10 +967,10 @@ func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
 
 			o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
 			o.Management = mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
-			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
+			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.NewDisplay(&bytes.Buffer{})
 			d, err := newDeletion(o)
 			check.Error(t, err, "")
-			check.Error(t, d.find(t.Context()), test.problem)
+			check.Error(t, d.findCluster(t.Context()), test.problem)
 
 			if test.problem == "" {
 				check.Length(t, "Secrets that go", d.kept, 1)
@@ -968,6 +983,10 @@ func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
 func (m *moving) noted() {
 	m.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "prod-ovirt-credentials"}}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{\"server\":\"https://127.0.0.1:6443\"}"}}}`, reachedAnnotation)
+	patch := fmt.Appendf(
+		nil,
+		`{"metadata":{"annotations":{%q:"{\"server\":\"https://127.0.0.1:6443\"}"}}}`,
+		reachedAnnotation,
+	)
 	check.Error(m.t, m.servers[0].Client.Patch(m.t.Context(), secret, client.RawPatch(types.MergePatchType, patch)), "")
 }

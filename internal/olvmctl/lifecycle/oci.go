@@ -84,8 +84,8 @@ func architecturesOf(c *creation) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// look finds the compartment.
-func (o *OCI) look(ctx context.Context, c *creation) (err error) {
+// findCompartment finds the compartment.
+func (o *OCI) findCompartment(ctx context.Context, c *creation) (err error) {
 	if o.compartment != "" {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (o *OCI) look(ctx context.Context, c *creation) (err error) {
 		return err
 	}
 
-	found, err := o.cloud.Compartment(ctx, settings.Compartment)
+	found, err := o.cloud.FindCompartment(ctx, settings.Compartment)
 	if err != nil {
 		return fmt.Errorf("%s: providers.oci.compartment: %w", c.File.Path, err)
 	}
@@ -114,30 +114,30 @@ func (o *OCI) look(ctx context.Context, c *creation) (err error) {
 	return nil
 }
 
-// Validate implements Provider.
-func (o *OCI) Validate(c *creation) []Step {
+// ValidationSteps implements Provider.
+func (o *OCI) ValidationSteps(c *creation) []Step {
 	return []Step{{
 		name:   "Asking Oracle Cloud",
 		needed: func() bool { return o.compartment == "" },
 		run: func(ctx context.Context) error {
-			if err := o.look(ctx, c); err != nil || c.exists {
+			if err := o.findCompartment(ctx, c); err != nil || c.exists {
 				return err
 			}
 
-			return o.imagesFor(ctx, c)
+			return o.chooseImages(ctx, c)
 		},
 	}}
 }
 
-// Bootstrap implements Provider.
-func (*OCI) Bootstrap(*creation) (bootstrapvm.Options, error) {
+// BootstrapOptions implements Provider.
+func (*OCI) BootstrapOptions(*creation) (bootstrapvm.Options, error) {
 	return bootstrapvm.Options{}, errors.New("--bootstrap vm: bootstrap VMs are made in OLVM alone; leave it away: " +
 		"without --kubeconfig a management cluster on this machine makes the cluster")
 }
 
-// Manifests implements Provider. Existing machines keep their images: a newer image needs a rollout.
-func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error) {
-	if err := o.look(ctx, c); err != nil {
+// BuildManifests implements Provider. Existing machines keep their images: a newer image needs a rollout.
+func (o *OCI) BuildManifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error) {
+	if err := o.findCompartment(ctx, c); err != nil {
 		return nil, err
 	}
 
@@ -152,14 +152,14 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 	}
 
 	if c.exists {
-		if facts.ControlPlaneImage, facts.WorkerImage, err = imagesInUse(ctx, c, objects); err != nil {
+		if facts.ControlPlaneImage, facts.WorkerImage, err = findUsedImages(ctx, c, objects); err != nil {
 			return nil, err
 		}
 	}
 
 	// A cluster without machine templates is new, or was interrupted before it had them. It has no images yet.
 	if o.images == nil && (facts.ControlPlaneImage == "" || facts.WorkerImage == "") {
-		if err := o.imagesFor(ctx, c); err != nil {
+		if err := o.chooseImages(ctx, c); err != nil {
 			return nil, err
 		}
 	}
@@ -176,8 +176,8 @@ func (o *OCI) Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstr
 	return objects, checkImageIDs(objects)
 }
 
-// Secrets implements Provider. It stores the key if the cluster refers to it.
-func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
+// WriteSecrets implements Provider. It stores the key if the cluster refers to it.
+func (o *OCI) WriteSecrets(ctx context.Context, c *creation, labels map[string]string) error {
 	key := client.ObjectKey{Namespace: c.namespace(), Name: clusterfile.OCICredentialsOf(c.File.Name)}
 	if o.account.Key == "" || !slices.ContainsFunc(c.objects, func(object *unstructured.Unstructured) bool {
 		kind, _, _ := unstructured.NestedString(object.Object, "spec", "type")
@@ -214,8 +214,8 @@ func (o *OCI) Secrets(ctx context.Context, c *creation, labels map[string]string
 	return nil
 }
 
-// Addons implements Provider. It installs the cloud controller manager, because nodes stay tainted without it.
-func (o *OCI) Addons(c *creation) []Step {
+// AddonSteps implements Provider. It installs the cloud controller manager, because nodes stay tainted without it.
+func (o *OCI) AddonSteps(c *creation) []Step {
 	return []Step{{
 		name: "Installing the cloud controller manager of OCI",
 		run: func(ctx context.Context) error {
@@ -229,7 +229,7 @@ func (o *OCI) Addons(c *creation) []Step {
 				return err
 			}
 
-			return c.install(ctx, addon.Of("the cloud controller manager of OCI", objects))
+			return c.installAddOn(ctx, addon.FromManifests("the cloud controller manager of OCI", objects))
 		},
 	}}
 }
@@ -299,12 +299,12 @@ func newOCIObject(kind string) *unstructured.Unstructured {
 	return out
 }
 
-// Kept implements Provider. It returns the Secret with the key, and its OCIClusterIdentity.
-func (*OCI) Kept(
+// ListSecretObjects implements Provider. It returns the Secret with the key, and its OCIClusterIdentity.
+func (*OCI) ListSecretObjects(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, _ *clusterv1.Cluster,
 ) ([]client.Object, error) {
 	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.OCICredentialsOf(name)}
-	out, err := keptSecret(ctx, in, key)
+	out, err := findCreatedSecret(ctx, in, key)
 	if err != nil {
 		return nil, err
 	}

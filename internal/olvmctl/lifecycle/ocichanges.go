@@ -15,8 +15,8 @@ import (
 
 // This file changes existing clusters on OCI: it handles rollouts, and the release of resources before a deletion.
 
-// Rollouts implements Provider. Cluster API replaces the machines of owners with a new version or template.
-func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
+// DescribeRollouts implements Provider. Cluster API replaces the machines of owners with a new version or template.
+func (*OCI) DescribeRollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
 	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
 		return nil, fmt.Errorf("--kubernetes-version: machines of %s need another image, too; give its OCID with "+
@@ -37,8 +37,8 @@ func (*OCI) Rollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, 
 	return out, nil
 }
 
-// Left implements Provider. It names a machine of the owner with another version or template.
-func (*OCI) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
+// DescribeRemaining implements Provider. It names a machine of the owner with another version or template.
+func (*OCI) DescribeRemaining(ctx context.Context, u *upgrade, one *owner) (string, error) {
 	var machines clusterv1.MachineList
 	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: u.Name,
@@ -79,21 +79,21 @@ func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool 
 		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
 }
 
-// Release implements Provider. It deletes the load balancers of Services. The network of the cluster cannot be deleted
-// while it has them, and nothing removes them after the nodes are gone.
-func (*OCI) Release(d *deletion) []Step {
+// ReleaseSteps implements Provider. It deletes the load balancers of Services. The network of the cluster cannot be
+// deleted while it has them, and nothing removes them after the nodes are gone.
+func (*OCI) ReleaseSteps(d *deletion) []Step {
 	return []Step{{
 		name: "Deleting the load balancers of Services",
 		run: func(ctx context.Context) error {
-			workload, err := d.workload(ctx)
+			workload, err := d.connectWorkload(ctx)
 			if err != nil {
-				d.Display.Say("the cluster is not asked for its Services: %v", err)
+				d.Display.PrintLine("the cluster is not asked for its Services: %v", err)
 				return nil
 			}
 
 			err = deleteBalancers(ctx, d, workload)
 			if err != nil && ctx.Err() == nil {
-				d.Display.Say("load balancers may be left, which keep the network from being deleted: %v", err)
+				d.Display.PrintLine("load balancers may be left, which keep the network from being deleted: %v", err)
 				return nil
 			}
 
@@ -104,7 +104,7 @@ func (*OCI) Release(d *deletion) []Step {
 
 // deleteBalancers deletes the Services with load balancers, and waits until the load balancers are gone.
 func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) error {
-	return d.Display.Wait(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
+	return d.Display.WaitFor(ctx, min(d.Timeout, releaseLimit), func(ctx context.Context) error {
 		var services corev1.ServiceList
 		if err := workload.List(ctx, &services); err != nil {
 			return fmt.Errorf("failed to list the Services: %w", err)

@@ -21,8 +21,8 @@ import (
 
 // This file handles the images of machines on OCI.
 
-// wanted returns the image for an architecture.
-func (o *OCI) wanted(c *creation, architecture string) oci.Wanted {
+// wantedImage returns the image for an architecture.
+func (o *OCI) wantedImage(c *creation, architecture string) oci.Wanted {
 	return oci.Wanted{Compartment: o.compartment, Architecture: architecture, Kubernetes: c.File.OCIKubernetes()}
 }
 
@@ -35,7 +35,7 @@ func (o *OCI) findImages(ctx context.Context, c *creation) error {
 	for _, architecture := range architecturesOf(c) {
 		id := written[architecture]
 		if id == "" {
-			found, err := o.cloud.FindImage(ctx, o.wanted(c, architecture))
+			found, err := o.cloud.FindImage(ctx, o.wantedImage(c, architecture))
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (o *OCI) findImages(ctx context.Context, c *creation) error {
 				id = *found.Id
 			}
 
-			if found != nil && oci.Unfinished(found) {
+			if found != nil && oci.IsUnfinished(found) {
 				o.unfinished[architecture] = found
 			}
 		}
@@ -64,8 +64,8 @@ func (o *OCI) diskFor(c *creation, architecture string) string {
 // bootImage returns how to pull a container image for an architecture. Images of OCK get the platform of Oracle Cloud.
 func bootImage(c *creation, reference, architecture string) image.Options {
 	out := image.Options{
-		From: reference, Arch: architecture, Say: c.Display.Say,
-		Progress: func(what string) func(done, total int64) { return progress.Transfer(c.Display, what) },
+		From: reference, Arch: architecture, Say: c.Display.PrintLine,
+		Progress: func(what string) func(done, total int64) { return progress.TransferProgress(c.Display, what) },
 	}
 	if image.IsOCK(reference) {
 		out.Arguments = image.Arguments{Platform: image.OracleCloud, KeepConsole: true}
@@ -92,8 +92,11 @@ func (o *OCI) pullDisk(ctx context.Context, c *creation, architecture string) (s
 	}
 
 	if image.IsOCK(disk) {
-		c.Display.Say("%s needs a bootstrap provider with Ignition 3: the one of kubeadm writes Ignition 2, and its "+
-			"machines of OCK do not become nodes", disk)
+		c.Display.PrintLine(
+			"%s needs a bootstrap provider with Ignition 3: the one of kubeadm writes Ignition 2, and its "+
+				"machines of OCK do not become nodes",
+			disk,
+		)
 	}
 
 	folder, err := imagesDir()
@@ -106,7 +109,7 @@ func (o *OCI) pullDisk(ctx context.Context, c *creation, architecture string) (s
 		return "", fmt.Errorf("the image for %s: %w", architecture, err)
 	}
 
-	return file, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile()
+	return file, oci.Import{Wanted: o.wantedImage(c, architecture), File: file}.CheckFile()
 }
 
 // checkImages returns an error about missing images without a disk to import. It asks registries, and pulls nothing.
@@ -123,19 +126,19 @@ func (o *OCI) checkImages(ctx context.Context, c *creation) error {
 				problems = append(problems, fmt.Errorf("the image for %s: %w", architecture, err))
 			}
 		case file != "":
-			problems = append(problems, oci.Import{Wanted: o.wanted(c, architecture), File: file}.CheckFile())
+			problems = append(problems, oci.Import{Wanted: o.wantedImage(c, architecture), File: file}.CheckFile())
 		default:
 			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
 				"%s=FILE, or write providers.oci.images.%[3]s or providers.oci.bootImage",
-				settingsOfOCI(c).Compartment, o.wanted(c, architecture), architecture))
+				settingsOfOCI(c).Compartment, o.wantedImage(c, architecture), architecture))
 		}
 	}
 
 	return errors.Join(problems...)
 }
 
-// imagesFor finds and checks the images of a new cluster. Manifests inside the cluster file name their own images.
-func (o *OCI) imagesFor(ctx context.Context, c *creation) error {
+// chooseImages finds and checks the images of a new cluster. Manifests inside the cluster file name their own images.
+func (o *OCI) chooseImages(ctx context.Context, c *creation) error {
 	if c.File.Objects != nil {
 		return checkImageIDs(c.File.Objects)
 	}
@@ -167,10 +170,10 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 }
 
 // FindImages implements Provider.
-func (o *OCI) FindImages(c *creation) []Step { return o.Validate(c) }
+func (o *OCI) FindImages(c *creation) []Step { return o.ValidationSteps(c) }
 
-// EnsureImages implements Provider.
-func (o *OCI) EnsureImages(c *creation) []Step {
+// ImageSteps implements Provider.
+func (o *OCI) ImageSteps(c *creation) []Step {
 	if c.File.Objects != nil {
 		return nil // they name their images
 	}
@@ -204,10 +207,10 @@ func (o *OCI) importImage(ctx context.Context, c *creation, architecture string)
 	}
 
 	o.images[architecture], err = o.cloud.ImportImage(ctx, oci.Import{
-		Wanted:   o.wanted(c, architecture),
+		Wanted:   o.wantedImage(c, architecture),
 		File:     file,
 		Bucket:   settingsOfOCI(c).ImageBucket,
-		Uploaded: progress.Transfer(c.Display, "uploading "+file),
+		Uploaded: progress.TransferProgress(c.Display, "uploading "+file),
 		Imported: sayPercents(c.Display, "importing "+file),
 	})
 
@@ -228,21 +231,22 @@ func sayPercents(display *progress.Display, what string) func(percent int) {
 
 	return func(percent int) {
 		if percent != said {
-			display.Say("%s: %d %%", what, percent)
+			display.PrintLine("%s: %d %%", what, percent)
 		}
 
 		said = percent
 	}
 }
 
-// imagesInUse returns the images of the control plane and of the workers in the management cluster, or "" for new ones.
-func imagesInUse(
+// findUsedImages returns the images of the control plane and of the workers in the management cluster, or "" for new
+// ones.
+func findUsedImages(
 	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
 ) (controlPlane, workers string, err error) {
 	written, used := writtenImages(c), map[string]string{}
 
 	for _, object := range objects {
-		live, err := liveOwner(ctx, c.management.Cluster, object)
+		live, err := fetchLiveOwner(ctx, c.management.Cluster, object)
 		if err != nil {
 			return "", "", err
 		}
@@ -251,7 +255,7 @@ func imagesInUse(
 			continue
 		}
 
-		template, err := templateOf(ctx, c.management.Cluster, live)
+		template, err := fetchTemplate(ctx, c.management.Cluster, live)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -26,14 +26,14 @@ func emptyDisk() []byte {
 func TestImagesOfOracleCloudComeFromARegistry(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
-	host := ocktest.Serve(t, nil)
-	layer := ocktest.Layer(t, ocktest.File{Name: "disk/boot.qcow2", Content: emptyDisk()})
-	ocktest.Push(t, host+"/nodes/arm:1.36", ocktest.Image(t, "arm64", layer))
-	ocktest.Push(t, host+"/nodes/amd:1.36", ocktest.Image(t, "amd64", layer))
+	host := ocktest.ServeRegistry(t, nil)
+	layer := ocktest.NewLayer(t, ocktest.File{Name: "disk/boot.qcow2", Content: emptyDisk()})
+	ocktest.PushImage(t, host+"/nodes/arm:1.36", ocktest.NewImage(t, "arm64", layer))
+	ocktest.PushImage(t, host+"/nodes/amd:1.36", ocktest.NewImage(t, "amd64", layer))
 
 	said := &strings.Builder{}
 	c := &creation{CreateOptions: CreateOptions{File: clusterfile.Loaded{Source: &clusterfile.Source{}}}}
-	c.Display = progress.To(io.MultiWriter(said, t.Output()))
+	c.Display = progress.NewDisplay(io.MultiWriter(said, t.Output()))
 	settings := &c.File.Providers.OCI
 	settings.ControlPlaneShape.Shape, settings.WorkerShape.Shape = "VM.Standard.A1.Flex", "VM.Standard.E4.Flex"
 	settings.Compartment = "mine"

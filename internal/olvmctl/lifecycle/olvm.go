@@ -70,8 +70,8 @@ func (o *OLVM) FindImages(c *creation) []Step {
 	}}
 }
 
-// EnsureImages implements Provider.
-func (o *OLVM) EnsureImages(c *creation) []Step {
+// ImageSteps implements Provider.
+func (o *OLVM) ImageSteps(c *creation) []Step {
 	return []Step{{
 		name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
 		needed: func() bool { return o.Image != "" },
@@ -79,9 +79,9 @@ func (o *OLVM) EnsureImages(c *creation) []Step {
 	}}
 }
 
-// Validate implements Provider. It does not ask the engine about an existing cluster, because the cluster itself uses
-// its addresses.
-func (o *OLVM) Validate(c *creation) []Step {
+// ValidationSteps implements Provider. It does not ask the engine about an existing cluster, because the cluster itself
+// uses its addresses.
+func (o *OLVM) ValidationSteps(c *creation) []Step {
 	return []Step{
 		{
 			name:   "Comparing the credentials of the engine",
@@ -113,7 +113,7 @@ func (o *OLVM) Validate(c *creation) []Step {
 // checkNotMade fails if the engine has machines of the cluster unknown to the management cluster. Another one creates
 // them, and both would use the same addresses.
 func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
-	made, err := preview.Made(ctx, c.File.Objects, o.Engine)
+	made, err := preview.FindVMOwners(ctx, c.File.Objects, o.Engine)
 	if err != nil {
 		return err
 	}
@@ -146,11 +146,11 @@ func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 	}
 
 	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. If "+
-		"that is gone, delete these VMs in the engine first", c.File.Name, listed(others), remedy)
+		"that is gone, delete these VMs in the engine first", c.File.Name, joinNames(others), remedy)
 }
 
-// Bootstrap implements Provider.
-func (o *OLVM) Bootstrap(c *creation) (bootstrapvm.Options, error) {
+// BootstrapOptions implements Provider.
+func (o *OLVM) BootstrapOptions(c *creation) (bootstrapvm.Options, error) {
 	if o.Engine.Username == "" {
 		return bootstrapvm.Options{}, errNoLogin("--bootstrap vm")
 	}
@@ -171,13 +171,13 @@ func errNoLogin(what string) error {
 		"--credentials", what)
 }
 
-// Manifests implements Provider.
-func (*OLVM) Manifests(_ context.Context, c *creation) ([]*unstructured.Unstructured, error) {
+// BuildManifests implements Provider.
+func (*OLVM) BuildManifests(_ context.Context, c *creation) ([]*unstructured.Unstructured, error) {
 	return c.File.Objects, nil
 }
 
-// Secrets implements Provider.
-func (o *OLVM) Secrets(ctx context.Context, c *creation, labels map[string]string) error {
+// WriteSecrets implements Provider.
+func (o *OLVM) WriteSecrets(ctx context.Context, c *creation, labels map[string]string) error {
 	key := o.secretKey(c)
 	if err := c.makeNamespace(ctx, key.Namespace, labels); err != nil {
 		return err
@@ -186,8 +186,8 @@ func (o *OLVM) Secrets(ctx context.Context, c *creation, labels map[string]strin
 	return o.writeLogin(ctx, c, key, labels)
 }
 
-// Addons implements Provider.
-func (o *OLVM) Addons(c *creation) []Step {
+// AddonSteps implements Provider.
+func (o *OLVM) AddonSteps(c *creation) []Step {
 	return []Step{
 		{
 			name:  "Looking for the credentials of the storage driver",
@@ -197,7 +197,7 @@ func (o *OLVM) Addons(c *creation) []Step {
 		{
 			name:   "Installing " + storageDriverName,
 			needed: func() bool { return o.driver != nil },
-			run:    func(ctx context.Context) error { return c.install(ctx, *o.driver) },
+			run:    func(ctx context.Context) error { return c.installAddOn(ctx, *o.driver) },
 		},
 		{
 			name:   "Installing load balancers for Services",
@@ -207,9 +207,9 @@ func (o *OLVM) Addons(c *creation) []Step {
 	}
 }
 
-// Rollouts implements Provider. It asks the engine about the replacements.
-func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
-	manifests, err := u.manifests(ctx, owners...)
+// DescribeRollouts implements Provider. It asks the engine about the replacements.
+func (*OLVM) DescribeRollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
+	manifests, err := u.buildManifests(ctx, owners...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]strin
 	}
 
 	var changes []string
-	for _, change := range rollouts(all) {
+	for _, change := range onlyReplacing(all) {
 		changes = append(changes, change.String())
 	}
 
@@ -231,9 +231,9 @@ func (*OLVM) Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]strin
 	return changes, err
 }
 
-// Left implements Provider.
-func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
-	manifests, err := u.manifests(ctx, one)
+// DescribeRemaining implements Provider.
+func (*OLVM) DescribeRemaining(ctx context.Context, u *upgrade, one *owner) (string, error) {
+	manifests, err := u.buildManifests(ctx, one)
 	if err != nil {
 		return "", err
 	}
@@ -243,18 +243,18 @@ func (*OLVM) Left(ctx context.Context, u *upgrade, one *owner) (string, error) {
 		return "", err
 	}
 
-	if left := rollouts(changes); len(left) > 0 {
+	if left := onlyReplacing(changes); len(left) > 0 {
 		return left[0].String(), nil
 	}
 
 	return "", nil
 }
 
-// Release implements Provider.
-func (*OLVM) Release(*deletion) []Step { return nil }
+// ReleaseSteps implements Provider.
+func (*OLVM) ReleaseSteps(*deletion) []Step { return nil }
 
-// Kept implements Provider. It returns the Secret with the credentials.
-func (*OLVM) Kept(
+// ListSecretObjects implements Provider. It returns the Secret with the credentials.
+func (*OLVM) ListSecretObjects(
 	ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
 ) ([]client.Object, error) {
 	key := client.ObjectKey{Namespace: in.Namespace, Name: clusterfile.CredentialsOf(name)}
@@ -269,7 +269,7 @@ func (*OLVM) Kept(
 	own := slices.IndexFunc(all.Items, func(c infrav1.OLVMCluster) bool {
 		return cluster != nil && c.Namespace == in.Namespace && c.Name == cluster.Spec.InfrastructureRef.Name
 	})
-	if own >= 0 && connection.IdentityOf(connection.ClusterEngine(&all.Items[own])) != "" {
+	if own >= 0 && connection.GetIdentityName(connection.ClusterEngine(&all.Items[own])) != "" {
 		return nil, nil // the administrator's
 	}
 
@@ -277,7 +277,7 @@ func (*OLVM) Kept(
 		key = keyOf(in.Namespace, &all.Items[own].Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	}
 
-	users, err := usersOf(ctx, in)
+	users, err := listUsers(ctx, in)
 	if apierrors.IsForbidden(err) {
 		return nil, nil // others may need it, too
 	} else if err != nil {
@@ -292,7 +292,7 @@ func (*OLVM) Kept(
 		}
 	}
 
-	return keptSecret(ctx, in, key)
+	return findCreatedSecret(ctx, in, key)
 }
 
 // keyOf resolves a reference from an object in a namespace.

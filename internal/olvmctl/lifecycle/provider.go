@@ -25,28 +25,30 @@ type Provider interface {
 	// FindImages returns the steps to find the missing images for the machines of a cluster. EnsureImages returns the
 	// steps to provide them.
 	FindImages(c *creation) []Step
-	EnsureImages(c *creation) []Step
-	// Validate returns the steps to check the infrastructure before changing the management cluster.
-	Validate(c *creation) []Step
-	// Bootstrap returns the options of a bootstrap VM: its cluster, and the connection to its infrastructure.
-	Bootstrap(c *creation) (bootstrapvm.Options, error)
-	// Manifests returns the objects of the cluster.
-	Manifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
-	// Secrets stores the infrastructure's credentials in the management cluster. Delete recognizes its objects by their
-	// labels.
-	Secrets(ctx context.Context, c *creation, labels map[string]string) error
-	// Addons returns the steps to install the infrastructure's add-ons in the cluster itself.
-	Addons(c *creation) []Step
-	// Rollouts describes to the user the replacements by changed owners of machines.
-	Rollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
-	// Left describes to the user the remaining replacements of a changed owner, or returns "".
-	Left(ctx context.Context, u *upgrade, one *owner) (string, error)
-	// Release returns the steps to delete resources created by the cluster itself in the infrastructure, before its
-	// deletion.
-	Release(d *deletion) []Step
-	// Kept returns the objects of Secrets for a cluster, except for those other clusters need. If the cluster is
-	// already deleted, cluster is nil, and name identifies it.
-	Kept(ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster) ([]client.Object, error)
+	ImageSteps(c *creation) []Step
+	// ValidationSteps returns the steps to check the infrastructure before changing the management cluster.
+	ValidationSteps(c *creation) []Step
+	// BootstrapOptions returns the options of a bootstrap VM: its cluster, and the connection to its infrastructure.
+	BootstrapOptions(c *creation) (bootstrapvm.Options, error)
+	// BuildManifests returns the objects of the cluster.
+	BuildManifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
+	// WriteSecrets stores the infrastructure's credentials in the management cluster. Delete recognizes its objects by
+	// their labels.
+	WriteSecrets(ctx context.Context, c *creation, labels map[string]string) error
+	// AddonSteps returns the steps to install the infrastructure's add-ons in the cluster itself.
+	AddonSteps(c *creation) []Step
+	// DescribeRollouts describes to the user the replacements by changed owners of machines.
+	DescribeRollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
+	// DescribeRemaining describes to the user the remaining replacements of a changed owner, or returns "".
+	DescribeRemaining(ctx context.Context, u *upgrade, one *owner) (string, error)
+	// ReleaseSteps returns the steps to delete resources created by the cluster itself in the infrastructure, before
+	// its deletion.
+	ReleaseSteps(d *deletion) []Step
+	// ListSecretObjects returns the objects of Secrets for a cluster, except for those other clusters need. If the
+	// cluster is already deleted, cluster is nil, and name identifies it.
+	ListSecretObjects(
+		ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
+	) ([]client.Object, error)
 }
 
 // ProviderOptions are options of an infrastructure outside the cluster file.
@@ -68,17 +70,19 @@ func NewProvider(name string, o ProviderOptions) (Provider, error) {
 	}[name](o)
 }
 
-// Template returns the manifests of a cluster file. It may ask the infrastructure for parts of them.
-func Template(ctx context.Context, file clusterfile.Loaded, from Provider) ([]*unstructured.Unstructured, error) {
-	return from.Manifests(ctx, &creation{CreateOptions: CreateOptions{File: file, Provider: from}})
+// RenderManifests returns the manifests of a cluster file. It may ask the infrastructure for parts of them.
+func RenderManifests(
+	ctx context.Context, file clusterfile.Loaded, from Provider,
+) ([]*unstructured.Unstructured, error) {
+	return from.BuildManifests(ctx, &creation{CreateOptions: CreateOptions{File: file, Provider: from}})
 }
 
-// Ask checks the infrastructure for everything named in a cluster file, and returns the problems.
-func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
+// CheckInfrastructure checks the infrastructure for everything named in a cluster file, and returns the problems.
+func CheckInfrastructure(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	c := &creation{CreateOptions: CreateOptions{File: file, Provider: of}}
-	c.Display = progress.To(io.Discard)
+	c.Display = progress.NewDisplay(io.Discard)
 
-	err := runSteps(ctx, c.Display, of.Validate(c))
+	err := runSteps(ctx, c.Display, of.ValidationSteps(c))
 	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join has made it
 		return several.Unwrap()
 	}
@@ -90,8 +94,8 @@ func Ask(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	return nil
 }
 
-// keptSecret returns a Secret created by Create. It returns none for a missing Secret or a user's.
-func keptSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectKey) ([]client.Object, error) {
+// findCreatedSecret returns a Secret created by Create. It returns none for a missing Secret or a user's.
+func findCreatedSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectKey) ([]client.Object, error) {
 	secret := &corev1.Secret{}
 	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("failed to get Secret %s: %w", key, err)
@@ -104,12 +108,12 @@ func keptSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectK
 	return []client.Object{secret}, nil
 }
 
-// providers returns the providers for existing clusters.
-func providers() []Provider { return []Provider{&OLVM{}, &OCI{}} }
+// knownProviders returns the providers for existing clusters.
+func knownProviders() []Provider { return []Provider{&OLVM{}, &OCI{}} }
 
 // providerOf returns the provider of a cluster. For an unknown kind, it is that of OLVM.
 func providerOf(cluster *clusterv1.Cluster) Provider {
-	for _, one := range providers() {
+	for _, one := range knownProviders() {
 		if cluster != nil && cluster.Spec.InfrastructureRef.Kind == one.Components().ClusterKind {
 			return one
 		}

@@ -26,19 +26,19 @@ import (
 // shownRemains is the maximum number of objects in a line.
 const shownRemains = 5
 
-// confirm asks the user before a deletion.
-func (d *deletion) confirm(ctx context.Context) error {
-	if d.onlyVM() {
+// confirmDeletion asks the user before a deletion.
+func (d *deletion) confirmDeletion(ctx context.Context) error {
+	if d.hasOnlyVM() {
 		return d.Confirm(fmt.Sprintf(
 			"There is nothing of the cluster %s in namespace %s but the bootstrap VM %s with its disk, in the engine "+
 				"%s, which is the management cluster at %s.\nRemove that? Type the name of the cluster: ",
 			d.Name, d.vm.Namespace, d.vm.Name(), d.vm.URL, d.vm.Address()), d.Name)
 	}
 
-	where := fmt.Sprintf("in namespace %s of %s", d.management.Namespace, d.management.Where())
+	where := fmt.Sprintf("in namespace %s of %s", d.management.Namespace, d.management.DescribeLocation())
 
 	if !d.exists() {
-		lines, err := d.remainsLines(ctx)
+		lines, err := d.describeRemains(ctx)
 		if err != nil {
 			return err
 		}
@@ -51,12 +51,12 @@ func (d *deletion) confirm(ctx context.Context) error {
 		return err
 	}
 
-	lines, err := d.machineLines(ctx)
+	lines, err := d.describeMachines(ctx)
 	if err != nil {
 		return err
 	}
 
-	rest, err := d.remainsLines(ctx)
+	rest, err := d.describeRemains(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (d *deletion) confirm(ctx context.Context) error {
 		lines, rest), d.Name)
 }
 
-// machineLines list the machines to delete, with their VMs and disks.
-func (d *deletion) machineLines(ctx context.Context) (string, error) {
+// describeMachines list the machines to delete, with their VMs and disks.
+func (d *deletion) describeMachines(ctx context.Context) (string, error) {
 	var machines clusterv1.MachineList
 	of := []client.ListOption{
 		client.InNamespace(d.management.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: d.Name},
@@ -117,7 +117,7 @@ func (d *deletion) machineLines(ctx context.Context) (string, error) {
 	}
 
 	if len(names) > 0 {
-		line += ": " + listed(names)
+		line += ": " + joinNames(names)
 	}
 
 	if back > 0 {
@@ -127,8 +127,8 @@ func (d *deletion) machineLines(ctx context.Context) (string, error) {
 	return line + "\n", nil
 }
 
-// remainsLines list the other objects to delete, and those to keep.
-func (d *deletion) remainsLines(ctx context.Context) (string, error) {
+// describeRemains list the other objects to delete, and those to keep.
+func (d *deletion) describeRemains(ctx context.Context) (string, error) {
 	var lines strings.Builder
 	for _, object := range d.kept {
 		fmt.Fprintf(&lines, "  %s\n", nameOf(object))
@@ -138,21 +138,21 @@ func (d *deletion) remainsLines(ctx context.Context) (string, error) {
 		return lines.String(), nil
 	}
 
-	namespace, stays, err := d.namespaceToGo(ctx)
+	namespace, stays, err := d.findNamespaceToDelete(ctx)
 	switch {
 	case err != nil:
 		return "", err
 	case namespace != nil:
 		fmt.Fprintf(&lines, "  namespace %s\n", namespace.Name)
 	case len(stays) > 0:
-		fmt.Fprintf(&lines, "  (namespace %s stays: it has %s)\n", d.management.Namespace, listed(stays))
+		fmt.Fprintf(&lines, "  (namespace %s stays: it has %s)\n", d.management.Namespace, joinNames(stays))
 	}
 
 	return lines.String(), nil
 }
 
-// listed returns the first names of a list.
-func listed(names []string) string {
+// joinNames returns the first names of a list.
+func joinNames(names []string) string {
 	out := strings.Join(names[:min(len(names), shownRemains)], ", ")
 	if more := len(names) - shownRemains; more > 0 {
 		out += fmt.Sprintf(" and %d more", more)
@@ -161,20 +161,20 @@ func listed(names []string) string {
 	return out
 }
 
-// emptyNamespace returns the namespace of the cluster if Create has made it and it has no foreign objects. Otherwise it
-// returns nil.
-func (d *deletion) emptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	namespace, stays, err := d.namespaceToGo(ctx)
+// findEmptyNamespace returns the namespace of the cluster if Create has made it and it has no foreign objects.
+// Otherwise it returns nil.
+func (d *deletion) findEmptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	namespace, stays, err := d.findNamespaceToDelete(ctx)
 	if len(stays) > 0 {
-		d.Display.Say("left namespace %s: it has %s", d.management.Namespace, listed(stays))
+		d.Display.PrintLine("left namespace %s: it has %s", d.management.Namespace, joinNames(stays))
 	}
 
 	return namespace, err
 }
 
-// namespaceToGo returns the namespace of the cluster if Create has made it. If the namespace has foreign objects, it
-// returns nil and their names.
-func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stays []string, err error) {
+// findNamespaceToDelete returns the namespace of the cluster if Create has made it. If the namespace has foreign
+// objects, it returns nil and their names.
+func (d *deletion) findNamespaceToDelete(ctx context.Context) (_ *corev1.Namespace, stays []string, err error) {
 	in := d.management
 	namespace := &corev1.Namespace{}
 	if err := in.Get(ctx, client.ObjectKey{Name: in.Namespace}, namespace); err != nil {
@@ -189,7 +189,7 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 		return nil, nil, nil
 	}
 
-	contents, err := in.Contents(ctx, in.Namespace)
+	contents, err := in.ListContents(ctx, in.Namespace)
 	if err != nil {
 		return staysUnknown(ctx, err)
 	}
@@ -200,7 +200,7 @@ func (d *deletion) namespaceToGo(ctx context.Context) (_ *corev1.Namespace, stay
 		}
 	}
 
-	users, err := usersOf(ctx, in.Cluster)
+	users, err := listUsers(ctx, in.Cluster)
 	if err != nil {
 		return staysUnknown(ctx, err)
 	}
@@ -274,8 +274,8 @@ type user struct {
 	uses         client.ObjectKey
 }
 
-// usersOf returns all objects in a management cluster with references to Secrets or ConfigMaps of engines.
-func usersOf(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
+// listUsers returns all objects in a management cluster with references to Secrets or ConfigMaps of engines.
+func listUsers(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 	var out []user
 
 	add := func(kind, namespace, name string, server *infrav1.OvirtAPIServer) {

@@ -45,10 +45,10 @@ func deletionIn(t *testing.T, m *moving) (d *deletion, asked *string) {
 		return errRefused
 	}}
 	o.Management, o.Driver = in.options, mgmtcluster.DriverExisting
-	o.Display = progress.To(&bytes.Buffer{})
+	o.Display = progress.NewDisplay(&bytes.Buffer{})
 	d, err := newDeletion(o)
 	check.Error(t, err, "")
-	check.Error(t, d.find(t.Context()), "")
+	check.Error(t, d.findCluster(t.Context()), "")
 
 	return d, asked
 }
@@ -92,7 +92,7 @@ func TestTheQuestionBeforeADeletion(t *testing.T) {
 	m := newMoving(t)
 	m.ours()
 	d, asked := deletionIn(t, m)
-	check.Error(t, d.confirm(t.Context()), errRefused.Error())
+	check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
 	check.Equal(t, "the question", *asked, "Delete the cluster prod in namespace "+m.namespace+" of "+
 		d.management.Server()+" (context a of "+d.management.Kubeconfig+")? These go for good:\n"+
 		"  2 machines with 0 VMs and 0 disks: prod-a, prod-b\n"+
@@ -108,11 +108,11 @@ func TestANamespaceWithAnInventoryStays(t *testing.T) {
 	m.ours()
 	m.inventory()
 	d, asked := deletionIn(t, m)
-	check.Error(t, d.confirm(t.Context()), errRefused.Error())
+	check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
 	check.Contains(t, "the question", *asked, "(namespace "+m.namespace+" stays: it has OLVMInventory lab")
 	check.Equal(t, "Secrets that go", len(d.kept), 0)
 
-	found, err := d.emptyNamespace(t.Context())
+	found, err := d.findEmptyNamespace(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "whether the namespace goes", found != nil, false)
 }
@@ -137,7 +137,7 @@ func TestANamespaceWithSomethingOfAUserStays(t *testing.T) {
 
 			d, _ := deletionIn(t, m)
 			check.Error(t, d.findKept(t.Context()), "")
-			_, stays, err := d.namespaceToGo(t.Context())
+			_, stays, err := d.findNamespaceToDelete(t.Context())
 			check.Error(t, err, "")
 			check.Length(t, "what stays", stays, 1)
 			check.Contains(t, "what stays", stays[0], "theirs")
@@ -161,7 +161,7 @@ func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 			m.ours()
 			d, asked := deletionIn(t, m)
 			path := filepath.Join(t.TempDir(), "kubeconfig")
-			content := testsite.Kubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+			content := testsite.NewKubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if strings.HasSuffix(r.URL.Path, test.path) {
 						http.Error(w, "not now", test.status)
@@ -178,7 +178,7 @@ func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 				Kubeconfig: path, Namespace: m.namespace,
 			})
 			check.Error(t, err, "")
-			check.Error(t, d.confirm(t.Context()), errRefused.Error())
+			check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
 			check.Contains(t, "the question", *asked, " stays: it has "+test.want)
 			check.Contains(t, "the question", *asked, "Delete the cluster prod")
 		})
@@ -203,7 +203,7 @@ func TestAClusterThatMovesOutOfItselfIsKnownAgain(t *testing.T) {
 func TestAClusterBehindATunnelIsKnownToManageItself(t *testing.T) {
 	m := newMoving(t)
 	in := m.open(0, &gate{})
-	id, err := in.Identity(t.Context())
+	id, err := in.FetchIdentity(t.Context())
 	check.Error(t, err, "")
 	check.Error(t, in.RecordIdentity(t.Context(), "prod", id), "")
 
@@ -252,7 +252,7 @@ func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
 func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 	m := newMoving(t)
 	in := m.open(0, &gate{})
-	id, err := in.Identity(t.Context())
+	id, err := in.FetchIdentity(t.Context())
 	check.Error(t, err, "")
 
 	for sign, want := range map[string]bool{signOf(id, "b"): true, signOf("a", id): false, "": false} {
@@ -260,7 +260,7 @@ func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 		cluster := &clusterv1.Cluster{}
 		cluster.Spec.Paused = &paused
 		cluster.Annotations = map[string]string{movingAnnotation: sign}
-		got, err := movesFrom(t.Context(), cluster, in)
+		got, err := isCopyFrom(t.Context(), cluster, in)
 		check.Error(t, err, "")
 		check.Equal(t, sign, got, want)
 	}
@@ -301,7 +301,7 @@ func TestCredentialsThatAnotherClusterHasBegunToUseStay(t *testing.T) {
 
 	m.inventory()
 	check.Error(t, m.servers[0].Client.Delete(t.Context(), d.cluster), "")
-	check.Error(t, d.tidy(t.Context()), "")
+	check.Error(t, d.removeLeftovers(t.Context()), "")
 	key := client.ObjectKey{Namespace: m.namespace, Name: "prod-ovirt-credentials"}
 	check.Error(t, m.servers[0].Client.Get(t.Context(), key, &corev1.Secret{}), "")
 }
@@ -319,7 +319,7 @@ func TestTwoCommandsThatAddEnginesToASecretLoseNone(t *testing.T) {
 		check.Error(t, m.servers[0].Client.Patch(t.Context(), secret, patch), "")
 	})
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	content := testsite.Kubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+	content := testsite.NewKubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPatch {
 				add()
@@ -373,12 +373,12 @@ func TestTheRestOfAMoveIsNotTakenForThatOfADeletion(t *testing.T) {
 
 			if test.locked {
 				killed := newMoveLease(d.management.Cluster, m.namespace, "")
-				check.Error(t, killed.take(t.Context()), "")
+				check.Error(t, killed.acquireOrWatch(t.Context()), "")
 				t.Cleanup(func() { killed.release(t.Context()) })
 			}
 
 			again := &deletion{DeleteOptions: d.DeleteOptions, management: m.open(0, &gate{})}
-			check.Error(t, again.find(t.Context()), "")
+			check.Error(t, again.findCluster(t.Context()), "")
 			check.Error(t, again.missing, test.problem)
 			check.Equal(t, "Secrets that go", len(again.kept) > 0, test.problem == "")
 		})
@@ -424,10 +424,10 @@ func TestADeletionGoesOnFromAClusterThatIsGone(t *testing.T) {
 
 			o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
 			o.Management = mgmtcluster.Options{Kubeconfig: own.Kubeconfig, Namespace: m.namespace}
-			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.To(&bytes.Buffer{})
+			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.NewDisplay(&bytes.Buffer{})
 			d, err := newDeletion(o)
 			check.Error(t, err, "")
-			check.Error(t, d.find(t.Context()), "")
+			check.Error(t, d.findCluster(t.Context()), "")
 			check.Set(t, "the cluster is missing", d.missing != nil)
 			check.Error(t, d.findMoved(t.Context()), "")
 			check.Equal(t, "still missing", d.missing != nil, test.other)

@@ -48,8 +48,8 @@ type sizing struct {
 	template clusterv1.ContractVersionedObjectReference
 }
 
-// alarms returns possibly unwanted effects: machines to delete, and many more machines than before.
-func (s sizing) alarms() []string {
+// listAlarms returns possibly unwanted effects: machines to delete, and many more machines than before.
+func (s sizing) listAlarms() []string {
 	switch {
 	case s.to < s.from:
 		return []string{fmt.Sprintf("%s is to have %s instead of %d: %d go for good, with their VMs and disks", s.name,
@@ -62,19 +62,19 @@ func (s sizing) alarms() []string {
 	return nil
 }
 
-// agree asks the user about alarms, if there are any.
-func (o ScaleOptions) agree(
+// confirmAlarms asks the user about alarms, if there are any.
+func (o ScaleOptions) confirmAlarms(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster, list []sizing, say func(line string),
 ) error {
 	var alarms []string
 
 	for _, one := range list {
-		alarms = append(alarms, one.alarms()...)
-		sayOfAddresses(ctx, in, cluster, one.template, one.to, func(line string) { alarms = append(alarms, line) })
+		alarms = append(alarms, one.listAlarms()...)
+		warnOfAddresses(ctx, in, cluster, one.template, one.to, func(line string) { alarms = append(alarms, line) })
 	}
 
 	if len(alarms) > 0 && o.Agree != nil {
-		return o.Agree(alarms, fmt.Sprintf("in namespace %s of %s", in.Namespace, in.Where()))
+		return o.Agree(alarms, fmt.Sprintf("in namespace %s of %s", in.Namespace, in.DescribeLocation()))
 	}
 
 	for _, line := range alarms {
@@ -121,12 +121,12 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 		return o.scaleTopology(ctx, in, cluster, say)
 	}
 
-	objects, sizes, err := o.find(ctx, in, cluster)
+	objects, sizes, err := o.findObjects(ctx, in, cluster)
 	if err != nil {
 		return err
 	}
 
-	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
+	if err := o.confirmAlarms(ctx, in, cluster, sizes, say); err != nil {
 		return err
 	}
 
@@ -139,8 +139,8 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	return nil
 }
 
-// find finds the objects to scale, before any change.
-func (o ScaleOptions) find(
+// findObjects finds the objects to scale, before any change.
+func (o ScaleOptions) findObjects(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 ) (objects []client.Object, sizes []sizing, err error) {
 	if o.ControlPlane != nil {
@@ -156,7 +156,7 @@ func (o ScaleOptions) find(
 	}
 
 	if o.Workers != nil {
-		found, err := o.deployment(ctx, in)
+		found, err := o.findDeployment(ctx, in)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -169,8 +169,10 @@ func (o ScaleOptions) find(
 	return objects, sizes, nil
 }
 
-// deployment returns the MachineDeployment of the workers. It fails if the cluster autoscaler scales it.
-func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (*clusterv1.MachineDeployment, error) {
+// findDeployment returns the MachineDeployment of the workers. It fails if the cluster autoscaler scales it.
+func (o ScaleOptions) findDeployment(
+	ctx context.Context, in *mgmtcluster.Cluster,
+) (*clusterv1.MachineDeployment, error) {
 	var list clusterv1.MachineDeploymentList
 	err := in.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: o.Name,
@@ -185,7 +187,7 @@ func (o ScaleOptions) deployment(ctx context.Context, in *mgmtcluster.Cluster) (
 		names = append(names, list.Items[i].Name)
 	}
 
-	at, err := o.pick(names, "cluster")
+	at, err := o.pickDeployment(names, "cluster")
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +210,7 @@ func (o ScaleOptions) scaleTopology(
 		return err
 	}
 
-	if err := o.agree(ctx, in, cluster, sizes, say); err != nil {
+	if err := o.confirmAlarms(ctx, in, cluster, sizes, say); err != nil {
 		return err
 	}
 
@@ -231,11 +233,11 @@ func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing
 		sizes = append(sizes, sizing{name: "the control plane", from: ptr.Deref(now, 1), to: *o.ControlPlane})
 
 		if equality.Semantic.DeepEqual(topology.ControlPlane, clusterv1.ControlPlaneTopology{}) {
-			changes = append(changes, addition("/spec/topology/controlPlane",
+			changes = append(changes, addPatch("/spec/topology/controlPlane",
 				map[string]int32{"replicas": *o.ControlPlane}, version)...)
 		} else {
 			changes = append(changes,
-				replacement("/spec/topology/controlPlane/replicas", now, *o.ControlPlane, version)...)
+				replacePatch("/spec/topology/controlPlane/replicas", now, *o.ControlPlane, version)...)
 		}
 	}
 
@@ -245,7 +247,7 @@ func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing
 			names = append(names, topology.Workers.MachineDeployments[i].Name)
 		}
 
-		at, err := o.pick(names, "topology")
+		at, err := o.pickDeployment(names, "topology")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -254,15 +256,15 @@ func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing
 		sizes = append(sizes, sizing{name: names[at], to: *o.Workers, from: ptr.Deref(now, 1)})
 		path := fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/", at)
 		changes = append(changes, change{"test", path + "name", names[at]})
-		changes = append(changes, replacement(path+"replicas", now, *o.Workers, version)...)
+		changes = append(changes, replacePatch(path+"replicas", now, *o.Workers, version)...)
 	}
 
 	return sizes, changes, nil
 }
 
-// pick returns the index of the MachineDeployment in the options, or of the only one. where describes the list in
-// errors.
-func (o ScaleOptions) pick(names []string, where string) (int, error) {
+// pickDeployment returns the index of the MachineDeployment in the options, or of the only one. where describes the
+// list in errors.
+func (o ScaleOptions) pickDeployment(names []string, where string) (int, error) {
 	for i, name := range names {
 		if name == o.Deployment || o.Deployment == "" && len(names) == 1 {
 			return i, nil
@@ -279,7 +281,7 @@ func scaleObject(
 		now, found := size, replicasOf(object)
 		now.from = ptr.Deref(found, 1)
 
-		return []sizing{now}, replacement("/spec/replicas", found, size.to, object.GetResourceVersion()), nil
+		return []sizing{now}, replacePatch("/spec/replicas", found, size.to, object.GetResourceVersion()), nil
 	})
 	if err != nil {
 		return err
@@ -309,18 +311,18 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// replacement replaces a number only if it is still the one shown to the user. An unset number cannot be compared, so
+// replacePatch replaces a number only if it is still the one shown to the user. An unset number cannot be compared, so
 // the patch compares the version of the object.
-func replacement(path string, from *int32, to int32, version string) []change {
+func replacePatch(path string, from *int32, to int32, version string) []change {
 	if from == nil {
-		return addition(path, to, version)
+		return addPatch(path, to, version)
 	}
 
 	return []change{{"test", path, *from}, {"replace", path, to}}
 }
 
-// addition adds a missing field to an object, only if it still has this version.
-func addition(path string, value any, version string) []change {
+// addPatch adds a missing field to an object, only if it still has this version.
+func addPatch(path string, value any, version string) []change {
 	return []change{{"test", "/metadata/resourceVersion", version}, {"add", path, value}}
 }
 

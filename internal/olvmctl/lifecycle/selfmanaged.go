@@ -24,7 +24,7 @@ const ownLimit = 10 * time.Second
 // findOwn finds out whether the kubeconfig of an earlier Create leads to a cluster with its own objects. If so, it
 // connects to the cluster.
 func (c *creation) findOwn(ctx context.Context) (err error) {
-	c.managesItself, c.unsure, err = c.asksItself(ctx)
+	c.managesItself, c.unsure, err = c.detectSelfManaged(ctx)
 	if err != nil || !c.managesItself {
 		return err
 	}
@@ -34,26 +34,26 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 		return err
 	}
 
-	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	c.Display.PrintLine("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
 	dropNoted(ctx, c.namespace(), c.management, c.workload)
 
 	local := c.management.local
 	c.exists, c.management = true, c.workload
 
-	if !local.Runs() {
+	if !local.IsRunning() {
 		return nil
 	}
 
-	if left, err := local.CountUses(ctx); err == nil && left.None() { // left by an interrupted command
-		c.Display.Say("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
+	if left, err := local.CountUses(ctx); err == nil && left.IsEmpty() { // left by an interrupted command
+		c.Display.PrintLine("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
 	}
 
 	return nil
 }
 
-// asksItself reports whether the cluster of an existing kubeconfig has its own objects. If this is unknown, unsure is
-// the reason. A kubeconfig of another cluster is an error, because it would be overwritten.
-func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error) {
+// detectSelfManaged reports whether the cluster of an existing kubeconfig has its own objects. If this is unknown,
+// unsure is the reason. A kubeconfig of another cluster is an error, because it would be overwritten.
+func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err error) {
 	if !fileExists(c.KubeconfigOut) {
 		return false, nil, nil
 	}
@@ -69,7 +69,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 		return false, nil, nil
 	}
 
-	c.workload.use(at)
+	c.workload.setContext(at)
 	server, err := c.workload.options.ServerURL()
 	if err != nil {
 		return false, nil, fmt.Errorf("%w; move it elsewhere, or name another file with --kubeconfig-out", err)
@@ -90,7 +90,7 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 
 	if err == nil && !itself && wanted == mgmtcluster.ServerAt(&found) {
 		// The kubeconfig leads through a tunnel, or to the management cluster.
-		if itself, err = c.workload.Is(limited, &found); err != nil {
+		if itself, err = c.workload.IsWorkloadOf(limited, &found); err != nil {
 			return false, nil, err
 		}
 	}
@@ -100,18 +100,20 @@ func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error)
 		return true, nil, c.checkRecorded(limited)
 	}
 
-	return c.asksOther(limited, at, server, err)
+	return c.detectOtherManaged(limited, at, server, err)
 }
 
-// asksOther completes asksItself if the cluster of the kubeconfig does not have its own objects. err is the error of
-// looking for them.
-func (c *creation) asksOther(ctx context.Context, at, server string, err error) (own bool, unsure, problem error) {
+// detectOtherManaged completes asksItself if the cluster of the kubeconfig does not have its own objects. err is the
+// error of looking for them.
+func (c *creation) detectOtherManaged(
+	ctx context.Context, at, server string, err error,
+) (own bool, unsure, problem error) {
 	wanted := wantedServer(c.File.Objects)
 
 	switch {
 	case wanted != "" && wanted != server && at != contextName(c.File.Name) &&
 		filepath.Base(c.KubeconfigOut) != dedicatedName(c.File.Name):
-		c.workload.use("") // until the context of the cluster is written
+		c.workload.setContext("") // until the context of the cluster is written
 
 		return false, nil, nil // the file has only another cluster's context, and this one is added
 	case wanted != "" && wanted != server:
@@ -139,7 +141,7 @@ func (c *creation) checkRecorded(ctx context.Context) error {
 		return nil
 	}
 
-	id, err := c.workload.Identity(ctx)
+	id, err := c.workload.FetchIdentity(ctx)
 	if err == nil && string(id) != recorded {
 		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID "+
 			"of its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
@@ -158,7 +160,7 @@ type elsewhere struct {
 
 // askElsewhere asks for the identity. A cluster without an answer counts as another cluster.
 func (c *creation) askElsewhere(ctx context.Context, other error) error {
-	id, err := c.workload.Identity(ctx)
+	id, err := c.workload.FetchIdentity(ctx)
 	if err != nil {
 		return other
 	}
@@ -195,8 +197,8 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// pivots reports whether to move the cluster into itself.
-func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
+// shouldPivot reports whether to move the cluster into itself.
+func (c *creation) shouldPivot() bool { return c.SelfManaged && !c.managesItself }
 
 // moveToItself moves the cluster into itself.
 func (c *creation) moveToItself(ctx context.Context) error {
@@ -204,7 +206,7 @@ func (c *creation) moveToItself(ctx context.Context) error {
 		return c.moveOut(ctx, c.vm, c.management, c.workload)
 	}
 
-	return c.move(ctx, c.management, c.workload)
+	return c.moveClusters(ctx, c.management, c.workload)
 }
 
 // pivotSteps install the providers in the cluster, and move its objects there.
@@ -215,16 +217,16 @@ func (c *creation) pivotSteps() []Step {
 	out := []Step{
 		// Another one may have appeared meanwhile.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
-		ensureProviders(&c.Common, c.workload, c.infrastructure),
+		ensureProviders(&c.Common, c.workload, c.clusterProviders),
 		{name: movingName, run: c.moveToItself},
 		{
 			name: "Waiting for the cluster to manage itself",
-			run: c.wait(func(ctx context.Context) error {
+			run: c.waitFor(func(ctx context.Context) error {
 				return checkReady(ctx, c.workload.Cluster, name)
 			}),
 		},
 	}
-	out = append(out, from.leave(&c.Common)...)
+	out = append(out, from.removalSteps(&c.Common)...)
 	out = append(out, Step{
 		name:  "Turning to the new management cluster",
 		quiet: true,
@@ -234,5 +236,5 @@ func (c *creation) pivotSteps() []Step {
 		},
 	})
 
-	return only(c.pivots, out...)
+	return withCondition(c.shouldPivot, out...)
 }

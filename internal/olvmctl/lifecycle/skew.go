@@ -79,7 +79,7 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		list = append(list, *pools[name])
 	}
 
-	return skewed(controlPlane, list, u.Version)
+	return checkVersionSkew(controlPlane, list, u.Version)
 }
 
 // isToCome reports whether a machine requests a newer version and does not have it yet. It is no node, or its kubelet
@@ -104,17 +104,17 @@ func isOlder(version, than string) bool {
 	return err == nil && otherErr == nil && one.LT(other)
 }
 
-// skewed returns an error if a control plane and its pools cannot be upgraded to a version.
-func skewed(controlPlane []string, pools []pool, to string) error {
+// checkVersionSkew returns an error if a control plane and its pools cannot be upgraded to a version.
+func checkVersionSkew(controlPlane []string, pools []pool, to string) error {
 	for _, from := range controlPlane {
-		if err := upgradable(from, to); err != nil {
+		if err := checkUpgrade(from, to); err != nil {
 			return fmt.Errorf("the control plane: %w", err)
 		}
 	}
 
 	for _, one := range pools {
 		for _, from := range one.versions {
-			if err := endures(from, to, controlPlane[0]); err != nil {
+			if err := checkKubeletLag(from, to, controlPlane[0]); err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
 		}
@@ -123,9 +123,9 @@ func skewed(controlPlane []string, pools []pool, to string) error {
 	return nil
 }
 
-// endures returns an error if kubelets cannot work with newer API servers, because API servers are upgraded first. now
-// is the version of the control plane.
-func endures(kubelet, to, now string) error {
+// checkKubeletLag returns an error if kubelets cannot work with newer API servers, because API servers are upgraded
+// first. now is the version of the control plane.
+func checkKubeletLag(kubelet, to, now string) error {
 	before, err := semver.ParseTolerant(kubelet)
 	if err != nil {
 		return fmt.Errorf("its version %q is none: %w", kubelet, err)
@@ -154,8 +154,8 @@ func endures(kubelet, to, now string) error {
 	return nil
 }
 
-// upgradable returns an error if a control plane cannot be upgraded from one version to another.
-func upgradable(from, to string) error {
+// checkUpgrade returns an error if a control plane cannot be upgraded from one version to another.
+func checkUpgrade(from, to string) error {
 	before, err := semver.ParseTolerant(from)
 	if err != nil {
 		return fmt.Errorf("its version %q is none: %w", from, err)

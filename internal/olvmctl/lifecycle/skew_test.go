@@ -60,7 +60,7 @@ func TestTheSkewPolicy(t *testing.T) {
 				pools = append(pools, pool{"MachineDeployment " + string(rune('a'+i)), []string{version}})
 			}
 
-			err := skewed(strings.Fields(fields[0]), pools, fields[2])
+			err := checkVersionSkew(strings.Fields(fields[0]), pools, fields[2])
 			check.Error(t, err, strings.TrimSuffix(fields[3], "ok"))
 		})
 	}

@@ -17,22 +17,23 @@ import (
 
 // This file asks the user before olvmctl deletes machines, because the cluster file requests fewer.
 
-// askAboutGoners asks for confirmation if the cluster file requests fewer machines than the cluster has.
-func (c *creation) askAboutGoners(ctx context.Context) error {
-	gone, err := c.goners(ctx)
+// confirmFewerMachines asks for confirmation if the cluster file requests fewer machines than the cluster has.
+func (c *creation) confirmFewerMachines(ctx context.Context) error {
+	gone, err := c.listMachinesToDelete(ctx)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 
 	question := fmt.Sprintf("%s has fewer machines than %s in namespace %s of %s:\n  %s\nType the name of the cluster "+
-		"to go on: ", c.File.Path, c.File.Name, c.namespace(), c.management.Where(), strings.Join(gone, "\n  "))
+		"to go on: ", c.File.Path, c.File.Name, c.namespace(), c.management.DescribeLocation(),
+		strings.Join(gone, "\n  "))
 
 	return c.Confirm(question, c.File.Name)
 }
 
-// goners describes the machines to delete, in a line for each of their owners.
-func (c *creation) goners(ctx context.Context) ([]string, error) {
-	objects, err := c.Provider.Manifests(ctx, c)
+// listMachinesToDelete describes the machines to delete, in a line for each of their owners.
+func (c *creation) listMachinesToDelete(ctx context.Context) ([]string, error) {
+	objects, err := c.Provider.BuildManifests(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -54,21 +55,21 @@ func (c *creation) goners(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 
-		if one, ok := shrinks(live, object, c.ForceConflicts); ok {
-			gone = append(gone, one.alarms()...)
+		if one, ok := compareReplicas(live, object, c.ForceConflicts); ok {
+			gone = append(gone, one.listAlarms()...)
 		}
 
 		for _, one := range shrunkTopology(live, object) {
-			gone = append(gone, one.alarms()...)
+			gone = append(gone, one.listAlarms()...)
 		}
 	}
 
 	return gone, nil
 }
 
-// shrinks returns the old and the new number of an owner's machines, and reports whether it falls. A number written by
-// another client, such as Scale, does not fall, unless the user forces conflicts.
-func shrinks(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
+// compareReplicas returns the old and the new number of an owner's machines, and reports whether it falls. A number
+// written by another client, such as Scale, does not fall, unless the user forces conflicts.
+func compareReplicas(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
 	from, known, _ := unstructured.NestedInt64(live.Object, replicas...)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
 	kept := !force && slices.ContainsFunc(live.GetManagedFields(), func(by metav1.ManagedFieldsEntry) bool {

@@ -29,9 +29,9 @@ type Common struct {
 	Display *progress.Display
 }
 
-// wait returns the function of a step to repeat a check until it succeeds.
-func (o *Common) wait(check func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error { return o.Display.Wait(ctx, o.Timeout, check) }
+// waitFor returns the function of a step to repeat a check until it succeeds.
+func (o *Common) waitFor(check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return o.Display.WaitFor(ctx, o.Timeout, check) }
 }
 
 // Step is a part of an operation.
@@ -54,13 +54,13 @@ func runSteps(ctx context.Context, display *progress.Display, steps []Step) erro
 			continue
 		}
 
-		show := display.Step
+		show := display.RunStep
 
 		switch {
 		case s.asks:
 			show = func(_ string, run func() error) error { return run() }
 		case s.quiet:
-			show = display.Quietly
+			show = display.RunQuietly
 		}
 
 		if err := show(s.name, func() error { return s.run(ctx) }); err != nil {
@@ -71,8 +71,8 @@ func runSteps(ctx context.Context, display *progress.Display, steps []Step) erro
 	return nil
 }
 
-// only adds a condition to steps.
-func only(needed func() bool, steps ...Step) []Step {
+// withCondition adds a condition to steps.
+func withCondition(needed func() bool, steps ...Step) []Step {
 	for i := range steps {
 		before := steps[i].needed
 		steps[i].needed = func() bool { return needed() && (before == nil || before()) }

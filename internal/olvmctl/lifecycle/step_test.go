@@ -72,7 +72,7 @@ func TestRunSteps(t *testing.T) {
 	before.needed = after.needed
 
 	var out bytes.Buffer
-	err := runSteps(t.Context(), progress.To(&out), []Step{
+	err := runSteps(t.Context(), progress.NewDisplay(&out), []Step{
 		record("first", nil), before, finds, after, record("fails", errors.New("no")), record("never", nil),
 	})
 	if err == nil || err.Error() != "no" {
@@ -158,7 +158,7 @@ func TestStepsOfCreate(t *testing.T) {
 
 			olvm := &OLVM{}
 			o := CreateOptions{File: clusterNamed("prod", "127.0.0.1", 1), Provider: olvm}
-			o.Display, o.AddOns.CNI = progress.To(&bytes.Buffer{}), clusterfile.NoNetworkPlugin
+			o.Display, o.AddOns.CNI = progress.NewDisplay(&bytes.Buffer{}), clusterfile.NoNetworkPlugin
 			o.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName = "node-image"
 			if test.kubeconfig != "" {
 				o.Management.Kubeconfig = filepath.Join(t.TempDir(), "management")
@@ -170,12 +170,12 @@ func TestStepsOfCreate(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			c.addOns = []addon.AddOn{addon.Of("cni", nil)}
+			c.addOns = []addon.AddOn{addon.FromManifests("cni", nil)}
 			if test.change != nil {
 				test.change(c, olvm)
 			}
 
-			if diff := cmp.Diff(test.want, neededSteps(c.steps())); diff != "" {
+			if diff := cmp.Diff(test.want, neededSteps(c.allSteps())); diff != "" {
 				t.Error(diff)
 			}
 		})

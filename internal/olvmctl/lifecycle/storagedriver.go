@@ -66,10 +66,10 @@ func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 		return nil
 	}
 
-	login, err := o.driverLogin(ctx, c)
+	login, err := o.findDriverLogin(ctx, c)
 	var missing *noDriverLoginError
 	if errors.As(err, &missing) && !asked {
-		c.Display.Say("The oVirt CSI driver is left out: %s", missing)
+		c.Display.PrintLine("The oVirt CSI driver is left out: %s", missing)
 		return nil
 	} else if err != nil {
 		return err
@@ -80,22 +80,22 @@ func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 		return err
 	}
 
-	driver := addon.Of(storageDriverName, objects)
+	driver := addon.FromManifests(storageDriverName, objects)
 	o.driver = &driver
 
 	return nil
 }
 
-// driverLogin returns the credentials for the storage driver. They are empty if the cluster already has some, because
-// these stay.
-func (o *OLVM) driverLogin(ctx context.Context, c *creation) (Login, error) {
+// findDriverLogin returns the credentials for the storage driver. They are empty if the cluster already has some,
+// because these stay.
+func (o *OLVM) findDriverLogin(ctx context.Context, c *creation) (Login, error) {
 	var secret corev1.Secret
 	if err := c.management.Get(ctx, o.secretKey(c), &secret); err != nil {
 		return Login{}, fmt.Errorf("failed to get the credentials of the engine: %w", err)
 	}
 
 	var machines Login
-	machines.Username, machines.Password = connection.Login(&secret)
+	machines.Username, machines.Password = connection.GetLogin(&secret)
 
 	if c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
 		return machines, nil

@@ -72,7 +72,7 @@ func TestTheStorageDriverGetsItsOwnCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
 			c := &creation{management: &management{}, workload: &management{}}
-			c.Display, c.KubeconfigOut = progress.To(&said), filepath.Join(t.TempDir(), "kubeconfig")
+			c.Display, c.KubeconfigOut = progress.NewDisplay(&said), filepath.Join(t.TempDir(), "kubeconfig")
 			o := &OLVM{
 				Engine:        preview.Credentials{Username: "admin@internal", Password: "of-the-engine"},
 				StorageDriver: Login{Username: test.user, Password: test.password},

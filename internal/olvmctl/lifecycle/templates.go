@@ -22,8 +22,8 @@ import (
 // generation is the suffix added by successor to names.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
-// family returns the common prefix of a template's name and its successors' names.
-func family(template string) string { return generation.ReplaceAllString(template, "") }
+// templateFamily returns the common prefix of a template's name and its successors' names.
+func templateFamily(template string) string { return generation.ReplaceAllString(template, "") }
 
 // machineSpec returns the specification of machines in a template.
 func machineSpec(template *unstructured.Unstructured) map[string]any {
@@ -35,7 +35,7 @@ func machineSpec(template *unstructured.Unstructured) map[string]any {
 // it already.
 func sameGeneration(there []unstructured.Unstructured, template string, spec map[string]any) string {
 	for i := range there {
-		if family(there[i].GetName()) == family(template) && there[i].GetDeletionTimestamp().IsZero() &&
+		if templateFamily(there[i].GetName()) == templateFamily(template) && there[i].GetDeletionTimestamp().IsZero() &&
 			equality.Semantic.DeepEqual(machineSpec(&there[i]), spec) {
 			return there[i].GetName()
 		}
@@ -44,9 +44,9 @@ func sameGeneration(there []unstructured.Unstructured, template string, spec map
 	return ""
 }
 
-// successor returns a template with another specification. Its name is derived from the specification, so the same
+// newSuccessor returns a template with another specification. Its name is derived from the specification, so the same
 // specification creates no other template.
-func successor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
+func newSuccessor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
 	content, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode a %s: %w", template.GetKind(), err)
@@ -58,7 +58,7 @@ func successor(template *unstructured.Unstructured, spec map[string]any) (*unstr
 	out.SetGroupVersionKind(template.GroupVersionKind())
 	out.SetNamespace(template.GetNamespace())
 	out.SetLabels(template.GetLabels())
-	out.SetName(fmt.Sprintf("%s-%x", family(template.GetName()), sum[:4]))
+	out.SetName(fmt.Sprintf("%s-%x", templateFamily(template.GetName()), sum[:4]))
 	// Other parts of the template stay, such as labels of machines.
 	whole, _, _ := unstructured.NestedMap(template.Object, "spec")
 	if whole == nil {
@@ -72,14 +72,14 @@ func successor(template *unstructured.Unstructured, spec map[string]any) (*unstr
 	return out, unstructured.SetNestedMap(out.Object, whole, "spec")
 }
 
-// templateOf returns the template used by an owner of machines in the management cluster.
-func templateOf(
+// fetchTemplate returns the template used by an owner of machines in the management cluster.
+func fetchTemplate(
 	ctx context.Context, in *mgmtcluster.Cluster, owner *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	_, reference := machineFields(owner.GetKind())
 	name := templateNameOf(owner)
 	kind, _, _ := unstructured.NestedString(owner.Object, append(reference, "kind")...)
-	served, err := servedKind(in, kind)
+	served, err := findServedKind(in, kind)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", owner.GetKind(), owner.GetName(), err)
 	}
@@ -169,9 +169,9 @@ func versionOf(owner *unstructured.Unstructured) string {
 	return version
 }
 
-// liveOwner returns the owner of machines as stored in the management cluster. It returns nil if there is none, or if
-// the object is no owner.
-func liveOwner(
+// fetchLiveOwner returns the owner of machines as stored in the management cluster. It returns nil if there is none, or
+// if the object is no owner.
+func fetchLiveOwner(
 	ctx context.Context, in *mgmtcluster.Cluster, object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	if version, _ := machineFields(object.GetKind()); version == nil {
@@ -191,8 +191,8 @@ func liveOwner(
 	return live, nil
 }
 
-// servedKind returns a kind of an infrastructure in the management cluster's preferred version.
-func servedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
+// findServedKind returns a kind of an infrastructure in the management cluster's preferred version.
+func findServedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
 	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("failed to ask for kind %s: %w", kind, err)
@@ -217,7 +217,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 	}
 
 	for _, object := range c.objects {
-		live, err := liveOwner(ctx, in, object)
+		live, err := fetchLiveOwner(ctx, in, object)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 			continue
 		}
 
-		template, err := templateOf(ctx, in, live)
+		template, err := fetchTemplate(ctx, in, live)
 		if apierrors.IsNotFound(err) && templateNameOf(live) == templateNameOf(object) {
 			continue // an earlier command was interrupted before applying the template
 		}

@@ -23,7 +23,7 @@ func TestGenerationsOfATemplate(t *testing.T) {
 		return out
 	}
 	first := named("prod-control-plane", "a")
-	second, err := successor(first, of("b"))
+	second, err := newSuccessor(first, of("b"))
 	if err != nil || !regexp.MustCompile(`^prod-control-plane-[0-9a-f]{8}$`).MatchString(second.GetName()) {
 		t.Fatalf("%+v, %v", second, err)
 	}
@@ -31,7 +31,7 @@ func TestGenerationsOfATemplate(t *testing.T) {
 	labels, _, _ := unstructured.NestedStringMap(second.Object, "spec", "template", "metadata", "labels")
 	check.Equal(t, "labels of machines", labels, map[string]string{"a": "b"})
 
-	third, err := successor(second, of("c"))
+	third, err := newSuccessor(second, of("c"))
 	check.Error(t, err, "")
 	check.Equal(t, "length of the name", len(third.GetName()), len(second.GetName()))
 	if third.GetName() == second.GetName() {

@@ -77,12 +77,12 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 		return err
 	}
 
-	changes, steps, err := u.plan(ctx)
+	changes, steps, err := u.planRollout(ctx)
 	if err != nil {
 		return err
 	}
 
-	goOn, err := o.Agree(changes, u.where())
+	goOn, err := o.Agree(changes, u.describeLocation())
 	if err != nil || !goOn {
 		return err
 	}
@@ -90,8 +90,10 @@ func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	return runSteps(ctx, o.Display, steps)
 }
 
-// where returns the location of the cluster for the user.
-func (u *upgrade) where() string { return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.Where()) }
+// describeLocation returns the location of the cluster for the user.
+func (u *upgrade) describeLocation() string {
+	return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.DescribeLocation())
+}
 
 // readFile takes the version and the machine templates from the cluster file. If images are missing, it first asks to
 // create them, because the replacements cannot be shown without them.
@@ -108,13 +110,13 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
 	case kind != "" && kind != u.Provider.Components().ClusterKind:
 		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
-	case !u.File.ByTerraform():
+	case !u.File.UsesTerraform():
 		if goOn, err := u.ensureImages(ctx, c); err != nil || !goOn {
 			return false, err
 		}
 	}
 
-	objects, err := u.Provider.Manifests(ctx, c)
+	objects, err := u.Provider.BuildManifests(ctx, c)
 	if err != nil {
 		return false, err
 	}
@@ -131,7 +133,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 		return false, err
 	}
 
-	steps := u.Provider.EnsureImages(c)
+	steps := u.Provider.ImageSteps(c)
 
 	var missing []string
 
@@ -142,7 +144,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 	}
 
 	if len(missing) > 0 {
-		if goOn, err := u.Agree(missing, u.where()); err != nil || !goOn {
+		if goOn, err := u.Agree(missing, u.describeLocation()); err != nil || !goOn {
 			return false, err
 		}
 	}
@@ -150,18 +152,18 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 	return true, runSteps(ctx, u.Display, steps)
 }
 
-// plan returns the replacements, and the steps for them.
-func (u *upgrade) plan(ctx context.Context) (changes []string, steps []Step, err error) {
+// planRollout returns the replacements, and the steps for them.
+func (u *upgrade) planRollout(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.cluster.Spec.Topology.IsDefined() {
 		return u.planTopology(ctx)
 	}
 
-	owners, err := u.owners(ctx)
+	owners, err := u.listOwners(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	if changes, err = u.of.Rollouts(ctx, u, owners); err != nil {
+	if changes, err = u.of.DescribeRollouts(ctx, u, owners); err != nil {
 		return nil, nil, err
 	}
 
@@ -242,8 +244,8 @@ func (o *owner) imageWarning(version string) string {
 	return ""
 }
 
-// owners returns the desired control plane and MachineDeployments of the cluster.
-func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
+// listOwners returns the desired control plane and MachineDeployments of the cluster.
+func (u *upgrade) listOwners(ctx context.Context) ([]*owner, error) {
 	controlPlane := &unstructured.Unstructured{}
 	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
 	key := client.ObjectKey{Namespace: u.Namespace, Name: u.cluster.Spec.ControlPlaneRef.Name}
@@ -272,7 +274,7 @@ func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 	var out []*owner
 
 	for _, object := range objects {
-		next, err := u.owner(ctx, object)
+		next, err := u.buildOwner(ctx, object)
 		if err != nil {
 			return nil, err
 		}
@@ -283,19 +285,19 @@ func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
 	return out, nil
 }
 
-// owner returns a desired owner of machines.
-func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
+// buildOwner returns a desired owner of machines.
+func (u *upgrade) buildOwner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
 	version, _ := machineFields(object.GetKind())
 	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
 
 	now := versionOf(object)
 	if u.Version != "" && u.Version != now {
-		if err := out.set(u.Version, version); err != nil {
+		if err := out.setField(u.Version, version); err != nil {
 			return nil, err
 		}
 	}
 
-	template, err := templateOf(ctx, u.Cluster, object)
+	template, err := fetchTemplate(ctx, u.Cluster, object)
 	if err != nil {
 		return nil, err
 	}
@@ -332,19 +334,19 @@ func (u *upgrade) useTemplate(
 	}
 
 	if same := sameGeneration(there.Items, template.GetName(), wanted); same != "" {
-		return out.set(same, templateNameField(out.object))
+		return out.setField(same, templateNameField(out.object))
 	}
 
 	var err error
-	if out.template, err = successor(template, wanted); err != nil {
+	if out.template, err = newSuccessor(template, wanted); err != nil {
 		return err
 	}
 
-	return out.set(out.template.GetName(), templateNameField(out.object))
+	return out.setField(out.template.GetName(), templateNameField(out.object))
 }
 
-// set changes a field of the object, and adds it to the patch.
-func (o *owner) set(value string, path []string) error {
+// setField changes a field of the object, and adds it to the patch.
+func (o *owner) setField(value string, path []string) error {
 	if err := unstructured.SetNestedField(o.object.Object, value, path...); err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
 	}
@@ -363,20 +365,20 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 
 	var unreachable *engine.UnreachableError
 	if errors.As(err, &unreachable) {
-		u.Display.Say("the engine is not asked: %v", err)
+		u.Display.PrintLine("the engine is not asked: %v", err)
 		return nil
 	}
 
 	return err
 }
 
-// rollouts returns the changes with replacements of machines.
-func rollouts(changes []planreport.OwnerChange) []planreport.OwnerChange {
+// onlyReplacing returns the changes with replacements of machines.
+func onlyReplacing(changes []planreport.OwnerChange) []planreport.OwnerChange {
 	return slices.DeleteFunc(changes, func(change planreport.OwnerChange) bool { return len(change.Replaced) == 0 })
 }
 
-// manifests returns the desired owners together with the running objects.
-func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
+// buildManifests returns the desired owners together with the running objects.
+func (u *upgrade) buildManifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
 	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
 	for _, one := range owners {
 		objects = append(objects, one.object)
@@ -396,7 +398,7 @@ func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Man
 		return nil, err
 	}
 
-	return preview.Of(input), input.AddLive(ctx, u.Client, "")
+	return preview.NewManifests(input), input.AddLive(ctx, u.Client, "")
 }
 
 // rollOut changes an owner, and waits until its machines are new and ready.
@@ -419,7 +421,7 @@ func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
 		}
 	}
 
-	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error { return u.checkRolledOut(ctx, one) })
+	return u.Display.WaitFor(ctx, u.Timeout, func(ctx context.Context) error { return u.checkRolledOut(ctx, one) })
 }
 
 // checkRolledOut succeeds once all machines of an owner are new and ready. Until then, its error names the missing
@@ -433,12 +435,12 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	for i := range tree.Children {
 		child := &tree.Children[i]
 		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
-			return waiting(child.Waiting, child) // other stuck objects may wait for this upgrade
+			return waitingError(child.Waiting, child) // other stuck objects may wait for this upgrade
 		}
 	}
 
 	// The machines decide: numbers in a status may be older than the change.
-	left, err := u.of.Left(ctx, u, one)
+	left, err := u.of.DescribeRemaining(ctx, u, one)
 	if err != nil || left == "" {
 		return err
 	}
@@ -456,7 +458,7 @@ func (u *upgrade) rollOutTopology(ctx context.Context) error {
 		}
 	}
 
-	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error {
+	return u.Display.WaitFor(ctx, u.Timeout, func(ctx context.Context) error {
 		tree, err := u.Describe(ctx, u.Name)
 		if err != nil {
 			return err

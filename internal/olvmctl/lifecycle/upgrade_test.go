@@ -12,7 +12,7 @@ func TestUpgradable(t *testing.T) {
 		{"v1.33.5", "v1.33.4", "cannot go back"},
 		{"v1.33.5", "v2.0.0", "more than one minor version"},
 	} {
-		err := upgradable(test.from, test.to)
+		err := checkUpgrade(test.from, test.to)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("from %s to %s: %v, want %q", test.from, test.to, err, test.want)
 		}

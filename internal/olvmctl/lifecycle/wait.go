@@ -45,7 +45,7 @@ func checkInitialized(
 		return nil
 	}
 
-	return troubleOf(ctx, in, name)
+	return findTrouble(ctx, in, name)
 }
 
 // checkReady succeeds once all machines have ready nodes, and none is about to be replaced.
@@ -57,7 +57,7 @@ func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error
 
 	for _, child := range tree.Children {
 		if child.Waiting != "" {
-			return waiting(child.Waiting, tree)
+			return waitingError(child.Waiting, tree)
 		}
 	}
 
@@ -95,7 +95,7 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name s
 		return err
 	}
 
-	machines, trouble := tree.Machines()
+	machines, trouble := tree.CountMachines()
 	if trouble != "" {
 		trouble = "; " + trouble
 	}
@@ -106,7 +106,7 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name s
 // checkMachinesGone succeeds once no machine of the infrastructure is left.
 func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider, name string) error {
 	kind := of.Components().MachineKind
-	served, err := servedKind(in, kind)
+	served, err := findServedKind(in, kind)
 	if err != nil {
 		return err
 	}
@@ -128,21 +128,21 @@ func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider
 	return nil
 }
 
-// troubleOf returns the problem in the tree of a cluster, the innermost first.
-func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+// findTrouble returns the problem in the tree of a cluster, the innermost first.
+func findTrouble(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	tree, err := in.Describe(ctx, name)
 	if err != nil {
 		return err
 	}
 
-	return waiting(tree.Trouble(), tree)
+	return waitingError(tree.DescribeTrouble(), tree)
 }
 
-// waiting is the error of a check still waiting for parts of a cluster. It is final if one of them is stuck.
-func waiting(what string, parts ...*clustertree.Node) error {
+// waitingError is the error of a check still waiting for parts of a cluster. It is final if one of them is stuck.
+func waitingError(what string, parts ...*clustertree.Node) error {
 	for _, part := range parts {
 		if stuck := part.StuckAt(); stuck != "" {
-			return progress.Final(errors.New(stuck))
+			return progress.MarkFinal(errors.New(stuck))
 		}
 	}
 

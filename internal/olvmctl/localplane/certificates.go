@@ -72,8 +72,8 @@ type certificates struct {
 	leaves []*leaf
 }
 
-// issue writes a certificate and its key, and renews the certificate from then on.
-func (c *certificates) issue(by *authority, config certs.Config, file, keyFile string) error {
+// issueCertificate writes a certificate and its key, and renews the certificate from then on.
+func (c *certificates) issueCertificate(by *authority, config certs.Config, file, keyFile string) error {
 	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
 		return fmt.Errorf("failed to make the key of %s: %w", config.CommonName, err)
@@ -90,7 +90,7 @@ func (c *certificates) issue(by *authority, config certs.Config, file, keyFile s
 	}
 
 	one := &leaf{by: by, config: &config, file: file, keyFile: keyFile, key: key}
-	if err := one.write(); err != nil {
+	if err := one.signAndWrite(); err != nil {
 		return err
 	}
 
@@ -101,8 +101,8 @@ func (c *certificates) issue(by *authority, config certs.Config, file, keyFile s
 	return nil
 }
 
-// write signs the certificate and replaces the previous one.
-func (l *leaf) write() error {
+// signAndWrite signs the certificate and replaces the previous one.
+func (l *leaf) signAndWrite() error {
 	signed, err := l.config.NewSignedCert(l.key, l.by.certificate, l.by.signer)
 	if err != nil {
 		return fmt.Errorf("failed to sign the certificate of %s: %w", l.config.CommonName, err)
@@ -117,8 +117,8 @@ func (l *leaf) write() error {
 	return nil
 }
 
-// renew renews certificates about to expire, and returns their number.
-func (c *certificates) renew(now time.Time) (int, error) {
+// renewExpiring renews certificates about to expire, and returns their number.
+func (c *certificates) renewExpiring(now time.Time) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -130,7 +130,7 @@ func (c *certificates) renew(now time.Time) (int, error) {
 			continue
 		}
 
-		problems = append(problems, one.write())
+		problems = append(problems, one.signAndWrite())
 		count++
 	}
 
@@ -146,17 +146,17 @@ func (p *Plane) keepRenewing(ctx context.Context) {
 		case <-time.After(renewInterval):
 		}
 
-		switch count, err := p.certificates.renew(time.Now()); {
+		switch count, err := p.certificates.renewExpiring(time.Now()); {
 		case err != nil:
-			p.Say("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
+			p.ReportProgress("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
 		case count > 0:
-			p.Say("renewed %d certificates", count)
+			p.ReportProgress("renewed %d certificates", count)
 		}
 	}
 }
 
-// loopback returns the names of the plane's servers.
-func loopback() certs.AltNames {
+// loopbackNames returns the names of the plane's servers.
+func loopbackNames() certs.AltNames {
 	return certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
 }
 
@@ -198,7 +198,7 @@ func (u *users) AddUser(user envtest.User, base *rest.Config) (*rest.Config, err
 	out := rest.CopyConfig(base)
 	out.CertFile, out.KeyFile = pair+".crt", pair+".key"
 
-	return out, u.plane.certificates.issue(u.by, certs.Config{
+	return out, u.plane.certificates.issueCertificate(u.by, certs.Config{
 		CommonName: user.Name, Organization: user.Groups, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, out.CertFile, out.KeyFile)
 }
@@ -221,8 +221,8 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 		return err
 	}
 
-	err = p.certificates.issue(servers, certs.Config{
-		CommonName: "kube-apiserver", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	err = p.certificates.issueCertificate(servers, certs.Config{
+		CommonName: "kube-apiserver", AltNames: loopbackNames(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, in("apiserver.crt"), in("apiserver.key"))
 	if err != nil {
 		return err
@@ -231,12 +231,12 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 	server.CA = servers.PEM()
 	server.Authn = &users{p, clients}
 
-	return keepTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
+	return ensureTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
 }
 
-// keepTokenKey creates the key of tokens unless one exists, so tokens stay valid over restarts. It replaces an invalid
-// key, because kube-apiserver would not start with it. A power cut with an old version may have left one.
-func keepTokenKey(file, keyFile string) error {
+// ensureTokenKey creates the key of tokens unless one exists, so tokens stay valid over restarts. It replaces an
+// invalid key, because kube-apiserver would not start with it. A power cut with an old version may have left one.
+func ensureTokenKey(file, keyFile string) error {
 	if _, err := tls.LoadX509KeyPair(file, keyFile); err == nil {
 		return nil
 	}

@@ -23,20 +23,20 @@ func TestACertificateThatEndsIsRenewed(t *testing.T) {
 	var all certificates
 	file, keyFile := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
 	config := certs.Config{
-		CommonName: "a", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		CommonName: "a", AltNames: loopbackNames(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	check.Error(t, all.issue(by, config, file, keyFile), "")
+	check.Error(t, all.issueCertificate(by, config, file, keyFile), "")
 
 	key, err := os.ReadFile(keyFile)
 	check.Error(t, err, "")
 	first, err := certutil.CertsFromFile(file)
 	check.Error(t, err, "")
 
-	count, err := all.renew(time.Now().Add(certs.DefaultCertDuration / 2))
+	count, err := all.renewExpiring(time.Now().Add(certs.DefaultCertDuration / 2))
 	check.Error(t, err, "")
 	check.Equal(t, "renewed after half of its life", count, 0)
 
-	count, err = all.renew(first[0].NotAfter.Add(-renewBefore + time.Hour))
+	count, err = all.renewExpiring(first[0].NotAfter.Add(-renewBefore + time.Hour))
 	check.Error(t, err, "")
 	check.Equal(t, "renewed before its end", count, 1)
 
@@ -68,11 +68,11 @@ func TestACAOfAPlaneOutlivesWhatItSigns(t *testing.T) {
 func TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	file, keyFile := filepath.Join(dir, "sa-signer.crt"), filepath.Join(dir, "sa-signer.key")
-	check.Error(t, keepTokenKey(file, keyFile), "")
+	check.Error(t, ensureTokenKey(file, keyFile), "")
 	before, err := os.ReadFile(keyFile)
 	check.Error(t, err, "")
 
-	check.Error(t, keepTokenKey(file, keyFile), "")
+	check.Error(t, ensureTokenKey(file, keyFile), "")
 	after, err := os.ReadFile(keyFile)
 	check.Error(t, err, "")
 	check.Equal(t, "the key after a second start", string(after), string(before))
@@ -86,7 +86,7 @@ func TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check.Error(t, spoil(), "")
-			check.Error(t, keepTokenKey(file, keyFile), "")
+			check.Error(t, ensureTokenKey(file, keyFile), "")
 			_, err := tls.LoadX509KeyPair(file, keyFile)
 			check.Error(t, err, "")
 		})

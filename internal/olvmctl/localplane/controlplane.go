@@ -36,7 +36,7 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 		if ended, err := endOrphans(p.options.Dir); err != nil {
 			return err
 		} else if ended > 0 {
-			p.Say("ended %d processes of an earlier start that was killed", ended)
+			p.ReportProgress("ended %d processes of an earlier start that was killed", ended)
 		}
 	}
 
@@ -74,11 +74,11 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 		return err
 	}
 
-	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
+	if p.Kubeconfig, err = p.createUserKubeconfig("admin", "system:masters"); err != nil {
 		return err
 	}
 
-	p.ManagerKubeconfig, err = p.userKubeconfig(managerUser)
+	p.ManagerKubeconfig, err = p.createUserKubeconfig(managerUser)
 
 	return err
 }
@@ -90,13 +90,13 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer etcd.handedOver()
+	defer etcd.closeParentEnd()
 
 	server, err := newOutput("kube-apiserver", p.options.Dir)
 	if err != nil {
 		return err
 	}
-	defer server.handedOver()
+	defer server.closeParentEnd()
 
 	p.control.Etcd.Out, p.control.Etcd.Err = etcd.stdout, etcd.log
 	p.control.APIServer.Out, p.control.APIServer.Err = server.stdout, server.log
@@ -122,8 +122,8 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 	}
 
 	if err != nil {
-		etcd.handedOver()
-		server.handedOver()
+		etcd.closeParentEnd()
+		server.closeParentEnd()
 
 		return explainStart(err, etcd.process, server.process)
 	}
@@ -147,7 +147,7 @@ func explainStart(err error, etcd, server *Process) error {
 	case <-time.After(time.Second):
 	}
 
-	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.tail(),
+	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.logTail(),
 		err)
 }
 
@@ -170,8 +170,8 @@ func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 	}
 }
 
-// userKubeconfig creates a user and writes its kubeconfig.
-func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
+// createUserKubeconfig creates a user and writes its kubeconfig.
+func (p *Plane) createUserKubeconfig(name string, groups ...string) (string, error) {
 	user, err := p.control.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
 		return "", fmt.Errorf("failed to make user %s: %w", name, err)

@@ -27,7 +27,7 @@ func (p *Plane) configureEtcd() error {
 		return err
 	}
 
-	authority, pair, key, err := p.etcdCertificates(filepath.Join(p.options.Dir, "etcd-certs"))
+	authority, pair, key, err := p.writeEtcdCertificates(filepath.Join(p.options.Dir, "etcd-certs"))
 	if err != nil {
 		return err
 	}
@@ -79,9 +79,9 @@ func localURL(scheme string, port int) *url.URL {
 	return &url.URL{Scheme: scheme, Host: fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
-// etcdCertificates writes a CA only for etcd, and one certificate for both etcd and its client. It returns the paths.
-// The CA's key is not saved: each start makes a new one.
-func (p *Plane) etcdCertificates(dir string) (authority, pair, key string, err error) {
+// writeEtcdCertificates writes a CA only for etcd, and one certificate for both etcd and its client. It returns the
+// paths. The CA's key is not saved: each start makes a new one.
+func (p *Plane) writeEtcdCertificates(dir string) (authority, pair, key string, err error) {
 	by, err := newAuthority("etcd-ca")
 	if err != nil {
 		return "", "", "", err
@@ -94,8 +94,8 @@ func (p *Plane) etcdCertificates(dir string) (authority, pair, key string, err e
 		return "", "", "", fmt.Errorf("failed to write etcd's CA: %w", err)
 	}
 
-	return authority, pair, key, p.certificates.issue(by, certs.Config{
-		CommonName: "capolvm-etcd", AltNames: loopback(),
+	return authority, pair, key, p.certificates.issueCertificate(by, certs.Config{
+		CommonName: "capolvm-etcd", AltNames: loopbackNames(),
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, pair, key)
 }

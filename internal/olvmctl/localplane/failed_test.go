@@ -17,7 +17,7 @@ func TestFailedNamesTheFirst(t *testing.T) {
 	t.Cleanup(p.Stop)
 
 	start := func(name, script string) *Process {
-		process, err := p.Run(name, "/bin/sh", []string{"-c", script})
+		process, err := p.RunProcess(name, "/bin/sh", []string{"-c", script})
 		check.Error(t, err, "")
 
 		return process
@@ -51,7 +51,7 @@ func TestTail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "log")
 			check.Error(t, os.WriteFile(file, []byte(test.log), 0o600), "")
-			check.Equal(t, "tail", Tail(file), test.want)
+			check.Equal(t, "tail", ReadTail(file), test.want)
 		})
 	}
 }

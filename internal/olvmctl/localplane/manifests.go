@@ -19,8 +19,9 @@ func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstru
 	return manifest.Apply(ctx, c, objects, fieldOwner, client.ForceOwnership)
 }
 
-// webhooks redirects the webhooks and conversions of a manager to its URL. The original Services do not exist here.
-func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
+// redirectWebhooks redirects the webhooks and conversions of a manager to its URL. The original Services do not exist
+// here.
+func redirectWebhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
 	url := func(path string) map[string]any {
 		return map[string]any{
 			"url":      fmt.Sprintf("https://127.0.0.1:%d%s", port, path),
@@ -55,20 +56,20 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 	}
 }
 
-// ownContract labels Cluster API's CRDs like its kustomization: each version serves the contract of its name.
-func ownContract(crds []*unstructured.Unstructured) {
+// labelOwnContract labels Cluster API's CRDs like its kustomization: each version serves the contract of its name.
+func labelOwnContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 		for _, version := range versions {
 			name, _ := version.(map[string]any)["name"].(string)
 			if name == "v1beta1" || name == "v1beta2" {
-				label(crd, "cluster.x-k8s.io/"+name, name)
+				setLabel(crd, "cluster.x-k8s.io/"+name, name)
 			}
 		}
 	}
 }
 
-func label(object *unstructured.Unstructured, key, value string) {
+func setLabel(object *unstructured.Unstructured, key, value string) {
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}

@@ -8,9 +8,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Move returns a command moving a namespace between management clusters with clusterctl, built by `make
+// MoveCommand returns a command moving a namespace between management clusters with clusterctl, built by `make
 // tools-clusterctl`. from and to are kubeconfigs. dir is for clusterctl's configuration.
-func Move(ctx context.Context, tools *toolchain.Toolchain, from, to, namespace, dir string) (*exec.Cmd, error) {
+func MoveCommand(ctx context.Context, tools *toolchain.Toolchain, from, to, namespace, dir string) (*exec.Cmd, error) {
 	program, err := tools.Path("clusterctl", "clusterctl")
 	if err != nil {
 		return nil, err

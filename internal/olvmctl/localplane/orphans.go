@@ -27,18 +27,18 @@ var servers = []string{"etcd", "kube-apiserver"}
 func endOrphans(dir string) (int, error) {
 	all := func(string) bool { return true }
 	managers := func(program string) bool { return !slices.Contains(servers, program) }
-	count := len(orphans(dir, all))
+	count := len(findOrphans(dir, all))
 
-	if err := end(dir, managers, stopGrace); err != nil {
+	if err := endProcesses(dir, managers, stopGrace); err != nil {
 		return 0, err
 	}
 
-	return count, end(dir, all, orphanGrace)
+	return count, endProcesses(dir, all, orphanGrace)
 }
 
-// end asks the meant orphans to end, and kills them after the grace period.
-func end(dir string, meant func(program string) bool, grace time.Duration) error {
-	for _, pid := range orphans(dir, meant) {
+// endProcesses asks the meant orphans to end, and kills them after the grace period.
+func endProcesses(dir string, meant func(program string) bool, grace time.Duration) error {
+	for _, pid := range findOrphans(dir, meant) {
 		_ = hostos.EndProcess(pid)
 	}
 
@@ -46,7 +46,7 @@ func end(dir string, meant func(program string) bool, grace time.Duration) error
 		return nil
 	}
 
-	for _, pid := range orphans(dir, meant) {
+	for _, pid := range findOrphans(dir, meant) {
 		_ = hostos.KillProcess(pid)
 	}
 
@@ -54,13 +54,13 @@ func end(dir string, meant func(program string) bool, grace time.Duration) error
 		return nil
 	}
 
-	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", orphans(dir, meant))
+	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", findOrphans(dir, meant))
 }
 
 // waitForOrphans reports whether the meant orphans have ended in time.
 func waitForOrphans(dir string, meant func(program string) bool, limit time.Duration) bool {
 	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(100 * time.Millisecond) {
-		if len(orphans(dir, meant)) == 0 {
+		if len(findOrphans(dir, meant)) == 0 {
 			return true
 		}
 	}
@@ -68,8 +68,8 @@ func waitForOrphans(dir string, meant func(program string) bool, limit time.Dura
 	return false
 }
 
-// orphans returns the process IDs of the meant programs; none without /proc.
-func orphans(dir string, meant func(program string) bool) []int {
+// findOrphans returns the process IDs of the meant programs; none without /proc.
+func findOrphans(dir string, meant func(program string) bool) []int {
 	var out []int
 
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")

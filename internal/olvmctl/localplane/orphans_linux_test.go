@@ -41,13 +41,13 @@ func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 	run(program, other)
 	run(shell, dir)
 	wait.Until(t, "they run", func() bool {
-		return len(orphans(dir, all)) == 1 && len(orphans(other, all)) == 1
+		return len(findOrphans(dir, all)) == 1 && len(findOrphans(other, all)) == 1
 	})
 
 	count, err := endOrphans(dir)
 	check.Error(t, err, "")
 	check.Equal(t, "processes that were ended", count, 1)
-	check.Equal(t, "processes of another plane", len(orphans(other, all)), 1)
+	check.Equal(t, "processes of another plane", len(findOrphans(other, all)), 1)
 
 	select {
 	case <-ended:
@@ -99,7 +99,7 @@ func TestServersEndAfterTheManagersThatSaveInThem(t *testing.T) {
 		go func() { _ = command.Wait() }()
 	}
 
-	wait.Until(t, "they run", func() bool { return len(orphans(dir, all)) == 2 })
+	wait.Until(t, "they run", func() bool { return len(findOrphans(dir, all)) == 2 })
 	time.Sleep(200 * time.Millisecond) // until both have their traps
 
 	_, err := endOrphans(dir)

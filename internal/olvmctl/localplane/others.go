@@ -53,16 +53,19 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 		return err
 	}
 
-	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
 // Others are third-party providers of a local plane, by name.
 var Others = map[string]Other{
-	"oci": {Module: "oci", Start: func(ctx context.Context, p *Plane) error { return p.StartOCI(ctx, network()...) }},
+	"oci": {
+		Module: "oci",
+		Start:  func(ctx context.Context, p *Plane) error { return p.StartOCI(ctx, networkEnv()...) },
+	},
 }
 
-// network returns this process's settings for reaching the cloud.
-func network() []string {
+// networkEnv returns this process's settings for reaching the cloud.
+func networkEnv() []string {
 	var out []string
 
 	for _, name := range []string{
@@ -115,10 +118,10 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 		return err
 	}
 
-	hooks = only(hooks, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-	webhooks(hooks, name, ports[0], ca)
-	ociContract(crds)
-	webhooks(crds, name, ports[0], ca)
+	hooks = onlyKinds(hooks, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	redirectWebhooks(hooks, name, ports[0], ca)
+	labelOCIContract(crds)
+	redirectWebhooks(crds, name, ports[0], ca)
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
@@ -152,12 +155,12 @@ func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir stri
 		return err
 	}
 
-	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
+	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
-// ociContract labels CRDs like the kustomization of Cluster API Provider OCI: all versions serve contract v1beta1.
-func ociContract(crds []*unstructured.Unstructured) {
+// labelOCIContract labels CRDs like the kustomization of Cluster API Provider OCI: all versions serve contract v1beta1.
+func labelOCIContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
-		label(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")
+		setLabel(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")
 	}
 }

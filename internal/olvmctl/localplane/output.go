@@ -48,5 +48,5 @@ func newOutput(name, logDir string) (*output, error) {
 	return o, nil
 }
 
-// handedOver is called after envtest has started the process, or given up.
-func (o *output) handedOver() { _ = o.stdout.Close() }
+// closeParentEnd is called after envtest has started the process, or given up.
+func (o *output) closeParentEnd() { _ = o.stdout.Close() }

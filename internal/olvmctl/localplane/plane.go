@@ -156,7 +156,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	}
 
 	for _, step := range steps {
-		if err := p.Step(ctx, step.phrase, step.run); err != nil {
+		if err := p.RunStep(ctx, step.phrase, step.run); err != nil {
 			return nil, err
 		}
 	}
@@ -168,10 +168,13 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	return p, p.InstallProvider(ctx)
 }
 
-// Step runs a step of starting the plane, and reports its duration. The phrase is an imperative, such as "start etcd".
-func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Context) error) error {
+// RunStep runs a step of starting the plane, and reports its duration. The phrase is an imperative, such as "start
+// etcd".
+func (p *Plane) RunStep(ctx context.Context, phrase string, run func(context.Context) error) error {
 	begin := time.Now()
-	stop := heartbeat.Start(func(since time.Duration) { p.Say("  %s: %.0f s so far", phrase, since.Seconds()) })
+	stop := heartbeat.Start(
+		func(since time.Duration) { p.ReportProgress("  %s: %.0f s so far", phrase, since.Seconds()) },
+	)
 	err := run(ctx)
 
 	stop()
@@ -181,13 +184,13 @@ func (p *Plane) Step(ctx context.Context, phrase string, run func(context.Contex
 		return fmt.Errorf("failed to %s: %w", phrase, cmp.Or(p.Failed(), err))
 	}
 
-	p.Say("%s: %.1f s", phrase, time.Since(begin).Seconds())
+	p.ReportProgress("%s: %.1f s", phrase, time.Since(begin).Seconds())
 
 	return nil
 }
 
-// Say reports a line to the plane's starter.
-func (p *Plane) Say(format string, args ...any) {
+// ReportProgress reports a line to the plane's starter.
+func (p *Plane) ReportProgress(format string, args ...any) {
 	p.saying.Lock()
 	defer p.saying.Unlock()
 
@@ -199,7 +202,7 @@ func (p *Plane) Say(format string, args ...any) {
 // Stop undoes the steps backwards.
 func (p *Plane) Stop() {
 	stop := heartbeat.Start(func(since time.Duration) {
-		p.Say("  stopping all processes: %.0f s so far", since.Seconds())
+		p.ReportProgress("  stopping all processes: %.0f s so far", since.Seconds())
 	})
 	defer stop()
 
@@ -210,8 +213,8 @@ func (p *Plane) Stop() {
 	p.undo = nil
 }
 
-// Run starts a process of the plane. Stop stops it, and Failed reports a premature end.
-func (p *Plane) Run(name, program string, args []string, env ...string) (*Process, error) {
+// RunProcess starts a process of the plane. Stop stops it, and Failed reports a premature end.
+func (p *Plane) RunProcess(name, program string, args []string, env ...string) (*Process, error) {
 	process, err := StartProcess(name, p.options.Dir, program, args, env)
 	if err != nil {
 		return nil, err
@@ -220,13 +223,13 @@ func (p *Plane) Run(name, program string, args []string, env ...string) (*Proces
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes = append(p.processes, process)
-	p.undo = append(p.undo, func() { process.Stop(p.grace()) })
+	p.undo = append(p.undo, func() { process.Stop(p.gracePeriod()) })
 
 	return process, nil
 }
 
-// grace returns the time for a process to end now. Without an API server, there is nothing left to save.
-func (p *Plane) grace() time.Duration {
+// gracePeriod returns the time for a process to end now. Without an API server, there is nothing left to save.
+func (p *Plane) gracePeriod() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -252,7 +255,7 @@ func (p *Plane) runOther(name, program string, args []string, env ...string) (*P
 		env = append(env, "GOGC="+percent)
 	}
 
-	return p.Run(name, program, args, env...)
+	return p.RunProcess(name, program, args, env...)
 }
 
 func (p *Plane) startControllerManager(ctx context.Context) error {
@@ -320,10 +323,10 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 			return err
 		}
 
-		configurations = only(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-		ownContract(definitions)
-		webhooks(definitions, name, ports[3*i], ca)
-		webhooks(configurations, name, ports[3*i], ca)
+		configurations = onlyKinds(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+		labelOwnContract(definitions)
+		redirectWebhooks(definitions, name, ports[3*i], ca)
+		redirectWebhooks(configurations, name, ports[3*i], ca)
 		crds, hooks = append(crds, definitions...), append(hooks, configurations...)
 	}
 
@@ -362,7 +365,7 @@ func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []
 		return err
 	}
 
-	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
+	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
 // featureGates returns the feature gates needed by the project, and more.
@@ -375,7 +378,7 @@ func featureGates(more []string) string {
 	return gates
 }
 
-func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
+func onlyKinds(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 
 	for _, object := range objects {
@@ -396,8 +399,8 @@ func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
 		return nil, err
 	}
 
-	return by.PEM(), p.certificates.issue(by, certs.Config{
-		CommonName: "webhooks", AltNames: loopback(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	return by.PEM(), p.certificates.issueCertificate(by, certs.Config{
+		CommonName: "webhooks", AltNames: loopbackNames(), Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 }
 
@@ -405,7 +408,7 @@ func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
 // is missing.
 func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	for _, crd := range crds {
-		label(crd, "clusterctl.cluster.x-k8s.io", "")
+		setLabel(crd, "clusterctl.cluster.x-k8s.io", "")
 	}
 
 	if err := Apply(ctx, p.Client, crds...); err != nil {
@@ -418,7 +421,10 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 	for _, crd := range crds {
 		for {
 			current := crd.DeepCopy()
-			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(crd), current); err == nil && established(current) {
+			if err := p.Client.Get(
+				ctx, client.ObjectKeyFromObject(crd), current,
+			); err == nil &&
+				isEstablished(current) {
 				break
 			}
 
@@ -433,7 +439,7 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 	return nil
 }
 
-func established(crd *unstructured.Unstructured) bool {
+func isEstablished(crd *unstructured.Unstructured) bool {
 	list, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for _, entry := range list {
 		if c, ok := entry.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
@@ -446,7 +452,7 @@ func established(crd *unstructured.Unstructured) bool {
 
 // InstallProvider installs our CRDs, policies and roles, and starts our manager with only the rights of these roles.
 func (p *Plane) InstallProvider(ctx context.Context) error {
-	return p.Step(ctx, "install Cluster API Provider OLVM and start its manager", p.installProvider)
+	return p.RunStep(ctx, "install Cluster API Provider OLVM and start its manager", p.installProvider)
 }
 
 func (p *Plane) installProvider(ctx context.Context) error {
@@ -511,7 +517,7 @@ func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.U
 		return err
 	}
 
-	for _, object := range only(manifests, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
+	for _, object := range onlyKinds(manifests, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
 		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
 			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
 			if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
@@ -546,7 +552,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 		command = []string{filepath.Join(p.options.BinDir, "manager")}
 	}
 
-	p.Manager, err = p.Run(managerName, command[0], append(
+	p.Manager, err = p.RunProcess(managerName, command[0], append(
 		slices.Concat(command[1:], p.options.ManagerArgs),
 		"--kubeconfig="+p.ManagerKubeconfig,
 		"--leader-elect",
@@ -566,7 +572,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 		return err
 	}
 
-	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	return p.Manager.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
 // Failed returns an error naming the first process to end without being stopped. Others may have ended because of it.
@@ -591,5 +597,5 @@ func (p *Plane) Failed() error {
 		return nil
 	}
 
-	return first.ended()
+	return first.endError()
 }

@@ -21,7 +21,7 @@ func FreePorts(n int) ([]int, error) {
 
 		err := reserve(fmt.Sprintf("port-%d", port))
 		if err == nil {
-			err = probe("127.0.0.1", port)
+			err = checkPort("127.0.0.1", port)
 		}
 
 		if err == nil {
@@ -46,7 +46,7 @@ func FreeNetwork(preferred string, host, port int) (string, error) {
 			continue
 		}
 
-		if problem = probe(fmt.Sprintf("%s.%d", network, host), port); problem == nil {
+		if problem = checkPort(fmt.Sprintf("%s.%d", network, host), port); problem == nil {
 			return network, nil
 		}
 
@@ -66,8 +66,8 @@ func otherNetworks() []string {
 	return out
 }
 
-// probe fails if something listens on the port of an address.
-func probe(address string, port int) error {
+// checkPort fails if something listens on the port of an address.
+func checkPort(address string, port int) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("failed to listen: %w", err)

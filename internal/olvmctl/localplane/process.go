@@ -87,8 +87,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Children returns the IDs of the process's children.
-func (p *Process) Children() []int {
+// ListChildren returns the IDs of the process's children.
+func (p *Process) ListChildren() []int {
 	var out []int
 
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -114,7 +114,7 @@ func (p *Process) Children() []int {
 
 // KillChildren kills the process's children, and reports whether there were any.
 func (p *Process) KillChildren() bool {
-	found := p.Children()
+	found := p.ListChildren()
 	for _, pid := range found {
 		_ = hostos.KillProcess(pid)
 	}
@@ -122,8 +122,8 @@ func (p *Process) KillChildren() bool {
 	return len(found) > 0
 }
 
-// tail returns the end of the process's log, for an error message.
-func (p *Process) tail() string { return Tail(p.LogFile) }
+// logTail returns the end of the process's log, for an error message.
+func (p *Process) logTail() string { return ReadTail(p.LogFile) }
 
 const (
 	// tailLines limits the log lines in an error message, and tailWidth the bytes of each.
@@ -131,8 +131,8 @@ const (
 	tailWidth = 300
 )
 
-// Tail returns the end of a log, for an error message: its last lines, with very long ones truncated.
-func Tail(logFile string) string {
+// ReadTail returns the end of a log, for an error message: its last lines, with very long ones truncated.
+func ReadTail(logFile string) string {
 	content, err := os.ReadFile(logFile)
 	if err != nil {
 		return err.Error()
@@ -158,9 +158,9 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	for !ok() {
 		select {
 		case <-p.done:
-			return fmt.Errorf("before it was %s, %w", what, p.ended())
+			return fmt.Errorf("before it was %s, %w", what, p.endError())
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not become %s: %w\n%s", p.Name, what, ctx.Err(), p.tail())
+			return fmt.Errorf("%s did not become %s: %w\n%s", p.Name, what, ctx.Err(), p.logTail())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -168,9 +168,9 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	return nil
 }
 
-// ended returns an error with the reason for the process's end, and its last output.
-func (p *Process) ended() error {
-	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.tail())
+// endError returns an error with the reason for the process's end, and its last output.
+func (p *Process) endError() error {
+	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.logTail())
 	if p.err == nil {
 		return fmt.Errorf("%s ended; %s", p.Name, last)
 	}
@@ -178,8 +178,8 @@ func (p *Process) ended() error {
 	return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, last)
 }
 
-// Answers reports whether a URL answers with success.
-func Answers(url string) func() bool {
+// NewHTTPCheck reports whether a URL answers with success.
+func NewHTTPCheck(url string) func() bool {
 	client := &http.Client{Timeout: 10 * time.Second} // a busy machine may need seconds
 
 	return func() bool {

@@ -24,7 +24,7 @@ type Runner struct {
 // NewRunner finds an executor on PATH, or one built by olvmctl start, and creates a folder. The executor's provider
 // uses the sessions.
 func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) {
-	tools, err := toolchain.Embedded()
+	tools, err := toolchain.NewEmbedded()
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Files returns the manifests of a file or a folder: all .yaml, .yml and .json files at any depth, by name. It omits
-// hidden folders and kustomizations, which are no objects. A folder without any is an error.
-func Files(path string) ([]string, error) {
+// ListFiles returns the manifests of a file or a folder: all .yaml, .yml and .json files at any depth, by name. It
+// omits hidden folders and kustomizations, which are no objects. A folder without any is an error.
+func ListFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read manifests: %w", err)
@@ -89,7 +89,7 @@ func ReadNamed(path string) ([]byte, error) {
 
 // ReadFiles reads all objects of a file or a folder.
 func ReadFiles(path string) ([]*unstructured.Unstructured, error) {
-	files, err := Files(path)
+	files, err := ListFiles(path)
 	if err != nil {
 		return nil, err
 	}

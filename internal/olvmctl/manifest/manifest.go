@@ -30,15 +30,15 @@ type noKind struct{ error }
 
 func (noKind) Is(target error) bool { return target == ErrNoObject }
 
-// Each calls do for each object of a stream of YAML or JSON documents. Errors give the document's number, counted from
-// 1, and omit its content, because it may be secret.
-func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
+// ForEach calls do for each object of a stream of YAML or JSON documents. Errors give the document's number, counted
+// from 1, and omit its content, because it may be secret.
+func ForEach(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	content, err := io.ReadAll(stream)
 	if err != nil {
 		return fmt.Errorf("failed to read manifests: %w", err)
 	}
 
-	if content, err = Text(content); err != nil {
+	if content, err = DecodeText(content); err != nil {
 		return err
 	}
 
@@ -57,8 +57,8 @@ func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 
 		var object *unstructured.Unstructured
 		if err != nil {
-			err = syntax(err)
-		} else if object, err = decode(document); err == nil {
+			err = syntaxError(err)
+		} else if object, err = decodeObject(document); err == nil {
 			err = do(object)
 		}
 
@@ -71,8 +71,8 @@ func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 // plain matches YAML errors quoting at most a syntax character.
 var plain = regexp.MustCompile(`yaml: (line [0-9]+: )?([a-z ,]|'[^a-zA-Z0-9]')+$`)
 
-// syntax returns a syntax error without the document's content. Errors of YAML and JSON may quote it.
-func syntax(err error) error {
+// syntaxError returns a syntax error without the document's content. Errors of YAML and JSON may quote it.
+func syntaxError(err error) error {
 	var inJSON utilyaml.JSONSyntaxError
 	switch {
 	case errors.As(err, &inJSON):
@@ -88,8 +88,8 @@ func syntax(err error) error {
 	return errors.New("it is not valid YAML or JSON")
 }
 
-// decode reads an object.
-func decode(document []byte) (*unstructured.Unstructured, error) {
+// decodeObject reads an object.
+func decodeObject(document []byte) (*unstructured.Unstructured, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(document, &fields) != nil {
 		return nil, fmt.Errorf("it is not %w; write a mapping with apiVersion and kind", ErrNoObject)
@@ -113,7 +113,7 @@ func decode(document []byte) (*unstructured.Unstructured, error) {
 // Read reads all objects of a stream of YAML or JSON documents.
 func Read(content []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	err := Each(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
+	err := ForEach(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
 		objects = append(objects, object)
 		return nil
 	})

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the content of a file without its byte order mark. For content other than UTF-8, it returns an error
-// with the encoding, as far as recognizable.
-func Text(content []byte) ([]byte, error) {
+// DecodeText returns the content of a file without its byte order mark. For content other than UTF-8, it returns an
+// error with the encoding, as far as recognizable.
+func DecodeText(content []byte) ([]byte, error) {
 	for _, known := range []struct{ begin, name string }{
 		{"\xff\xfe\x00\x00", "UTF-32"},
 		{"\x00\x00\xfe\xff", "UTF-32"},

@@ -47,8 +47,8 @@ func (c *Cluster) ShellAccess() ShellAccess {
 	return out
 }
 
-// Line returns a command as a line for a shell.
-func (a ShellAccess) Line(words ...string) string {
+// CommandLine returns a command as a line for a shell.
+func (a ShellAccess) CommandLine(words ...string) string {
 	var out []string
 
 	if a.Kubeconfigs != "" {

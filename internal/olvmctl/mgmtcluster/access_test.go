@@ -36,7 +36,7 @@ func TestCommandsForAShellPinTheManagementCluster(t *testing.T) {
 
 			in, err := Connect(Options{Kubeconfig: test.flag})
 			check.Error(t, err, "")
-			check.Equal(t, "line", in.ShellAccess().Line("kubectl", "get", "x"), test.want)
+			check.Equal(t, "line", in.ShellAccess().CommandLine("kubectl", "get", "x"), test.want)
 		})
 	}
 }

@@ -90,9 +90,9 @@ func Connect(o Options) (*Cluster, error) {
 		return nil, err
 	}
 
-	config, err := o.loader().ClientConfig()
+	config, err := o.newLoader().ClientConfig()
 	if err != nil {
-		return nil, o.explain(err)
+		return nil, o.explainError(err)
 	}
 
 	if err := LocalOfUser().checkRuns(config.Host); err != nil {
@@ -102,7 +102,7 @@ func Connect(o Options) (*Cluster, error) {
 	config.QPS, config.Burst = clientQPS, clientBurst
 	clock := &serverClock{}
 
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clock.through(next) })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return clock.wrapTransport(next) })
 
 	scheme, err := newScheme()
 	if err != nil {
@@ -186,8 +186,8 @@ func (c *Cluster) Server() string {
 	return c.config.Host
 }
 
-// orLocal selects the local management cluster if kubectl would find none.
-func (o Options) orLocal() Options {
+// withLocalFallback selects the local management cluster if kubectl would find none.
+func (o Options) withLocalFallback() Options {
 	if local := LocalOfUser(); o.Kubeconfig == "" && o.kubectlFindsNothing() && local.Exists() {
 		o.Kubeconfig = local.Kubeconfig()
 	}
@@ -202,16 +202,16 @@ func (o Options) Read() (Options, error) {
 		return o, nil
 	}
 
-	o = o.orLocal()
-	loader := o.loader()
+	o = o.withLocalFallback()
+	loader := o.newLoader()
 	config, err := loader.RawConfig()
 	if err != nil {
-		return o, o.explain(err)
+		return o, o.explainError(err)
 	}
 
 	if o.Namespace == "" {
 		if o.Namespace, _, err = loader.Namespace(); err != nil {
-			return o, o.explain(err)
+			return o, o.explainError(err)
 		}
 	}
 
@@ -224,7 +224,7 @@ func (o Options) Read() (Options, error) {
 	}
 
 	if err := clientcmdapi.MinifyConfig(&config); err != nil {
-		return o, o.explain(err)
+		return o, o.explainError(err)
 	}
 
 	o.Context, o.read = config.CurrentContext, &config
@@ -232,8 +232,8 @@ func (o Options) Read() (Options, error) {
 	return o, nil
 }
 
-// origin describes the source of the kubeconfig to users.
-func (o Options) origin() string {
+// describeSource describes the source of the kubeconfig to users.
+func (o Options) describeSource() string {
 	switch {
 	case o.Kubeconfig != "":
 		return "--kubeconfig " + o.Kubeconfig
@@ -244,12 +244,12 @@ func (o Options) origin() string {
 	return clientcmd.RecommendedHomeFile
 }
 
-// explain rewords an error of the kubeconfig. It names the file, and lists the contexts if the requested one is
+// explainError rewords an error of the kubeconfig. It names the file, and lists the contexts if the requested one is
 // missing.
-func (o Options) explain(err error) error {
-	all, failed := Options{Kubeconfig: o.Kubeconfig}.loader().RawConfig()
+func (o Options) explainError(err error) error {
+	all, failed := Options{Kubeconfig: o.Kubeconfig}.newLoader().RawConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Context == "" && len(all.Contexts) > 0 {
-		return fmt.Errorf("%s has no current context; give one with --context (it has %s)", o.origin(),
+		return fmt.Errorf("%s has no current context; give one with --context (it has %s)", o.describeSource(),
 			strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "))
 	}
 
@@ -258,16 +258,16 @@ func (o Options) explain(err error) error {
 	}
 
 	if _, known := all.Contexts[o.Context]; failed == nil && o.Context != "" && !known {
-		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.origin(),
+		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.describeSource(),
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "), "none"))
 	}
 
-	return fmt.Errorf("%s: %w", o.origin(), err)
+	return fmt.Errorf("%s: %w", o.describeSource(), err)
 }
 
-// Contexts returns the names of the kubeconfig's contexts.
-func (o Options) Contexts() ([]string, error) {
-	all, err := Options{Kubeconfig: o.orLocal().Kubeconfig}.loader().RawConfig()
+// ContextNames returns the names of the kubeconfig's contexts.
+func (o Options) ContextNames() ([]string, error) {
+	all, err := Options{Kubeconfig: o.withLocalFallback().Kubeconfig}.newLoader().RawConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -275,8 +275,8 @@ func (o Options) Contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(all.Contexts)), nil
 }
 
-// loader returns a loader of the result of Read, or of the file.
-func (o Options) loader() clientcmd.ClientConfig {
+// newLoader returns a loader of the result of Read, or of the file.
+func (o Options) newLoader() clientcmd.ClientConfig {
 	if o.read != nil {
 		return clientcmd.NewDefaultClientConfig(*o.read, nil)
 	}
@@ -291,7 +291,7 @@ func (o Options) loader() clientcmd.ClientConfig {
 // kubectlFindsNothing reports whether kubectl would find no cluster. A context named by the user need not be the
 // current one.
 func (o Options) kubectlFindsNothing() bool {
-	loader := Options{}.loader()
+	loader := Options{}.newLoader()
 	if _, err := loader.ClientConfig(); !clientcmd.IsEmptyConfig(err) {
 		return false
 	}
@@ -306,7 +306,7 @@ func ServerOf(path string) (string, error) { return Options{Kubeconfig: path}.Se
 
 // ServerURL returns the URL of the selected server.
 func (o Options) ServerURL() (string, error) {
-	config, err := o.loader().ClientConfig()
+	config, err := o.newLoader().ClientConfig()
 	if err != nil {
 		return "", fmt.Errorf("%s is not a kubeconfig: %w", o.Kubeconfig, err)
 	}
@@ -383,8 +383,8 @@ func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Clust
 	return &cluster, nil
 }
 
-// Names returns the names of the objects in a list.
-func (c *Cluster) Names(ctx context.Context, list client.ObjectList, of ...client.ListOption) ([]string, error) {
+// ListNames returns the names of the objects in a list.
+func (c *Cluster) ListNames(ctx context.Context, list client.ObjectList, of ...client.ListOption) ([]string, error) {
 	if err := c.List(ctx, list, of...); err != nil {
 		return nil, err
 	}
@@ -413,8 +413,8 @@ func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node,
 	return clustertree.Discover(ctx, c.Client, cluster)
 }
 
-// Others returns all other Clusters as namespace/name, or those selected by the options.
-func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
+// ListOtherClusters returns all other Clusters as namespace/name, or those selected by the options.
+func (c *Cluster) ListOtherClusters(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
 	var list clusterv1.ClusterList
 	if err := c.List(ctx, &list, in...); err != nil {
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
@@ -432,13 +432,13 @@ func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOpti
 	return out, nil
 }
 
-// Access returns clusterctl's connection to the cluster.
-func (c *Cluster) Access() clusterctl.Management {
+// ClusterctlAccess returns clusterctl's connection to the cluster.
+func (c *Cluster) ClusterctlAccess() clusterctl.Management {
 	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client, MayAct: c.mayAct}
 }
 
-// Fenced returns the same cluster with a client that asks before each write, as clusterctl does.
-func (c *Cluster) Fenced(mayAct func(context.Context) error) *Cluster {
+// WithFence returns the same cluster with a client that asks before each write, as clusterctl does.
+func (c *Cluster) WithFence(mayAct func(context.Context) error) *Cluster {
 	out := *c
 	out.Client = &fencedclient.Client{Client: c.Client, MayAct: mayAct}
 	out.mayAct = mayAct

@@ -15,9 +15,9 @@ import (
 // madeByKubernetes are objects in every namespace.
 var madeByKubernetes = []string{"ConfigMap/" + rootCAName, "ServiceAccount/default"}
 
-// Contents returns the objects of a namespace, of any kind. It omits objects created by Kubernetes itself, events, and
-// objects not deletable.
-func (c *Cluster) Contents(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
+// ListContents returns the objects of a namespace, of any kind. It omits objects created by Kubernetes itself, events,
+// and objects not deletable.
+func (c *Cluster) ListContents(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
@@ -43,7 +43,7 @@ func (c *Cluster) Contents(ctx context.Context, namespace string) ([]metav1.Part
 				continue
 			}
 
-			found, err := c.contentsOf(ctx, namespace, group.WithKind(resource.Kind))
+			found, err := c.listKind(ctx, namespace, group.WithKind(resource.Kind))
 			if err != nil {
 				return nil, err
 			}
@@ -55,8 +55,8 @@ func (c *Cluster) Contents(ctx context.Context, namespace string) ([]metav1.Part
 	return out, nil
 }
 
-// contentsOf returns the objects of one kind.
-func (c *Cluster) contentsOf(
+// listKind returns the objects of one kind.
+func (c *Cluster) listKind(
 	ctx context.Context, namespace string, kind schema.GroupVersionKind,
 ) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
@@ -85,8 +85,8 @@ func (c *Cluster) IsNamespaced(owner *metav1.OwnerReference) bool {
 	return err == nil && mapping.Scope.Name() == "namespace"
 }
 
-// Where describes the cluster to users.
-func (c *Cluster) Where() string {
+// DescribeLocation describes the cluster to users.
+func (c *Cluster) DescribeLocation() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
 		return "the local management cluster of this machine (" + c.Server() + ")"
 	}

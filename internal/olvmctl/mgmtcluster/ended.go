@@ -32,14 +32,14 @@ func (e *End) String() string {
 		humanize.Time(e.At), e.Why)
 }
 
-// Died returns when and why it has ended. It returns nil if it runs, or was stopped.
-func (l Local) Died() *End {
+// DetectEnd returns when and why it has ended. It returns nil if it runs, or was stopped.
+func (l Local) DetectEnd() *End {
 	if !l.Exists() || l.PID() != 0 {
 		return nil
 	}
 
 	if why, err := os.ReadFile(l.endFile()); err == nil {
-		return &End{At: modified(l.endFile()), Why: strings.TrimSpace(string(why))}
+		return &End{At: modificationTime(l.endFile()), Why: strings.TrimSpace(string(why))}
 	}
 
 	content, err := os.ReadFile(l.pidFile())
@@ -48,7 +48,7 @@ func (l Local) Died() *End {
 		return nil
 	}
 
-	at := modified(l.pidFile())
+	at := modificationTime(l.pidFile())
 	if up := bootTime(); up.After(at) {
 		return &End{At: at, Why: "the machine has lost power, or was reset; it is up since " +
 			up.Local().Format(time.DateTime)}
@@ -58,15 +58,15 @@ func (l Local) Died() *End {
 		pid, l.LogFile())}
 }
 
-// seen records that the process runs.
-func (l Local) seen() {
+// recordSeen records that the process runs.
+func (l Local) recordSeen() {
 	now := time.Now()
 	_ = os.Chtimes(l.pidFile(), now, now)
 }
 
 // noteEnd records why the process ends, or that it was stopped.
 func (l Local) noteEnd(lock *os.File, why error) {
-	l.seen()
+	l.recordSeen()
 
 	if why != nil {
 		_ = atomicfile.Write(l.endFile(), fmt.Appendln(nil, why), 0o600)
@@ -76,8 +76,8 @@ func (l Local) noteEnd(lock *os.File, why error) {
 	_ = errors.Join(lock.Truncate(0), lock.Sync())
 }
 
-// modified returns the modification time of a file, or the zero time if it does not exist.
-func modified(path string) time.Time {
+// modificationTime returns the modification time of a file, or the zero time if it does not exist.
+func modificationTime(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {
 		return time.Time{}

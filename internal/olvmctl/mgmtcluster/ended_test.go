@@ -17,7 +17,7 @@ import (
 func localIn(t *testing.T) Local {
 	t.Helper()
 	l := Local{filepath.Join(t.TempDir(), "local")}
-	check.Error(t, os.MkdirAll(l.data(), 0o700), "")
+	check.Error(t, os.MkdirAll(l.dataDir(), 0o700), "")
 
 	return l
 }
@@ -64,7 +64,7 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := localIn(t)
 			test.leave(t, l)
-			end := l.Died()
+			end := l.DetectEnd()
 			check.Equal(t, "whether it died", end != nil, test.says != "")
 
 			if end != nil {
@@ -78,14 +78,14 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 // TestAStopIsNoDeath records the end of a stopped process.
 func TestAStopIsNoDeath(t *testing.T) {
 	l := localIn(t)
-	file, err := l.lock()
+	file, err := l.lockPIDFile()
 	check.Error(t, err, "")
 	check.Equal(t, "the process", l.PID(), 0) // its command is not olvmctl local serve
-	check.Set(t, "the end while nobody has noted one", l.Died() != nil)
+	check.Set(t, "the end while nobody has noted one", l.DetectEnd() != nil)
 
 	l.noteEnd(file, nil)
 	check.Error(t, file.Close(), "")
-	check.Equal(t, "whether it died", l.Died() != nil, false)
+	check.Equal(t, "whether it died", l.DetectEnd() != nil, false)
 }
 
 // TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext covers files left by a power cut.
@@ -94,11 +94,11 @@ func TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext(t *testing.T) {
 	check.Error(t, os.WriteFile(l.readyFile(), nil, 0o600), "")
 	check.Error(t, os.WriteFile(l.endFile(), []byte("no space left"), 0o600), "")
 
-	file, err := l.lock()
+	file, err := l.lockPIDFile()
 	check.Error(t, err, "")
 	defer file.Close()
-	check.Equal(t, "whether it is ready", exists(l.readyFile()), false)
-	check.Equal(t, "whether it has ended", exists(l.endFile()), false)
+	check.Equal(t, "whether it is ready", pathExists(l.readyFile()), false)
+	check.Equal(t, "whether it has ended", pathExists(l.endFile()), false)
 }
 
 func TestAReadyFileOfAnotherProcessIsNone(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAReadyFileOfAnotherProcessIsNone(t *testing.T) {
 		"":                           true, // of an older version
 	} {
 		check.Error(t, os.WriteFile(l.readyFile(), []byte(content), 0o600), "")
-		check.Equal(t, "whether it runs with "+strconv.Quote(content), l.Runs(), want)
+		check.Equal(t, "whether it runs with "+strconv.Quote(content), l.IsRunning(), want)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAProcessOfAnotherFolderIsNotOurs(t *testing.T) {
 	l.began(t, strconv.Itoa(other.PID()), time.Now())
 	check.Set(t, "the process of the other", other.PID())
 	check.Equal(t, "the process", l.PID(), 0)
-	check.Set(t, "the end", l.Died() != nil)
+	check.Set(t, "the end", l.DetectEnd() != nil)
 }
 
 // TestARemovalThatWasInterruptedLeavesNothingToStart covers a removal killed halfway.
@@ -135,10 +135,10 @@ func TestARemovalThatWasInterruptedLeavesNothingToStart(t *testing.T) {
 	check.Error(t, os.Rename(l.dir, l.removedDir()), "")
 	check.Equal(t, "whether there is one", l.Exists(), false)
 
-	check.Error(t, os.MkdirAll(l.data(), 0o700), "") // a new one
+	check.Error(t, os.MkdirAll(l.dataDir(), 0o700), "") // a new one
 	check.Error(t, l.Remove(t.Context()), "")
 	check.Equal(t, "whether there is one", l.Exists(), false)
-	check.Equal(t, "whether something is left", exists(l.removedDir()), false)
+	check.Equal(t, "whether something is left", pathExists(l.removedDir()), false)
 	check.Error(t, l.Remove(t.Context()), "") // there is none any more
 }
 
@@ -148,7 +148,7 @@ func TestALocalManagementClusterWithoutLocksIsTold(t *testing.T) {
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
 
 	l := localIn(t)
-	_, err := l.lock()
+	_, err := l.lockPIDFile()
 	check.Error(t, err, "the file system of "+l.dir+" may have no locks")
 	check.Contains(t, "the remedy", err.Error(), "set XDG_STATE_HOME")
 	check.Lacks(t, "the error", err.Error(), "another process")

@@ -56,8 +56,8 @@ func (e HistoryEntry) String() string {
 	return strings.Join(append(words, strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    ")), " ")
 }
 
-// Machine returns the OLVMMachine with this name, or of the Machine with this name.
-func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachine, error) {
+// FindMachine returns the OLVMMachine with this name, or of the Machine with this name.
+func (c *Cluster) FindMachine(ctx context.Context, name string) (*infrav1.OLVMMachine, error) {
 	var machine clusterv1.Machine
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &machine)
 	if client.IgnoreNotFound(err) != nil {
@@ -75,8 +75,8 @@ func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachin
 	return &out, nil
 }
 
-// History returns the events of a machine, and its last run if the run's event has expired.
-func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+// ListHistory returns the events of a machine, and its last run if the run's event has expired.
+func (c *Cluster) ListHistory(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	var list eventsv1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list events: %w", err)
@@ -135,18 +135,18 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	}
 }
 
-// FullHistory returns the history of a machine in order. With manager, it includes our manager's log lines about it.
-// since limits the lines of pods; the zero time means all.
-func (c *Cluster) FullHistory(
+// ListFullHistory returns the history of a machine in order. With manager, it includes our manager's log lines about
+// it. since limits the lines of pods; the zero time means all.
+func (c *Cluster) ListFullHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, manager bool, since time.Time,
 ) ([]HistoryEntry, error) {
-	entries, err := c.History(ctx, machine)
+	entries, err := c.ListHistory(ctx, machine)
 	if err != nil {
 		return nil, err
 	}
 
 	if manager {
-		lines, err := c.managerHistory(ctx, machine, since)
+		lines, err := c.readManagerHistory(ctx, machine, since)
 		if err != nil {
 			return nil, err
 		}
@@ -173,8 +173,8 @@ func withoutEvents(lines, entries []HistoryEntry) []HistoryEntry {
 // errManagerIsLocal reports that our manager is a process of the local management cluster.
 var errManagerIsLocal = errors.New("the manager is a process")
 
-// managers returns the pods of our manager, and a client for their logs.
-func (c *Cluster) managers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
+// findManagers returns the pods of our manager, and a client for their logs.
+func (c *Cluster) findManagers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
@@ -195,14 +195,14 @@ func (c *Cluster) managers(ctx context.Context) (*kubernetes.Clientset, []corev1
 	return nil, nil, errors.New("the management cluster has no pod of the manager")
 }
 
-// managerHistory returns the lines about a machine in the logs of our manager's pods. It skips pods not started, or
+// readManagerHistory returns the lines about a machine in the logs of our manager's pods. It skips pods not started, or
 // already deleted.
-func (c *Cluster) managerHistory(
+func (c *Cluster) readManagerHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, since time.Time,
 ) ([]HistoryEntry, error) {
-	clients, pods, err := c.managers(ctx)
+	clients, pods, err := c.findManagers(ctx)
 	if errors.Is(err, errManagerIsLocal) {
-		return LocalOfUser().managerHistory(machine)
+		return LocalOfUser().readManagerHistory(machine)
 	}
 
 	if err != nil {
@@ -239,10 +239,10 @@ func (c *Cluster) managerHistory(
 	return out, nil
 }
 
-// ManagerLogs returns the last lines of our manager's logs by pod name. In a local management cluster, it returns the
-// log of the manager's process.
-func (c *Cluster) ManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
-	clients, pods, err := c.managers(ctx)
+// ReadManagerLogs returns the last lines of our manager's logs by pod name. In a local management cluster, it returns
+// the log of the manager's process.
+func (c *Cluster) ReadManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
+	clients, pods, err := c.findManagers(ctx)
 	if errors.Is(err, errManagerIsLocal) {
 		content, err := os.ReadFile(localplane.ManagerLog(LocalOfUser().dir))
 		return map[string][]byte{"manager": lastLines(content, lines)}, err
@@ -286,9 +286,9 @@ func lastLines(text []byte, lines int) []byte {
 	return text
 }
 
-// managerHistory returns the lines about a machine in the manager's log. In a local management cluster, the manager is
-// a process.
-func (l Local) managerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+// readManagerHistory returns the lines about a machine in the manager's log. In a local management cluster, the manager
+// is a process.
+func (l Local) readManagerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	log, err := os.Open(localplane.ManagerLog(l.dir))
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the manager's log: %w", err)

@@ -36,8 +36,8 @@ const (
 	rootCAName = "kube-root-ca.crt"
 )
 
-// Identity returns the identity of a cluster: the UID of its namespace kube-system.
-func (c *Cluster) Identity(ctx context.Context) (types.UID, error) {
+// FetchIdentity returns the identity of a cluster: the UID of its namespace kube-system.
+func (c *Cluster) FetchIdentity(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identityLimit)
 	defer cancel()
 
@@ -88,16 +88,16 @@ func (e *otherClusterError) Error() string {
 		"of its Cluster", e.Name, e.Found, e.Name, e.Recorded, e.Name, IdentityAnnotation)
 }
 
-// Is reports whether the management cluster is the workload cluster of a Cluster, and so manages itself. It returns an
-// error if neither is proved.
-func (c *Cluster) Is(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+// IsWorkloadOf reports whether the management cluster is the workload cluster of a Cluster, and so manages itself. It
+// returns an error if neither is proved.
+func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster.Annotations[IdentityAnnotation] == "" && !cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return false, nil // it has no API server yet
 	}
 
-	own, unknown := c.Identity(ctx)
+	own, unknown := c.FetchIdentity(ctx)
 	if unknown == nil {
-		of, err := c.identityOf(ctx, cluster)
+		of, err := c.fetchIdentityOf(ctx, cluster)
 		if err == nil {
 			return of == own, nil
 		}
@@ -130,9 +130,9 @@ type noKubeconfigError struct{ error }
 
 func (e *noKubeconfigError) Unwrap() error { return e.error }
 
-// identityOf returns the identity of a Cluster's workload cluster: the recorded one, or otherwise its API server's
+// fetchIdentityOf returns the identity of a Cluster's workload cluster: the recorded one, or otherwise its API server's
 // answer.
-func (c *Cluster) identityOf(ctx context.Context, cluster *clusterv1.Cluster) (types.UID, error) {
+func (c *Cluster) fetchIdentityOf(ctx context.Context, cluster *clusterv1.Cluster) (types.UID, error) {
 	if recorded := cluster.Annotations[IdentityAnnotation]; recorded != "" {
 		return types.UID(recorded), nil
 	}
@@ -157,7 +157,7 @@ func (c *Cluster) identityOf(ctx context.Context, cluster *clusterv1.Cluster) (t
 		return "", fmt.Errorf("failed to connect to %s: %w", cluster.Name, err)
 	}
 
-	return (&Cluster{Client: asked, config: config}).Identity(ctx)
+	return (&Cluster{Client: asked, config: config}).FetchIdentity(ctx)
 }
 
 // hasOtherCA reports whether the management cluster and the workload cluster of a Cluster provably have different CAs.

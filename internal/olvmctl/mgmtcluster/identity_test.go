@@ -102,7 +102,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		"the management cluster has no CA": {prod(""), with(ofProd(own)), false, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := clusterAt(t, test.objects...).Is(t.Context(), test.cluster)
+			got, err := clusterAt(t, test.objects...).IsWorkloadOf(t.Context(), test.cluster)
 			check.Error(t, err, test.problem)
 			check.Equal(t, "whether it is", got, test.want)
 		})
@@ -140,7 +140,7 @@ func TestTheKubeconfigOfATenantRunsNoPrograms(t *testing.T) {
 
 	cluster := prod("")
 	c := clusterAt(t, cluster, secretOf("kubeconfig", "value", content))
-	_, err = c.Is(t.Context(), cluster)
+	_, err = c.IsWorkloadOf(t.Context(), cluster)
 	check.Error(t, err, "users[].user.exec")
 
 	if _, err := os.Stat(ran); err == nil {
@@ -169,8 +169,13 @@ func TestTheContextIsResolvedOnce(t *testing.T) {
 	after, err := Connect(read)
 	check.Error(t, err, "")
 	check.Equal(t, "the server", after.Server(), before.Server())
-	check.Equal(t, "the server of clusterctl", after.Access().Config.Clusters["test"].Server, "https://first:6443")
-	check.Equal(t, "where it is", after.Where(), "https://first:6443 (context test of "+path+")")
+	check.Equal(
+		t,
+		"the server of clusterctl",
+		after.ClusterctlAccess().Config.Clusters["test"].Server,
+		"https://first:6443",
+	)
+	check.Equal(t, "where it is", after.DescribeLocation(), "https://first:6443 (context test of "+path+")")
 }
 
 func TestAContextThatIsNamedIsTaken(t *testing.T) {
@@ -189,5 +194,5 @@ func TestAContextThatIsNamedIsTaken(t *testing.T) {
 	c, err := Connect(Options{Kubeconfig: path, Context: "b"})
 	check.Error(t, err, "")
 	check.Equal(t, "the server", c.Server(), "https://b:6443")
-	check.Equal(t, "contexts that clusterctl sees", len(c.Access().Config.Contexts), 1)
+	check.Equal(t, "contexts that clusterctl sees", len(c.ClusterctlAccess().Config.Contexts), 1)
 }

@@ -40,9 +40,10 @@ func (e *unusableError) Error() string { return e.message }
 
 func (e *unusableError) Unwrap() error { return e.err }
 
-// unusable returns an error about this management cluster. The %s in problem stands for the cluster's description.
-func (c *Cluster) unusable(err error, problem, remedy string) error {
-	return &unusableError{message: fmt.Sprintf(problem, c.Where()) + "; " + remedy, err: err}
+// newUnusableError returns an error about this management cluster. The %s in problem stands for the cluster's
+// description.
+func (c *Cluster) newUnusableError(err error, problem, remedy string) error {
+	return &unusableError{message: fmt.Sprintf(problem, c.DescribeLocation()) + "; " + remedy, err: err}
 }
 
 // CheckInstalled checks that the API server serves Cluster API and an infrastructure known to olvmctl. The error tells
@@ -51,23 +52,23 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 
-	capi, err := c.kindsOf(ctx, clusterv1.GroupVersion)
+	capi, err := c.listKinds(ctx, clusterv1.GroupVersion)
 
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil // the next request reports missing rights
 	case err != nil:
-		return c.unreachable(err)
+		return c.explainUnreachable(err)
 	case len(capi) == 0:
-		return c.unusable(nil, "Cluster API "+clusterv1.GroupVersion.Version+" is not installed in %s",
+		return c.newUnusableError(nil, "Cluster API "+clusterv1.GroupVersion.Version+" is not installed in %s",
 			"olvmctl start -f FILE installs it, and so does clusterctl init; or give another management cluster with "+
 				"--kubeconfig or --context")
 	}
 
 	for _, kind := range infrastructures {
-		found, err := c.kindsOf(ctx, kind.GroupVersion())
+		found, err := c.listKinds(ctx, kind.GroupVersion())
 		if err != nil {
-			return c.unreachable(err)
+			return c.explainUnreachable(err)
 		}
 
 		if slices.Contains(found, kind.Kind) {
@@ -75,12 +76,12 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 		}
 	}
 
-	return c.unusable(nil, "Cluster API is installed in %s, and the provider olvm is not",
+	return c.newUnusableError(nil, "Cluster API is installed in %s, and the provider olvm is not",
 		"olvmctl start -f FILE installs it, and so does clusterctl init --infrastructure olvm")
 }
 
-// kindsOf returns the kinds of an API group's version, or none if it is not served.
-func (c *Cluster) kindsOf(ctx context.Context, version schema.GroupVersion) ([]string, error) {
+// listKinds returns the kinds of an API group's version, or none if it is not served.
+func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
@@ -106,8 +107,8 @@ func (c *Cluster) kindsOf(ctx context.Context, version schema.GroupVersion) ([]s
 	return out, nil
 }
 
-// unreachable returns the error for a server not responding like an API server.
-func (c *Cluster) unreachable(err error) error {
+// explainUnreachable returns the error for a server not responding like an API server.
+func (c *Cluster) explainUnreachable(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -126,24 +127,26 @@ func (c *Cluster) unreachable(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return c.unusable(err, "%s refuses the credentials of the kubeconfig",
+		return c.newUnusableError(err, "%s refuses the credentials of the kubeconfig",
 			"log in again, or give another one with --kubeconfig or --context")
 	case errors.As(err, &authority), errors.As(err, &name):
-		return c.unusable(err, "%s has a certificate that the kubeconfig does not trust ("+escaped(why)+")",
-			"get a new kubeconfig of it, or give another one with --kubeconfig or --context")
+		return c.newUnusableError(
+			err, "%s has a certificate that the kubeconfig does not trust ("+escapePercent(why)+")",
+			"get a new kubeconfig of it, or give another one with --kubeconfig or --context",
+		)
 	case errors.As(err, &said) && said.ErrStatus.Code < 500 && said.ErrStatus.Code > 0:
-		return c.unusable(err, "%s does not answer as a Kubernetes API server ("+escaped(why)+")",
+		return c.newUnusableError(err, "%s does not answer as a Kubernetes API server ("+escapePercent(why)+")",
 			"correct the server in the kubeconfig")
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.As(err, &said):
-		return c.unusable(err, "%s cannot be reached ("+escaped(why)+")", c.reachRemedy())
+		return c.newUnusableError(err, "%s cannot be reached ("+escapePercent(why)+")", c.reachRemedy())
 	}
 
-	return c.unusable(err, "%s does not answer as a Kubernetes API server ("+escaped(why)+")",
+	return c.newUnusableError(err, "%s does not answer as a Kubernetes API server ("+escapePercent(why)+")",
 		"correct the server in the kubeconfig")
 }
 
-// escaped escapes a text for a format.
-func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+// escapePercent escapes a text for a format.
+func escapePercent(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
 func (c *Cluster) reachRemedy() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {

@@ -54,7 +54,7 @@ func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", 
 
 // Kubeconfig returns the file for its administrator.
 func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
-func (l Local) data() string       { return filepath.Join(l.dir, "data") }
+func (l Local) dataDir() string    { return filepath.Join(l.dir, "data") }
 
 // pidFile contains the number of the process running it, and is locked by the process. Its modification time is when
 // the process was last seen.
@@ -72,8 +72,8 @@ func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
 // othersDir contains a file for each third-party provider running in it.
 func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
 
-// Others returns the third-party providers running in it.
-func (l Local) Others() []string {
+// ListProviders returns the third-party providers running in it.
+func (l Local) ListProviders() []string {
 	entries, err := os.ReadDir(l.othersDir())
 	if err != nil {
 		return nil // there are none yet
@@ -87,16 +87,16 @@ func (l Local) Others() []string {
 	return out
 }
 
-// Lacks reports whether it can run a third-party provider, but does not.
-func (l Local) Lacks(name string) bool {
+// LacksProvider reports whether it can run a third-party provider, but does not.
+func (l Local) LacksProvider(name string) bool {
 	_, can := localplane.Others[name]
-	return can && !slices.Contains(l.Others(), name)
+	return can && !slices.Contains(l.ListProviders(), name)
 }
 
-// Add makes it run a third-party provider from the next Launch on. It stops a running one. If the provider cannot be
-// built, nothing changes. Add calls say with lines for users.
-func (l Local) Add(ctx context.Context, name string, say func(format string, args ...any)) error {
-	tools, err := toolchain.Embedded()
+// AddProvider makes it run a third-party provider from the next Launch on. It stops a running one. If the provider
+// cannot be built, nothing changes. Add calls say with lines for users.
+func (l Local) AddProvider(ctx context.Context, name string, say func(format string, args ...any)) error {
+	tools, err := toolchain.NewEmbedded()
 	if err != nil {
 		return err
 	}
@@ -118,10 +118,10 @@ func (l Local) Add(ctx context.Context, name string, say func(format string, arg
 }
 
 // Exists reports whether there is one, running or not.
-func (l Local) Exists() bool { return exists(l.data()) }
+func (l Local) Exists() bool { return pathExists(l.dataDir()) }
 
-// Runs reports whether a process runs and serves it. The file of a killed process does not count.
-func (l Local) Runs() bool {
+// IsRunning reports whether a process runs and serves it. The file of a killed process does not count.
+func (l Local) IsRunning() bool {
 	pid := l.PID()
 	content, err := os.ReadFile(l.readyFile())
 	said := strings.TrimSpace(string(content)) // older versions of this program leave it empty
@@ -175,20 +175,20 @@ func (l Local) checkRuns(server string) error {
 		return nil //nolint:nilerr // it is another management cluster
 	}
 
-	if end := l.Died(); end != nil {
+	if end := l.DetectEnd(); end != nil {
 		return fmt.Errorf("the local management cluster %s; start it with olvmctl local start", end)
 	}
 
 	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
 }
 
-// Build builds its programs. It calls say with lines for users.
-func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
+// BuildPrograms builds its programs. It calls say with lines for users.
+func (l Local) BuildPrograms(ctx context.Context, say func(format string, args ...any)) error {
 	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 		return err
 	}
 
-	tools, err := toolchain.Embedded()
+	tools, err := toolchain.NewEmbedded()
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l Local) Build(ctx context.Context, say func(format string, args ...any)) 
 		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
 	}
 
-	for _, name := range l.Others() {
+	for _, name := range l.ListProviders() {
 		if other, known := localplane.Others[name]; known {
 			if err := tools.Build(ctx, other.Module); err != nil {
 				return err
@@ -215,7 +215,7 @@ func (l Local) Build(ctx context.Context, say func(format string, args ...any)) 
 func (l Local) Launch(ctx context.Context) error {
 	ended := make(chan error, 1)
 	if l.PID() == 0 {
-		command, err := l.begin()
+		command, err := l.startProcess()
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (l Local) Launch(ctx context.Context) error {
 
 	deadline := time.After(localStartLimit)
 
-	for !l.Runs() {
+	for !l.IsRunning() {
 		select {
 		case err := <-ended:
 			if l.PID() != 0 { // another command has started it at the same time
@@ -236,10 +236,10 @@ func (l Local) Launch(ctx context.Context) error {
 			}
 
 			return fmt.Errorf("the local management cluster has ended before it was ready (%w); %s ends with\n%s",
-				cmp.Or(err, errEnded), l.LogFile(), localplane.Tail(l.LogFile()))
+				cmp.Or(err, errEnded), l.LogFile(), localplane.ReadTail(l.LogFile()))
 		case <-deadline:
 			return fmt.Errorf("the local management cluster is not ready after %s; %s ends with\n%s", localStartLimit,
-				l.LogFile(), localplane.Tail(l.LogFile()))
+				l.LogFile(), localplane.ReadTail(l.LogFile()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(filePollInterval):
@@ -258,8 +258,8 @@ func (l Local) waitForEnd(ended chan<- error) {
 	ended <- nil
 }
 
-// begin starts its process.
-func (l Local) begin() (*exec.Cmd, error) {
+// startProcess starts its process.
+func (l Local) startProcess() (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
@@ -343,8 +343,8 @@ type Uses struct {
 	Inventories int `json:"inventories"`
 }
 
-// None reports that nothing needs it.
-func (u Uses) None() bool { return u == Uses{} }
+// IsEmpty reports that nothing needs it.
+func (u Uses) IsEmpty() bool { return u == Uses{} }
 
 func (u Uses) String() string {
 	out := english.Plural(u.Clusters, "cluster", "")
@@ -390,7 +390,7 @@ func (l Local) Serve(
 		return fmt.Errorf("failed to make a folder: %w", err)
 	}
 
-	lock, err := l.lock()
+	lock, err := l.lockPIDFile()
 	if err != nil {
 		return err
 	}
@@ -402,7 +402,7 @@ func (l Local) Serve(
 		return fmt.Errorf("failed to find this program: %w", err)
 	}
 
-	tools, err := toolchain.Embedded()
+	tools, err := toolchain.NewEmbedded()
 	if err != nil {
 		return err
 	}
@@ -410,7 +410,7 @@ func (l Local) Serve(
 	plane, err := localplane.Start(ctx, localplane.Options{
 		Tools:        tools,
 		Dir:          l.dir,
-		DataDir:      l.data(),
+		DataDir:      l.dataDir(),
 		Manager:      append([]string{program}, managerArguments...),
 		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 		Progress:     say,
@@ -433,11 +433,11 @@ func (l Local) Serve(
 
 	defer os.Remove(l.readyFile())
 
-	return l.watch(ctx, plane)
+	return l.watchProcesses(ctx, plane)
 }
 
-// watch checks the processes until the context ends, or one of them does.
-func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
+// watchProcesses checks the processes until the context ends, or one of them does.
+func (l Local) watchProcesses(ctx context.Context, plane *localplane.Plane) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -445,7 +445,7 @@ func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
 		case <-time.After(localCheckInterval):
 		}
 
-		l.seen()
+		l.recordSeen()
 
 		if err := plane.Failed(); err != nil {
 			return err
@@ -455,7 +455,7 @@ func (l Local) watch(ctx context.Context, plane *localplane.Plane) error {
 
 // startOthers starts the third-party providers. A failing one does not delay our own clusters.
 func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say func(format string, args ...any)) {
-	for _, name := range l.Others() {
+	for _, name := range l.ListProviders() {
 		other, known := localplane.Others[name]
 		if !known {
 			continue // of another version of this program
@@ -470,9 +470,9 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 	}
 }
 
-// lock writes the file with the number of this process. It keeps other processes from running the same cluster until
-// the file is closed.
-func (l Local) lock() (*os.File, error) {
+// lockPIDFile writes the file with the number of this process. It keeps other processes from running the same cluster
+// until the file is closed.
+func (l Local) lockPIDFile() (*os.File, error) {
 	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
@@ -506,7 +506,7 @@ func (l Local) lock() (*os.File, error) {
 	return file, nil
 }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

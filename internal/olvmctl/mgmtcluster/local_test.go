@@ -53,7 +53,7 @@ func TestALocalManagementClusterThatIsStopped(t *testing.T) {
 		t.Errorf("there is none: %v", err)
 	}
 
-	if err := os.Mkdir(l.data(), 0o700); err != nil {
+	if err := os.Mkdir(l.dataDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

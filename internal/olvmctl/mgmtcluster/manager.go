@@ -20,8 +20,10 @@ import (
 // serverClock is the difference of an API server's clock to this machine's, according to its responses.
 type serverClock struct{ ahead atomic.Int64 }
 
-// through returns a transport to observe the responses of next.
-func (c *serverClock) through(next http.RoundTripper) http.RoundTripper { return &observer{c, next} }
+// wrapTransport returns a transport to observe the responses of next.
+func (c *serverClock) wrapTransport(next http.RoundTripper) http.RoundTripper {
+	return &observer{c, next}
+}
 
 // observer is a transport reading the clock from each response.
 type observer struct {
@@ -69,7 +71,7 @@ func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 		return "", nil
 	}
 
-	if kinds, err := c.kindsOf(ctx, infrav1.GroupVersion); err == nil && len(kinds) == 0 {
+	if kinds, err := c.listKinds(ctx, infrav1.GroupVersion); err == nil && len(kinds) == 0 {
 		return "", nil // clusters of Oracle Cloud alone have another manager
 	}
 

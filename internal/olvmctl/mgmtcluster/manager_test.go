@@ -70,7 +70,7 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	clock := &serverClock{}
-	client := http.Client{Transport: clock.through(http.DefaultTransport)}
+	client := http.Client{Transport: clock.wrapTransport(http.DefaultTransport)}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
 	check.Error(t, err, "")
 	answer, err := client.Do(request)

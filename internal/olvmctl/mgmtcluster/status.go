@@ -52,19 +52,19 @@ type LocalStatus struct {
 	LogBytes  uint64    `json:"logBytes,omitempty"`
 }
 
-// Status says whether it runs; of one that runs, how old it is, which versions it has, and how large it is.
-func (l Local) Status(ctx context.Context) (LocalStatus, error) {
+// FetchStatus says whether it runs; of one that runs, how old it is, which versions it has, and how large it is.
+func (l Local) FetchStatus(ctx context.Context) (LocalStatus, error) {
 	if !l.Exists() {
 		return LocalStatus{State: LocalAbsent}, nil
 	}
 
 	out := LocalStatus{State: LocalRunning, PID: l.PID(), Kubeconfig: l.Kubeconfig(), LogFile: l.LogFile()}
 
-	switch end := l.Died(); {
+	switch end := l.DetectEnd(); {
 	case end != nil:
 		out.State, out.EndedAt, out.Why = LocalEnded, end.At, end.Why
 		return out, nil
-	case out.PID != 0 && !l.Runs():
+	case out.PID != 0 && !l.IsRunning():
 		out.State = LocalBusy
 		return out, nil
 	case out.PID == 0:
@@ -72,13 +72,13 @@ func (l Local) Status(ctx context.Context) (LocalStatus, error) {
 		return out, nil
 	}
 
-	err := l.ask(ctx, &out)
+	err := l.completeStatus(ctx, &out)
 
 	return out, err
 }
 
-// ask completes the status of one that runs.
-func (l Local) ask(ctx context.Context, out *LocalStatus) error {
+// completeStatus completes the status of one that runs.
+func (l Local) completeStatus(ctx context.Context, out *LocalStatus) error {
 	uses, err := l.CountUses(ctx)
 	if err != nil {
 		return err
@@ -101,12 +101,12 @@ func (l Local) ask(ctx context.Context, out *LocalStatus) error {
 		out.Started = info.ModTime()
 	}
 
-	if out.Versions, err = c.versions(ctx); err != nil {
+	if out.Versions, err = c.fetchVersions(ctx); err != nil {
 		return err
 	}
 
-	out.Data = l.data()
-	if out.DataBytes, err = sizeOf(l.data(), ""); err != nil {
+	out.Data = l.dataDir()
+	if out.DataBytes, err = sizeOf(l.dataDir(), ""); err != nil {
 		return err
 	}
 
@@ -143,8 +143,8 @@ func (s *LocalStatus) Text(now time.Time) string {
 	}, "\n  ")
 }
 
-// versions returns the versions of this program, the API server, and the providers.
-func (c *Cluster) versions(ctx context.Context) ([]string, error) {
+// fetchVersions returns the versions of this program, the API server, and the providers.
+func (c *Cluster) fetchVersions(ctx context.Context) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)

@@ -59,15 +59,15 @@ func ReadAccount(profile string) (*Account, error) {
 	}
 
 	out := &Account{provider: provider}
-	if err := out.read(); err != nil {
+	if err := out.readFields(); err != nil {
 		return nil, fmt.Errorf("%s: profile %s: %w", path, profile, err)
 	}
 
 	return out, nil
 }
 
-// read sets the fields from the provider.
-func (a *Account) read() (err error) {
+// readFields sets the fields from the provider.
+func (a *Account) readFields() (err error) {
 	var problems []error
 
 	for _, field := range []struct {

@@ -57,8 +57,8 @@ func Connect(account *Account, at Endpoints) (*Cloud, error) {
 	return out, nil
 }
 
-// explain shortens a multi-line error of the SDK to its cause.
-func explain(err error) error {
+// explainError shortens a multi-line error of the SDK to its cause.
+func explainError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -85,12 +85,12 @@ func isNotFound(err error) bool {
 	return ok && refused.GetHTTPStatusCode() == 404
 }
 
-// Compartment returns the OCID of a compartment given by its OCID, or by its path from the tenancy.
-func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
+// FindCompartment returns the OCID of a compartment given by its OCID, or by its path from the tenancy.
+func (c *Cloud) FindCompartment(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "ocid1.") {
 		_, err := c.identity.GetCompartment(ctx, identity.GetCompartmentRequest{CompartmentId: &name})
 		if err != nil {
-			return "", fmt.Errorf("compartment %s: %w", name, explain(err))
+			return "", fmt.Errorf("compartment %s: %w", name, explainError(err))
 		}
 
 		return name, nil
@@ -99,9 +99,9 @@ func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
 	parent, parentName := c.tenancy, "the tenancy"
 
 	for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
-		children, err := c.children(ctx, parent)
+		children, err := c.listCompartments(ctx, parent)
 		if err != nil {
-			return "", fmt.Errorf("the compartments of %s: %w", parentName, explain(err))
+			return "", fmt.Errorf("the compartments of %s: %w", parentName, explainError(err))
 		}
 
 		at := slices.IndexFunc(children, func(child identity.Compartment) bool { return *child.Name == part })
@@ -115,8 +115,8 @@ func (c *Cloud) Compartment(ctx context.Context, name string) (string, error) {
 	return parent, nil
 }
 
-// children returns the active compartments in a compartment.
-func (c *Cloud) children(ctx context.Context, of string) ([]identity.Compartment, error) {
+// listCompartments returns the active compartments in a compartment.
+func (c *Cloud) listCompartments(ctx context.Context, of string) ([]identity.Compartment, error) {
 	var out []identity.Compartment
 	request := identity.ListCompartmentsRequest{
 		CompartmentId:  &of,

@@ -71,8 +71,8 @@ func (w Wanted) String() string {
 	return fmt.Sprintf("an image with %s=%s and %s=%s", architectureTag, w.Architecture, kubernetesTag, w.Kubernetes)
 }
 
-// matches reports whether an image is wanted. A version without a patch in its tag matches any patch.
-func (w Wanted) matches(image *core.Image) bool {
+// matchesImage reports whether an image is wanted. A version without a patch in its tag matches any patch.
+func (w Wanted) matchesImage(image *core.Image) bool {
 	minor := w.Kubernetes
 	if parts := strings.Split(w.Kubernetes, "."); len(parts) > 2 {
 		minor = strings.Join(parts[:2], ".")
@@ -91,14 +91,14 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	for {
 		response, err := c.compute.ListImages(ctx, request)
 		if err != nil {
-			return nil, fmt.Errorf("the images of compartment %s: %w", w.Compartment, explain(err))
+			return nil, fmt.Errorf("the images of compartment %s: %w", w.Compartment, explainError(err))
 		}
 
 		for i := range response.Items {
 			image := &response.Items[i]
 			usable := image.LifecycleState == core.ImageLifecycleStateAvailable ||
 				image.LifecycleState == core.ImageLifecycleStateImporting
-			if usable && w.matches(image) {
+			if usable && w.matchesImage(image) {
 				found = append(found, *image)
 			}
 		}
@@ -113,7 +113,7 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	}
 
 	finished := func(image core.Image) int {
-		if Unfinished(&image) {
+		if IsUnfinished(&image) {
 			return 0
 		}
 
@@ -130,8 +130,8 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	return &newest, nil
 }
 
-// Unfinished reports whether an image is still being imported. Its import may have been interrupted.
-func Unfinished(image *core.Image) bool {
+// IsUnfinished reports whether an image is still being imported. Its import may have been interrupted.
+func IsUnfinished(image *core.Image) bool {
 	return image.LifecycleState == core.ImageLifecycleStateImporting || image.FreeformTags[importingTag] != ""
 }
 
@@ -174,9 +174,9 @@ func (i Import) CheckFile() error {
 // ImportImage uploads and imports an image, and returns its OCID as soon as it is usable. An interrupted import
 // resumes: a file already in the bucket is not uploaded again, and FinishImage completes a started import.
 func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
-	space, object, err := c.upload(ctx, i)
+	space, object, err := c.uploadImage(ctx, i)
 	if err != nil {
-		return "", fmt.Errorf("failed to upload %s: %w", i.File, explain(err))
+		return "", fmt.Errorf("failed to upload %s: %w", i.File, explainError(err))
 	}
 
 	name := imageName
@@ -200,7 +200,7 @@ func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 		OpcRetryToken: common.String(common.RetryToken()),
 	})
 	if err != nil {
-		return "", fmt.Errorf("failed to import %s: %w", i.File, explain(err))
+		return "", fmt.Errorf("failed to import %s: %w", i.File, explainError(err))
 	}
 
 	return *made.Id, c.FinishImage(ctx, &made.Image, i.Imported)
@@ -212,7 +212,7 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 		return err
 	}
 
-	if err := c.offer(ctx, image); err != nil {
+	if err := c.offerToShapes(ctx, image); err != nil {
 		return err
 	}
 
@@ -221,7 +221,7 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 		return nil
 	}
 
-	space, err := c.space(ctx)
+	space, err := c.fetchNamespace(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 		NamespaceName: &space, BucketName: &bucket, ObjectName: &object,
 	})
 	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("failed to remove %s from bucket %s: %w", object, bucket, explain(err))
+		return fmt.Errorf("failed to remove %s from bucket %s: %w", object, bucket, explainError(err))
 	}
 
 	tags := maps.Clone(image.FreeformTags)
@@ -240,21 +240,21 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 		ImageId: image.Id, UpdateImageDetails: core.UpdateImageDetails{FreeformTags: tags},
 	})
 	if err != nil {
-		return fmt.Errorf("failed to finish image %s: %w", *image.Id, explain(err))
+		return fmt.Errorf("failed to finish image %s: %w", *image.Id, explainError(err))
 	}
 
 	return nil
 }
 
-// upload uploads the file to the bucket, under a name derived from its content.
-func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err error) {
+// uploadImage uploads the file to the bucket, under a name derived from its content.
+func (c *Cloud) uploadImage(ctx context.Context, i Import) (space, object string, err error) {
 	sum, size, err := sumOf(i.File)
 	if err != nil {
 		return "", "", err
 	}
 
 	object = fmt.Sprintf("%s-%s-%s-%x.qcow2", imageName, i.Kubernetes, i.Architecture, sum[:6])
-	if space, err = c.space(ctx); err != nil {
+	if space, err = c.fetchNamespace(ctx); err != nil {
 		return "", "", err
 	}
 
@@ -275,7 +275,7 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 	storage.HTTPClient = &http.Client{}
 
 	counter := &counter{size: size, say: i.Uploaded}
-	defer counter.end()
+	defer counter.stopReporting()
 
 	_, err = transfer.NewUploadManager().UploadFile(ctx, transfer.UploadFileRequest{
 		FilePath: i.File,
@@ -287,13 +287,13 @@ func (c *Cloud) upload(ctx context.Context, i Import) (space, object string, err
 			ObjectStorageClient: &storage,
 			CallBack: func(part transfer.MultiPartUploadPart) {
 				if part.Err == nil {
-					counter.add(partSize)
+					counter.addBytes(partSize)
 				}
 			},
 		},
 	})
 	if err == nil {
-		counter.add(size)
+		counter.addBytes(size)
 	}
 
 	return space, object, err
@@ -307,7 +307,7 @@ type counter struct {
 	say        func(done, total int64)
 }
 
-func (c *counter) add(more int64) {
+func (c *counter) addBytes(more int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -317,18 +317,18 @@ func (c *counter) add(more int64) {
 	}
 }
 
-// end silences it, because the SDK may report a part after the end of the upload.
-func (c *counter) end() {
+// stopReporting silences it, because the SDK may report a part after the end of the upload.
+func (c *counter) stopReporting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 }
 
-// space returns the namespace of the tenancy's objects.
-func (c *Cloud) space(ctx context.Context) (string, error) {
+// fetchNamespace returns the namespace of the tenancy's objects.
+func (c *Cloud) fetchNamespace(ctx context.Context) (string, error) {
 	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
 	if err != nil {
-		return "", fmt.Errorf("the namespace of objects: %w", explain(err))
+		return "", fmt.Errorf("the namespace of objects: %w", explainError(err))
 	}
 
 	return *found.Value, nil
@@ -372,10 +372,10 @@ func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func
 			imported(100)
 			return nil
 		case err != nil && !isNotFound(err):
-			return fmt.Errorf("image %s: %w", *image.Id, explain(err))
+			return fmt.Errorf("image %s: %w", *image.Id, explainError(err))
 		}
 
-		percent, failure := c.progressOf(ctx, image)
+		percent, failure := c.fetchProgress(ctx, image)
 		if failure != nil {
 			return failure
 		}
@@ -390,13 +390,13 @@ func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func
 	}
 }
 
-// progressOf returns the progress of an image's import; the error explains a failure.
-func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int, err error) {
+// fetchProgress returns the progress of an image's import; the error explains a failure.
+func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent int, err error) {
 	list, err := c.work.ListWorkRequests(ctx, workrequests.ListWorkRequestsRequest{
 		CompartmentId: image.CompartmentId, ResourceId: image.Id,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("the work requests of image %s: %w", *image.Id, explain(err))
+		return 0, fmt.Errorf("the work requests of image %s: %w", *image.Id, explainError(err))
 	}
 
 	for _, request := range list.Items {
@@ -409,7 +409,7 @@ func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int,
 			WorkRequestId: request.Id,
 		})
 		if err != nil {
-			return 0, fmt.Errorf("work request %s has failed, and why is not known: %w", *request.Id, explain(err))
+			return 0, fmt.Errorf("work request %s has failed, and why is not known: %w", *request.Id, explainError(err))
 		}
 
 		problems := []error{fmt.Errorf("the import of image %s has failed, work request %s", *image.Id, *request.Id)}
@@ -423,8 +423,8 @@ func (c *Cloud) progressOf(ctx context.Context, image *core.Image) (percent int,
 	return percent, nil
 }
 
-// offer makes an ARM image usable with the ARM shapes, and sets their boot method. It is idempotent.
-func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
+// offerToShapes makes an ARM image usable with the ARM shapes, and sets their boot method. It is idempotent.
+func (c *Cloud) offerToShapes(ctx context.Context, image *core.Image) error {
 	if image.FreeformTags[architectureTag] != ARM {
 		return nil
 	}
@@ -434,7 +434,7 @@ func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
 			ImageId: image.Id, ShapeName: &shape,
 		})
 		if err != nil {
-			return fmt.Errorf("failed to offer image %s for %s: %w", *image.Id, shape, explain(err))
+			return fmt.Errorf("failed to offer image %s for %s: %w", *image.Id, shape, explainError(err))
 		}
 	}
 
@@ -442,7 +442,7 @@ func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
 		ImageId: image.Id,
 	})
 	if err != nil || len(there.Items) > 0 {
-		return explain(err)
+		return explainError(err)
 	}
 
 	known, err := c.compute.ListComputeGlobalImageCapabilitySchemas(ctx,
@@ -452,7 +452,7 @@ func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("the capabilities of images: %w", explain(err))
+		return fmt.Errorf("the capabilities of images: %w", explainError(err))
 	}
 
 	boots := uefi
@@ -470,7 +470,7 @@ func (c *Cloud) offer(ctx context.Context, image *core.Image) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("failed to say how image %s boots: %w", *image.Id, explain(err))
+		return fmt.Errorf("failed to say how image %s boots: %w", *image.Id, explainError(err))
 	}
 
 	return nil

@@ -39,7 +39,7 @@ func TestWhichImagesAreWanted(t *testing.T) {
 		image := &core.Image{FreeformTags: map[string]string{
 			architectureTag: test.architecture, kubernetesTag: test.kubernetes,
 		}}
-		check.Equal(t, name, w.matches(image), test.want)
+		check.Equal(t, name, w.matchesImage(image), test.want)
 	}
 }
 

@@ -41,9 +41,9 @@ func NewAccess() Access {
 	}
 }
 
-// add reads an object of the core API leniently: a Secret may be encrypted, or carry fields of the tool creating it. It
-// skips an unreadable object; a later check reports it as missing.
-func (a *Access) add(object *unstructured.Unstructured, key types.NamespacedName) {
+// addObject reads an object of the core API leniently: a Secret may be encrypted, or carry fields of the tool creating
+// it. It skips an unreadable object; a later check reports it as missing.
+func (a *Access) addObject(object *unstructured.Unstructured, key types.NamespacedName) {
 	switch object.GetKind() {
 	case "Namespace":
 		addCore(object, types.NamespacedName{Name: key.Name}, a.Spaces)
@@ -122,7 +122,7 @@ func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 func (m *Input) addIdentity(
 	ctx context.Context, c client.Reader, of connection.Engine,
 ) (*infrav1alpha1.OLVMClusterIdentity, error) {
-	key := types.NamespacedName{Name: connection.IdentityOf(of)}
+	key := types.NamespacedName{Name: connection.GetIdentityName(of)}
 	if key.Name == "" {
 		return nil, nil
 	}
@@ -139,7 +139,7 @@ func (m *Input) addIdentity(
 		return nil, err
 	}
 
-	if !connection.MayUse(identity, of.Key.Namespace, m.Running.Spaces[space]) {
+	if !connection.CanUse(identity, of.Key.Namespace, m.Running.Spaces[space]) {
 		return nil, nil
 	}
 
@@ -191,8 +191,8 @@ func (m *Input) DropUnreadableStates() []string {
 	return out
 }
 
-// Unpaused returns the Clusters with controllers working on the states of their machines.
-func (m *Input) Unpaused() []string {
+// UnpausedClusters returns the Clusters with controllers working on the states of their machines.
+func (m *Input) UnpausedClusters() []string {
 	var out []string
 
 	for _, cluster := range m.Clusters {

@@ -34,7 +34,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 		return nil
 	}
 
-	clusters, sawAll, err := m.topologies(ctx, c)
+	clusters, sawAll, err := m.listTopologies(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func listIfAllowed(
 	return list.Items, true, nil
 }
 
-// topologies are the running Clusters with a topology, of all namespaces if the user may list them. Else they are those
-// that were read, and those beside the classes of the manifests, and sawAll is false.
-func (m *Input) topologies(
+// listTopologies are the running Clusters with a topology, of all namespaces if the user may list them. Else they are
+// those that were read, and those beside the classes of the manifests, and sawAll is false.
+func (m *Input) listTopologies(
 	ctx context.Context, c client.Reader,
 ) (clusters []unstructured.Unstructured, sawAll bool, err error) {
 	clusters, sawAll, err = listIfAllowed(ctx, c, "Cluster", "")
@@ -144,7 +144,7 @@ func (m *Input) topologies(
 	}
 
 	if !sawAll {
-		if clusters, err = m.topologiesBeside(ctx, c); err != nil {
+		if clusters, err = m.listTopologiesBeside(ctx, c); err != nil {
 			return nil, false, err
 		}
 	}
@@ -154,8 +154,8 @@ func (m *Input) topologies(
 	}), sawAll, nil
 }
 
-// topologiesBeside are the running Clusters of the namespaces that were read, and of those with parts of classes.
-func (m *Input) topologiesBeside(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
+// listTopologiesBeside are the running Clusters of the namespaces that were read, and of those with parts of classes.
+func (m *Input) listTopologiesBeside(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 
 	listed := map[string]bool{}

@@ -19,7 +19,7 @@ import (
 // generation matches the suffix appended by olvmctl upgrade to template names. A cluster file gives the first names.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
-func family(template string) string { return generation.ReplaceAllString(template, "") }
+func templateFamily(template string) string { return generation.ReplaceAllString(template, "") }
 
 // followGenerations gives the templates of a cluster file their present or next names by olvmctl upgrade. A cluster
 // file has no names for later templates.
@@ -86,7 +86,7 @@ func FollowGenerations(
 		before[owner] = ref.Name
 	}
 
-	if err := m.followGenerations(ctx, c, m.namespaces()); err != nil {
+	if err := m.followGenerations(ctx, c, m.manifestNamespaces()); err != nil {
 		return nil, err
 	}
 
@@ -154,7 +154,7 @@ func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstr
 
 	for i := range there {
 		live := &there[i]
-		if live.GetNamespace() != key.Namespace || family(live.GetName()) != family(key.Name) {
+		if live.GetNamespace() != key.Namespace || templateFamily(live.GetName()) != templateFamily(key.Name) {
 			continue
 		}
 
@@ -185,7 +185,7 @@ func defaultedSpec(spec map[string]any) (map[string]any, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))
 
-	defaulted, err := schema.Default(object)
+	defaulted, err := schema.WithDefaults(object)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func nextGeneration(name string, spec map[string]any) (string, error) {
 
 	sum := sha256.Sum256(content)
 
-	return fmt.Sprintf("%s-%x", family(name), sum[:4]), nil
+	return fmt.Sprintf("%s-%x", templateFamily(name), sum[:4]), nil
 }
 
 func (m *Input) renameTemplate(owner *unstructured.Unstructured, key types.NamespacedName, name string) error {

@@ -89,7 +89,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 
 	for _, object := range objects {
 		if err := checkNames(object.Unstructured); err != nil {
-			return nil, fmt.Errorf("%s: %w", object.Where(), err)
+			return nil, fmt.Errorf("%s: %w", object.DescribeSource(), err)
 		}
 	}
 
@@ -98,8 +98,8 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 	}
 
 	for _, object := range objects {
-		if err := m.add(object.Unstructured); err != nil {
-			return nil, fmt.Errorf("%s: %w", object.Where(), err)
+		if err := m.addManifest(object.Unstructured); err != nil {
+			return nil, fmt.Errorf("%s: %w", object.DescribeSource(), err)
 		}
 	}
 
@@ -125,11 +125,14 @@ func checkOnce(objects []source.Object) error {
 	for _, object := range objects {
 		key := id{object.GroupVersionKind().Group, object.GetKind(), object.GetNamespace(), object.GetName()}
 		if before, found := first[key]; found {
-			problems = append(problems, fmt.Errorf("%s: %s %s is in %s already; remove one of them", object.Where(),
-				key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before))
+			problems = append(
+				problems,
+				fmt.Errorf("%s: %s %s is in %s already; remove one of them", object.DescribeSource(),
+					key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before),
+			)
 		}
 
-		first[key] = object.Where()
+		first[key] = object.DescribeSource()
 	}
 
 	return errors.Join(problems...)
@@ -139,7 +142,7 @@ func checkOnce(objects []source.Object) error {
 func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 	m := newInput()
 	for _, object := range objects {
-		if err := m.add(object); err != nil {
+		if err := m.addManifest(object); err != nil {
 			return nil, err
 		}
 	}
@@ -178,9 +181,11 @@ func newInput() *Input {
 	}
 }
 
-func (m *Input) add(object *unstructured.Unstructured) error {
+func (m *Input) addManifest(object *unstructured.Unstructured) error {
 	if object.IsList() {
-		return object.EachListItem(func(item runtime.Object) error { return m.add(item.(*unstructured.Unstructured)) })
+		return object.EachListItem(
+			func(item runtime.Object) error { return m.addManifest(item.(*unstructured.Unstructured)) },
+		)
 	}
 
 	m.count++
@@ -196,7 +201,7 @@ func (m *Input) add(object *unstructured.Unstructured) error {
 		m.classParts = append(m.classParts, object)
 	}
 
-	served, isOwn := api.GroupVersionOf(gvk.Kind)
+	served, isOwn := api.FindGroupVersion(gvk.Kind)
 
 	switch {
 	case gvk.Group == api.Group && isOwn && gvk.Version != served.Version:
@@ -204,7 +209,7 @@ func (m *Input) add(object *unstructured.Unstructured) error {
 	case gvk.Group == api.Group:
 		return m.addOwn(object, key)
 	case gvk.Group == "":
-		m.Written.add(object, key)
+		m.Written.addObject(object, key)
 	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
 		m.Clusters = append(m.Clusters, object)
 	case strings.HasPrefix(gvk.Kind, "KubeadmConfig") && gvk.Group == "bootstrap."+clusterv1.GroupVersion.Group:
@@ -224,26 +229,26 @@ func (m *Input) add(object *unstructured.Unstructured) error {
 func (m *Input) addOwn(object *unstructured.Unstructured, key types.NamespacedName) error {
 	switch object.GetKind() {
 	case "OLVMCluster":
-		return decode(object, key, m.OLVMClusters)
+		return decodeStrict(object, key, m.OLVMClusters)
 	case "OLVMMachineTemplate":
-		return decode(object, key, m.Templates)
+		return decodeStrict(object, key, m.Templates)
 	case "OLVMMachine":
-		return decode(object, key, m.OLVMMachines)
+		return decodeStrict(object, key, m.OLVMMachines)
 	case "OLVMInventory":
-		return decode(object, key, m.Inventories)
+		return decodeStrict(object, key, m.Inventories)
 	case "OLVMInventoryVM":
-		return decode(object, key, m.InventoryVMs)
+		return decodeStrict(object, key, m.InventoryVMs)
 	case support.Kind:
-		return decode(object, key, m.Services)
+		return decodeStrict(object, key, m.Services)
 	case "OLVMClusterIdentity":
-		return decode(object, types.NamespacedName{Name: key.Name}, m.Written.Identities)
+		return decodeStrict(object, types.NamespacedName{Name: key.Name}, m.Written.Identities)
 	default:
 		return nil
 	}
 }
 
-// decode reads an object strictly: an unknown field is a mistake, and the API server would drop it.
-func decode[T any](
+// decodeStrict reads an object strictly: an unknown field is a mistake, and the API server would drop it.
+func decodeStrict[T any](
 	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
 ) error {
 	content, err := yaml.Marshal(object.Object)

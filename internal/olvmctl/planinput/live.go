@@ -40,10 +40,10 @@ var LiveKinds = []schema.GroupVersionKind{
 	infrav1alpha1.GroupVersion.WithKind(support.Kind),
 }
 
-// Compare reads a management cluster: the objects beside the manifests and its API server's verdict on the manifests.
-// Unless the plan is offline, it also reads the Terraform states of its machines. An empty namespace means the
-// manifests' namespaces, or all.
-func (m *Input) Compare(ctx context.Context, live client.Client, namespace string, offline bool) error {
+// AddManagementCluster reads a management cluster: the objects beside the manifests and its API server's verdict on the
+// manifests. Unless the plan is offline, it also reads the Terraform states of its machines. An empty namespace means
+// the manifests' namespaces, or all.
+func (m *Input) AddManagementCluster(ctx context.Context, live client.Client, namespace string, offline bool) error {
 	if err := m.AddLive(ctx, live, namespace); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 	namespaces := []string{namespace}
 
 	if namespace == "" {
-		namespaces = m.namespaces()
+		namespaces = m.manifestNamespaces()
 	}
 
 	if m.ofClusterFile {
@@ -174,8 +174,8 @@ func listBeyond[T any](
 	return out, nil
 }
 
-// namespaces returns the namespaces of the manifests. Without manifests, it returns "", meaning all.
-func (m *Input) namespaces() []string {
+// manifestNamespaces returns the namespaces of the manifests. Without manifests, it returns "", meaning all.
+func (m *Input) manifestNamespaces() []string {
 	var out []string
 	note := func(namespace string) {
 		if !slices.Contains(out, namespace) {
@@ -311,7 +311,7 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 
 	m.pruning.others = append(m.pruning.others, object)
 	count := m.count
-	err := m.add(object)
+	err := m.addManifest(object)
 	m.count = count // the count covers only the manifests
 
 	return err
@@ -366,7 +366,7 @@ func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 // checkTemplate refuses a template of the manifests that differs from the management cluster's.
 func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
 	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
-	if err := decode(live, key, into); err != nil {
+	if err := decodeStrict(live, key, into); err != nil {
 		return err
 	}
 

@@ -39,9 +39,9 @@ type pruning struct {
 	marks instanceMarks
 }
 
-// Prune turns the search for deletions on or off. By default, it is on if a GitOps tool has applied the manifests'
+// SetPruning turns the search for deletions on or off. By default, it is on if a GitOps tool has applied the manifests'
 // objects.
-func (m *Input) Prune(asked bool) { m.pruning.asked = &asked }
+func (m *Input) SetPruning(asked bool) { m.pruning.asked = &asked }
 
 // Deletions returns a line telling whether deletions were looked at.
 func (m *Input) Deletions() string {
@@ -133,7 +133,7 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 
 	for _, object := range p.others {
 		tool := p.marks.gitOps(object)
-		if !isApplied(object) || keeps(object) || len(tools) > 0 && !slices.Contains(tools, tool) {
+		if !isApplied(object) || forbidsPruning(object) || len(tools) > 0 && !slices.Contains(tools, tool) {
 			continue
 		}
 

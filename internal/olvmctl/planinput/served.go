@@ -60,7 +60,7 @@ func checkFields(objects []source.Object) error {
 
 // problemOf adds file and line to a problem.
 func problemOf(object source.Object, problem schema.Problem) error {
-	where := object.Where()
+	where := object.DescribeSource()
 	if problem.Line > 0 {
 		where = fmt.Sprintf("%s: line %d", object.From, problem.Line)
 	}
@@ -96,7 +96,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 		}
 
 		if dryRun {
-			switch err := serverSays(ctx, c, object); {
+			switch err := dryRunApply(ctx, c, object); {
 			case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "FieldValueForbidden"):
 				dryRun = false
 			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind does not exist yet
@@ -117,7 +117,9 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 			}
 		}
 
-		problems, err := schema.Violations(ctx, live, object.Unstructured, m.LiveOf(object.Unstructured), object.Node)
+		problems, err := schema.FindViolations(
+			ctx, live, object.Unstructured, m.LiveOf(object.Unstructured), object.Node,
+		)
 		if err != nil {
 			return err
 		}
@@ -189,8 +191,8 @@ func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, err
 	return out, nil
 }
 
-// serverSays applies an object in a dry run, without writing anything.
-func serverSays(ctx context.Context, c client.Client, object source.Object) error {
+// dryRunApply applies an object in a dry run, without writing anything.
+func dryRunApply(ctx context.Context, c client.Client, object source.Object) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll,
 		client.ForceOwnership, client.FieldOwner("olvmctl-plan"))
 }

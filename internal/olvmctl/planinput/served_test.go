@@ -29,7 +29,7 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := fixture.Sample(t, test.from, test.to)
+			text := fixture.SampleManifests(t, test.from, test.to)
 			_, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, test.want)
 
@@ -56,11 +56,11 @@ func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
 		"a changed endpoint":      {"host: 127.20.30.5", "host: 127.20.30.6", true, "controlPlaneEndpoint.host is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.ReplaceAll(fixture.Sample(t, test.from, test.to), "ENGINE_URL", fixture.EngineURL)
+			text := strings.ReplaceAll(fixture.SampleManifests(t, test.from, test.to), "ENGINE_URL", fixture.EngineURL)
 
 			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			if err == nil && test.live {
-				check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "")
+				check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "")
 			}
 
 			if err == nil {
@@ -81,7 +81,9 @@ type server struct {
 	crds map[string]string
 }
 
-func (s *server) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s *server) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	if object.GetObjectKind().GroupVersionKind().Kind != "CustomResourceDefinition" {
 		return s.Client.Get(ctx, key, object, options...)
 	}
@@ -124,11 +126,11 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 		"the namespace is still to come": {apierrors.NewNotFound(resource, "a"), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.ReplaceAll(fixture.Sample(t), "ENGINE_URL", fixture.EngineURL)
+			text := strings.ReplaceAll(fixture.SampleManifests(t), "ENGINE_URL", fixture.EngineURL)
 			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, "")
 
-			asked := &server{Client: fixture.Management(t), err: test.err}
+			asked := &server{Client: fixture.NewManagement(t), err: test.err}
 			err = m.CheckServed(t.Context(), asked)
 			check.Error(t, err, test.problem)
 			check.Contains(t, "the line", m.CheckedBy, test.line)
@@ -147,9 +149,16 @@ func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 			properties + ", x-kubernetes-validations: [" + rules + "]}}}}}]}}"
 	}
 	deployment := func(rules string) map[string]string {
-		return map[string]string{"machinedeployments.cluster.x-k8s.io": crd("cluster.x-k8s.io", "v1beta2", "MachineDeployment",
-			"{clusterName: {type: string}, replicas: {type: integer}, template: {type: object, x-kubernetes-preserve-unknown-fields: true}, "+
-				"selector: {type: object, x-kubernetes-preserve-unknown-fields: true}}", rules)}
+		return map[string]string{
+			"machinedeployments.cluster.x-k8s.io": crd(
+				"cluster.x-k8s.io",
+				"v1beta2",
+				"MachineDeployment",
+				"{clusterName: {type: string}, replicas: {type: integer}, template: {type: object, x-kubernetes-preserve-unknown-fields: true}, "+
+					"selector: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
+				rules,
+			),
+		}
 	}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "machinedeployments"}, "a", nil)
 
@@ -171,11 +180,13 @@ func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 			"dataDisks[1]: Duplicate value", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Replace(strings.ReplaceAll(fixture.Sample(t), "ENGINE_URL", fixture.EngineURL), test.from, test.to, 1)
+			text := strings.Replace(
+				strings.ReplaceAll(fixture.SampleManifests(t), "ENGINE_URL", fixture.EngineURL), test.from, test.to, 1,
+			)
 			m, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, "")
 
-			err = m.CheckServed(t.Context(), &server{Client: fixture.Management(t), err: forbidden, crds: test.crds})
+			err = m.CheckServed(t.Context(), &server{Client: fixture.NewManagement(t), err: forbidden, crds: test.crds})
 			check.Error(t, err, test.problem)
 			check.Contains(t, "the line", m.CheckedBy, test.line)
 		})

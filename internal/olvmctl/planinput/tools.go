@@ -123,9 +123,9 @@ func trackedBy(object client.Object) string {
 	return application
 }
 
-// keeps reports whether an object tells its GitOps tool not to prune it. Argo CD's Delete=false does not, because it is
-// about deleting the Application.
-func keeps(object client.Object) bool {
+// forbidsPruning reports whether an object tells its GitOps tool not to prune it. Argo CD's Delete=false does not,
+// because it is about deleting the Application.
+func forbidsPruning(object client.Object) bool {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 
 	for _, key := range []string{"kustomize.toolkit.fluxcd.io/prune", "kustomize.toolkit.fluxcd.io/reconcile"} {
@@ -151,7 +151,8 @@ func (m *Input) findPrunedAccess() {
 	p := &m.pruning
 	consider := func(kind string, object client.Object, written bool) {
 		tool := p.marks.gitOps(object)
-		if written || !slices.Contains(p.tools, tool) || keeps(object) || len(object.GetOwnerReferences()) > 0 ||
+		if written || !slices.Contains(p.tools, tool) || forbidsPruning(object) ||
+			len(object.GetOwnerReferences()) > 0 ||
 			p.asked != nil && !*p.asked {
 			return
 		}

@@ -26,16 +26,16 @@ type Capacity struct {
 	LargestFree int64 `json:"largestFree"`
 }
 
-// Lacks describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides where VMs run, and
-// how they fill hosts.
-func (c Capacity) Lacks() string {
+// DescribeShortage describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides where
+// VMs run, and how they fill hosts.
+func (c Capacity) DescribeShortage() string {
 	switch {
 	case c.Hosts == 0:
 		return "no host of it is up"
 	case c.LargestVM > c.LargestFree:
-		return fmt.Sprintf("no host has %s free for one of them", size(c.LargestVM))
+		return fmt.Sprintf("no host has %s free for one of them", formatSize(c.LargestVM))
 	case c.Memory > c.FreeMemory:
-		return fmt.Sprintf("%s more than its hosts have free", size(c.Memory-c.FreeMemory))
+		return fmt.Sprintf("%s more than its hosts have free", formatSize(c.Memory-c.FreeMemory))
 	default:
 		return ""
 	}
@@ -44,18 +44,18 @@ func (c Capacity) Lacks() string {
 // String returns a line for users.
 func (c Capacity) String() string {
 	text := fmt.Sprintf("Cluster %s of %s: %s with %s and %s; %s up with %s and %s free", c.EngineCluster, c.Engine,
-		english.Plural(c.VMs, "new VM", ""), english.Plural(int(c.CPUs), "CPU", ""), size(c.Memory),
+		english.Plural(c.VMs, "new VM", ""), english.Plural(int(c.CPUs), "CPU", ""), formatSize(c.Memory),
 		english.Plural(c.Hosts, "host is", "hosts are"), english.Plural(int(c.HostCPUs), "CPU thread", ""),
-		size(c.FreeMemory))
+		formatSize(c.FreeMemory))
 	if c.Unsized > 0 {
 		text += fmt.Sprintf(" (without %d whose size the engine knows)", c.Unsized)
 	}
 
-	if lacks := c.Lacks(); lacks != "" {
+	if lacks := c.DescribeShortage(); lacks != "" {
 		text += ". They do not fit: " + lacks
 	}
 
 	return text
 }
 
-func size(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) } //nolint:gosec // not negative
+func formatSize(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) } //nolint:gosec // not negative

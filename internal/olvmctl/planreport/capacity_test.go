@@ -27,6 +27,6 @@ func TestWhatDoesNotFit(t *testing.T) {
 	} {
 		c := fits
 		test.change(&c)
-		check.Equal(t, name, c.Lacks(), test.want)
+		check.Equal(t, name, c.DescribeShortage(), test.want)
 	}
 }

@@ -71,7 +71,7 @@ func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 		PriorState:    &tfjson.State{Values: state("vm.gone", `{"list":[{"script":true}]}`)},
 	}
 
-	Mask(full)
+	MaskSensitive(full)
 
 	encoded, err := json.Marshal(full.ResourceChanges)
 	check.Error(t, err, "")
@@ -87,8 +87,8 @@ func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	check.Lacks(t, "the plan", string(encoded), "canary")
 	check.Contains(t, "what is no secret", string(encoded), `"name":"b"`)
 	check.Contains(t, "what is no secret", string(encoded), "shown")
-	Mask(nil)
-	Mask(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
+	MaskSensitive(nil)
+	MaskSensitive(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
 }
 
 // TestACellMentionsNobody has the marks of mentions and references for GitHub and GitLab, found after Markdown is

@@ -27,35 +27,35 @@ const (
 // full report, or empty.
 func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
-	c.add(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
+	c.appendPart(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
 
 	left := 0
 
-	for _, line := range r.preface() {
-		if !c.add(maxTable/4, escapeCell(line)+".\n\n") {
+	for _, line := range r.prefaceLines() {
+		if !c.appendPart(maxTable/4, escapeCell(line)+".\n\n") {
 			left++
 		}
 	}
 
-	c.leave(left, "note", "notes")
+	c.recordOmitted(left, "note", "notes")
 
 	if r.Summary.Destroy > 0 {
-		c.add(maxTable, fmt.Sprintf("> [!CAUTION]\n> **%s destroyed.** %s.\n\n",
+		c.appendPart(maxTable, fmt.Sprintf("> [!CAUTION]\n> **%s destroyed.** %s.\n\n",
 			english.Plural(int(r.Summary.Destroy), "machine is", "machines are"),
 			english.PluralWord(int(r.Summary.Destroy), "Its VM and disks are deleted",
 				"Their VMs and disks are deleted")))
 	}
 
-	c.pruned(r.Pruned)
-	c.owners(r.Owners)
+	c.writePruned(r.Pruned)
+	c.writeOwners(r.Owners)
 
 	for _, capacity := range r.Capacity {
-		c.add(maxTable, escapeCell(capacity.String())+"\n\n")
+		c.appendPart(maxTable, escapeCell(capacity.String())+"\n\n")
 	}
 
-	c.table(r.Machines)
-	c.plans(r.Machines)
-	c.last(link)
+	c.writeTable(r.Machines)
+	c.writePlans(r.Machines)
+	c.writeOmissions(link)
 	_, err := io.WriteString(out, c.text.String())
 
 	return err
@@ -67,8 +67,8 @@ type comment struct {
 	left []string
 }
 
-// add appends a part if the text stays within most bytes, and reports whether it did.
-func (c *comment) add(most int, part string) bool {
+// appendPart appends a part if the text stays within most bytes, and reports whether it did.
+func (c *comment) appendPart(most int, part string) bool {
 	if c.text.Len()+len(part) > most {
 		return false
 	}
@@ -78,31 +78,31 @@ func (c *comment) add(most int, part string) bool {
 	return true
 }
 
-// leave records a number of omitted parts.
-func (c *comment) leave(count int, singular, plural string) {
+// recordOmitted records a number of omitted parts.
+func (c *comment) recordOmitted(count int, singular, plural string) {
 	if count > 0 {
 		c.left = append(c.left, english.Plural(count, singular, plural))
 	}
 }
 
-// pruned names the objects to delete.
-func (c *comment) pruned(objects []Pruned) {
+// writePruned names the objects to delete.
+func (c *comment) writePruned(objects []Pruned) {
 	left := 0
 
 	for _, object := range objects {
-		if !c.add(maxTable/4, "- **deleted**: "+escapeCell(object.String())+"\n") {
+		if !c.appendPart(maxTable/4, "- **deleted**: "+escapeCell(object.String())+"\n") {
 			left++
 		}
 	}
 
-	c.leave(left, "object that is deleted", "objects that are deleted")
+	c.recordOmitted(left, "object that is deleted", "objects that are deleted")
 
 	if len(objects) > 0 {
 		c.text.WriteString("\n")
 	}
 }
 
-func (c *comment) owners(owners []OwnerChange) {
+func (c *comment) writeOwners(owners []OwnerChange) {
 	left := 0
 
 	for _, owner := range owners {
@@ -111,27 +111,27 @@ func (c *comment) owners(owners []OwnerChange) {
 			line += "  - " + escapeCell(difference) + "\n"
 		}
 
-		if !c.add(maxTable/2, line) {
+		if !c.appendPart(maxTable/2, line) {
 			left++
 		}
 	}
 
-	c.leave(left, "line on an owner of machines", "lines on owners of machines")
+	c.recordOmitted(left, "line on an owner of machines", "lines on owners of machines")
 
 	if len(owners) > 0 {
 		c.text.WriteString("\n")
 	}
 }
 
-// table writes one row for machines with the same fate: refused machines first, then changing ones.
-func (c *comment) table(machines []*Result) {
+// writeTable writes one row for machines with the same fate: refused machines first, then changing ones.
+func (c *comment) writeTable(machines []*Result) {
 	rank := func(m *Result) int {
 		switch {
 		case m.Refused != "":
 			return 0
 		case m.Destroyed != "", m.MayGo != "", m.Gone:
 			return 1
-		case m.Changed():
+		case m.IsChanged():
 			return 2
 		}
 
@@ -144,23 +144,23 @@ func (c *comment) table(machines []*Result) {
 	left := 0
 
 	for _, group := range sorted {
-		first, names := group[0], group.names()
+		first, names := group[0], group.joinNames()
 		if len(group) > 1 {
 			names = humanize.Comma(int64(len(group))) + ": " + names
 		}
 
 		row := fmt.Sprintf("| %s | %s | %s | %s | %s |\n", escapeCell(names), escapeCell(first.From),
-			escapeCell(first.Cluster), escapeCell(group.addresses()), first.markdownSummary())
-		if !c.add(maxTable, row) {
+			escapeCell(first.Cluster), escapeCell(group.joinAddresses()), first.markdownSummary())
+		if !c.appendPart(maxTable, row) {
 			left++
 		}
 	}
 
-	c.leave(left, "row of the table", "rows of the table")
+	c.recordOmitted(left, "row of the table", "rows of the table")
 }
 
-// plans writes one plan for all machines with the same changes.
-func (c *comment) plans(machines []*Result) {
+// writePlans writes one plan for all machines with the same changes.
+func (c *comment) writePlans(machines []*Result) {
 	left := 0
 
 	for _, group := range groupSame(machines) {
@@ -177,21 +177,21 @@ func (c *comment) plans(machines []*Result) {
 		if others := group[1:]; len(others) > 0 {
 			title += fmt.Sprintf(" and %d more", len(others))
 			note = "The same but for names and addresses: " +
-				escapeCell(others.list(", ", func(m *Result) string { return m.Name })) + "\n\n"
+				escapeCell(others.joinTexts(", ", func(m *Result) string { return m.Name })) + "\n\n"
 		}
 
 		part := fmt.Sprintf("\n<details><summary>%s</summary>\n\n%s%s\n%s\n%s\n\n</details>\n", title, note, fence,
 			strings.TrimRight(plaintext.Printable(first.Text), "\n"), fence)
-		if !c.add(maxMarkdown-maxLast, part) {
+		if !c.appendPart(maxMarkdown-maxLast, part) {
 			left++
 		}
 	}
 
-	c.leave(left, "plan", "plans")
+	c.recordOmitted(left, "plan", "plans")
 }
 
-// last lists the omissions.
-func (c *comment) last(link string) {
+// writeOmissions lists the omissions.
+func (c *comment) writeOmissions(link string) {
 	if len(c.left) == 0 {
 		return
 	}
@@ -205,9 +205,9 @@ func (c *comment) last(link string) {
 	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
 }
 
-// impersonal returns the owner and the plan, without the machine's name and addresses. It collapses spaces, because
+// anonymousText returns the owner and the plan, without the machine's name and addresses. It collapses spaces, because
 // aligned columns depend on the names.
-func (r *Result) impersonal() string {
+func (r *Result) anonymousText() string {
 	pairs := []string{r.Name, "NAME"}
 	for _, address := range r.Addresses {
 		pairs = append(pairs, `"`+address+`"`, "ADDRESS")
@@ -218,7 +218,7 @@ func (r *Result) impersonal() string {
 
 // markdownSummary returns the summary for a table cell.
 func (r *Result) markdownSummary() string {
-	what, why := "", r.summary()
+	what, why := "", r.describeFate()
 
 	switch r.verdict() {
 	case isRefused:
@@ -232,7 +232,7 @@ func (r *Result) markdownSummary() string {
 	}
 
 	if len(r.Outside) > 0 {
-		why += ". " + strings.TrimSpace(r.outside())
+		why += ". " + strings.TrimSpace(r.outsideChanges())
 	}
 
 	return what + escapeCell(why)

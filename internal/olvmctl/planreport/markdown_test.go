@@ -48,7 +48,9 @@ func TestEqualPlansAreWrittenOnce(t *testing.T) {
 	check.Lacks(t, "plans", out, "Left out")
 
 	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
-	check.Contains(t, "table", out, "\n| 2: default/a-1, default/a-12 | MachineDeployment/a | prod | 10.0.0.1; 10.0.0.12 | ")
+	check.Contains(
+		t, "table", out, "\n| 2: default/a-1, default/a-12 | MachineDeployment/a | prod | 10.0.0.1; 10.0.0.12 | ",
+	)
 
 	for _, name := range []string{"a-1", "a-12", "b-1", "a-2"} {
 		check.Contains(t, "table", out, "default/"+name)
@@ -151,9 +153,16 @@ func TestARolloutNamesEachPairOnce(t *testing.T) {
 func TestAPlanHasNamesAndSizesForPeople(t *testing.T) {
 	const id, other = "00000000-0000-0000-0000-0000000000aa", "00000000-0000-0000-0000-0000000000bb"
 
-	text := Readable("  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
-		"  + size = 20000000000 # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
-		func(asked string) string { return map[string]string{id: "Default"}[asked] })
-	check.Equal(t, "text", text, "  + cluster_id = \"Default\"\n  + template_id = \""+other+"\"\n  ~ memory         = 16 GiB -> 32 GiB\n"+
-		"  + size = 20 GB # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n")
+	text := MakeReadable(
+		"  + cluster_id = \""+id+"\"\n  + template_id = \""+other+"\"\n  ~ memory         = 17179869184 -> 34359738368\n"+
+			"  + size = 20000000000 # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
+		func(asked string) string { return map[string]string{id: "Default"}[asked] },
+	)
+	check.Equal(
+		t,
+		"text",
+		text,
+		"  + cluster_id = \"Default\"\n  + template_id = \""+other+"\"\n  ~ memory         = 16 GiB -> 32 GiB\n"+
+			"  + size = 20 GB # forces replacement\n  + comment = \"size = 17179869184\"\n  + size = 512\n",
+	)
 }

@@ -9,9 +9,9 @@ import (
 // maskedValue replaces a sensitive value, like in Terraform's own output.
 const maskedValue = "(sensitive value)"
 
-// Mask replaces all sensitive values of a plan: planned ones, those of the state, and differences in the engine. A mark
-// on the value before or after a change counts for both, and for the same resource in the state.
-func Mask(plan *tfjson.Plan) {
+// MaskSensitive replaces all sensitive values of a plan: planned ones, those of the state, and differences in the
+// engine. A mark on the value before or after a change counts for both, and for the same resource in the state.
+func MaskSensitive(plan *tfjson.Plan) {
 	if plan == nil {
 		return
 	}
@@ -51,7 +51,7 @@ func maskChange(change *tfjson.Change, marks []any) {
 	}
 
 	for _, mark := range marks {
-		change.Before, change.After = masked(change.Before, mark), masked(change.After, mark)
+		change.Before, change.After = maskParts(change.Before, mark), maskParts(change.After, mark)
 	}
 }
 
@@ -62,7 +62,7 @@ func maskValues(values *tfjson.StateValues, marks map[string][]any) {
 	}
 
 	for _, output := range values.Outputs {
-		output.Value = masked(output.Value, output.Sensitive)
+		output.Value = maskParts(output.Value, output.Sensitive)
 	}
 
 	maskModule(values.RootModule, marks)
@@ -80,7 +80,7 @@ func maskModule(module *tfjson.StateModule, marks map[string][]any) {
 		}
 
 		for _, mark := range append(marks[r.Address], own) {
-			r.AttributeValues, _ = masked(r.AttributeValues, mark).(map[string]any)
+			r.AttributeValues, _ = maskParts(r.AttributeValues, mark).(map[string]any)
 		}
 	}
 
@@ -99,8 +99,8 @@ func maskVariables(plan *tfjson.Plan) {
 	}
 }
 
-// masked returns a value without the marked parts: all of it, or parts with a mark at the same place.
-func masked(value, mark any) any {
+// maskParts returns a value without the marked parts: all of it, or parts with a mark at the same place.
+func maskParts(value, mark any) any {
 	switch mark := mark.(type) {
 	case bool:
 		if mark && value != nil {
@@ -110,14 +110,14 @@ func masked(value, mark any) any {
 		fields, _ := value.(map[string]any)
 		for name, of := range mark {
 			if inner, found := fields[name]; found {
-				fields[name] = masked(inner, of)
+				fields[name] = maskParts(inner, of)
 			}
 		}
 	case []any:
 		items, _ := value.([]any)
 		for i, of := range mark {
 			if i < len(items) {
-				items[i] = masked(items[i], of)
+				items[i] = maskParts(items[i], of)
 			}
 		}
 	}

@@ -64,9 +64,9 @@ func New(found Findings) Report {
 		CheckedBy:    found.CheckedBy,
 		Notes:        found.Notes,
 	}
-	out.Summary = summarize(found.Machines, found.Owners)
+	out.Summary = countMachines(found.Machines, found.Owners)
 	out.Summary.Objects = int64(len(found.Pruned))
-	out.Changed, out.Refused = out.Summary.Changes(), int(out.Summary.Refused)
+	out.Changed, out.Refused = out.Summary.CountChanges(), int(out.Summary.Refused)
 
 	if found.Offline && !found.Connected {
 		out.Summary.Unknown = int64(len(found.Machines)) - out.Summary.Refused - out.Summary.Destroy
@@ -109,9 +109,9 @@ func (r Report) WithoutIdlePlans() Report {
 	return r
 }
 
-// Refusals returns an error with the reason of the first refused machine of each owner, because an owner's machines
+// RefusalError returns an error with the reason of the first refused machine of each owner, because an owner's machines
 // mostly share the reason. It is nil if no machine is refused.
-func (r Report) Refusals() error {
+func (r Report) RefusalError() error {
 	if r.Refused == 0 {
 		return nil
 	}
@@ -137,21 +137,21 @@ type paper struct {
 	color bool
 }
 
-// line adds a line, and replaces characters of manifests that could control the terminal.
-func (p *paper) line(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
+// addLine adds a line, and replaces characters of manifests that could control the terminal.
+func (p *paper) addLine(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
 
-// alarm adds a line in red.
-func (p *paper) alarm(text string) {
+// addAlarm adds a line in red.
+func (p *paper) addAlarm(text string) {
 	if p.color {
 		p.text.WriteString("\x1b[31m" + plaintext.Printable(text) + "\x1b[0m\n")
 		return
 	}
 
-	p.line(text)
+	p.addLine(text)
 }
 
-// preface returns the lines before the machines.
-func (r Report) preface() []string {
+// prefaceLines returns the lines before the machines.
+func (r Report) prefaceLines() []string {
 	lines := append([]string{r.ComparedWith, r.Deletions, r.CheckedBy}, r.Notes...)
 
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
@@ -161,46 +161,46 @@ func (r Report) preface() []string {
 func (r Report) WriteText(out io.Writer) error {
 	p := &paper{color: r.Color}
 
-	for _, line := range r.preface() {
-		p.line(plaintext.OneLine(line) + ".")
+	for _, line := range r.prefaceLines() {
+		p.addLine(plaintext.OneLine(line) + ".")
 	}
 
 	if r.ComparedWith != "" {
-		p.line("")
+		p.addLine("")
 	}
 
 	for _, group := range groupSame(r.Machines) {
-		group.write(p)
+		group.writeTo(p)
 	}
 
 	for _, pruned := range r.Pruned {
-		p.alarm(plaintext.OneLine(pruned.String()) + " would be deleted: it is not in the manifests")
+		p.addAlarm(plaintext.OneLine(pruned.String()) + " would be deleted: it is not in the manifests")
 	}
 
 	for _, owner := range r.Owners {
 		if owner.Deleted > 0 {
-			p.alarm(plaintext.OneLine(owner.String()))
+			p.addAlarm(plaintext.OneLine(owner.String()))
 		} else {
-			p.line(plaintext.OneLine(owner.String()))
+			p.addLine(plaintext.OneLine(owner.String()))
 		}
 
 		for _, difference := range owner.Differences {
-			p.line("    " + plaintext.OneLine(difference))
+			p.addLine("    " + plaintext.OneLine(difference))
 		}
 	}
 
 	for _, capacity := range r.Capacity {
-		p.line(plaintext.OneLine(capacity.String()))
+		p.addLine(plaintext.OneLine(capacity.String()))
 	}
 
-	p.line(r.Summary.String())
+	p.addLine(r.Summary.String())
 	_, err := io.WriteString(out, p.text.String())
 
 	return err
 }
 
-// outside returns a line about changes made in the engine; empty for none.
-func (r *Result) outside() string {
+// outsideChanges returns a line about changes made in the engine; empty for none.
+func (r *Result) outsideChanges() string {
 	if len(r.Outside) == 0 {
 		return ""
 	}
@@ -213,8 +213,8 @@ func (r *Result) outside() string {
 	return "Changed in the engine since it was applied: " + strings.Join(words, "; ") + "\n"
 }
 
-// summary describes the fate of the machine.
-func (r *Result) summary() string {
+// describeFate describes the fate of the machine.
+func (r *Result) describeFate() string {
 	switch {
 	case r.Refused != "":
 		return "refused: " + r.Refused

@@ -44,8 +44,8 @@ type Result struct {
 	Compared bool `json:"-"`
 }
 
-// Changed reports whether the machine would change.
-func (r *Result) Changed() bool {
+// IsChanged reports whether the machine would change.
+func (r *Result) IsChanged() bool {
 	return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" || r.Destroyed != "" || r.MayGo != "" ||
 		r.verdict() == toCreate
 }

@@ -27,7 +27,7 @@ func groupSame(machines []*Result) []same {
 	at := map[string]int{}
 
 	for _, m := range machines {
-		key := m.group()
+		key := m.groupKey()
 		if i, known := at[key]; known {
 			out[i] = append(out[i], m)
 			continue
@@ -40,8 +40,8 @@ func groupSame(machines []*Result) []same {
 	return out
 }
 
-// group returns everything shown of a machine without its own names.
-func (r *Result) group() string {
+// groupKey returns everything shown of a machine without its own names.
+func (r *Result) groupKey() string {
 	pairs := []string{}
 
 	for _, own := range []string{r.Name, r.Replaces, r.VM} {
@@ -50,14 +50,14 @@ func (r *Result) group() string {
 		}
 	}
 
-	impersonal := strings.NewReplacer(pairs...).Replace(r.summary() + "\n" + r.outside())
+	impersonal := strings.NewReplacer(pairs...).Replace(r.describeFate() + "\n" + r.outsideChanges())
 
 	return fmt.Sprintf("%s\n%s\n%s %v %v %v\n%s\n%s", r.Namespace, r.Cluster, r.verdict(), r.Replaces != "", r.VM != "",
-		r.Plan == nil, impersonal, r.impersonal())
+		r.Plan == nil, impersonal, r.anonymousText())
 }
 
-// named returns the number of machines to name: all destroyed ones, unless they exceed maxLost.
-func (g same) named() int {
+// namedCount returns the number of machines to name: all destroyed ones, unless they exceed maxLost.
+func (g same) namedCount() int {
 	if g[0].Destroyed != "" || g[0].MayGo != "" || g[0].Gone {
 		return min(len(g), maxLost)
 	}
@@ -65,27 +65,27 @@ func (g same) named() int {
 	return min(len(g), maxNamed)
 }
 
-// list joins the machines' own texts, and counts the unnamed machines.
-func (g same) list(separator string, own func(*Result) string) string {
+// joinTexts joins the machines' own texts, and counts the unnamed machines.
+func (g same) joinTexts(separator string, own func(*Result) string) string {
 	var out []string
 
-	for _, m := range g[:g.named()] {
+	for _, m := range g[:g.namedCount()] {
 		if text := own(m); text != "" {
 			out = append(out, text)
 		}
 	}
 
 	text := strings.Join(out, separator)
-	if more := len(g) - g.named(); more > 0 && text != "" {
+	if more := len(g) - g.namedCount(); more > 0 && text != "" {
 		text += fmt.Sprintf(" and %s more", humanize.Comma(int64(more)))
 	}
 
 	return text
 }
 
-// names returns the names of the machines, each with the machine it replaces.
-func (g same) names() string {
-	return g.list(", ", func(m *Result) string {
+// joinNames returns the names of the machines, each with the machine it replaces.
+func (g same) joinNames() string {
+	return g.joinTexts(", ", func(m *Result) string {
 		name := m.Namespace + "/" + m.Name
 		if m.VM != "" {
 			name += " on VM " + m.VM + " of the inventory"
@@ -99,18 +99,18 @@ func (g same) names() string {
 	})
 }
 
-// addresses returns the addresses of the machines; a shared text appears once.
-func (g same) addresses() string {
+// joinAddresses returns the addresses of the machines; a shared text appears once.
+func (g same) joinAddresses() string {
 	shared := strings.Join(g[0].Addresses, ", ")
 	if !slices.ContainsFunc(g, func(m *Result) bool { return strings.Join(m.Addresses, ", ") != shared }) {
 		return shared
 	}
 
-	return g.list("; ", func(m *Result) string { return strings.Join(m.Addresses, ", ") })
+	return g.joinTexts("; ", func(m *Result) string { return strings.Join(m.Addresses, ", ") })
 }
 
-// title names the machines.
-func (g same) title() string {
+// groupTitle names the machines.
+func (g same) groupTitle() string {
 	first := g[0]
 
 	cluster := "cluster " + first.Cluster
@@ -118,7 +118,7 @@ func (g same) title() string {
 		cluster = "of no cluster"
 	}
 
-	title := fmt.Sprintf("%s of %s (%s, addresses: %s)", g.names(), first.From, cluster, g.addresses())
+	title := fmt.Sprintf("%s of %s (%s, addresses: %s)", g.joinNames(), first.From, cluster, g.joinAddresses())
 	if len(g) > 1 {
 		title = humanize.Comma(int64(len(g))) + " machines: " + title
 	}
@@ -126,18 +126,18 @@ func (g same) title() string {
 	return plaintext.OneLine(title)
 }
 
-// write writes the machines, with the plan of the first one.
-func (g same) write(p *paper) {
-	title, first := g.title(), g[0]
+// writeTo writes the machines, with the plan of the first one.
+func (g same) writeTo(p *paper) {
+	title, first := g.groupTitle(), g[0]
 
 	switch {
 	case first.Destroyed != "":
-		p.alarm(title + ": DESTROYED: " + plaintext.OneLine(first.Destroyed+first.LostDisks()))
+		p.addAlarm(title + ": DESTROYED: " + plaintext.OneLine(first.Destroyed+first.LostDisks()))
 		return
 	case first.MayGo != "":
-		p.alarm(title + ": may be destroyed: " + plaintext.OneLine(first.MayGo+first.LostDisks()))
-	case first.Refused == "" && !first.Changed() && !first.Gone && first.Plan != nil:
-		p.line(title + ": nothing would change\n" + first.outside())
+		p.addAlarm(title + ": may be destroyed: " + plaintext.OneLine(first.MayGo+first.LostDisks()))
+	case first.Refused == "" && !first.IsChanged() && !first.Gone && first.Plan != nil:
+		p.addLine(title + ": nothing would change\n" + first.outsideChanges())
 		return
 	}
 
@@ -151,7 +151,9 @@ func (g same) write(p *paper) {
 			"; those of the others differ in names and addresses alone:\n\n" + body
 	}
 
-	p.line(fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", min(len(title), 120)), body, first.outside()))
+	p.addLine(
+		fmt.Sprintf("%s\n%s\n%s\n%s", title, strings.Repeat("-", min(len(title), 120)), body, first.outsideChanges()),
+	)
 }
 
 var (
@@ -161,9 +163,9 @@ var (
 	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
 )
 
-// Readable replaces UUIDs in the text of a plan by names, and adds units to sizes. Plans for programs keep the
+// MakeReadable replaces UUIDs in the text of a plan by names, and adds units to sizes. Plans for programs keep the
 // originals.
-func Readable(text string, nameOf func(id string) string) string {
+func MakeReadable(text string, nameOf func(id string) string) string {
 	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
 		if name := nameOf(strings.Trim(quoted, `"`)); name != "" {
 			return strconv.Quote(name)

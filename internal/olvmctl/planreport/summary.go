@@ -44,11 +44,11 @@ func (s Summary) String() string {
 	return text
 }
 
-// Changes returns the number of changing machines.
-func (s Summary) Changes() int64 { return s.Create + s.Update + s.Replace + s.Destroy }
+// CountChanges returns the number of changing machines.
+func (s Summary) CountChanges() int64 { return s.Create + s.Update + s.Replace + s.Destroy }
 
-// summarize counts machines. Candidates for deletion count with their owners.
-func summarize(machines []*Result, owners []OwnerChange) Summary {
+// countMachines counts machines. Candidates for deletion count with their owners.
+func countMachines(machines []*Result, owners []OwnerChange) Summary {
 	var out Summary
 
 	for _, m := range machines {
@@ -69,15 +69,15 @@ func summarize(machines []*Result, owners []OwnerChange) Summary {
 	for _, owner := range owners {
 		unnamed := owner.Deleted - int64(len(owner.Destroyed))
 		out.Destroy += unnamed
-		out.Update -= countedTwice(machines, owner, unnamed)
+		out.Update -= countOverlap(machines, owner, unnamed)
 	}
 
 	return out
 }
 
-// countedTwice returns the number of an owner's machines counted as both updated and destroyed. Cluster API destroys
+// countOverlap returns the number of an owner's machines counted as both updated and destroyed. Cluster API destroys
 // some of the candidates, so at most the remaining ones can be updated.
-func countedTwice(machines []*Result, owner OwnerChange, destroyed int64) int64 {
+func countOverlap(machines []*Result, owner OwnerChange, destroyed int64) int64 {
 	updated, stay := int64(0), -destroyed
 
 	for _, m := range machines {

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// state returns Terraform's state of a running machine. It is nil if neither the management cluster nor, without one,
-// the manifests have it. A management cluster's state is withheld if the engine's login comes from the manifests. They
-// may be a stranger's, and refreshing the state would show it to the stranger's engine.
-func (m *Manifests) state(machine Machine, credentials Credentials) (*tfstate.State, error) {
+// findState returns Terraform's state of a running machine. It is nil if neither the management cluster nor, without
+// one, the manifests have it. A management cluster's state is withheld if the engine's login comes from the manifests.
+// They may be a stranger's, and refreshing the state would show it to the stranger's engine.
+func (m *Manifests) findState(machine Machine, credentials Credentials) (*tfstate.State, error) {
 	if !machine.live || m.Connected && credentials.Username == "" && !m.hasLiveLogin(machine.engine()) {
 		return nil, nil
 	}
@@ -37,27 +37,28 @@ func (m *Manifests) state(machine Machine, credentials Credentials) (*tfstate.St
 		return nil, nil
 	}
 
-	return tfstate.Decode(secret)
+	return tfstate.DecodeSecret(secret)
 }
 
 // hasLiveLogin reports whether the login for an engine comes from the management cluster.
 func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
-	identity := m.Running.Identities[types.NamespacedName{Name: connection.IdentityOf(of)}]
+	identity := m.Running.Identities[types.NamespacedName{Name: connection.GetIdentityName(of)}]
 	key, ok := connection.CredentialsKey(of, identity)
 
 	return ok && m.Running.Secrets[key] != nil
 }
 
-// objects returns the Secret, CA, identity and namespace for connecting to an engine. If the Secret is the management
-// cluster's, so are the identity that permits it, and the CA that proves the engine. Objects of the manifests apply
-// only to Secrets of the manifests. An identity of the manifests counts only if no management cluster is read.
-func (m *Manifests) objects(of connection.Engine) (connection.Objects, error) {
+// connectionObjects returns the Secret, CA, identity and namespace for connecting to an engine. If the Secret is the
+// management cluster's, so are the identity that permits it, and the CA that proves the engine. Objects of the
+// manifests apply only to Secrets of the manifests. An identity of the manifests counts only if no management cluster
+// is read.
+func (m *Manifests) connectionObjects(of connection.Engine) (connection.Objects, error) {
 	from := m.Written
-	if m.Connected && connection.IdentityOf(of) != "" {
+	if m.Connected && connection.GetIdentityName(of) != "" {
 		from = m.Running
 	}
 
-	identity := from.Identities[types.NamespacedName{Name: connection.IdentityOf(of)}]
+	identity := from.Identities[types.NamespacedName{Name: connection.GetIdentityName(of)}]
 	key, _ := connection.CredentialsKey(of, identity)
 
 	if m.Running.Secrets[key] != nil {
@@ -122,7 +123,7 @@ func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) er
 		return nil
 	}
 
-	username, password := connection.Login(secret)
+	username, password := connection.GetLogin(secret)
 	if err := engine.CheckWrittenLogin(username, password); err != nil {
 		return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
 			"Secret %q of cluster %s: %v", secret.Name, of.Key, err)
@@ -134,7 +135,7 @@ func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) er
 // engineConfig returns the configuration of an engine. The caller's values come first, then the management cluster's,
 // then the manifests'.
 func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) (engine.Config, error) {
-	objects, err := m.objects(of)
+	objects, err := m.connectionObjects(of)
 	given := credentials.Username != "" || credentials.Password != ""
 
 	if err != nil && !given {
@@ -142,11 +143,11 @@ func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) 
 	}
 
 	if given || len(credentials.CA) > 0 {
-		if err := credentials.check(of); err != nil {
+		if err := credentials.checkEngine(of); err != nil {
 			return engine.Config{}, err
 		}
 
-		of, objects = credentials.over(of, objects)
+		of, objects = credentials.overrideSettings(of, objects)
 	}
 
 	if !given {
@@ -164,7 +165,7 @@ func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) 
 		}
 	}
 
-	config, err := connection.Config(of, objects)
+	config, err := connection.BuildConfig(of, objects)
 	var field *blocker.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"

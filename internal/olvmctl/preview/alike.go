@@ -46,14 +46,14 @@ func groupAlike(machines []Rendered) []alike {
 // areAlike reports whether the renderings of two new machines differ only in names and addresses.
 func areAlike(one, other Rendered) bool {
 	named := func(m Rendered) bool {
-		return m.State == nil && m.Replaced == "" && m.Destroyed == "" && m.VM == "" && standsIn(m.Machine)
+		return m.State == nil && m.Replaced == "" && m.Destroyed == "" && m.VM == "" && hasInventedName(m.Machine)
 	}
 	if !named(one) || !named(other) || len(one.Addresses) != len(other.Addresses) ||
 		len(one.Files) != len(other.Files) {
 		return false
 	}
 
-	replace := replacer(one.Machine, other.Machine)
+	replace := newReplacer(one.Machine, other.Machine)
 
 	for name, content := range one.Files {
 		if replace(string(content)) != string(other.Files[name]) {
@@ -64,9 +64,9 @@ func areAlike(one, other Rendered) bool {
 	return true
 }
 
-// standsIn reports whether the name of a machine was invented from its owner's. Such a name means nothing else in a
-// plan.
-func standsIn(m Machine) bool {
+// hasInventedName reports whether the name of a machine was invented from its owner's. Such a name means nothing else
+// in a plan.
+func hasInventedName(m Machine) bool {
 	_, owner, _ := strings.Cut(m.From, "/")
 
 	return owner != "" && strings.HasPrefix(m.Name, owner+"-")
@@ -75,8 +75,8 @@ func standsIn(m Machine) bool {
 // wholeAddress matches whole addresses, so an address is not replaced inside a longer one.
 var wholeAddress = regexp.MustCompile(`[0-9A-Fa-f.:]+`)
 
-// replacer returns a function replacing a machine's name and addresses by another machine's.
-func replacer(one, other Machine) func(string) string {
+// newReplacer returns a function replacing a machine's name and addresses by another machine's.
+func newReplacer(one, other Machine) func(string) string {
 	addresses := map[string]string{}
 	for i, address := range one.Addresses {
 		addresses[address] = other.Addresses[i]
@@ -95,9 +95,9 @@ func replacer(one, other Machine) func(string) string {
 	}
 }
 
-// resultAs derives the plan of a machine from the plan of one with a like rendering. encoded is that plan in
+// deriveResult derives the plan of a machine from the plan of one with a like rendering. encoded is that plan in
 // Terraform's format.
-func resultAs(
+func deriveResult(
 	r *planreport.Result, machine Rendered, replace func(string) string, encoded string,
 ) (*planreport.Result, error) {
 	out := resultOf(machine.Machine)
@@ -126,9 +126,9 @@ func (g alike) String() string {
 	return fmt.Sprintf("%s and %s that are alike", name, english.Plural(len(g)-1, "other", ""))
 }
 
-// plan returns the result for each machine.
-func (g alike) plan(ctx context.Context, local *localroot.Runner) []*planreport.Result {
-	first, err := Plan(ctx, local.Executor, g[0], local.Dir)
+// planGroup returns the result for each machine.
+func (g alike) planGroup(ctx context.Context, local *localroot.Runner) []*planreport.Result {
+	first, err := RunPlan(ctx, local.Executor, g[0], local.Dir)
 
 	var encoded []byte
 	if err == nil && len(g) > 1 {
@@ -149,7 +149,7 @@ func (g alike) plan(ctx context.Context, local *localroot.Runner) []*planreport.
 	for _, machine := range g[1:] {
 		result, problem := (*planreport.Result)(nil), err
 		if err == nil {
-			result, problem = resultAs(first, machine, replacer(g[0].Machine, machine.Machine), string(encoded))
+			result, problem = deriveResult(first, machine, newReplacer(g[0].Machine, machine.Machine), string(encoded))
 		}
 
 		add(machine, result, problem)

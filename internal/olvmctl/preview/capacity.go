@@ -31,9 +31,9 @@ func needsOf(machine render.Machine, clusterName string) Needs {
 	}
 }
 
-// Capacities compares the needs of machines with the resources of their engines. The error has the engines that do not
-// list their hosts; the others are compared anyway.
-func Capacities(
+// CompareCapacities compares the needs of machines with the resources of their engines. The error has the engines that
+// do not list their hosts; the others are compared anyway.
+func CompareCapacities(
 	ctx context.Context, m *Manifests, machines []Rendered, credentials Credentials, sessions *engine.Sessions,
 ) ([]planreport.Capacity, error) {
 	var out []*planreport.Capacity
@@ -44,7 +44,7 @@ func Capacities(
 			continue
 		}
 
-		session, _, err := m.session(machine.engine(), credentials, sessions)
+		session, _, err := m.openSession(machine.engine(), credentials, sessions)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -95,7 +95,7 @@ func addNeeds(c *planreport.Capacity, needs Needs) {
 func addHosts(
 	ctx context.Context, c *planreport.Capacity, session *engine.Client, clusterID engine.ID,
 ) error {
-	hosts, err := session.Hosts(ctx)
+	hosts, err := session.ListHosts(ctx)
 	if err != nil {
 		return err
 	}

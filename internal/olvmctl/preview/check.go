@@ -18,7 +18,7 @@ func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, cred
 		return []error{err}
 	}
 
-	manifests := Of(input)
+	manifests := NewManifests(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {
@@ -32,7 +32,7 @@ func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, cred
 		return errs
 	}
 
-	return Taken(ctx, manifests, machines, credentials, sessions)
+	return FindTakenAddresses(ctx, manifests, machines, credentials, sessions)
 }
 
 // CheckNames checks that the engine has everything needed by the machines. It returns at most one error for each owner,
@@ -49,7 +49,7 @@ func CheckNames(
 		}
 
 		one := []Machine{machine}
-		_, refused, err := m.renderAll(ctx, one, nil, m.held(one), credentials, sessions)
+		_, refused, err := m.renderAll(ctx, one, nil, m.collectHeld(one), credentials, sessions)
 		if err != nil { // the error affects all machines
 			return append(errs, err)
 		}

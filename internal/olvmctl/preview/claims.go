@@ -26,9 +26,9 @@ type claim struct {
 	addresses []string
 }
 
-// claims finds the VMs of machines using an inventory. The engine's marks tell existing claims. Other machines get the
-// VMs the inventory would choose now. If there are too few, the remaining machines are refused.
-func (m *Manifests) claims(
+// findClaims finds the VMs of machines using an inventory. The engine's marks tell existing claims. Other machines get
+// the VMs the inventory would choose now. If there are too few, the remaining machines are refused.
+func (m *Manifests) findClaims(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions, refused refusals,
 ) (map[types.NamespacedName]claim, error) {
 	byPool := map[types.NamespacedName][]Machine{}
@@ -46,7 +46,7 @@ func (m *Manifests) claims(
 		pool := m.Inventories[key]
 		if pool == nil {
 			for _, machine := range wanting {
-				refused[machine.key()] = machine.explain(blocker.New(infrav1.InventoryNotFoundReason,
+				refused[machine.key()] = machine.explainError(blocker.New(infrav1.InventoryNotFoundReason,
 					"spec.fromInventory.inventoryName", "OLVMInventory %s is neither in the manifests nor in the "+
 						"management cluster; add it, or correct the name", key), credentials.Places)
 			}
@@ -54,24 +54,24 @@ func (m *Manifests) claims(
 			continue
 		}
 
-		session, _, err := m.session(connection.InventoryEngine(pool), credentials, sessions)
+		session, _, err := m.openSession(connection.InventoryEngine(pool), credentials, sessions)
 		if err != nil {
-			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.Explain(err, credentials.Places))
+			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.AddRemedy(err, credentials.Places))
 		}
 
-		there, err := inventory.Read(ctx, session, pool.Spec)
+		there, err := inventory.FetchPool(ctx, session, pool.Spec)
 		if err != nil {
-			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.Explain(err, credentials.Places))
+			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.AddRemedy(err, credentials.Places))
 		}
 
-		assign(pool, there, wanting, credentials.Places, out, refused)
+		assignVMs(pool, there, wanting, credentials.Places, out, refused)
 	}
 
 	return out, nil
 }
 
-// assign assigns the VMs of one inventory.
-func assign(
+// assignVMs assigns the VMs of one inventory.
+func assignVMs(
 	pool *infrav1alpha1.OLVMInventory,
 	there *inventory.Pool,
 	wanting []Machine,
@@ -84,10 +84,10 @@ func assign(
 	taken := map[string]bool{}
 
 	for _, vm := range there.VMs {
-		name := inventory.ObjectName(vm, taken)
+		name := inventory.ChooseObjectName(vm, taken)
 		taken[name], entries[name] = true, vm
 		claimed := claimOf(vm, wanting)
-		vms = append(vms, there.Candidate(name, inventory.Labels(pool, vm, there.Hosts), vm, claimed))
+		vms = append(vms, there.ToCandidate(name, inventory.BuildLabels(pool, vm, there.Hosts), vm, claimed))
 	}
 
 	plan := inventory.Schedule(vms, groupsOf(wanting), nil)
@@ -116,22 +116,25 @@ func assign(
 		})
 		message := "its inventory has no VM for it"
 		if short >= 0 {
-			message = inventory.Shortage(plan.Unschedulable[short])
+			message = inventory.FormatShortage(plan.Unschedulable[short])
 		}
 
-		refused[machine.key()] = machine.explain(blocker.New(infrav1.UnschedulableReason, "spec.fromInventory", "%s",
-			message), at)
+		refused[machine.key()] = machine.explainError(
+			blocker.New(infrav1.UnschedulableReason, "spec.fromInventory", "%s",
+				message),
+			at,
+		)
 	}
 }
 
 // newClaim returns a claim on a VM for a machine. The machine's network configuration, if any, replaces the VM's.
 func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	out := claim{vm: vm.VM, entry: entry}
-	if machine.spec.VirtualMachine.Network.Configured() {
+	if machine.spec.VirtualMachine.Network.IsConfigured() {
 		return out
 	}
 
-	for _, network := range inventory.Networks(vm) {
+	for _, network := range inventory.CollectNetworks(vm) {
 		out.addresses = append(out.addresses, network.IPAddresses...)
 	}
 
@@ -141,8 +144,8 @@ func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 // claimOf returns the claim of one of the machines on a VM, according to the engine's marks; nil if none of them holds
 // it.
 func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.InventoryClaim {
-	mark, tagged := inventory.MarkOn(vm)
-	owner, owned := ownermark.OwnerOf(vm.CommentText())
+	mark, tagged := inventory.GetMark(vm)
+	owner, owned := ownermark.ParseOwner(vm.CommentText())
 	if tagged && !owned {
 		return reservationOf(mark, machines)
 	}
@@ -153,7 +156,7 @@ func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.Inventory
 
 	for _, machine := range machines {
 		if machine.Namespace == owner.Namespace && machine.infraName == owner.Name && machine.live {
-			out := mark.Claim()
+			out := mark.ToClaim()
 			out.MachineName = owner.Name
 
 			return out
@@ -168,7 +171,7 @@ func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.Inven
 	for _, machine := range machines {
 		if mark.Machine == "" && mark.Namespace == machine.Namespace && mark.Cluster == machine.Cluster &&
 			mark.Role == roleOf(machine) {
-			out := mark.Claim()
+			out := mark.ToClaim()
 			out.Group = machine.From
 
 			return out
@@ -189,7 +192,7 @@ func groupsOf(machines []Machine) []inventory.Group {
 
 		if at < 0 {
 			want := machine.spec.FromInventory
-			selector, err := metav1.LabelSelectorAsSelector(want.Selector.Kubernetes())
+			selector, err := metav1.LabelSelectorAsSelector(want.Selector.ToKubernetes())
 			if err != nil {
 				continue // the machine is refused because no VM matches
 			}

@@ -92,7 +92,7 @@ func changeOfPart(part planinput.ClassPart) string {
 // filledIn is the specification of a part with the defaults of the CRDs of this release, and without those of Cluster
 // API.
 func filledIn(part *unstructured.Unstructured) (any, error) {
-	out, err := schema.Default(part)
+	out, err := schema.WithDefaults(part)
 	if err != nil {
 		return nil, fmt.Errorf("failed to fill in its defaults: %w", err)
 	}

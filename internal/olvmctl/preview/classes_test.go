@@ -66,7 +66,9 @@ type unreadable struct {
 	kind string
 }
 
-func (u unreadable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (u unreadable) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	switch asked := object.GetObjectKind().GroupVersionKind(); u.kind {
 	case asked.Kind:
 		return apierrors.NewForbidden(schema.GroupResource{Resource: u.kind}, key.Name, nil)
@@ -116,14 +118,16 @@ func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 			want: "RKE2ConfigTemplate default/rke2: spec.template.spec.agentConfig.kind changes"},
 		"a class that nothing is made of": {manifests: with("name: class,", "name: another,", "default: 16GB", "default: 8GB")},
 		"a template that no class has":    {manifests: with("name: workers, namespace", "name: others, namespace", `value: "2"`, `value: "4"`)},
-		"another class of the cluster": {manifests: all + "---\n" + strings.Replace(fixture.Sample(t), "spec:\n  clusterNetwork:",
+		"another class of the cluster": {manifests: all + "---\n" + strings.Replace(fixture.SampleManifests(t), "spec:\n  clusterNetwork:",
 			"spec:\n  topology: {classRef: {name: other}, version: v1.36.1, variables: [{name: memory, value: 1GB}]}\n  clusterNetwork:", 1),
 			want: "topology of Cluster default/demo"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := fixture.Management(t)
+			live := fixture.NewManagement(t)
 			change(t, live, []string{"Cluster"}, func(o *unstructured.Unstructured) {
-				check.Error(t, unstructured.SetNestedField(o.Object, "class", "spec", "topology", "classRef", "name"), "")
+				check.Error(
+					t, unstructured.SetNestedField(o.Object, "class", "spec", "topology", "classRef", "name"), "",
+				)
 			})
 
 			for _, text := range strings.Split(all, "\n---\n")[1:] {
@@ -182,12 +186,15 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 			"name: workers,", "name: unused,", 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := fixture.Management(t)
+			live := fixture.NewManagement(t)
 			texts := []string{class, template, strings.Replace(template, "name: workers,", "name: unused,", 1)}
 
 			if test.cluster != "" {
-				texts = append(texts, "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: other, namespace: "+
-					test.cluster+"}\nspec: {topology: {classRef: {name: class, namespace: classes}}}\n")
+				texts = append(
+					texts,
+					"\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: other, namespace: "+
+						test.cluster+"}\nspec: {topology: {classRef: {name: class, namespace: classes}}}\n",
+				)
 			}
 
 			for _, text := range texts {
@@ -196,7 +203,7 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 				check.Error(t, live.Create(t.Context(), object), "")
 			}
 
-			m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)+test.manifests))
+			m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t)+test.manifests))
 			check.Error(t, err, "")
 			check.Error(t, m.AddLive(t.Context(), unlisted{live, test.listed}, ""), "")
 
@@ -206,8 +213,8 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 	}
 }
 
-// TestAFragmentOfAPolicyIsNotTakenForAClass has a policy own a field of a class, and a tool that records no manifest own
-// what a pull request removes.
+// TestAFragmentOfAPolicyIsNotTakenForAClass has a policy own a field of a class, and a tool that records no manifest
+// own what a pull request removes.
 func TestAFragmentOfAPolicyIsNotTakenForAClass(t *testing.T) {
 	for name, version := range map[string]string{"this version": "cluster.x-k8s.io/v1beta2", "another version": "cluster.x-k8s.io/v1beta1"} {
 		t.Run(name, func(t *testing.T) {
@@ -217,10 +224,20 @@ func TestAFragmentOfAPolicyIsNotTakenForAClass(t *testing.T) {
 			written := live.DeepCopy()
 			unstructured.RemoveNestedField(written.Object, "spec", "workers")
 			check.Error(t, unstructured.SetNestedSlice(live.Object, []any{
-				map[string]any{"manager": "policy", "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1",
-					"fieldsV1": map[string]any{"f:spec": map[string]any{"f:variables": map[string]any{}}}},
-				map[string]any{"manager": "helm", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1",
-					"fieldsV1": map[string]any{"f:spec": map[string]any{"f:workers": map[string]any{}}}},
+				map[string]any{
+					"manager":    "policy",
+					"operation":  "Apply",
+					"apiVersion": version,
+					"fieldsType": "FieldsV1",
+					"fieldsV1":   map[string]any{"f:spec": map[string]any{"f:variables": map[string]any{}}},
+				},
+				map[string]any{
+					"manager":    "helm",
+					"operation":  "Update",
+					"apiVersion": version,
+					"fieldsType": "FieldsV1",
+					"fieldsV1":   map[string]any{"f:spec": map[string]any{"f:workers": map[string]any{}}},
+				},
 			}, "metadata", "managedFields"), "")
 
 			check.Equal(t, "without a change", changeOfPart(planinput.ClassPart{Written: live, Live: live}), "")

@@ -336,13 +336,13 @@ func (f *fleet) report(t *testing.T) planreport.Report {
 
 	m, err := loadWith([]string{"-"}, strings.NewReader(strings.Join(f.manifests, "\n---\n")), source.Options{MayBeEmpty: true})
 	check.Error(t, err, "")
-	m.Prune(f.prune)
-	check.Error(t, m.AddLive(t.Context(), fixture.ManagementOf(t, f.live...), "default"), "")
+	m.SetPruning(f.prune)
+	check.Error(t, m.AddLive(t.Context(), fixture.NewManagementOf(t, f.live...), "default"), "")
 
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")
 
-	results := Offline(m, machines)
+	results := DescribeOffline(m, machines)
 	f.drift(results)
 
 	report := m.reportOf(results, owners, nil, true)

@@ -23,7 +23,9 @@ import (
 )
 
 // contacted is a server expecting no request.
-func contacted(t *testing.T, start func(http.Handler) *httptest.Server) (server *httptest.Server, requests func() []string) {
+func contacted(
+	t *testing.T, start func(http.Handler) *httptest.Server,
+) (server *httptest.Server, requests func() []string) {
 	t.Helper()
 
 	var mu sync.Mutex
@@ -80,7 +82,8 @@ func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, encrypted %t, in the login %t", name, encrypted, inLogin), func(t *testing.T) {
 					own := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if !inLogin && strings.HasSuffix(r.URL.Path, "/sso/oauth/token") {
-							_ = json.NewEncoder(w).Encode(map[string]string{"access_token": "canary", "token_type": "bearer"})
+							_ = json.NewEncoder(w).
+								Encode(map[string]string{"access_token": "canary", "token_type": "bearer"})
 							return
 						}
 
@@ -94,7 +97,7 @@ func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 						ca += (&thief{Server: stranger}).ca()
 					}
 
-					err := plan(t, fixture.Sample(t, "ENGINE_URL", own.URL+"/ovirt-engine"), nil, Credentials{
+					err := plan(t, fixture.SampleManifests(t, "ENGINE_URL", own.URL+"/ovirt-engine"), nil, Credentials{
 						Username: "ci@internal", Password: "canary", ServerURLs: []string{own.URL}, CA: []byte(ca)})
 					check.Equal(t, "it is an error", err != nil, true)
 					check.Lacks(t, "the error", fmt.Sprint(err), "canary")
@@ -131,12 +134,24 @@ func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 				server = stranger.engine() // it is the engine of the Secret, too
 			}
 
-			check.Error(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(fixture.Sample(t, "ENGINE_URL", server)+
-				stranger.caMap(t, "default", "evil-ca")), 0o600), "")
+			check.Error(
+				t,
+				os.WriteFile(
+					filepath.Join(dir, "cluster.yaml"),
+					[]byte(fixture.SampleManifests(t, "ENGINE_URL", server)+
+						stranger.caMap(t, "default", "evil-ca")),
+					0o600,
+				),
+				"",
+			)
 			patch, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(test.patch, "THIEF", stranger.engine())))
 			check.Error(t, err, "")
-			check.Error(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [cluster.yaml]\npatches:\n"+
-				"- target: {kind: OLVMCluster}\n  patch: |-\n    "+string(patch)+"\n"), 0o600), "")
+			check.Error(
+				t,
+				os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [cluster.yaml]\npatches:\n"+
+					"- target: {kind: OLVMCluster}\n  patch: |-\n    "+string(patch)+"\n"), 0o600),
+				"",
+			)
 
 			live := liveWith(t, []client.Object{secretOf("default", "demo-ovirt-credentials", server),
 				secretOf("prod", "credentials", real)}...)
@@ -159,8 +174,15 @@ const proxied = "PREVIEW_TEST_OF_PROXIES"
 // TestAProxyGetsNoCredentials sets eavesdropping proxies in the environment.
 func TestAProxyGetsNoCredentials(t *testing.T) {
 	if os.Getenv(proxied) != "" {
-		manifests := fixture.Sample(t, "ENGINE_URL", fixture.EngineURL, "    caConfigMap:\n      name: demo-ovirt-ca\n", "")
-		t.Log(plan(t, manifests, nil, Credentials{Username: "ci@internal", Password: "canary", ServerURLs: []string{fixture.EngineURL}}))
+		manifests := fixture.SampleManifests(
+			t, "ENGINE_URL", fixture.EngineURL, "    caConfigMap:\n      name: demo-ovirt-ca\n", "",
+		)
+		t.Log(
+			plan(
+				t, manifests, nil,
+				Credentials{Username: "ci@internal", Password: "canary", ServerURLs: []string{fixture.EngineURL}},
+			),
+		)
 
 		return
 	}
@@ -193,7 +215,9 @@ func TestAProxyGetsNoCredentials(t *testing.T) {
 				}
 			}()
 
-			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAProxyGetsNoCredentials$", "-test.v")
+			command := exec.CommandContext(
+				t.Context(), os.Args[0], "-test.run=^TestAProxyGetsNoCredentials$", "-test.v",
+			)
 			command.Env = append(os.Environ(), proxied+"=1", "NO_PROXY=", "no_proxy=",
 				"HTTPS_PROXY=http://runner:hunter2@"+listener.Addr().String())
 			output, err := command.CombinedOutput()

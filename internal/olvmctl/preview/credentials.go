@@ -27,9 +27,9 @@ type Credentials struct {
 	Places blocker.Places
 }
 
-// check refuses to send the credentials to an engine unless their owner named it. Manifests may be a stranger's: they
-// choose the engine, and whether its certificate is verified.
-func (c Credentials) check(of connection.Engine) error {
+// checkEngine refuses to send the credentials to an engine unless their owner named it. Manifests may be a stranger's:
+// they choose the engine, and whether its certificate is verified.
+func (c Credentials) checkEngine(of connection.Engine) error {
 	server := of.Server
 	if c.Username == "" && c.Password == "" || c.Anywhere && len(c.ServerURLs) == 0 {
 		return nil
@@ -39,11 +39,11 @@ func (c Credentials) check(of connection.Engine) error {
 		return err
 	}
 
-	return unverifiedError(c.from() + " are")
+	return unverifiedError(c.describeSource() + " are")
 }
 
-// from describes the source of the credentials.
-func (c Credentials) from() string {
+// describeSource describes the source of the credentials.
+func (c Credentials) describeSource() string {
 	return cmp.Or(c.Places.Credentials, "OLVM_USERNAME and OLVM_PASSWORD")
 }
 
@@ -58,18 +58,18 @@ func (c Credentials) CheckServer(url string) error {
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may not be sent to %s: it is not said which "+
 			"engine they are for; set OLVM_URL to its URL, or list it in allowedServerURLs of the Secret of "+
 			"--credentials",
-			c.from(), plaintext.OneLine(url))
+			c.describeSource(), plaintext.OneLine(url))
 	case !connection.ListsEngine(c.ServerURLs, url):
 		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may be sent to %s, and not to %s; correct the "+
-			"URL, or OLVM_URL, or allowedServerURLs of the Secret of --credentials", c.from(),
+			"URL, or OLVM_URL, or allowedServerURLs of the Secret of --credentials", c.describeSource(),
 			strings.Join(c.ServerURLs, ", "), plaintext.OneLine(url))
 	}
 
 	return nil
 }
 
-// over overrides the cluster's settings with the user's. A user with own credentials needs no identity.
-func (c Credentials) over(
+// overrideSettings overrides the cluster's settings with the user's. A user with own credentials needs no identity.
+func (c Credentials) overrideSettings(
 	of connection.Engine, objects connection.Objects,
 ) (connection.Engine, connection.Objects) {
 	server := &of.Server

@@ -71,7 +71,7 @@ func reported(t *testing.T, manifests string, live client.Reader, prune *bool) p
 	check.Error(t, err, "")
 
 	if prune != nil {
-		m.Prune(*prune)
+		m.SetPruning(*prune)
 	}
 
 	check.Error(t, m.AddLive(t.Context(), live, ""), "")
@@ -79,7 +79,7 @@ func reported(t *testing.T, manifests string, live client.Reader, prune *bool) p
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")
 
-	report := m.reportOf(Offline(m, machines), owners, nil, true)
+	report := m.reportOf(DescribeOffline(m, machines), owners, nil, true)
 
 	return report
 }
@@ -105,15 +105,17 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 	argo := func(t *testing.T) client.Client {
 		t.Helper()
 
-		c := fixture.Management(t)
+		c := fixture.NewManagement(t)
 		change(t, c, applied, func(o *unstructured.Unstructured) {
-			o.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/" + o.GetKind() + ":default/" +
-				o.GetName()})
+			o.SetAnnotations(
+				map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/" + o.GetKind() + ":default/" +
+					o.GetName()},
+			)
 		})
 
 		return c
 	}
-	flux := func(t *testing.T) client.Client { t.Helper(); return byFlux(t, fixture.Management(t)) }
+	flux := func(t *testing.T) client.Client { t.Helper(); return byFlux(t, fixture.NewManagement(t)) }
 
 	for name, test := range map[string]struct {
 		live    func(*testing.T) client.Client
@@ -126,9 +128,9 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 		"that Flux prunes":    {flux, []string{workers}, nil, 2, 1, "all that Flux Kustomization flux-system/clusters has applied"},
 		"that Argo CD prunes": {argo, []string{workers}, nil, 2, 1, "all that Argo CD Application clusters has applied"},
 		"with the template":   {flux, []string{workers, "OLVMMachineTemplate/demo-md-0"}, nil, 2, 2, "looked at"},
-		"nobody prunes, and nobody asks": {fixture.Management, []string{workers}, nil, 0, 0,
+		"nobody prunes, and nobody asks": {fixture.NewManagement, []string{workers}, nil, 0, 0,
 			"Deletions were not looked at: no GitOps tool has applied"},
-		"somebody asks":                  {fixture.Management, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
+		"somebody asks":                  {fixture.NewManagement, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
 		"somebody does not want to know": {flux, []string{workers}, &no, 0, 0, "not looked at: --prune=false"},
 		"nothing goes":                   {flux, nil, nil, 0, 0, "looked at"},
 		"Flux is told to keep it": {func(t *testing.T) client.Client {
@@ -155,7 +157,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 			"KubeadmControlPlane/demo-control-plane", "OLVMMachineTemplate/demo-md-0"}, nil, 3, 5, "looked at"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := reported(t, without(t, fixture.Sample(t), test.without...), test.live(t), test.prune)
+			report := reported(t, without(t, fixture.SampleManifests(t), test.without...), test.live(t), test.prune)
 			check.Equal(t, "destroyed", report.Summary.Destroy, test.destroy)
 			check.Length(t, "objects", report.Pruned, test.pruned)
 			check.Contains(t, "the line", report.Deletions, test.line)
@@ -176,7 +178,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 
 // TestTheSummaryAddsUp has two workers and a control plane, and various requests instead.
 func TestTheSummaryAddsUp(t *testing.T) {
-	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n")
+	before, md, _ := strings.Cut(fixture.SampleManifests(t), "kind: MachineDeployment\n")
 	workers := func(pairs ...string) string {
 		return before + "kind: MachineDeployment\n" + strings.NewReplacer(pairs...).Replace(md)
 	}
@@ -189,7 +191,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 		named, candidates int
 		live              func(*unstructured.Unstructured)
 	}{
-		"nothing":                  {fixture.Sample(t), planreport.Summary{}, 0, 0, nil},
+		"nothing":                  {fixture.SampleManifests(t), planreport.Summary{}, 0, 0, nil},
 		"more workers":             {workers("replicas: 2", "replicas: 5"), planreport.Summary{Create: 3}, 0, 0, nil},
 		"fewer workers":            {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 0, 2, nil},
 		"no workers":               {workers("replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
@@ -198,7 +200,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 		"a rollout with more":      {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 3"), planreport.Summary{Replace: 2, Create: 1}, 0, 0, nil},
 		"a rollout with fewer":     {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 1"), planreport.Summary{Replace: 1, Destroy: 1}, 1, 0, nil},
 		"a rollout to none":        {workers("v1.36.1", "v1.36.2", "replicas: 2", "replicas: 0"), planreport.Summary{Destroy: 2}, 2, 0, nil},
-		"an upgrade of everything": {strings.ReplaceAll(fixture.Sample(t), "v1.36.1", "v1.36.2"), planreport.Summary{Replace: 3}, 0, 0, nil},
+		"an upgrade of everything": {strings.ReplaceAll(fixture.SampleManifests(t), "v1.36.1", "v1.36.2"), planreport.Summary{Replace: 3}, 0, 0, nil},
 		"one that is marked goes": {workers("replicas: 2", "replicas: 1"), planreport.Summary{Destroy: 1}, 1, 0,
 			func(o *unstructured.Unstructured) {
 				if o.GetName() == "demo-md-0-b" {
@@ -207,9 +209,11 @@ func TestTheSummaryAddsUp(t *testing.T) {
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fixture.Management(t)
+			c := fixture.NewManagement(t)
 			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
-				o.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(len(o.GetName()))+int64(o.GetName()[len(o.GetName())-1]), 0)))
+				o.SetCreationTimestamp(
+					metav1.NewTime(time.Unix(int64(len(o.GetName()))+int64(o.GetName()[len(o.GetName())-1]), 0)),
+				)
 
 				if test.live != nil {
 					test.live(o)
@@ -218,7 +222,7 @@ func TestTheSummaryAddsUp(t *testing.T) {
 
 			report := reported(t, test.manifests, c, nil)
 			check.Equal(t, "summary", report.Summary, test.want)
-			check.Equal(t, "changed", report.Changed, test.want.Changes())
+			check.Equal(t, "changed", report.Changed, test.want.CountChanges())
 
 			named, candidates := 0, 0
 
@@ -226,8 +230,13 @@ func TestTheSummaryAddsUp(t *testing.T) {
 				if machine.Destroyed != "" {
 					named++
 
-					check.Equal(t, "which one", name == "a rollout to none" || name == "no workers" || name == "a rollout with fewer" ||
-						machine.Name == "demo-md-0-b", true)
+					check.Equal(
+						t,
+						"which one",
+						name == "a rollout to none" || name == "no workers" || name == "a rollout with fewer" ||
+							machine.Name == "demo-md-0-b",
+						true,
+					)
 				}
 
 				if machine.MayGo != "" {
@@ -241,13 +250,15 @@ func TestTheSummaryAddsUp(t *testing.T) {
 			outputs := outputs(t, report)
 			check.Contains(t, "text", outputs["text"], "\n"+test.want.String()+"\n")
 			check.Contains(t, "Markdown", outputs["Markdown"], "### "+test.want.String()+"\n")
-			check.Equal(t, "JSON begins with the summary", strings.HasPrefix(outputs["JSON"], `{"summary":{"create":`), true)
+			check.Equal(
+				t, "JSON begins with the summary", strings.HasPrefix(outputs["JSON"], `{"summary":{"create":`), true,
+			)
 		})
 	}
 }
 
 func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
-	c := fixture.Management(t)
+	c := fixture.NewManagement(t)
 	change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"x/y"}) })
 
 	for _, kind := range planinput.LiveKinds {
@@ -260,25 +271,28 @@ func TestAMachineThatIsBeingDeletedIsCountedOnce(t *testing.T) {
 		}
 	}
 
-	report := reported(t, fixture.Sample(t), c, nil)
+	report := reported(t, fixture.SampleManifests(t), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Create: 1, Destroy: 1})
 }
 
 func TestARolloutShowsWhatDiffersInTheWordsOfTheUser(t *testing.T) {
 	template := ""
 
-	for _, document := range strings.Split(fixture.Sample(t), "---\n") {
-		if strings.Contains(document, "\nkind: OLVMMachineTemplate\n") && strings.Contains(document, "name: demo-md-0\n") {
+	for _, document := range strings.Split(fixture.SampleManifests(t), "---\n") {
+		if strings.Contains(document, "\nkind: OLVMMachineTemplate\n") &&
+			strings.Contains(document, "name: demo-md-0\n") {
 			template = strings.NewReplacer("name: demo-md-0\n", "name: demo-md-1\n", "memory: 16GB",
 				"memory: 32GB\n        dataDisks: [{name: data, size: 20GB}]").Replace(document)
 		}
 	}
 
-	manifests := strings.Replace(fixture.Sample(t), "kind: OLVMMachineTemplate\n        name: demo-md-0",
+	manifests := strings.Replace(fixture.SampleManifests(t), "kind: OLVMMachineTemplate\n        name: demo-md-0",
 		"kind: OLVMMachineTemplate\n        name: demo-md-1", 1) + "\n---\n" + template
-	report := reported(t, manifests, fixture.Management(t), nil)
+	report := reported(t, manifests, fixture.NewManagement(t), nil)
 	check.Length(t, "owners", report.Owners, 1)
-	check.Equal(t, "differences", report.Owners[0].Differences, []string{"+ dataDisk data 20GB", "memory: 16GB -> 32GB"})
+	check.Equal(
+		t, "differences", report.Owners[0].Differences, []string{"+ dataDisk data 20GB", "memory: 16GB -> 32GB"},
+	)
 
 	for output, text := range outputs(t, report) {
 		check.Contains(t, output, text, "dataDisk data 20GB")

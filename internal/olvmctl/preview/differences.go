@@ -34,16 +34,16 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	for _, machine := range m.machinesMadeBy(owner) {
 		before, after := versionOf(machine), versionOf(owner)
 		if before != "" && after != "" && before != after {
-			c.add("version: " + before + " -> " + after)
+			c.addLine("version: " + before + " -> " + after)
 		}
 
-		if old := m.madeOf(machine); old != nil {
-			c.values(planinput.AsMap(old), planinput.AsMap(spec), "")
+		if old := m.originalSpec(machine); old != nil {
+			c.compareValues(planinput.AsMap(old), planinput.AsMap(spec), "")
 		}
 	}
 
 	if live := m.LiveAsWritten(owner); live != nil {
-		c.kubeadmConfig(owner, live, m.ownershipOf(live))
+		c.compareKubeadm(owner, live, m.ownershipOf(live))
 	}
 
 	if more := len(c.out) - maxDifferences; more > 0 {
@@ -53,8 +53,8 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 	return c.out
 }
 
-// kubeadmConfig compares the kubeadm settings of control planes.
-func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured, owned ownership) {
+// compareKubeadm compares the kubeadm settings of control planes.
+func (c *comparison) compareKubeadm(owner, live *unstructured.Unstructured, owned ownership) {
 	const path = "spec.kubeadmConfigSpec"
 
 	asked, found, _ := unstructured.NestedMap(owner.Object, strings.Split(path, ".")...)
@@ -65,15 +65,15 @@ func (c *comparison) kubeadmConfig(owner, live *unstructured.Unstructured, owned
 	}
 
 	lists := owned.keyedLists(path)
-	splitAsked, splitThere := lists.split(asked, there)
+	splitAsked, splitThere := lists.splitByKey(asked, there)
 	_, foreign := removableFields(owned.applied, splitAsked, splitThere, path)
 
 	c.asked = true
-	c.values(lists.without(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))
+	c.compareValues(lists.withoutItems(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))
 }
 
-// madeOf returns the spec of a machine's template, or of its OLVMMachine if the template is gone.
-func (m *Manifests) madeOf(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
+// originalSpec returns the spec of a machine's template, or of its OLVMMachine if the template is gone.
+func (m *Manifests) originalSpec(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
 	_, ref := planinput.MachineRefs(machine)
 
 	infra := m.OLVMMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.Name}]
@@ -92,28 +92,28 @@ func (m *Manifests) madeOf(machine *unstructured.Unstructured) *infrav1.OLVMMach
 	return spec
 }
 
-func (c *comparison) add(line string) {
+func (c *comparison) addLine(line string) {
 	if !slices.Contains(c.out, line) {
 		c.out = append(c.out, line)
 	}
 }
 
-// values compares two values at a path.
-func (c *comparison) values(before, after any, path string) {
+// compareValues compares two values at a path.
+func (c *comparison) compareValues(before, after any, path string) {
 	oldFields, wasMap := before.(map[string]any)
 	newFields, isMap := after.(map[string]any)
 
 	switch {
 	case wasMap && isMap, wasMap && after == nil, isMap && before == nil:
-		c.fields(oldFields, newFields, path)
+		c.compareFields(oldFields, newFields, path)
 	case isNamed(before) || isNamed(after):
-		c.items(before, after, path)
+		c.compareItems(before, after, path)
 	case shownValue(before) != shownValue(after) || fmt.Sprint(before) != fmt.Sprint(after):
-		c.value(before, after, path)
+		c.addDifference(before, after, path)
 	}
 }
 
-func (c *comparison) fields(before, after map[string]any, path string) {
+func (c *comparison) compareFields(before, after map[string]any, path string) {
 	keys := maps.Clone(after)
 	if !c.asked {
 		keys = maps.Clone(before)
@@ -126,23 +126,23 @@ func (c *comparison) fields(before, after map[string]any, path string) {
 
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
-		c.values(before[key], after[key], strings.TrimPrefix(at, "virtualMachine."))
+		c.compareValues(before[key], after[key], strings.TrimPrefix(at, "virtualMachine."))
 	}
 }
 
-// value adds the line of a value other than a map.
-func (c *comparison) value(before, after any, path string) {
+// addDifference adds the line of a value other than a map.
+func (c *comparison) addDifference(before, after any, path string) {
 	old, wanted := shownValue(before), shownValue(after)
 
 	switch {
 	case old == wanted: // both are too long to show
-		c.add(path + " changes")
+		c.addLine(path + " changes")
 	case old == "":
-		c.add("+ " + path + ": " + wanted)
+		c.addLine("+ " + path + ": " + wanted)
 	case wanted == "":
-		c.add("- " + path + ": " + old)
+		c.addLine("- " + path + ": " + old)
 	default:
-		c.add(path + ": " + old + " -> " + wanted)
+		c.addLine(path + ": " + old + " -> " + wanted)
 	}
 }
 
@@ -156,8 +156,8 @@ func isNamed(value any) bool {
 	})
 }
 
-// items compares lists by the names of their items.
-func (c *comparison) items(before, after any, path string) {
+// compareItems compares lists by the names of their items.
+func (c *comparison) compareItems(before, after any, path string) {
 	old, wanted := byName(before), byName(after)
 	noun := strings.TrimSuffix(path[strings.LastIndex(path, ".")+1:], "s")
 	all := maps.Clone(old)
@@ -166,11 +166,11 @@ func (c *comparison) items(before, after any, path string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch {
 		case old[name] == nil:
-			c.add(fmt.Sprintf("+ %s %s", noun, shownItem(name, wanted[name])))
+			c.addLine(fmt.Sprintf("+ %s %s", noun, shownItem(name, wanted[name])))
 		case wanted[name] == nil:
-			c.add(fmt.Sprintf("- %s %s", noun, shownItem(name, old[name])))
+			c.addLine(fmt.Sprintf("- %s %s", noun, shownItem(name, old[name])))
 		default:
-			c.fields(old[name], wanted[name], path+"["+name+"]")
+			c.compareFields(old[name], wanted[name], path+"["+name+"]")
 		}
 	}
 }

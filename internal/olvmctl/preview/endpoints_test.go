@@ -67,10 +67,10 @@ func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			manifests := strings.ReplaceAll(fixture.Sample(t), "namespace: default", "namespace: new")
+			manifests := strings.ReplaceAll(fixture.SampleManifests(t), "namespace: default", "namespace: new")
 			m, err := load([]string{"-"}, strings.NewReader(manifests))
 			check.Error(t, err, "")
-			check.Error(t, m.AddLive(t.Context(), fixture.ManagementOf(t, test.live...), ""), "")
+			check.Error(t, m.AddLive(t.Context(), fixture.NewManagementOf(t, test.live...), ""), "")
 
 			for _, result := range offline(t, m) {
 				if test.want == "" {
@@ -91,13 +91,18 @@ func offline(t *testing.T, m *Manifests) []*planreport.Result {
 	machines, err := m.Machines()
 	check.Error(t, err, "")
 
-	return Offline(m, machines)
+	return DescribeOffline(m, machines)
 }
 
 // TestAPlanNamesTwoEndpoints has a Cluster and an OLVMCluster with different endpoints.
 func TestAPlanNamesTwoEndpoints(t *testing.T) {
-	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "  infrastructureRef:\n    apiGroup: infra",
-		"  controlPlaneEndpoint:\n    host: 127.20.30.8\n    port: 6443\n  infrastructureRef:\n    apiGroup: infra")))
+	m, err := load(
+		[]string{"-"},
+		strings.NewReader(fixture.SampleManifests(
+			t, "  infrastructureRef:\n    apiGroup: infra",
+			"  controlPlaneEndpoint:\n    host: 127.20.30.8\n    port: 6443\n  infrastructureRef:\n    apiGroup: infra",
+		)),
+	)
 	check.Error(t, err, "")
 
 	for _, result := range offline(t, m) {
@@ -108,8 +113,8 @@ func TestAPlanNamesTwoEndpoints(t *testing.T) {
 
 // TestOneOfTwoNewClustersOfAPlanKeepsTheAddress has the same cluster twice, under two names.
 func TestOneOfTwoNewClustersOfAPlanKeepsTheAddress(t *testing.T) {
-	second := strings.ReplaceAll(fixture.Sample(t), "demo", "twin")
-	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)+"\n---\n"+second))
+	second := strings.ReplaceAll(fixture.SampleManifests(t), "demo", "twin")
+	m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t)+"\n---\n"+second))
 	check.Error(t, err, "")
 
 	refused := map[string]bool{}

@@ -22,8 +22,8 @@ type Use struct {
 	Err     error
 }
 
-// Uses returns the engines of the machines, each once.
-func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *engine.Sessions) []Use {
+// OpenUses returns the engines of the machines, each once.
+func (m *Manifests) OpenUses(machines []Machine, credentials Credentials, sessions *engine.Sessions) []Use {
 	var out []Use
 
 	for _, machine := range machines {
@@ -32,17 +32,17 @@ func (m *Manifests) Uses(machines []Machine, credentials Credentials, sessions *
 			continue
 		}
 
-		out = append(out, m.UseOf(&machine, credentials, sessions))
+		out = append(out, m.OpenUse(&machine, credentials, sessions))
 	}
 
 	return out
 }
 
-// UseOf returns the engine of a machine.
-func (m *Manifests) UseOf(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
+// OpenUse returns the engine of a machine.
+func (m *Manifests) OpenUse(machine *Machine, credentials Credentials, sessions *engine.Sessions) Use {
 	of := machine.engine()
 	use := Use{Engine: of, Host: of.ID().Host}
-	use.Session, use.Config, use.Err = m.session(of, credentials, sessions)
+	use.Session, use.Config, use.Err = m.openSession(of, credentials, sessions)
 
 	return use
 }
@@ -60,7 +60,7 @@ func (machine *Machine) engine() connection.Engine {
 // center.
 func (machine *Machine) clusterSpec() infrav1.OLVMClusterSpec {
 	if machine.pool != nil {
-		return inventory.ClusterSpec(machine.pool)
+		return inventory.BuildClusterSpec(machine.pool)
 	}
 
 	return machine.olvmCluster.Spec
@@ -81,7 +81,7 @@ func (machine *Machine) Spec() infrav1.OLVMMachineSpec { return machine.spec }
 // TemplateReports reports whether any VM of a template has a guest agent telling its addresses to the engine. known is
 // false if none of these VMs runs.
 func TemplateReports(ctx context.Context, use Use, templateID engine.ID) (reports, known bool, err error) {
-	guests, err := guestsOf(ctx, use.Session)
+	guests, err := listGuests(ctx, use.Session)
 	if err != nil {
 		return false, false, err
 	}

@@ -46,7 +46,7 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	files := map[string][]byte{".gitignore": []byte(gitignore)}
 	maps.Copy(files, r.Files)
 
-	if backend := r.backend(); backend != nil {
+	if backend := r.renderBackend(); backend != nil {
 		files[backendFile] = backend
 	}
 
@@ -75,9 +75,9 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	return folder, nil
 }
 
-// backend returns a configuration for continuing the management cluster's state of the machine: Terraform's kubernetes
-// backend reads the same Secret. It is nil if there is no such state; existing objects are imported then.
-func (r Rendered) backend() []byte {
+// renderBackend returns a configuration for continuing the management cluster's state of the machine: Terraform's
+// kubernetes backend reads the same Secret. It is nil if there is no such state; existing objects are imported then.
+func (r Rendered) renderBackend() []byte {
 	if r.State == nil || r.Kubeconfig == "" {
 		return nil
 	}

@@ -82,12 +82,12 @@ func TestStatesThatTerraformCannotReadAreLeftOutAndNamed(t *testing.T) {
 func TestClustersThatAreNotPausedAreNamed(t *testing.T) {
 	t.Parallel()
 
-	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t)))
+	m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t)))
 	check.Error(t, err, "")
-	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "default/demo")
+	check.Equal(t, "not paused", strings.Join(m.UnpausedClusters(), " "), "default/demo")
 
-	m, err = load([]string{"-"}, strings.NewReader(fixture.Sample(t, "spec:\n  clusterNetwork:",
+	m, err = load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t, "spec:\n  clusterNetwork:",
 		"spec:\n  paused: true\n  clusterNetwork:")))
 	check.Error(t, err, "")
-	check.Equal(t, "not paused", strings.Join(m.Unpaused(), " "), "")
+	check.Equal(t, "not paused", strings.Join(m.UnpausedClusters(), " "), "")
 }

@@ -33,16 +33,16 @@ func ofFile(t *testing.T, manifests string, live client.Reader) (planreport.Repo
 	machines, owners, err := m.Expand()
 	check.Error(t, err, "")
 
-	return m.reportOf(Offline(m, machines), owners, nil, true), m
+	return m.reportOf(DescribeOffline(m, machines), owners, nil, true), m
 }
 
 func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
-	larger := fixture.Sample(t, "memory: 16GB", "memory: 32GB")
+	larger := fixture.SampleManifests(t, "memory: 16GB", "memory: 32GB")
 
-	same, _ := ofFile(t, fixture.Sample(t), fixture.Management(t))
+	same, _ := ofFile(t, fixture.SampleManifests(t), fixture.NewManagement(t))
 	check.Equal(t, "nothing has changed", same.Summary, planreport.Summary{})
 
-	rollout, m := ofFile(t, larger, fixture.Management(t))
+	rollout, m := ofFile(t, larger, fixture.NewManagement(t))
 	check.Equal(t, "more memory", rollout.Summary, planreport.Summary{Replace: 2})
 	check.Equal(t, "differences", rollout.Owners[0].Differences, []string{"memory: 16GB -> 32GB"})
 
@@ -57,14 +57,17 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 
 	check.Equal(t, name+" is of the next generation", generation.MatchString(name), true)
 
-	after := fixture.Management(t)
+	after := fixture.NewManagement(t)
 	change(t, after, []string{"OLVMMachine", "MachineDeployment"}, func(o *unstructured.Unstructured) {
 		if strings.HasPrefix(o.GetName(), "demo-md-0") && o.GetKind() == "OLVMMachine" {
 			o.SetAnnotations(map[string]string{"cluster.x-k8s.io/cloned-from-name": name})
 		}
 
 		if o.GetKind() == "MachineDeployment" {
-			check.Error(t, unstructured.SetNestedField(o.Object, name, "spec", "template", "spec", "infrastructureRef", "name"), "")
+			check.Error(
+				t, unstructured.SetNestedField(o.Object, name, "spec", "template", "spec", "infrastructureRef", "name"),
+				"",
+			)
 		}
 	})
 
@@ -78,14 +81,16 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	settled, _ := ofFile(t, larger, after)
 	check.Equal(t, "after the upgrade", settled.Summary, planreport.Summary{})
 
-	back, _ := ofFile(t, fixture.Sample(t), after)
+	back, _ := ofFile(t, fixture.SampleManifests(t), after)
 	check.Equal(t, "back to the memory before", back.Summary, planreport.Summary{Replace: 2})
 }
 
 // TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them within the API server's rules.
 func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	names := func(manifests string) (out, refs []string) {
-		objects, err := planinput.FollowGenerations(t.Context(), must(manifest.Read([]byte(manifests))), fixture.Management(t))
+		objects, err := planinput.FollowGenerations(
+			t.Context(), must(manifest.Read([]byte(manifests))), fixture.NewManagement(t),
+		)
 		check.Error(t, err, "")
 
 		for _, object := range objects {
@@ -105,11 +110,11 @@ func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	}
 
 	first := []string{"demo-control-plane", "demo-md-0"}
-	templates, refs := names(fixture.Sample(t))
+	templates, refs := names(fixture.SampleManifests(t))
 	check.Equal(t, "nothing has changed", templates, first)
 	check.Equal(t, "references", refs, first)
 
-	templates, refs = names(fixture.Sample(t, "memory: 16GB", "memory: 32GB"))
+	templates, refs = names(fixture.SampleManifests(t, "memory: 16GB", "memory: 32GB"))
 	check.Equal(t, "more memory: the references are those of the templates", templates, refs)
 	check.Equal(t, "the control plane's stays", templates[0], "demo-control-plane")
 	check.Equal(t, "the workers' is of the next generation", generation.MatchString(templates[1]), true)

@@ -8,10 +8,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// goners returns the machines deleted first by Cluster API if an owner scales down: annotated ones, then unhealthy
-// ones, then those chosen by its policy. If this leaves the choice open, out has fewer than count, and the rest come
-// from candidates.
-func goners(
+// predictDeleted returns the machines deleted first by Cluster API if an owner scales down: annotated ones, then
+// unhealthy ones, then those chosen by its policy. If this leaves the choice open, out has fewer than count, and the
+// rest come from candidates.
+func predictDeleted(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
 ) (out, candidates []string) {
 	rest := slices.Clone(machines)
@@ -44,7 +44,7 @@ func goners(
 	}
 
 	for int64(len(out)) < count && len(rest) > 0 {
-		chosen := next(owner, rest)
+		chosen := predictNext(owner, rest)
 		if chosen == nil && int64(len(rest)) > count-int64(len(out)) {
 			return out, namesOf(rest)
 		}
@@ -75,8 +75,9 @@ func unhealthyOf(
 	return slices.DeleteFunc(slices.Clone(machines), func(m *unstructured.Unstructured) bool { return !isUnhealthy(m) })
 }
 
-// next returns the machine chosen by the owner's policy among the existing ones, sorted by age; nil if any may go.
-func next(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
+// predictNext returns the machine chosen by the owner's policy among the existing ones, sorted by age; nil if any may
+// go.
+func predictNext(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
 	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
 		return nil // a machine of manifests has no age
 	}

@@ -24,8 +24,8 @@ type groupsKey struct {
 	cluster engine.ID
 }
 
-// affinityGroups returns the UUIDs of the machine's groups by name, as far as the engine has them.
-func (m *Manifests) affinityGroups(
+// findAffinityGroups returns the UUIDs of the machine's groups by name, as far as the engine has them.
+func (m *Manifests) findAffinityGroups(
 	ctx context.Context, session *engine.Client, machine Machine, self placement.Member,
 ) (map[string]string, error) {
 	of := groupsKey{session, self.ClusterID}
@@ -33,7 +33,7 @@ func (m *Manifests) affinityGroups(
 
 	if !known {
 		var err error
-		if there, err = session.AffinityGroups(ctx, self.ClusterID); err != nil {
+		if there, err = session.ListAffinityGroups(ctx, self.ClusterID); err != nil {
 			return nil, err
 		}
 
@@ -47,8 +47,8 @@ func (m *Manifests) affinityGroups(
 		ids[name] = notMade
 
 		for _, g := range there {
-			marked, _ := placement.GroupOwner(g.DescriptionText())
-			if g.Name == placement.GroupName(owner, placement.GroupKey{
+			marked, _ := placement.ParseGroupOwner(g.DescriptionText())
+			if g.Name == placement.FormatGroupName(owner, placement.GroupKey{
 				Name:      name,
 				ClusterID: self.ClusterID,
 			}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
@@ -75,12 +75,12 @@ func (m *Manifests) checkGroups(
 		}
 
 		c := machine.olvmCluster
-		session, _, err := m.session(connection.ClusterEngine(c), credentials, sessions)
+		session, _, err := m.openSession(connection.ClusterEngine(c), credentials, sessions)
 		if err != nil {
 			return nil, machine.explainEngine(err, credentials.Places)
 		}
 
-		found, err := placement.MemberOf(ctx, session, c.Spec, placement.Candidate{
+		found, err := placement.NewMember(ctx, session, c.Spec, placement.Candidate{
 			Name:            machine.Name,
 			Spec:            machine.spec,
 			Role:            machine.role,
@@ -88,12 +88,12 @@ func (m *Manifests) checkGroups(
 			SupportServices: machine.services,
 			FailureDomain:   machine.failureDomain,
 		})
-		if blocker.OfEngine(err) {
+		if blocker.IsEngineError(err) {
 			return nil, machine.explainEngine(err, credentials.Places)
 		}
 
 		if err != nil {
-			refused[machine.key()] = machine.explain(err, credentials.Places)
+			refused[machine.key()] = machine.explainError(err, credentials.Places)
 			continue
 		}
 
@@ -101,7 +101,7 @@ func (m *Manifests) checkGroups(
 	}
 
 	for c, inCluster := range members {
-		groups := placement.AffinityGroups(c.Spec, m.servicesOfCluster(c))
+		groups := placement.CollectAffinityGroups(c.Spec, m.servicesOfCluster(c))
 		if err := checkHosts(ctx, engines[c], c, groups, inCluster, refused, credentials.Places); err != nil {
 			return nil, err
 		}
@@ -120,12 +120,12 @@ func checkHosts(
 	refused refusals,
 	at blocker.Places,
 ) error {
-	hosts, err := session.Hosts(ctx)
+	hosts, err := session.ListHosts(ctx)
 	if err != nil {
-		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err, at))
+		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.AddRemedy(err, at))
 	}
 
-	for _, g := range placement.Groups(groups, members, hosts, nil) {
+	for _, g := range placement.DecideGroups(groups, members, hosts, nil) {
 		if !g.Hard || !g.Short {
 			continue
 		}

@@ -31,10 +31,10 @@ type engineAddresses struct {
 	held   addressing.Held
 }
 
-// on returns the addresses of one engine, and adds the engine if it is new.
-func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
+// addressesOn returns the addresses of one engine, and adds the engine if it is new.
+func (h *heldAddresses) addressesOn(id connection.EngineID) addressing.Held {
 	for _, known := range *h {
-		if known.engine.Is(id) {
+		if known.engine.IsSame(id) {
 			known.engine.Installation = cmp.Or(known.engine.Installation, id.Installation)
 			return known.held
 		}
@@ -49,7 +49,7 @@ func (h *heldAddresses) on(id connection.EngineID) addressing.Held {
 // engineOf returns the engine of a machine.
 func (m *Manifests) engineOf(machine *Machine) connection.EngineID {
 	if machine.pool != nil {
-		return m.identified(connection.InventoryEngine(machine.pool))
+		return m.withInstallation(connection.InventoryEngine(machine.pool))
 	}
 
 	return m.engineOfCluster(machine.olvmCluster)
@@ -57,11 +57,11 @@ func (m *Manifests) engineOf(machine *Machine) connection.EngineID {
 
 // engineOfCluster returns the engine of a cluster.
 func (m *Manifests) engineOfCluster(cluster *infrav1.OLVMCluster) connection.EngineID {
-	return m.identified(connection.ClusterEngine(m.withRecord(cluster)))
+	return m.withInstallation(connection.ClusterEngine(m.withRecord(cluster)))
 }
 
-// identified returns the identity of an engine. The engine's own answer takes precedence over a recorded status.
-func (m *Manifests) identified(of connection.Engine) connection.EngineID {
+// withInstallation returns the identity of an engine. The engine's own answer takes precedence over a recorded status.
+func (m *Manifests) withInstallation(of connection.Engine) connection.EngineID {
 	return of.ID().WithInstallation(m.installations[of.ID().Host])
 }
 
@@ -108,7 +108,7 @@ func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLV
 	}
 
 	for i := range m.Elsewhere.Services {
-		if of := &m.Elsewhere.Services[i]; client.ObjectKeyFromObject(of) == addressing.ClusterOf(c) {
+		if of := &m.Elsewhere.Services[i]; client.ObjectKeyFromObject(of) == addressing.GetClusterKey(c) {
 			return of
 		}
 	}
@@ -129,17 +129,17 @@ func (m *Manifests) identifyEngines(
 		}
 	}
 
-	for _, pool := range m.provisioning() {
+	for _, pool := range m.provisioningInventories() {
 		engines = append(engines, connection.InventoryEngine(pool))
 	}
 
 	for _, of := range engines {
-		session, _, err := m.session(of, credentials, sessions)
+		session, _, err := m.openSession(of, credentials, sessions)
 		if err != nil {
 			continue
 		}
 
-		identity, err := connection.Identify(ctx, session, of)
+		identity, err := connection.FetchIdentity(ctx, session, of)
 		if err != nil {
 			continue
 		}
@@ -148,46 +148,49 @@ func (m *Manifests) identifyEngines(
 
 		err = connection.CheckEngine(of, "", identity)
 		if err != nil {
-			return fmt.Errorf("cluster %s: %w", of.Key, blocker.Explain(err, credentials.Places))
+			return fmt.Errorf("cluster %s: %w", of.Key, blocker.AddRemedy(err, credentials.Places))
 		}
 	}
 
 	return nil
 }
 
-// held lists the holders of addresses by engine.
-func (m *Manifests) held(machines []Machine) *heldAddresses {
+// collectHeld lists the holders of addresses by engine.
+func (m *Manifests) collectHeld(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
 	for _, cluster := range m.OLVMClusters {
-		out.on(m.engineOfCluster(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
+		out.addressesOn(m.engineOfCluster(cluster)).
+			AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
 	for _, machine := range machines {
-		out.on(m.engineOf(&machine)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
+		out.addressesOn(m.engineOf(&machine)).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 	}
 
 	for key, vm := range m.InventoryVMs {
 		pool := m.Inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
 		if pool != nil && vm.Spec.FromProvision != nil {
-			out.on(m.identified(connection.InventoryEngine(pool))).AddProvisioned(*vm.Spec.FromProvision, "VM "+vm.Name)
+			out.addressesOn(m.withInstallation(connection.InventoryEngine(pool))).
+				AddProvisioned(*vm.Spec.FromProvision, "VM "+vm.Name)
 		}
 	}
 
-	m.holdElsewhere(out)
+	m.addHeldElsewhere(out)
 
 	return out
 }
 
-// holdElsewhere adds the addresses of other namespaces of the management cluster.
-func (m *Manifests) holdElsewhere(out *heldAddresses) {
+// addHeldElsewhere adds the addresses of other namespaces of the management cluster.
+func (m *Manifests) addHeldElsewhere(out *heldAddresses) {
 	for i := range m.Elsewhere.Clusters {
 		cluster := &m.Elsewhere.Clusters[i]
-		out.on(connection.EngineOf(cluster)).AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
+		out.addressesOn(connection.GetEngineID(cluster)).
+			AddEndpoint(cluster, m.servicesOfCluster(cluster), cluster.Namespace)
 	}
 
 	m.eachElsewhere(func(id connection.EngineID, machine *infrav1.OLVMMachine) {
-		out.on(id).AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+		out.addressesOn(id).AddRunning(machine, addressing.DescribeHolder(machine, machine.Namespace))
 	})
 }
 
@@ -197,12 +200,12 @@ func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMach
 
 	for i := range m.Elsewhere.Clusters {
 		cluster := &m.Elsewhere.Clusters[i]
-		engines[addressing.ClusterOf(cluster)] = connection.EngineOf(cluster)
+		engines[addressing.GetClusterKey(cluster)] = connection.GetEngineID(cluster)
 	}
 
 	for i := range m.Elsewhere.Machines {
 		machine := &m.Elsewhere.Machines[i]
-		if id, known := engines[addressing.ClusterOf(machine)]; known {
+		if id, known := engines[addressing.GetClusterKey(machine)]; known {
 			do(id, machine)
 		}
 	}
@@ -234,9 +237,9 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 		}
 
 		held := m.heldBeside(c, m.withRecord(c), machines)
-		taken := addressing.FindTaken(addressing.VirtualAddresses(spec), networksOf(machines, c), held)
+		taken := addressing.FindTaken(addressing.CollectVirtualAddresses(spec), networksOf(machines, c), held)
 		if len(taken) > 0 {
-			out[c] = taken[0].Problem()
+			out[c] = taken[0].ToError()
 		}
 	}
 
@@ -247,7 +250,7 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 // cluster.
 func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) error {
 	c, of := machine.olvmCluster, machine.services
-	wanted := addressing.SupportAddresses(c.Spec, of)
+	wanted := addressing.CollectSupportAddresses(c.Spec, of)
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -261,7 +264,7 @@ func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) e
 	}
 
 	if taken := addressing.FindTaken(wanted, networksOf(machines, c), held); len(taken) > 0 {
-		return fmt.Errorf("%s %s/%s: %w", support.Kind, of.Namespace, of.Name, taken[0].Problem())
+		return fmt.Errorf("%s %s/%s: %w", support.Kind, of.Namespace, of.Name, taken[0].ToError())
 	}
 
 	return nil
@@ -292,21 +295,21 @@ func (m *Manifests) heldBeside(
 	where := m.engineOfCluster(c)
 
 	for _, other := range m.OLVMClusters {
-		if other == c || !m.engineOfCluster(other).Is(where) {
+		if other == c || !m.engineOfCluster(other).IsSame(where) {
 			continue
 		}
 
-		if addressing.Precedes(m.withRecord(other), own) {
+		if addressing.HasPrecedence(m.withRecord(other), own) {
 			out.AddVirtualAddresses(other, c, m.servicesOfCluster, networksOf(machines, other))
 		}
 
-		if of := m.servicesOfCluster(other); of != nil && addressing.SupportPrecedes(m.recordOf(of), own) {
+		if of := m.servicesOfCluster(other); of != nil && addressing.HasSupportPrecedence(m.recordOf(of), own) {
 			out.AddSupportAddresses(other, of, c.Namespace, networksOf(machines, other))
 		}
 	}
 
 	for _, machine := range machines {
-		if machine.olvmCluster == c || !m.engineOf(&machine).Is(where) {
+		if machine.olvmCluster == c || !m.engineOf(&machine).IsSame(where) {
 			continue
 		}
 
@@ -320,22 +323,22 @@ func (m *Manifests) heldBeside(
 
 	for i := range m.Elsewhere.Clusters {
 		other := &m.Elsewhere.Clusters[i]
-		if !connection.EngineOf(other).Is(where) {
+		if !connection.GetEngineID(other).IsSame(where) {
 			continue
 		}
 
-		if addressing.Precedes(other, own) {
+		if addressing.HasPrecedence(other, own) {
 			out.AddVirtualAddresses(other, other, m.servicesOfCluster, nil)
 		}
 
-		if of := m.servicesOfCluster(other); of != nil && addressing.SupportPrecedes(of, own) {
+		if of := m.servicesOfCluster(other); of != nil && addressing.HasSupportPrecedence(of, own) {
 			out.AddSupportAddresses(other, of, of.Namespace, nil)
 		}
 	}
 
 	m.eachElsewhere(func(id connection.EngineID, machine *infrav1.OLVMMachine) {
-		if id.Is(where) {
-			out.AddRunning(machine, addressing.Holder(machine, machine.Namespace))
+		if id.IsSame(where) {
+			out.AddRunning(machine, addressing.DescribeHolder(machine, machine.Namespace))
 		}
 	})
 
@@ -348,7 +351,7 @@ func networksOf(machines []Machine, c *infrav1.OLVMCluster) []string {
 
 	for _, machine := range machines {
 		if machine.olvmCluster == c {
-			for _, n := range addressing.Networks(machine.spec) {
+			for _, n := range addressing.CollectNetworks(machine.spec) {
 				out = append(out, n.NetworkName)
 			}
 		}

@@ -31,7 +31,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 	}
 	none := func(t *testing.T, pairs ...string) string {
 		t.Helper()
-		return fixture.Sample(t, append([]string{"replicas: 2", "replicas: 0"}, pairs...)...)
+		return fixture.SampleManifests(t, append([]string{"replicas: 2", "replicas: 0"}, pairs...)...)
 	}
 
 	for name, test := range map[string]struct {
@@ -57,7 +57,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, err := load([]string{"-"}, strings.NewReader(test.manifests))
 			check.Error(t, err, "")
-			check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "")
+			check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "")
 
 			machines, owners, err := m.Expand()
 			check.Error(t, err, test.problem)
@@ -66,7 +66,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 				return
 			}
 
-			report := m.reportOf(Offline(m, machines), owners, nil, true)
+			report := m.reportOf(DescribeOffline(m, machines), owners, nil, true)
 			check.Equal(t, "summary", report.Summary, test.want)
 		})
 	}
@@ -78,7 +78,9 @@ type converting struct {
 	toV1Beta1 func(*unstructured.Unstructured)
 }
 
-func (c converting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c converting) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	asked, isAny := object.(*unstructured.Unstructured)
 	if !isAny || asked.GroupVersionKind().Version != "v1beta1" {
 		return c.Client.Get(ctx, key, object, options...)
@@ -108,10 +110,15 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 
 	// The references of v1beta1 have an apiVersion instead of a group. Nothing else of the sample differs.
 	toV1Beta1 := func(o *unstructured.Unstructured) {
-		if bootstrap, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "bootstrap", "configRef"); found {
+		if bootstrap, found, _ := unstructured.NestedMap(
+			o.Object, "spec", "template", "spec", "bootstrap", "configRef",
+		); found {
 			delete(bootstrap, "apiGroup")
 			bootstrap["apiVersion"] = "bootstrap.cluster.x-k8s.io/v1beta1"
-			check.Error(t, unstructured.SetNestedMap(o.Object, bootstrap, "spec", "template", "spec", "bootstrap", "configRef"), "")
+			check.Error(
+				t, unstructured.SetNestedMap(o.Object, bootstrap, "spec", "template", "spec", "bootstrap", "configRef"),
+				"",
+			)
 		}
 	}
 	older := func(kind string) string { return strings.Replace(kind, "v1beta2", "v1beta1", 1) }
@@ -132,10 +139,10 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 		"a control plane in one":       {[]string{controlPlane, older(controlPlane)}, true, 1, "its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, test.changes...)))
+			m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t, test.changes...)))
 			check.Error(t, err, "")
 
-			live := converting{fixture.Management(t), toV1Beta1}
+			live := converting{fixture.NewManagement(t), toV1Beta1}
 			if test.unread {
 				live.toV1Beta1 = nil
 			}
@@ -144,7 +151,7 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 
 			machines, owners, err := m.Expand()
 			check.Error(t, err, "")
-			report := m.reportOf(Offline(m, machines), owners, nil, true)
+			report := m.reportOf(DescribeOffline(m, machines), owners, nil, true)
 			check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: test.machines})
 
 			if test.machines > 0 {
@@ -162,7 +169,10 @@ func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 	const written = "\n---\napiVersion: controlplane.cluster.x-k8s.io/v1beta1\nkind: RKE2ControlPlane\n" +
 		"metadata: {name: demo-control-plane, namespace: default}\nspec: {replicas: 3, version: v1.36.1+rke2r1}\n"
 
-	before, rest, _ := strings.Cut(fixture.Sample(t, "kind: KubeadmControlPlane", "kind: RKE2ControlPlane"), "apiVersion: controlplane.cluster.x-k8s.io")
+	before, rest, _ := strings.Cut(
+		fixture.SampleManifests(t, "kind: KubeadmControlPlane", "kind: RKE2ControlPlane"),
+		"apiVersion: controlplane.cluster.x-k8s.io",
+	)
 	_, rest, _ = strings.Cut(rest, "\n---\n")
 	sample := before + rest
 
@@ -186,9 +196,11 @@ func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 		"the Cluster is not in them":             {strings.Replace(written, "replicas: 3", "replicas: 1", 1) + "---\n" + sample[strings.Index(sample, "kind: OLVMCluster\nmetadata")-len("apiVersion: infrastructure.cluster.x-k8s.io/v1\n"):], false, "", "spec.replicas changes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := fixture.Management(t)
+			live := fixture.NewManagement(t)
 			change(t, live, []string{"Cluster"}, func(o *unstructured.Unstructured) {
-				check.Error(t, unstructured.SetNestedField(o.Object, "RKE2ControlPlane", "spec", "controlPlaneRef", "kind"), "")
+				check.Error(
+					t, unstructured.SetNestedField(o.Object, "RKE2ControlPlane", "spec", "controlPlaneRef", "kind"), "",
+				)
 			})
 
 			old := &unstructured.Unstructured{}
@@ -206,7 +218,7 @@ func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 
 			m, err := load([]string{"-"}, strings.NewReader(test.manifests))
 			check.Error(t, err, "")
-			m.Prune(test.prune)
+			m.SetPruning(test.prune)
 			check.Error(t, m.AddLive(t.Context(), unreadable{live, test.unreadable}, ""), "")
 
 			_, _, err = m.Expand()

@@ -139,7 +139,10 @@ func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 				credentials.ServerURLs = append(credentials.ServerURLs, fill(url))
 			}
 
-			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+fill(test.server)), nil, credentials)
+			err := plan(
+				t, fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+fill(test.server)), nil,
+				credentials,
+			)
 			check.Error(t, err, test.want)
 			check.Equal(t, "the server has the password", len(stranger.got) > 0, test.sent)
 		})
@@ -185,7 +188,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca") + baitCluster
 			},
 			`OLVMClusterIdentity "evil" does not exist`,
@@ -202,7 +205,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca")
 			},
 			"may not be sent to",
@@ -220,7 +223,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {team: prod}}\n"
 			},
 			"does not allow namespace",
@@ -232,7 +235,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
 			},
 			"does not say that it may be sent to",
 		},
@@ -243,7 +246,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca") +
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca") +
 					"---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
 					"stringData: {allowedServerURLs: " + s.engine() + "}\n"
 			},
@@ -256,7 +259,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    insecureSkipTLSVerify: true")
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    insecureSkipTLSVerify: true")
 			},
 			"insecureSkipTLSVerify",
 		},
@@ -267,7 +270,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 			func(t *testing.T, s *thief) string {
 				t.Helper()
 
-				return fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
+				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
 			},
 			`ConfigMap "demo-ovirt-ca" does not exist`,
 		},
@@ -284,7 +287,12 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 func TestASecretOfTheManagementClusterIsUsedWithItsOwnCA(t *testing.T) {
 	named := newThief(t)
 	live := liveWith(t, secretOf("default", "demo-ovirt-credentials", named.engine()), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": named.ca()}})
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default",
+			Name:      "demo-ovirt-ca",
+		},
+		Data: map[string]string{"ca.crt": named.ca()},
+	})
 
 	for name, beside := range map[string]string{
 		"alone": "",
@@ -294,7 +302,10 @@ func TestASecretOfTheManagementClusterIsUsedWithItsOwnCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			named.got = nil
-			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+beside, live, Credentials{})
+			err := plan(
+				t, fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+beside, live,
+				Credentials{},
+			)
 			check.Error(t, err, "access_denied")
 			check.Equal(t, "what the engine has", strings.Join(named.got, ""), "admin@internal canary")
 		})
@@ -317,8 +328,10 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			named := newThief(t)
 			secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
-				strings.ReplaceAll(test.data, "ENGINE", named.engine())
-			err := plan(t, fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+secret+
+				strings.ReplaceAll(
+					test.data, "ENGINE", named.engine(),
+				)
+			err := plan(t, fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())+secret+
 				named.caMap(t, "default", "demo-ovirt-ca"), nil, Credentials{})
 			check.Error(t, err, test.want)
 			check.Length(t, "what the engine has", named.got, 0)
@@ -334,13 +347,25 @@ func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
 	secret.Data["password"] = []byte("changeme")
 
 	live := liveWith(t, secret, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": named.ca()}})
-	manifests := fixture.Sample(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())
-	given := Credentials{Username: "admin@internal", Password: "changeme", CA: []byte(named.ca()), ServerURLs: []string{named.engine()}}
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default",
+			Name:      "demo-ovirt-ca",
+		},
+		Data: map[string]string{"ca.crt": named.ca()},
+	})
+	manifests := fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+named.engine())
+	given := Credentials{
+		Username:   "admin@internal",
+		Password:   "changeme",
+		CA:         []byte(named.ca()),
+		ServerURLs: []string{named.engine()},
+	}
 
 	check.Error(t, plan(t, manifests, live, Credentials{}), "access_denied")
 	check.Error(t, plan(t, manifests, nil, given), "access_denied")
-	check.Equal(t, "what the engine has", strings.Join(named.got, ", "), "admin@internal changeme, admin@internal changeme")
+	check.Equal(
+		t, "what the engine has", strings.Join(named.got, ", "), "admin@internal changeme, admin@internal changeme",
+	)
 }
 
 func TestNamesThatTheAPIServerRefusesAreRefused(t *testing.T) {
@@ -401,12 +426,15 @@ func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 
 // TestManifestsAskForNoMillionMachines has a hundred owners, each within the limit.
 func TestManifestsAskForNoMillionMachines(t *testing.T) {
-	text := fixture.Sample(t)
+	text := fixture.SampleManifests(t)
 	_, md, _ := strings.Cut(text, "kind: MachineDeployment\n")
 
 	for i := range 100 {
 		text += "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
-			strings.Replace(strings.Replace(md, "name: demo-md-0", "name: other-"+strings.Repeat("a", i+1), 1), "replicas: 2", "replicas: 9999", 1)
+			strings.Replace(
+				strings.Replace(md, "name: demo-md-0", "name: other-"+strings.Repeat("a", i+1), 1), "replicas: 2",
+				"replicas: 9999", 1,
+			)
 	}
 
 	m, err := load([]string{"-"}, strings.NewReader(text))

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// judge replaces changes refused by the controllers with the controllers' actual behavior.
-func judge(r *planreport.Result, machine Machine) {
+// applyRefusals replaces changes refused by the controllers with the controllers' actual behavior.
+func applyRefusals(r *planreport.Result, machine Machine) {
 	if machine.provisioned && r.AddsVM() {
 		r.Changes, r.Text, r.Gone = []terraform.Change{}, planreport.Gone+".", true
 
@@ -17,7 +17,7 @@ func judge(r *planreport.Result, machine Machine) {
 	}
 
 	for _, change := range r.Changes {
-		refused := desired.Refuses(change.Action, change.Type, machine.provisioned, machine.undoes)
+		refused := desired.FindRefusedAction(change.Action, change.Type, machine.provisioned, machine.undoes)
 		if refused != "" && r.Refused == "" {
 			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
 				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",

@@ -33,14 +33,14 @@ func (o ownership) keyedLists(path string) *keyedLists {
 			tree, _ = tree[fieldPrefix+name].(map[string]any)
 		}
 
-		out.add(tree)
+		out.addLists(tree)
 	}
 
 	return out
 }
 
-// add adds the lists of one manager.
-func (k *keyedLists) add(tree map[string]any) {
+// addLists adds the lists of one manager.
+func (k *keyedLists) addLists(tree map[string]any) {
 	for name, value := range tree {
 		fields, _ := value.(map[string]any)
 
@@ -53,7 +53,7 @@ func (k *keyedLists) add(tree map[string]any) {
 				k.below[field] = &keyedLists{}
 			}
 
-			k.below[field].add(fields)
+			k.below[field].addLists(fields)
 		}
 
 		text, isItem := strings.CutPrefix(name, itemPrefix)
@@ -65,7 +65,7 @@ func (k *keyedLists) add(tree map[string]any) {
 				k.each = &keyedLists{}
 			}
 
-			k.each.add(fields)
+			k.each.addLists(fields)
 		}
 	}
 }
@@ -105,9 +105,9 @@ func (k *keyedLists) itemNames(list []any) []string {
 	return out
 }
 
-// split returns two values with maps by item name in place of lists, if both values allow it. Shared items must have
-// the same order.
-func (k *keyedLists) split(asked, there any) (splitAsked, splitThere any) {
+// splitByKey returns two values with maps by item name in place of lists, if both values allow it. Shared items must
+// have the same order.
+func (k *keyedLists) splitByKey(asked, there any) (splitAsked, splitThere any) {
 	if k == nil {
 		return asked, there
 	}
@@ -149,7 +149,7 @@ func (k *keyedLists) splitFields(
 	maps.Copy(names, asked)
 
 	for name := range names {
-		askedValue, liveValue := below(name).split(asked[name], there[name])
+		askedValue, liveValue := below(name).splitByKey(asked[name], there[name])
 		if _, found := asked[name]; found {
 			askedOut[name] = askedValue
 		}
@@ -170,8 +170,8 @@ func (k *keyedLists) splitFields(
 	return splitAsked, splitThere
 }
 
-// without returns a value without the items at some paths.
-func (k *keyedLists) without(value any, path string, items []string) any {
+// withoutItems returns a value without the items at some paths.
+func (k *keyedLists) withoutItems(value any, path string, items []string) any {
 	if k == nil || len(items) == 0 {
 		return value
 	}
@@ -180,7 +180,7 @@ func (k *keyedLists) without(value any, path string, items []string) any {
 	case map[string]any:
 		out := map[string]any{}
 		for name, field := range value {
-			out[name] = k.below[name].without(field, path+"."+name, items)
+			out[name] = k.below[name].withoutItems(field, path+"."+name, items)
 		}
 
 		return out

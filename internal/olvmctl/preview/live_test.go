@@ -23,7 +23,7 @@ func expand(t *testing.T, manifests string) (replaced, replaces []string, owners
 		t.Fatal(err)
 	}
 
-	if err := m.AddLive(t.Context(), fixture.Management(t), ""); err != nil {
+	if err := m.AddLive(t.Context(), fixture.NewManagement(t), ""); err != nil {
 		return nil, nil, nil, err
 	}
 
@@ -44,7 +44,7 @@ func expand(t *testing.T, manifests string) (replaced, replaces []string, owners
 }
 
 func TestWhatRunsIsNotRolledOut(t *testing.T) {
-	for name, manifests := range map[string]string{"the manifests that made it": fixture.Sample(t), "no manifests": ""} {
+	for name, manifests := range map[string]string{"the manifests that made it": fixture.SampleManifests(t), "no manifests": ""} {
 		replaced, _, owners, err := expand(t, manifests)
 		check.Error(t, err, "")
 		check.Length(t, name+": replaced", replaced, 0)
@@ -53,10 +53,10 @@ func TestWhatRunsIsNotRolledOut(t *testing.T) {
 }
 
 func TestARolloutIsShownAsOne(t *testing.T) {
-	before, md, _ := strings.Cut(fixture.Sample(t), "kind: MachineDeployment\n") // it and its successors
+	before, md, _ := strings.Cut(fixture.SampleManifests(t), "kind: MachineDeployment\n") // it and its successors
 	template := ""
 
-	for _, document := range strings.Split(fixture.Sample(t), "---\n") {
+	for _, document := range strings.Split(fixture.SampleManifests(t), "---\n") {
 		if strings.Contains(document, "\nkind: OLVMMachineTemplate\n") &&
 			strings.Contains(document, "name: demo-md-0\n") {
 			template = strings.NewReplacer("demo-md-0", "demo-md-1", "16GB", "32GB").Replace(document)
@@ -79,7 +79,7 @@ func TestARolloutIsShownAsOne(t *testing.T) {
 			0, "scales from 2 to 3 machines"},
 		"fewer workers": {before + "kind: MachineDeployment\n" + strings.Replace(md, "replicas: 2", "replicas: 1", 1),
 			0, "scales from 2 to 1 machine"},
-		"another configuration of the control plane": {fixture.Sample(t, "certSANs: [localhost, 127.0.0.1]",
+		"another configuration of the control plane": {fixture.SampleManifests(t, "certSANs: [localhost, 127.0.0.1]",
 			"certSANs: [localhost, 127.0.0.2]"), 1,
 			"rolls out 1 of 1 machines (spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs[1] changes)"},
 	} {
@@ -93,7 +93,7 @@ func TestARolloutIsShownAsOne(t *testing.T) {
 }
 
 func TestATemplateThatIsChangedInPlaceIsRefused(t *testing.T) {
-	_, _, _, err := expand(t, fixture.Sample(t, "memory: 16GB", "memory: 32GB"))
+	_, _, _, err := expand(t, fixture.SampleManifests(t, "memory: 16GB", "memory: 32GB"))
 	if err == nil ||
 		!strings.Contains(
 			err.Error(),
@@ -104,7 +104,7 @@ func TestATemplateThatIsChangedInPlaceIsRefused(t *testing.T) {
 }
 
 func TestOfflineSaysWhatMachinesWouldBe(t *testing.T) {
-	sample := fixture.Sample(t, "vmTemplateName: ol9-k8s", "vmTemplateName: ol9-k8s-${KUBERNETES_VERSION}")
+	sample := fixture.SampleManifests(t, "vmTemplateName: ol9-k8s", "vmTemplateName: ol9-k8s-${KUBERNETES_VERSION}")
 
 	m, err := load([]string{"-"}, strings.NewReader(sample))
 	if err != nil {
@@ -116,10 +116,10 @@ func TestOfflineSaysWhatMachinesWouldBe(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	results := Offline(m, machines)
+	results := DescribeOffline(m, machines)
 	check.Length(t, "results", results, 3)
 	check.Contains(t, "results[0].Text", results[0].Text, "A VM of template ol9-k8s-v1.36.1 in cluster Default")
-	check.Equal(t, "results[0].Changed()", results[0].Changed(), false)
+	check.Equal(t, "results[0].Changed()", results[0].IsChanged(), false)
 	check.Contains(t, "results[0].Text", results[0].Text, "of memory and")
 	check.Length(t, "results[1].Addresses", results[1].Addresses, 1)
 }

@@ -19,7 +19,7 @@ func loadWith(paths []string, stdin io.Reader, options source.Options) (*Manifes
 		return nil, err
 	}
 
-	return Of(input), nil
+	return NewManifests(input), nil
 }
 
 func loadClusterFile(objects []*unstructured.Unstructured) (*Manifests, error) {
@@ -28,5 +28,5 @@ func loadClusterFile(objects []*unstructured.Unstructured) (*Manifests, error) {
 		return nil, err
 	}
 
-	return Of(input), nil
+	return NewManifests(input), nil
 }

@@ -70,7 +70,7 @@ type Machine struct {
 // AskForMachines reports whether anything in the manifests, or beside them in the management cluster, requests
 // machines.
 func (m *Manifests) AskForMachines() bool {
-	return len(m.Owners) > 0 || len(m.provisioning()) > 0 || len(m.Services) > 0
+	return len(m.Owners) > 0 || len(m.provisioningInventories()) > 0 || len(m.Services) > 0
 }
 
 // Machines lists the machines requested by the manifests, in their order. Machines in a dump of a running cluster count
@@ -93,7 +93,7 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	m.noteWaiting()
 
 	for _, owner := range m.Owners {
-		for name, reason := range m.outdated(owner) {
+		for name, reason := range m.findOutdated(owner) {
 			replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}] = reason
 		}
 	}
@@ -119,7 +119,7 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 		return m.IsReadForDeletions(c.Namespace)
 	})
 
-	supported = append(supported, m.unaskedSupport(supported)...)
+	supported = append(supported, m.unrequestedSupport(supported)...)
 
 	out = append(out, supported...)
 	giveNames(out)
@@ -163,7 +163,7 @@ const (
 func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
-	if owner.GetKind() == "MachineSet" && controlled(owner, m.Owners) {
+	if owner.GetKind() == "MachineSet" && isControlled(owner, m.Owners) {
 		return nil, nil, nil // its MachineDeployment is here too and requests the machines
 	}
 
@@ -230,7 +230,7 @@ func (m *Manifests) liveMachine(
 
 	machine.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 	var err error
-	if machine.recorded, err = addressing.Recorded(found); err != nil {
+	if machine.recorded, err = addressing.ParseRecorded(found); err != nil {
 		return machine, fmt.Errorf("OLVMMachine %s: %w", key, err)
 	}
 
@@ -247,7 +247,7 @@ func (m *Manifests) replicasOf(
 		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
 	}
 
-	replicas, err := m.replicas(owner)
+	replicas, err := m.wantedReplicas(owner)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -260,7 +260,7 @@ func (m *Manifests) replicasOf(
 	base.spec, base.template = template.Spec.Template.Spec, key.Name
 	change := m.ownerChange(owner, base, replicas, replaced)
 	kept := change.Kept
-	domains := base.domains()
+	domains := base.failureDomains()
 	var out []Machine
 
 	for i := range max(0, replicas-kept) {
@@ -285,8 +285,8 @@ func (m *Manifests) replicasOf(
 	return out, change, nil
 }
 
-// replicas returns the wanted number of an owner's machines.
-func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
+// wantedReplicas returns the wanted number of an owner's machines.
+func (m *Manifests) wantedReplicas(owner *unstructured.Unstructured) (int64, error) {
 	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
 	if err != nil {
 		return 0, fmt.Errorf("spec.replicas: %w", err)
@@ -307,8 +307,8 @@ func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 	return replicas, nil
 }
 
-// domains returns the failure domains for spreading the machines of a control plane.
-func (machine *Machine) domains() []string {
+// failureDomains returns the failure domains for spreading the machines of a control plane.
+func (machine *Machine) failureDomains() []string {
 	if machine.role != infrav1.ControlPlaneRole {
 		return nil
 	}
@@ -316,7 +316,7 @@ func (machine *Machine) domains() []string {
 	var out []string
 
 	for _, d := range machine.olvmCluster.Spec.FailureDomains {
-		if d.ForControlPlane() {
+		if d.IsForControlPlane() {
 			out = append(out, d.Name)
 		}
 	}
@@ -371,12 +371,12 @@ func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured
 	c.Destroyed, c.Replaced = append([]string{}, c.Replaced[places:]...), c.Replaced[:places]
 
 	more := c.Deleted - int64(len(c.Destroyed))
-	chosen, candidates := goners(owner, kept, more)
+	chosen, candidates := predictDeleted(owner, kept, more)
 	c.Destroyed, c.Candidates = append(c.Destroyed, chosen...), candidates
 }
 
-// controlled reports whether another object of the manifests owns this one, as in a dump of a running cluster.
-func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
+// isControlled reports whether another object of the manifests owns this one, as in a dump of a running cluster.
+func isControlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
 		for _, other := range owners {
 			if other.GetKind() == ref.Kind && other.GetName() == ref.Name &&
@@ -399,7 +399,7 @@ func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstruct
 			continue
 		}
 
-		if controlled(machine, []*unstructured.Unstructured{owner}) ||
+		if isControlled(machine, []*unstructured.Unstructured{owner}) ||
 			owner.GetKind() == "MachineDeployment" &&
 				machine.GetLabels()[clusterv1.MachineDeploymentNameLabel] == owner.GetName() {
 			out = append(out, machine)

@@ -19,9 +19,9 @@ var endings = map[string]*regexp.Regexp{
 	"MachineDeployment":   regexp.MustCompile(`^-[a-z0-9]+-[a-z0-9]{5}$`),
 }
 
-// Made returns the owners of existing VMs of the machines requested by manifests. Machines unknown to a management
-// cluster belong to another one.
-func Made(
+// FindVMOwners returns the owners of existing VMs of the machines requested by manifests. Machines unknown to a
+// management cluster belong to another one.
+func FindVMOwners(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials,
 ) ([]ownermark.Owner, error) {
 	input, err := planinput.LoadObjects(objects)
@@ -29,7 +29,7 @@ func Made(
 		return nil, err
 	}
 
-	manifests := Of(input)
+	manifests := NewManifests(input)
 
 	machines, err := manifests.Machines()
 	if err != nil {
@@ -61,13 +61,13 @@ func Made(
 		}
 
 		if _, known := vms[session]; !known {
-			if vms[session], err = session.VMs(ctx); err != nil {
+			if vms[session], err = session.ListVMs(ctx); err != nil {
 				return nil, err
 			}
 		}
 
 		for j := range vms[session] {
-			owner, ok := ownermark.OwnerOf(vms[session][j].CommentText())
+			owner, ok := ownermark.ParseOwner(vms[session][j].CommentText())
 			if ok && owner.Namespace == machine.Namespace && isMachineOf(owner.Name, machine.From) {
 				out = append(out, owner)
 			}

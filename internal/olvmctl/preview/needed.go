@@ -15,21 +15,21 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 		return nil
 	}
 
-	needed := m.needed(machine)
+	needed := m.neededObjects(machine)
 
 	for _, object := range m.Pruned() {
 		key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 		if needed[object.Kind] == key {
 			return fmt.Errorf("it needs %s, which would be deleted: %s; keep it in the manifests, or name another one",
-				pruned(object), reasonOf(object))
+				prunedForReport(object), reasonOf(object))
 		}
 	}
 
 	return nil
 }
 
-// needed returns the objects necessary for making a machine, by kind.
-func (m *Manifests) needed(machine Machine) map[string]types.NamespacedName {
+// neededObjects returns the objects necessary for making a machine, by kind.
+func (m *Manifests) neededObjects(machine Machine) map[string]types.NamespacedName {
 	named := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: machine.Namespace, Name: name}
 	}
@@ -47,7 +47,7 @@ func (m *Manifests) needed(machine Machine) map[string]types.NamespacedName {
 		out["OLVMCluster"] = named(machine.olvmCluster.Name)
 	}
 
-	identity := types.NamespacedName{Name: connection.IdentityOf(of)}
+	identity := types.NamespacedName{Name: connection.GetIdentityName(of)}
 	out["OLVMClusterIdentity"] = identity
 	out["Secret"], _ = connection.CredentialsKey(of, m.Running.Identities[identity])
 	out["ConfigMap"], _ = connection.CAKey(of, m.Running.Identities[identity])

@@ -47,12 +47,12 @@ func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 		"what others need": {"OLVMMachineTemplate/demo-control-plane", nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := byFlux(t, fixture.Management(t))
+			c := byFlux(t, fixture.NewManagement(t))
 			if test.live != nil {
 				check.Error(t, c.Create(t.Context(), test.live), "")
 			}
 
-			manifests := fixture.Sample(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
+			manifests := fixture.SampleManifests(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
 			if test.changes != nil { // the template of a pool is new
 				manifests = strings.ReplaceAll(manifests, "name: demo-md-0\n", "name: demo-md-1\n")
 			}

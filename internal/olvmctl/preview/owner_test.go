@@ -81,14 +81,14 @@ func TestAPlanRefusesTheMarksThatTheControllerRefuses(t *testing.T) {
 			for _, known := range states {
 				vm := engine.VM{ID: "vm", Name: "m", Comment: &comment}
 				existing := &desired.Existing{VM: vm}
-				existing.Owner, _ = ownermark.OwnerOf(comment)
+				existing.Owner, _ = ownermark.ParseOwner(comment)
 
 				marker := ownermark.Owner{Namespace: "ns", Name: "m", UID: "now"}.Comment()
 				if pool != nil {
 					marker = ownermark.Owner{Namespace: "ns", Name: "m", UID: "now"}.InventoryComment()
 				}
 
-				adopted, ofController := existing.Of(marker, engine.ID(known.VMID()))
+				adopted, ofController := existing.FilterOwned(marker, engine.ID(known.VMID()))
 				machine := &Machine{Namespace: "ns", Name: "m", infraName: "m", uid: "now", pool: pool}
 				planned, _, ofPlan := machine.adopts(existing, known)
 				what := fmt.Sprintf("%q, for a pool %t, with VM %q in the state", comment, pool != nil, known.VMID())

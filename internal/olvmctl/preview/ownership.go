@@ -26,8 +26,8 @@ type appliedFields struct {
 // fieldPrefix precedes the names of fields in managedFields.
 const fieldPrefix = "f:"
 
-// child returns the fields below a field. owned is false if no manifest has set it.
-func (a appliedFields) child(name string) (below appliedFields, owned bool) {
+// childFields returns the fields below a field. owned is false if no manifest has set it.
+func (a appliedFields) childFields(name string) (below appliedFields, owned bool) {
 	if a.serverSide && len(a.tree) == 0 {
 		return a, true
 	}
@@ -62,10 +62,10 @@ func (a appliedFields) managedName(name string) string {
 	return ""
 }
 
-// at returns the fields below a path.
-func (a appliedFields) at(path ...string) (below appliedFields, owned bool) {
+// fieldsAt returns the fields below a path.
+func (a appliedFields) fieldsAt(path ...string) (below appliedFields, owned bool) {
 	for _, name := range path {
-		if a, owned = a.child(name); !owned {
+		if a, owned = a.childFields(name); !owned {
 			return a, false
 		}
 	}
@@ -79,7 +79,7 @@ func (a appliedFields) refersToTemplate() bool {
 		"spec.template.spec.infrastructureRef", "spec.machineTemplate.spec.infrastructureRef",
 		"spec.machineTemplate.infrastructureRef",
 	} {
-		if _, owned := a.at(strings.Split(path, ".")...); owned {
+		if _, owned := a.fieldsAt(strings.Split(path, ".")...); owned {
 			return true
 		}
 	}
@@ -180,7 +180,7 @@ func removableFields(
 	var by []appliedFields
 
 	for _, one := range applied {
-		if below, owned := one.at(strings.Split(path, ".")...); owned {
+		if below, owned := one.fieldsAt(strings.Split(path, ".")...); owned {
 			by = append(by, below)
 		}
 	}
@@ -214,7 +214,7 @@ func withoutForeign(asked, there any, path string, by []appliedFields, foreign *
 		var below []appliedFields
 
 		for _, one := range by {
-			if child, owned := one.child(name); owned {
+			if child, owned := one.childFields(name); owned {
 				below = append(below, child)
 			}
 		}

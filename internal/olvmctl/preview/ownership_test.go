@@ -110,7 +110,7 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 					`{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v","value":"2"}]}}}}}`})
 			}
 
-			m := Of(&planinput.Input{})
+			m := NewManifests(&planinput.Input{})
 			got := m.changeForAll(owner, live)
 			check.Equal(t, "whether something changes", got != "", test.want != "")
 			check.Contains(t, "what changes", got, test.want)
@@ -118,7 +118,7 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 			check.Length(t, "notes", m.notes, min(len(test.note), 1))
 
 			c := &comparison{}
-			c.kubeadmConfig(owner, live, m.ownershipOf(live))
+			c.compareKubeadm(owner, live, m.ownershipOf(live))
 			check.Equal(t, "the removed item is a difference",
 				strings.Contains(strings.Join(c.out, "\n"), "- kubeletExtraArg max-pods"), test.removed)
 		})
@@ -176,7 +176,7 @@ func TestAFieldOfAManifestInAnotherAPIVersionIsRemovedWithIt(t *testing.T) {
 		"a policy's version that is not read": {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, unread: true, note: path + "verbosity"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := fixture.Management(t)
+			live := fixture.NewManagement(t)
 
 			change(t, live, []string{"KubeadmControlPlane"}, func(o *unstructured.Unstructured) {
 				config, _, _ := unstructured.NestedMap(o.Object, "spec", "kubeadmConfigSpec")
@@ -218,7 +218,7 @@ func TestAFieldOfAManifestInAnotherAPIVersionIsRemovedWithIt(t *testing.T) {
 
 			check.Error(t, input.AddLive(t.Context(), managedBy{served, entries}, ""), "")
 
-			m := Of(input)
+			m := NewManifests(input)
 			got := m.changeForAll(written, m.LiveAsWritten(written))
 			check.Equal(t, "whether something changes", got != "", test.want != "")
 			check.Contains(t, "what changes", got, test.want)

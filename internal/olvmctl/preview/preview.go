@@ -68,8 +68,8 @@ func Render(
 		return nil, nil, err
 	}
 
-	held := m.held(machines)
-	pooled, wrong, err := m.provisioned(ctx, credentials, sessions, held)
+	held := m.collectHeld(machines)
+	pooled, wrong, err := m.planInventoryVMs(ctx, credentials, sessions, held)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func (m *Manifests) renderAll(
 	isGoing := func(machine Machine) bool { return machine.Destroyed != "" }
 	for _, machine := range slices.Concat(machines, pooled) {
 		if isGoing(machine) {
-			out = append(out, Rendered{Machine: machine.asRecorded()})
+			out = append(out, Rendered{Machine: machine.withRecordedAddresses()})
 		}
 	}
 
@@ -102,7 +102,7 @@ func (m *Manifests) renderAll(
 		return nil, nil, err
 	}
 
-	claims, err := m.claims(ctx, machines, credentials, sessions, unplaced)
+	claims, err := m.findClaims(ctx, machines, credentials, sessions, unplaced)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,14 +112,14 @@ func (m *Manifests) renderAll(
 	for _, machine := range slices.Concat(machines, pooled) {
 		if machine.Replaced != "" { // remaking it need not be possible
 			machine.VM = claims[machine.key()].entry
-			out = append(out, Rendered{Machine: machine.asRecorded()})
+			out = append(out, Rendered{Machine: machine.withRecordedAddresses()})
 
 			continue
 		}
 
 		wrong := cmp.Or(endpoints[machine.olvmCluster], m.checkNeeded(machine))
 		if wrong != nil {
-			wrong = machine.explain(wrong, credentials.Places)
+			wrong = machine.explainError(wrong, credentials.Places)
 		}
 
 		if err := cmp.Or(wrong, unplaced[machine.key()]); err != nil {
@@ -129,16 +129,16 @@ func (m *Manifests) renderAll(
 
 		claimed := claims[machine.key()]
 		machine.VM, machine.Addresses = claimed.entry, claimed.addresses
-		rendered, err := m.render(ctx, machine, credentials, sessions,
-			held.on(m.engineOf(&machine)), claimed)
+		rendered, err := m.renderMachine(ctx, machine, credentials, sessions,
+			held.addressesOn(m.engineOf(&machine)), claimed)
 
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, cmp.Or(err, ctx.Err())
-		case blocker.OfEngine(err):
+		case blocker.IsEngineError(err):
 			return nil, nil, machine.explainEngine(err, credentials.Places)
 		case err != nil:
-			refused = append(refused, Refused{machine, machine.explain(err, credentials.Places)})
+			refused = append(refused, Refused{machine, machine.explainError(err, credentials.Places)})
 		default:
 			out = append(out, rendered)
 		}
@@ -147,8 +147,8 @@ func (m *Manifests) renderAll(
 	return out, refused, nil
 }
 
-// asRecorded returns the machine with its recorded addresses.
-func (machine Machine) asRecorded() Machine {
+// withRecordedAddresses returns the machine with its recorded addresses.
+func (machine Machine) withRecordedAddresses() Machine {
 	machine.Addresses = nil
 	for _, name := range slices.Sorted(maps.Keys(machine.recorded)) {
 		for _, address := range machine.recorded[name] {
@@ -166,16 +166,21 @@ func (machine *Machine) key() types.NamespacedName {
 
 // explainEngine names the cluster of the machine in an error of its engine.
 func (machine *Machine) explainEngine(err error, at blocker.Places) error {
-	return fmt.Errorf("cluster %s/%s: %w", machine.Namespace, machine.Cluster, blocker.Explain(err, at))
+	return fmt.Errorf("cluster %s/%s: %w", machine.Namespace, machine.Cluster, blocker.AddRemedy(err, at))
 }
 
-// explain names the machine in an error.
-func (machine *Machine) explain(err error, at blocker.Places) error {
-	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err, at))
+// explainError names the machine in an error.
+func (machine *Machine) explainError(err error, at blocker.Places) error {
+	return fmt.Errorf(
+		"machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.AddRemedy(err, at),
+	)
 }
 
-// allocate gives a machine the static addresses chosen by the controller. It claims nothing from IPAM providers.
-func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (map[string][]ipam.Address, error) {
+// allocateAddresses gives a machine the static addresses chosen by the controller. It claims nothing from IPAM
+// providers.
+func (machine *Machine) allocateAddresses(
+	nics []addressing.NIC, held addressing.Held,
+) (map[string][]ipam.Address, error) {
 	allocation := addressing.Allocation{
 		NICs:     nics,
 		Recorded: machine.recorded,
@@ -186,7 +191,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 		return nil, err
 	}
 
-	given, _ := allocation.Given()
+	given, _ := allocation.ResolveAddresses()
 
 	for _, nic := range nics {
 		if nic.Guest == nil {
@@ -208,7 +213,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 		}
 
 		for _, family := range []string{"IPv4", "IPv6"} {
-			if nic.Guest.Dynamic(family == "IPv4") {
+			if nic.Guest.IsDynamic(family == "IPv4") {
 				machine.Addresses = append(machine.Addresses,
 					fmt.Sprintf("%s of the network's choice for %s", family, nic.Guest.Interface))
 			}
@@ -218,7 +223,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 	return given, nil
 }
 
-func (m *Manifests) render(
+func (m *Manifests) renderMachine(
 	ctx context.Context,
 	machine Machine,
 	credentials Credentials,
@@ -226,23 +231,23 @@ func (m *Manifests) render(
 	held addressing.Held,
 	claimed claim,
 ) (Rendered, error) {
-	session, config, err := m.session(machine.engine(), credentials, sessions)
+	session, config, err := m.openSession(machine.engine(), credentials, sessions)
 	if err != nil {
 		return Rendered{}, err
 	}
 
-	in, err := machine.input(held)
+	in, err := machine.buildInput(held)
 	if err != nil {
 		return Rendered{}, err
 	}
 
-	state, err := m.state(machine, credentials)
+	state, err := m.findState(machine, credentials)
 	if err != nil {
 		return Rendered{}, err
 	}
 
 	// A plan for a running machine shows changes, not a second VM.
-	existing, err := machine.existing(ctx, session)
+	existing, err := machine.findExisting(ctx, session)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -258,7 +263,7 @@ func (m *Manifests) render(
 	}
 
 	in.FindGroups = func(ctx context.Context, self placement.Member) (map[string]string, error) {
-		return m.affinityGroups(ctx, session, machine, self)
+		return m.findAffinityGroups(ctx, session, machine, self)
 	}
 
 	built, err := desired.Build(ctx, session, in)
@@ -266,30 +271,30 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	machine.standIn(built)
+	machine.addStandIns(built)
 
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
-	out.knownName = func(id string) string { return session.KnownName(context.WithoutCancel(ctx), engine.ID(id)) }
+	out.knownName = func(id string) string { return session.GetKnownName(context.WithoutCancel(ctx), engine.ID(id)) }
 
 	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool needs nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 
 	if state.VMID() != "" {
-		out.State, existing = state.Raw, besides(state, existing)
+		out.State, existing = state.Raw, missingFromState(state, existing)
 
-		if out.undoes, err = undoes(state, built); err != nil {
+		if out.undoes, err = isUndo(state, built); err != nil {
 			return Rendered{}, err
 		}
 	}
 
-	out.Configuration, err = built.Configuration(ctx, session, existing)
+	out.Configuration, err = built.RenderConfiguration(ctx, session, existing)
 
 	return out, err
 }
 
-// standIn adds stand-ins for things known only to a management cluster: the tag created with a pool, and user data.
-func (m Machine) standIn(built *desired.Built) {
+// addStandIns adds stand-ins for things known only to a management cluster: the tag created with a pool, and user data.
+func (m Machine) addStandIns(built *desired.Built) {
 	if m.newTag {
 		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
 	}
@@ -299,28 +304,28 @@ func (m Machine) standIn(built *desired.Built) {
 	}
 }
 
-// undoes reports whether a machine returns to its settings before an unfinished change.
-func undoes(state *tfstate.State, built *desired.Built) (bool, error) {
+// isUndo reports whether a machine returns to its settings before an unfinished change.
+func isUndo(state *tfstate.State, built *desired.Built) (bool, error) {
 	digest, err := render.MachineDigest(built.Machine)
 	if err != nil {
 		return false, err
 	}
 
-	return state.Undoes(digest), nil
+	return state.IsRevertedBy(digest), nil
 }
 
-// besides returns objects in the engine missing from the state, after an interrupted change.
-func besides(state *tfstate.State, existing *desired.Existing) *desired.Existing {
-	if state.Complete() {
+// missingFromState returns objects in the engine missing from the state, after an interrupted change.
+func missingFromState(state *tfstate.State, existing *desired.Existing) *desired.Existing {
+	if state.IsComplete() {
 		return nil
 	}
 
-	return existing.Beside(state)
+	return existing.WithState(state)
 }
 
-// existing returns the machine's VM already in the engine; nil if there is none, and for a machine with an inventory
-// VM.
-func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*desired.Existing, error) {
+// findExisting returns the machine's VM already in the engine; nil if there is none, and for a machine with an
+// inventory VM.
+func (machine *Machine) findExisting(ctx context.Context, session *engine.Client) (*desired.Existing, error) {
 	if machine.spec.FromInventory != nil {
 		return nil, nil
 	}
@@ -328,14 +333,14 @@ func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*
 	return desired.FindExisting(ctx, session, machine.clusterSpec().OLVMDatacenterName, machine.Name, machine.spec)
 }
 
-// input returns the input of the machine's configuration, without asking an engine.
-func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
-	nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
+// buildInput returns the input of the machine's configuration, without asking an engine.
+func (machine *Machine) buildInput(held addressing.Held) (desired.Input, error) {
+	nics, err := addressing.BuildNICs(machine.spec, machine.clusterSpec())
 	if err != nil {
 		return desired.Input{}, err
 	}
 
-	addresses, err := machine.allocate(nics, held)
+	addresses, err := machine.allocateAddresses(nics, held)
 
 	announced := machine.format
 	if machine.live { // its original format is not requested again
@@ -360,8 +365,8 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 	}, err
 }
 
-// session returns a session at the engine of a cluster.
-func (m *Manifests) session(
+// openSession returns a session at the engine of a cluster.
+func (m *Manifests) openSession(
 	of connection.Engine, credentials Credentials, sessions *engine.Sessions,
 ) (*engine.Client, engine.Config, error) {
 	config, err := m.engineConfig(of, credentials)
@@ -391,10 +396,10 @@ func (machine *Machine) adopts(
 
 	had := existing.Owner
 	if machine.pool != nil {
-		had, _ = ownermark.InventoryOwnerOf(existing.VM.CommentText())
+		had, _ = ownermark.ParseInventoryOwner(existing.VM.CommentText())
 	}
 
-	if had.SameObject(owner) && (state.VMID() != "" || machine.uid == "") {
+	if had.IsSameObject(owner) && (state.VMID() != "" || machine.uid == "") {
 		owner = had
 	}
 
@@ -403,7 +408,7 @@ func (machine *Machine) adopts(
 		comment = owner.InventoryComment()
 	}
 
-	existing, err := existing.Of(comment, engine.ID(state.VMID()))
+	existing, err := existing.FilterOwned(comment, engine.ID(state.VMID()))
 
 	return existing, owner, err
 }
@@ -444,10 +449,10 @@ func disksOf(machine Machine) []string {
 	return out
 }
 
-// Offline describes machines as far as possible without an engine: their sizes, names and addresses.
-func Offline(m *Manifests, machines []Machine) []*planreport.Result {
-	held := m.held(machines)
-	pooled, refused := m.provisionedOffline(held)
+// DescribeOffline describes machines as far as possible without an engine: their sizes, names and addresses.
+func DescribeOffline(m *Manifests, machines []Machine) []*planreport.Result {
+	held := m.collectHeld(machines)
+	pooled, refused := m.planInventoryVMsOffline(held)
 
 	var out []*planreport.Result
 	for _, wrong := range refused {
@@ -458,18 +463,18 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 
 	for _, machine := range slices.Concat(machines, pooled) {
 		if machine.Destroyed != "" || machine.Replaced != "" {
-			out = append(out, going(machine.asRecorded()))
+			out = append(out, deletedResult(machine.withRecordedAddresses()))
 			continue
 		}
 
-		nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
+		nics, err := addressing.BuildNICs(machine.spec, machine.clusterSpec())
 		err = cmp.Or(m.checkNeeded(machine), endpoints[machine.olvmCluster], err)
 		if err == nil {
-			_, err = machine.allocate(nics, held.on(m.engineOf(&machine)))
+			_, err = machine.allocateAddresses(nics, held.addressesOn(m.engineOf(&machine)))
 		}
 
 		if err != nil {
-			out = append(out, Refused{machine, machine.explain(err, blocker.OfManifests)}.Result())
+			out = append(out, Refused{machine, machine.explainError(err, blocker.OfManifests)}.Result())
 			continue
 		}
 
@@ -484,7 +489,7 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 		}
 
 		vm := machine.spec.VirtualMachine
-		cores, sockets, threads := desired.Topology(vm)
+		cores, sockets, threads := desired.GetTopology(vm)
 		result.Text = fmt.Sprintf(
 			"A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.",
 			desired.TemplateName(machine.spec.VMTemplateName, machine.version),
@@ -501,8 +506,8 @@ func Offline(m *Manifests, machines []Machine) []*planreport.Result {
 	return out
 }
 
-// going returns the result of a deleted or replaced machine.
-func going(machine Machine) *planreport.Result {
+// deletedResult returns the result of a deleted or replaced machine.
+func deletedResult(machine Machine) *planreport.Result {
 	out := resultOf(machine)
 	out.Text = "It is replaced: " + machine.Replaced + "."
 
@@ -561,7 +566,7 @@ func PlanAll(
 		}
 	}
 
-	capacities, err := Capacities(ctx, m, added, credentials, sessions)
+	capacities, err := CompareCapacities(ctx, m, added, credentials, sessions)
 	if err != nil {
 		_, _ = fmt.Fprintf(progress, "what the engine has free is not known: %v\n", err)
 	}
@@ -587,7 +592,7 @@ func planGroups(
 			_, _ = fmt.Fprintf(progress, "planning %s (%d of %d)\n", group, begun, len(groups))
 			mu.Unlock()
 
-			results := group.plan(inner, local)
+			results := group.planGroup(inner, local)
 
 			mu.Lock()
 			defer mu.Unlock()
@@ -607,12 +612,12 @@ func planGroups(
 	return out, nil
 }
 
-// Plan runs a real Terraform plan for a machine, in a folder below scratch. It removes the folder afterwards.
-func Plan(
+// RunPlan runs a real Terraform plan for a machine, in a folder below scratch. It removes the folder afterwards.
+func RunPlan(
 	ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string,
 ) (*planreport.Result, error) {
 	if machine.Destroyed != "" || machine.Replaced != "" {
-		return going(machine.Machine), nil
+		return deletedResult(machine.Machine), nil
 	}
 
 	// The path omits the machine's name, so the author of the manifests cannot choose the folder to remove.
@@ -633,10 +638,12 @@ func Plan(
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 
-	planreport.Mask(plan.JSON)
+	planreport.MaskSensitive(plan.JSON)
 
 	result := resultOf(machine.Machine)
-	result.Text, result.Plan, result.Outside = planreport.Readable(plan.Text, machine.nameOf), plan.JSON, plan.Outside
+	result.Text, result.Plan, result.Outside = planreport.MakeReadable(
+		plan.Text, machine.nameOf,
+	), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
 		// Without a state, existing objects are imported into the plan's own, discarded state. Only a state records the
@@ -648,7 +655,7 @@ func Plan(
 		}
 	}
 
-	judge(result, machine.Machine)
+	applyRefusals(result, machine.Machine)
 
 	return result, nil
 }

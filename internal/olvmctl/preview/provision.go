@@ -21,33 +21,33 @@ import (
 // newTag stands in for the UUID of a tag created with the pool; the provider accepts only UUIDs.
 const newTag = "00000000-0000-0000-0000-000000000000"
 
-// provisioned returns the VMs missing from inventories. It refuses VMs that cannot be made.
-func (m *Manifests) provisioned(
+// planInventoryVMs returns the VMs missing from inventories. It refuses VMs that cannot be made.
+func (m *Manifests) planInventoryVMs(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
-	for _, pool := range m.provisioning() {
-		if reason := m.whyPruned(pool); reason != "" { // it makes no VMs, and its engine is not asked
+	for _, pool := range m.provisioningInventories() {
+		if reason := m.pruneReason(pool); reason != "" { // it makes no VMs, and its engine is not asked
 			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
 			continue
 		}
 
-		session, _, err := m.session(connection.InventoryEngine(pool), credentials, sessions)
+		session, _, err := m.openSession(connection.InventoryEngine(pool), credentials, sessions)
 		if err != nil {
-			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.AddRemedy(err, credentials.Places))
 		}
 
-		there, err := inventory.Read(ctx, session, pool.Spec)
+		there, err := inventory.FetchPool(ctx, session, pool.Spec)
 		if err != nil {
-			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.AddRemedy(err, credentials.Places))
 		}
 
-		made, wrong := m.provision(pool, held, m.inUse(pool, there.VMs),
+		made, wrong := m.planInventory(pool, held, m.inUse(pool, there.VMs),
 			func(template infrav1.OLVMMachineSpec) ([]string, error) {
-				return there.HostNames(ctx, session, pool, template)
+				return there.ListHostNames(ctx, session, pool, template)
 			})
 
 		if err := expectTag(ctx, session, pool, made); err != nil {
-			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.AddRemedy(err, credentials.Places))
 		}
 
 		for _, vm := range there.VMs { // without a management cluster, only the engine knows the existing VMs
@@ -65,7 +65,7 @@ func (m *Manifests) provisioned(
 // expectTag marks VMs if the engine lacks the tag of their pool: the tag is created before them.
 func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, made []Machine) error {
 	name := pool.Spec.VirtualMachines.Tag
-	tags, err := session.TagsNamed(ctx, name)
+	tags, err := session.ListTagsNamed(ctx, name)
 	if err != nil || len(tags) > 0 {
 		return err
 	}
@@ -79,15 +79,15 @@ func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.
 	return nil
 }
 
-// provisionedOffline is like provisioned without asking an engine: hosts are the ones named by templates.
-func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refused []Refused) {
-	for _, pool := range m.provisioning() {
-		if reason := m.whyPruned(pool); reason != "" {
+// planInventoryVMsOffline is like provisioned without asking an engine: hosts are the ones named by templates.
+func (m *Manifests) planInventoryVMsOffline(held *heldAddresses) (out []Machine, refused []Refused) {
+	for _, pool := range m.provisioningInventories() {
+		if reason := m.pruneReason(pool); reason != "" {
 			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
 			continue
 		}
 
-		made, wrong := m.provision(pool, held, nil, func(template infrav1.OLVMMachineSpec) ([]string, error) {
+		made, wrong := m.planInventory(pool, held, nil, func(template infrav1.OLVMMachineSpec) ([]string, error) {
 			return template.VirtualMachine.Placement.HostNames, nil
 		})
 		out, refused = append(out, made...), append(refused, wrong...)
@@ -96,8 +96,8 @@ func (m *Manifests) provisionedOffline(held *heldAddresses) (out []Machine, refu
 	return out, refused
 }
 
-// provisioning returns the inventories making VMs now or earlier, sorted by name.
-func (m *Manifests) provisioning() []*infrav1alpha1.OLVMInventory {
+// provisioningInventories returns the inventories making VMs now or earlier, sorted by name.
+func (m *Manifests) provisioningInventories() []*infrav1alpha1.OLVMInventory {
 	var out []*infrav1alpha1.OLVMInventory
 
 	for _, pool := range m.Inventories {
@@ -117,9 +117,9 @@ func keyOf(pool *infrav1alpha1.OLVMInventory) types.NamespacedName {
 	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 }
 
-// provision returns the VMs missing from one inventory, and its surplus VMs. inUse has the names of claimed VMs; nil if
-// no engine was asked.
-func (m *Manifests) provision(
+// planInventory returns the VMs missing from one inventory, and its surplus VMs. inUse has the names of claimed VMs;
+// nil if no engine was asked.
+func (m *Manifests) planInventory(
 	pool *infrav1alpha1.OLVMInventory,
 	held *heldAddresses,
 	inUse map[string]bool,
@@ -135,7 +135,7 @@ func (m *Manifests) provision(
 	inputs, err := inventory.ReadProvision(pool, func(name string) (infrav1.OLVMMachineSpec, error) {
 		template := m.Templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
 		if template == nil {
-			return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("OLVMMachineTemplate %s is neither in the "+
+			return infrav1.OLVMMachineSpec{}, inventory.NewNoTemplateError("OLVMMachineTemplate %s is neither in the "+
 				"manifests nor in the management cluster; add it, or correct the name", name)
 		}
 
@@ -147,7 +147,7 @@ func (m *Manifests) provision(
 	}
 
 	there, taken, macs := m.inventoryVMsOf(pool)
-	taking := held.on(m.identified(connection.InventoryEngine(pool)))
+	taking := held.addressesOn(m.withInstallation(connection.InventoryEngine(pool)))
 
 	plan := inventory.PlanProvision(pool, inputs.Hosts, there, taken, inUse)
 	if len(plan.Remove) > 0 {
@@ -157,7 +157,7 @@ func (m *Manifests) provision(
 
 	for _, vm := range plan.Make {
 		template := inputs.Templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
-		decided, err := inputs.Decide(pool, vm, macs, taking)
+		decided, err := inputs.AssignAddresses(pool, vm, macs, taking)
 		if err != nil {
 			refuse(vm.Name, err)
 			continue
@@ -169,8 +169,8 @@ func (m *Manifests) provision(
 			From:      "OLVMInventory/" + pool.Name,
 			infraName: vm.Name,
 			template:  pool.Spec.Provision[vm.Index].MachineTemplateName,
-			spec:      inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
-			recorded:  addressing.Provisioned(*decided),
+			spec:      inventory.BuildMachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
+			recorded:  addressing.ParseProvisioned(*decided),
 			pool:      pool,
 		})
 	}
@@ -207,8 +207,8 @@ func (m *Manifests) inventoryVMsOf(
 	return there, taken, macs
 }
 
-// whyPruned returns the reason for deleting an inventory; "" if it stays.
-func (m *Manifests) whyPruned(pool *infrav1alpha1.OLVMInventory) string {
+// pruneReason returns the reason for deleting an inventory; "" if it stays.
+func (m *Manifests) pruneReason(pool *infrav1alpha1.OLVMInventory) string {
 	for _, object := range m.Pruned() {
 		if object.Kind == "OLVMInventory" && object.Namespace == pool.Namespace && object.Name == pool.Name {
 			return reasonOf(object)
@@ -226,7 +226,7 @@ func (m *Manifests) inUse(
 	there, _, _ := m.inventoryVMsOf(pool)
 
 	for i := range there {
-		if vm, found := vms[engine.ID(there[i].Spec.VMID)]; found && inventory.InUse(vm) {
+		if vm, found := vms[engine.ID(there[i].Spec.VMID)]; found && inventory.IsInUse(vm) {
 			out[there[i].Name] = true
 		}
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// pruned converts a deleted object for a report.
-func pruned(p planinput.Pruned) planreport.Pruned {
+// prunedForReport converts a deleted object for a report.
+func prunedForReport(p planinput.Pruned) planreport.Pruned {
 	return planreport.Pruned{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, By: p.By}
 }
 
 // reasonOf returns the reason for deleting dependents of a pruned object.
-func reasonOf(p planinput.Pruned) string { return pruned(p).Reason() }
+func reasonOf(p planinput.Pruned) string { return prunedForReport(p).Reason() }
 
-// goes returns the reason for deleting a machine with a pruned object; "" if it stays.
-func (m *Manifests) goes(machine Machine) string {
+// deletionReason returns the reason for deleting a machine with a pruned object; "" if it stays.
+func (m *Manifests) deletionReason(machine Machine) string {
 	for _, object := range m.Pruned() {
 		if object.Namespace != machine.Namespace {
 			continue
@@ -88,7 +88,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 			continue
 		}
 
-		switch reason := m.goes(*machine); {
+		switch reason := m.deletionReason(*machine); {
 		case machine.Destroyed != "": // already known
 		case reason != "":
 			machine.Destroyed = reason
@@ -106,7 +106,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 	}
 
 	return slices.DeleteFunc(machines, func(machine Machine) bool {
-		if !machine.live && m.goes(machine) != "" {
+		if !machine.live && m.deletionReason(machine) != "" {
 			return true // it is no longer made
 		}
 

@@ -37,9 +37,13 @@ func withPool(t *testing.T, c client.Client) client.Client {
 
 	text := pool
 	for number, claim := range []string{"", ", claimRef: {id: x, clusterName: demo, role: Worker, group: a, machineName: w}"} {
-		text += fmt.Sprintf("---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMInventoryVM\nmetadata:\n"+
-			"  {name: pool-small-%d, namespace: default, ownerReferences: [{kind: OLVMInventory, name: pool, uid: u, apiVersion: x}]}\n"+
-			"spec: {inventoryName: pool, fromProvision: {provisionName: small, machineTemplateName: demo-md-0}%s}\n", number, claim)
+		text += fmt.Sprintf(
+			"---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMInventoryVM\nmetadata:\n"+
+				"  {name: pool-small-%d, namespace: default, ownerReferences: [{kind: OLVMInventory, name: pool, uid: u, apiVersion: x}]}\n"+
+				"spec: {inventoryName: pool, fromProvision: {provisionName: small, machineTemplateName: demo-md-0}%s}\n",
+			number,
+			claim,
+		)
 	}
 
 	for _, object := range must(manifest.Read([]byte(text))) {
@@ -51,7 +55,7 @@ func withPool(t *testing.T, c client.Client) client.Client {
 
 func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 	yes := true
-	report := reported(t, fixture.Sample(t), withPool(t, fixture.Management(t)), &yes)
+	report := reported(t, fixture.SampleManifests(t), withPool(t, fixture.NewManagement(t)), &yes)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 2, Objects: 1})
 
 	for output, text := range outputs(t, report) {
@@ -61,7 +65,7 @@ func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 		check.Contains(t, output, text, "root")
 	}
 
-	kept := reported(t, fixture.Sample(t)+"\n---\n"+pool, withPool(t, fixture.Management(t)), &yes)
+	kept := reported(t, fixture.SampleManifests(t)+"\n---\n"+pool, withPool(t, fixture.NewManagement(t)), &yes)
 	check.Equal(t, "with the inventory in the manifests", kept.Summary, planreport.Summary{})
 }
 
@@ -75,14 +79,16 @@ func TestAnInventoryThatIsToHaveFewerVMsDestroysThem(t *testing.T) {
 		"no provision": {strings.Replace(pool, "provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]",
 			"", 1), planreport.Summary{Destroy: 1}},
 	} {
-		report := reported(t, fixture.Sample(t)+"\n---\n"+test.manifests, withPool(t, fixture.Management(t)), nil)
+		report := reported(
+			t, fixture.SampleManifests(t)+"\n---\n"+test.manifests, withPool(t, fixture.NewManagement(t)), nil,
+		)
 		check.Equal(t, name, report.Summary, test.want)
 		check.Contains(t, name, outputs(t, report)["text"], "pool-small-0 of OLVMInventory/pool")
 	}
 }
 
 func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
-	c := fixture.Management(t)
+	c := fixture.NewManagement(t)
 
 	for _, object := range must(manifest.Read([]byte(supported))) {
 		if object.GetKind() == "OLVMMachine" {
@@ -93,7 +99,7 @@ func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
 		}
 	}
 
-	report := reported(t, fixture.Sample(t), c, nil)
+	report := reported(t, fixture.SampleManifests(t), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Destroy: 1})
 
 	for output, text := range outputs(t, report) {
@@ -117,11 +123,11 @@ func TestAPrunedSecretOfAnEngineIsTold(t *testing.T) {
 		"another tool has applied it too": {map[string]string{"kapp.k14s.io/app": "x"}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := byFlux(t, fixture.Management(t))
+			c := byFlux(t, fixture.NewManagement(t))
 			check.Error(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: "demo-ovirt-credentials", Labels: test.labels}}), "")
 
-			manifests := fixture.Sample(t)
+			manifests := fixture.SampleManifests(t)
 			if test.written {
 				manifests += "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n"
 			}
@@ -196,14 +202,14 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 			"argocd.argoproj.io/sync-options": "Delete=false"}), false, "", 2, "Argo CD"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fixture.Management(t)
+			c := fixture.NewManagement(t)
 			change(t, c, applied, test.mark)
 
 			if test.argo {
 				application(t, c)
 			}
 
-			manifests := without(t, fixture.Sample(t), "MachineDeployment/demo-md-0")
+			manifests := without(t, fixture.SampleManifests(t), "MachineDeployment/demo-md-0")
 			if test.written != "" {
 				manifests += "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {" + instance + ": " +
 					test.written + "}}\n"
@@ -226,13 +232,13 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 		}
 
 		check.Error(t, err, "")
-		m.Prune(true)
-		check.Error(t, m.AddLive(t.Context(), byFlux(t, fixture.Management(t)), ""), "")
+		m.SetPruning(true)
+		check.Error(t, m.AddLive(t.Context(), byFlux(t, fixture.NewManagement(t)), ""), "")
 
 		machines, owners, err := m.Expand()
 		check.Error(t, err, "")
 
-		report := m.reportOf(Offline(m, machines), owners, nil, true)
+		report := m.reportOf(DescribeOffline(m, machines), owners, nil, true)
 		check.Equal(t, name, report.Summary, planreport.Summary{Destroy: 3, Objects: 6})
 
 		for output, text := range outputs(t, report) {
@@ -264,7 +270,7 @@ func TestAPlanAgreesWithTheControllers(t *testing.T) {
 		machine := Machine{Namespace: "default", Name: "a", provisioned: true, live: true, undoes: test.undoes}
 		result := resultOf(machine)
 		result.Changes = []terraform.Change{{Address: "x.y", Type: test.kind, Action: test.action}}
-		judge(result, machine)
+		applyRefusals(result, machine)
 		check.Equal(t, name, result.Refused != "", test.refused)
 
 		if test.refused {

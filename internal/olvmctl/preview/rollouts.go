@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// outdated returns the reasons for replacing machines of an owner, by name. Only machines of the management cluster can
-// be outdated: Cluster API compares the same.
-func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
+// findOutdated returns the reasons for replacing machines of an owner, by name. Only machines of the management cluster
+// can be outdated: Cluster API compares the same.
+func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]string {
 	if m.LiveOf(owner) == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 			continue
 		}
 
-		reason := cmp.Or(m.changeFor(owner, machine), common, scheduled(owner, machine))
+		reason := cmp.Or(m.changeFor(owner, machine), common, rolloutReason(owner, machine))
 
 		switch {
 		case reason == "":
@@ -44,7 +44,7 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 	}
 
 	if waiting > 0 {
-		m.note(fmt.Sprintf("%s: its strategy is OnDelete: %s replaced only when you delete them", ownerName(owner),
+		m.addNote(fmt.Sprintf("%s: its strategy is OnDelete: %s replaced only when you delete them", ownerName(owner),
 			english.Plural(waiting, "outdated machine is", "outdated machines are")))
 	}
 
@@ -70,12 +70,14 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 		}
 
 		has, wants := there[path], asked[path]
-		wants, has = owned.keyedLists(path).split(wants, has)
+		wants, has = owned.keyedLists(path).splitByKey(wants, has)
 		removable, foreign := removableFields(owned.applied, wants, has, path)
 
 		for _, field := range foreign {
-			m.note(fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
-				"is replaced for it", ownerName(owner), shownPath(field)))
+			m.addNote(
+				fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
+					"is replaced for it", ownerName(owner), shownPath(field)),
+			)
 		}
 
 		found := cmp.Or(planinput.FirstDifference(wants, has, path), planinput.FirstDifference(removable, wants, path))
@@ -155,8 +157,8 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 	return fmt.Sprintf("template %s becomes %s", from, template.Name)
 }
 
-// scheduled returns a reason if a machine is older than its owner's rollout time; empty if not.
-func scheduled(owner, machine *unstructured.Unstructured) string {
+// rolloutReason returns a reason if a machine is older than its owner's rollout time; empty if not.
+func rolloutReason(owner, machine *unstructured.Unstructured) string {
 	after, made := rolloutAfter(owner), machine.GetCreationTimestamp()
 	if after.IsZero() || after.After(time.Now()) || made.IsZero() || !made.Time.Before(after) {
 		return ""
@@ -203,7 +205,7 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 
 	if conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) != "False" {
 		if conditionOf(machine, clusterv1.MachineExternallyRemediatedCondition) == "False" {
-			m.note(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template "+
+			m.addNote(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template "+
 				"first; an OLVMRemediation reboots it, and has it replaced if that does not help",
 				machine.GetNamespace(), machine.GetName()))
 		}
@@ -233,7 +235,7 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 		return true
 	}
 
-	m.note(fmt.Sprintf("%s: Machine %s is unhealthy, and may not be replaced: %d of %s unhealthy, and Cluster API "+
+	m.addNote(fmt.Sprintf("%s: Machine %s is unhealthy, and may not be replaced: %d of %s unhealthy, and Cluster API "+
 		"replaces one of at least %d", ownerName(owner), machine.GetName(), unhealthy,
 		english.Plural(machines, "machine is", "machines are"), leastForRemediation))
 
@@ -270,14 +272,14 @@ func ownerName(owner *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", owner.GetKind(), owner.GetNamespace(), owner.GetName())
 }
 
-// note adds a line to every output.
-func (m *Manifests) note(line string) { m.notes = append(m.notes, line) }
+// addNote adds a line to every output.
+func (m *Manifests) addNote(line string) { m.notes = append(m.notes, line) }
 
 // noteWaiting notes work not done now by the controllers: paused objects do not change, and a rollout may be for later.
 func (m *Manifests) noteWaiting() {
 	for _, cluster := range m.Clusters {
 		if m.isPaused(cluster) {
-			m.note(ownerName(cluster) + " is paused: what is listed of it happens only when it is resumed")
+			m.addNote(ownerName(cluster) + " is paused: what is listed of it happens only when it is resumed")
 		}
 	}
 
@@ -287,11 +289,11 @@ func (m *Manifests) noteWaiting() {
 		}
 
 		if m.isPaused(owner) {
-			m.note(ownerName(owner) + " is paused: what is listed of it happens only when it is resumed")
+			m.addNote(ownerName(owner) + " is paused: what is listed of it happens only when it is resumed")
 		}
 
 		if after := rolloutAfter(owner); after.After(time.Now()) && len(m.machinesMadeBy(owner)) > 0 {
-			m.note(fmt.Sprintf("%s: all machines that it has are replaced after %s (spec.rollout.after)",
+			m.addNote(fmt.Sprintf("%s: all machines that it has are replaced after %s (spec.rollout.after)",
 				ownerName(owner), after.UTC().Format(time.RFC3339)))
 		}
 	}

@@ -48,16 +48,19 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 			"Cluster default/demo is paused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := fixture.Management(t)
+			c := fixture.NewManagement(t)
 			change(t, c, []string{"Machine"}, func(o *unstructured.Unstructured) {
-				check.Error(t, unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp"), "")
+				check.Error(
+					t, unstructured.SetNestedField(o.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp"),
+					"",
+				)
 
 				if test.live != nil {
 					test.live(o)
 				}
 			})
 
-			text := fixture.Sample(t)
+			text := fixture.SampleManifests(t)
 			check.Contains(t, "the sample", text, test.from)
 
 			report := reported(t, strings.Replace(text, test.from, test.to, 1), c, nil)
@@ -102,7 +105,7 @@ func TestUnhealthyMachinesGoFirst(t *testing.T) {
 		}
 
 		owner := &unstructured.Unstructured{Object: map[string]any{"kind": "MachineDeployment"}}
-		chosen, candidates := goners(owner, machines, 2)
+		chosen, candidates := predictDeleted(owner, machines, 2)
 		check.Equal(t, name, chosen, test.want)
 		check.Length(t, name+": candidates", candidates, test.of)
 	}
@@ -111,7 +114,8 @@ func TestUnhealthyMachinesGoFirst(t *testing.T) {
 // TestMachinesToComeHaveNamesOfTheirOwn has a control plane and workers of the same name.
 func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 	text := strings.NewReplacer("name: demo-control-plane", "name: same", "name: demo-md-0\n  namespace: default\nspec:\n  clusterName",
-		"name: same\n  namespace: default\nspec:\n  clusterName").Replace(fixture.Sample(t))
+		"name: same\n  namespace: default\nspec:\n  clusterName").
+		Replace(fixture.SampleManifests(t))
 	m, err := load([]string{"-"}, strings.NewReader(text))
 	check.Error(t, err, "")
 	machines, err := m.Machines()
@@ -128,20 +132,25 @@ func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 
 // TestAReplacedMachineIsNotRefused has a rollout as the remedy: the running machines' template no longer has addresses.
 func TestAReplacedMachineIsNotRefused(t *testing.T) {
-	c := fixture.Management(t)
+	c := fixture.NewManagement(t)
 	change(t, c, []string{"OLVMMachine"}, func(o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "spec", "virtualMachine", "network")
 	})
 
-	report := reported(t, strings.ReplaceAll(fixture.Sample(t), "v1.36.1", "v1.36.2"), c, nil)
+	report := reported(t, strings.ReplaceAll(fixture.SampleManifests(t), "v1.36.1", "v1.36.2"), c, nil)
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: 3})
 }
 
 // TestATemplateThatLosesAFieldIsRefused refuses a removed field like a changed one.
 func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
-	m, err := load([]string{"-"}, strings.NewReader(fixture.Sample(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", "")))
+	m, err := load(
+		[]string{"-"},
+		strings.NewReader(
+			fixture.SampleManifests(t, "        cpu:\n          topology: {cores: 2, sockets: 1, threads: 1}\n", ""),
+		),
+	)
 	check.Error(t, err, "")
-	check.Error(t, m.AddLive(t.Context(), fixture.Management(t), ""), "templates cannot be changed")
+	check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "templates cannot be changed")
 }
 
 // TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane missing from its manifest.
@@ -182,7 +191,9 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 				"spec":     map[string]any{"kubeadmConfigSpec": map[string]any{"verbosity": int64(5)}},
 			}}
 			owner := live.DeepCopy()
-			check.Error(t, unstructured.SetNestedField(live.Object, true, "spec", "kubeadmConfigSpec", "ntp", "enabled"), "")
+			check.Error(
+				t, unstructured.SetNestedField(live.Object, true, "spec", "kubeadmConfigSpec", "ntp", "enabled"), "",
+			)
 
 			if test.managers != nil {
 				check.Error(t, unstructured.SetNestedSlice(live.Object, test.managers, "metadata", "managedFields"), "")
@@ -193,7 +204,7 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 					`"machineTemplate":{"spec":{"infrastructureRef":{"name":"a"}}},"kubeadmConfigSpec":{` + test.last + `}}}`})
 			}
 
-			m := Of(&planinput.Input{})
+			m := NewManifests(&planinput.Input{})
 			check.Equal(t, "what changes", m.changeForAll(owner, live), test.want)
 			check.Contains(t, "the notes", strings.Join(m.notes, "\n"), test.note)
 			check.Length(t, "notes", m.notes, min(len(test.note), 1))

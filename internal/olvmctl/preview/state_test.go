@@ -48,13 +48,15 @@ func TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine(t *testing.T) 
 
 			cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}
 			cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = login.Name
-			m := Of(&planinput.Input{Connected: true, Written: planinput.NewAccess(), Running: planinput.NewAccess()})
+			m := NewManifests(
+				&planinput.Input{Connected: true, Written: planinput.NewAccess(), Running: planinput.NewAccess()},
+			)
 			m.Running.Secrets[planinput.StateKey(&infrav1.OLVMMachine{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"},
 			})] = secret
 			test.change(m)
 
-			_, err := m.state(Machine{Namespace: "team-a", infraName: "one", live: true, olvmCluster: cluster},
+			_, err := m.findState(Machine{Namespace: "team-a", infraName: "one", live: true, olvmCluster: cluster},
 				test.credentials)
 			check.Equal(t, "used", err != nil, test.used)
 		})

@@ -20,8 +20,8 @@ type Manifests struct {
 	groupsThere map[groupsKey][]engine.AffinityGroup
 }
 
-// Of returns an empty plan of the input.
-func Of(input *planinput.Input) *Manifests {
+// NewManifests returns an empty plan of the input.
+func NewManifests(input *planinput.Input) *Manifests {
 	return &Manifests{
 		Input: input, installations: map[string]string{}, groupsThere: map[groupsKey][]engine.AffinityGroup{},
 	}
@@ -48,7 +48,7 @@ func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Repor
 	var capacity []planreport.Capacity
 
 	if how.Offline {
-		results = Offline(m, machines)
+		results = DescribeOffline(m, machines)
 	} else if results, capacity, err = PlanAll(ctx, m, machines, how.Credentials, how.Progress); err != nil {
 		return planreport.Report{}, err
 	}
@@ -62,7 +62,7 @@ func (m *Manifests) reportOf(
 ) planreport.Report {
 	var deleted []planreport.Pruned
 	for _, object := range m.Pruned() {
-		deleted = append(deleted, pruned(object))
+		deleted = append(deleted, prunedForReport(object))
 	}
 
 	return planreport.New(planreport.Findings{

@@ -80,7 +80,7 @@ func (m *Manifests) supportMachinesOf(
 
 	var out []Machine
 
-	for _, service := range support.Services(of) {
+	for _, service := range support.CollectServices(of) {
 		key := types.NamespacedName{Namespace: of.Namespace, Name: service.VM.MachineTemplateName}
 		template := m.Templates[key]
 		if template == nil {
@@ -109,11 +109,11 @@ func (m *Manifests) supportMachinesOf(
 				olvmCluster:   infra,
 			}
 
-			if there := m.OLVMMachines[machine.key()]; there != nil && support.ServiceOf(there) == service.Name {
+			if there := m.OLVMMachines[machine.key()]; there != nil && support.GetServiceName(there) == service.Name {
 				machine.uid, machine.spec, machine.live = there.UID, there.Spec, true
 				machine.provisioned = ptr.Deref(there.Status.Initialization.Provisioned, false)
-				machine.Replaced = service.Outdated(there, vm)
-				if machine.recorded, err = addressing.Recorded(there); err != nil {
+				machine.Replaced = service.ExplainOutdated(there, vm)
+				if machine.recorded, err = addressing.ParseRecorded(there); err != nil {
 					return nil, fmt.Errorf("OLVMMachine %s: %w", vm.Name, err)
 				}
 			}

@@ -63,7 +63,7 @@ func TestVMsOfSupportServicesArePlanned(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "machines", machines, 2)
 
-	results := Offline(m, machines)
+	results := DescribeOffline(m, machines)
 	check.Equal(t, "the first", results[0].Name, "demo-lb-api-0")
 	check.Equal(t, "it is of another template", results[0].Replaced,
 		"it is of OLVMMachineTemplate old, and lb is asked for")

@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Taken finds guests of other VMs reporting an address wanted by a cluster: its endpoint, or an address of its
-// machines' ranges. Guests without an agent report none. The cluster's own machines may have these addresses.
-func Taken(
+// FindTakenAddresses finds guests of other VMs reporting an address wanted by a cluster: its endpoint, or an address of
+// its machines' ranges. Guests without an agent report none. The cluster's own machines may have these addresses.
+func FindTakenAddresses(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) []error {
 	var errs []error
@@ -28,7 +28,7 @@ func Taken(
 		}
 
 		asked = append(asked, machine.From)
-		found, err := m.taken(ctx, machine, credentials, sessions, guests)
+		found, err := m.takenAddressErrors(ctx, machine, credentials, sessions, guests)
 		if err != nil {
 			return append(errs, machine.explainEngine(err, credentials.Places))
 		}
@@ -49,14 +49,14 @@ type guest struct {
 	addresses []netip.Addr
 }
 
-// guestsOf returns all guests of an engine; those without an agent report no addresses.
-func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
-	reported, err := session.AllGuestInterfaces(ctx)
+// listGuests returns all guests of an engine; those without an agent report no addresses.
+func listGuests(ctx context.Context, session *engine.Client) ([]guest, error) {
+	reported, err := session.ListAllGuestInterfaces(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	vms, err := session.VMs(ctx)
+	vms, err := session.ListVMs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 	return out, nil
 }
 
-// taken returns the errors of one machine; guests caches the answers of engines.
-func (m *Manifests) taken(
+// takenAddressErrors returns the errors of one machine; guests caches the answers of engines.
+func (m *Manifests) takenAddressErrors(
 	ctx context.Context,
 	machine Machine,
 	credentials Credentials,
@@ -93,13 +93,13 @@ func (m *Manifests) taken(
 		return nil, err
 	}
 
-	nics, err := addressing.NICs(machine.spec, machine.clusterSpec())
+	nics, err := addressing.BuildNICs(machine.spec, machine.clusterSpec())
 	if err != nil {
 		return nil, err
 	}
 
 	if _, known := guests[session]; !known {
-		if guests[session], err = guestsOf(ctx, session); err != nil {
+		if guests[session], err = listGuests(ctx, session); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +113,7 @@ func (m *Manifests) taken(
 		}
 
 		for _, address := range other.addresses {
-			for _, of := range wanting(machine, nics, address) {
+			for _, of := range fieldsWanting(machine, nics, address) {
 				found = append(
 					found,
 					fmt.Errorf(
@@ -130,7 +130,7 @@ func (m *Manifests) taken(
 
 // isOf reports whether a VM belongs to the machine's cluster.
 func (m *Machine) isOf(vm *engine.VM) bool {
-	owner, ok := ownermark.OwnerOf(vm.CommentText())
+	owner, ok := ownermark.ParseOwner(vm.CommentText())
 	if !ok || owner.Namespace != m.Namespace {
 		return false
 	}
@@ -140,17 +140,17 @@ func (m *Machine) isOf(vm *engine.VM) bool {
 	})
 }
 
-// wanting returns the fields requesting an address.
-func wanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
+// fieldsWanting returns the fields requesting an address.
+func fieldsWanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
 	var out []string
 
-	for _, virtual := range addressing.VirtualAddresses(machine.clusterSpec()) {
+	for _, virtual := range addressing.CollectVirtualAddresses(machine.clusterSpec()) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmClusterName()))
 		}
 	}
 
-	for _, virtual := range addressing.SupportAddresses(machine.clusterSpec(), machine.services) {
+	for _, virtual := range addressing.CollectSupportAddresses(machine.clusterSpec(), machine.services) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of %s %s", virtual.What, support.Kind, machine.services.Name))
 		}

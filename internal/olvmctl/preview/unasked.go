@@ -10,16 +10,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// unaskedSupport returns the management cluster's VMs of support services no longer requested by a service. asked are
-// the requested ones.
-func (m *Manifests) unaskedSupport(asked []Machine) []Machine {
+// unrequestedSupport returns the management cluster's VMs of support services no longer requested by a service. asked
+// are the requested ones.
+func (m *Manifests) unrequestedSupport(asked []Machine) []Machine {
 	var out []Machine
 
 	for _, key := range slices.SortedFunc(maps.Keys(m.OLVMMachines), byKey) {
 		machine := m.OLVMMachines[key]
 		isIt := func(other Machine) bool { return other.key() == key }
 
-		service := support.ServiceOf(machine)
+		service := support.GetServiceName(machine)
 		if service == "" || slices.ContainsFunc(asked, isIt) {
 			continue
 		}

@@ -39,18 +39,18 @@ type Display struct {
 	said time.Time
 }
 
-// To returns a display writing to out.
-func To(out io.Writer) *Display { return &Display{out: out} }
+// NewDisplay returns a display writing to out.
+func NewDisplay(out io.Writer) *Display { return &Display{out: out} }
 
-// Step runs a step, and writes its name and its result.
-func (d *Display) Step(name string, run func() error) error {
+// RunStep runs a step, and writes its name and its result.
+func (d *Display) RunStep(name string, run func() error) error {
 	begin := time.Now()
 	d.mu.Lock()
-	d.write("%s: ", name)
+	d.writeText("%s: ", name)
 	d.open = true
 	d.mu.Unlock()
 
-	err := d.Quietly(name, run)
+	err := d.RunQuietly(name, run)
 	result := fmt.Sprintf("ok (%.0f s)", time.Since(begin).Seconds())
 	if err != nil {
 		result = "failed"
@@ -60,18 +60,18 @@ func (d *Display) Step(name string, run func() error) error {
 	defer d.mu.Unlock()
 
 	if !d.open {
-		d.write("%s: ", name)
+		d.writeText("%s: ", name)
 	}
 
-	d.write("%s\n", result)
+	d.writeText("%s\n", result)
 	d.open = false
 
 	return err
 }
 
-// Quietly runs a step without a line of its own. After a while without output, it reports that the step continues,
+// RunQuietly runs a step without a line of its own. After a while without output, it reports that the step continues,
 // because a silent command seems to hang.
-func (d *Display) Quietly(name string, run func() error) error {
+func (d *Display) RunQuietly(name string, run func() error) error {
 	ended, done := make(chan struct{}), make(chan struct{})
 	begin := time.Now()
 	d.mu.Lock()
@@ -90,7 +90,7 @@ func (d *Display) Quietly(name string, run func() error) error {
 			case <-ended:
 				return
 			case <-time.After(max(left, time.Millisecond)):
-				d.beat(name, begin)
+				d.reportStillRunning(name, begin)
 			}
 		}
 	}()
@@ -103,43 +103,43 @@ func (d *Display) Quietly(name string, run func() error) error {
 	return run()
 }
 
-// beat reports that a step continues, unless there was output meanwhile.
-func (d *Display) beat(name string, begin time.Time) {
+// reportStillRunning reports that a step continues, unless there was output meanwhile.
+func (d *Display) reportStillRunning(name string, begin time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	if time.Since(d.said) >= heartbeat.Interval {
-		d.say("%s: %.0f s so far", name, time.Since(begin).Seconds())
+		d.printLine("%s: %.0f s so far", name, time.Since(begin).Seconds())
 	}
 }
 
-// write writes unchanged text; d.mu is held.
-func (d *Display) write(format string, args ...any) {
+// writeText writes unchanged text; d.mu is held.
+func (d *Display) writeText(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, format, args...)
 	d.said = time.Now()
 }
 
-// Say writes a line below the step.
-func (d *Display) Say(format string, args ...any) {
+// PrintLine writes a line below the step.
+func (d *Display) PrintLine(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.say(format, args...)
+	d.printLine(format, args...)
 }
 
-// say is Say with d.mu held.
-func (d *Display) say(format string, args ...any) {
+// printLine is Say with d.mu held.
+func (d *Display) printLine(format string, args ...any) {
 	if d.open {
-		d.write("\n")
+		d.writeText("\n")
 		d.open = false
 	}
 
-	d.write("  "+format+"\n", args...)
+	d.writeText("  "+format+"\n", args...)
 }
 
 // Write implements io.Writer. It says each line of the text.
 func (d *Display) Write(text []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
-		d.Say("%s", line)
+		d.PrintLine("%s", line)
 	}
 
 	return len(text), nil
@@ -150,13 +150,13 @@ type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// Final marks an error of a check as not fixable by waiting: Wait returns it if it persists.
-func Final(err error) error { return &finalError{err} }
+// MarkFinal marks an error of a check as not fixable by waiting: Wait returns it if it persists.
+func MarkFinal(err error) error { return &finalError{err} }
 
-// Wait repeats a check until it succeeds. It treats errors of the check, including network errors, as reasons for
+// WaitFor repeats a check until it succeeds. It treats errors of the check, including network errors, as reasons for
 // waiting, and prints each new one. After the timeout, after an interrupt, or if an error stays final, it returns the
 // last error.
-func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
@@ -169,10 +169,10 @@ func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(co
 		}
 
 		if limited.Err() == nil {
-			w.heed(err)
+			w.recordError(err)
 		}
 
-		if w.final() {
+		if w.isFinal() {
 			return fmt.Errorf("it waits in vain: %s", w.last)
 		}
 
@@ -203,8 +203,8 @@ type wait struct {
 	finalSince time.Time
 }
 
-// heed takes an error of the check, and prints it if it is new, or was not printed for a while.
-func (w *wait) heed(err error) {
+// recordError takes an error of the check, and prints it if it is new, or was not printed for a while.
+func (w *wait) recordError(err error) {
 	text := err.Error()
 	isNew := text != w.last
 
@@ -219,15 +219,17 @@ func (w *wait) heed(err error) {
 
 	if isNew || time.Since(w.said) > reminderInterval {
 		w.last, w.said = text, time.Now()
-		w.display.Say("%s (%.0f s)", shorten(text), time.Since(w.begin).Seconds())
+		w.display.PrintLine("%s (%.0f s)", shortenLine(text), time.Since(w.begin).Seconds())
 	}
 }
 
-// final reports whether the last error is final, and has stayed.
-func (w *wait) final() bool { return !w.finalSince.IsZero() && time.Since(w.finalSince) >= finalAfter }
+// isFinal reports whether the last error is final, and has stayed.
+func (w *wait) isFinal() bool {
+	return !w.finalSince.IsZero() && time.Since(w.finalSince) >= finalAfter
+}
 
-// shorten shortens a text to one line; the error of Wait has the full text.
-func shorten(text string) string {
+// shortenLine shortens a text to one line; the error of Wait has the full text.
+func shortenLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxNews {
 		return text

@@ -26,7 +26,7 @@ func TestStep(t *testing.T) {
 		},
 		"what is said stands below the step": {
 			run: func(d *Display) error {
-				d.Say("%d of %d", 1, 2)
+				d.PrintLine("%d of %d", 1, 2)
 				return nil
 			},
 			want: "Asking: \n  1 of 2\nAsking: ok (0 s)\n",
@@ -45,8 +45,8 @@ func TestStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			d := To(&out)
-			_ = d.Step("Asking", func() error { return test.run(d) })
+			d := NewDisplay(&out)
+			_ = d.RunStep("Asking", func() error { return test.run(d) })
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -59,13 +59,13 @@ func TestWaitNamesWhatItWaitedFor(t *testing.T) {
 		noMachines := func(context.Context) error { return errors.New("no machines") }
 		var out bytes.Buffer
 
-		err := To(&out).Wait(t.Context(), time.Millisecond, noMachines)
+		err := NewDisplay(&out).WaitFor(t.Context(), time.Millisecond, noMachines)
 		if err == nil || err.Error() != "not done after 1ms: no machines" {
 			t.Errorf("after the timeout: %v", err)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
-		err = To(&out).Wait(ctx, time.Minute, func(ctx context.Context) error {
+		err = NewDisplay(&out).WaitFor(ctx, time.Minute, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 
@@ -82,16 +82,16 @@ func TestWaitEndsWhenAnErrorStaysFinal(t *testing.T) {
 		begin := time.Now()
 		var out bytes.Buffer
 
-		err := To(&out).Wait(t.Context(), time.Hour, func(context.Context) error {
+		err := NewDisplay(&out).WaitFor(t.Context(), time.Hour, func(context.Context) error {
 			if time.Since(begin) < 5*time.Second {
-				return Final(errors.New("no template")) // a transient error
+				return MarkFinal(errors.New("no template")) // a transient error
 			}
 
 			if time.Since(begin) < 8*time.Second {
 				return errors.New("no address")
 			}
 
-			return fmt.Errorf("Machine a: %w", Final(errors.New("no network")))
+			return fmt.Errorf("Machine a: %w", MarkFinal(errors.New("no network")))
 		})
 		check.Error(t, err, "it waits in vain: Machine a: no network")
 		check.Equal(t, "the time that it waits", time.Since(begin), 8*time.Second+finalAfter)
@@ -103,7 +103,9 @@ func TestWaitShowsWhatItWaitsForInALine(t *testing.T) {
 		long := "no address\n" + strings.Repeat("ä", 300)
 		var out bytes.Buffer
 
-		err := To(&out).Wait(t.Context(), 25*time.Second, func(context.Context) error { return errors.New(long) })
+		err := NewDisplay(
+			&out,
+		).WaitFor(t.Context(), 25*time.Second, func(context.Context) error { return errors.New(long) })
 		check.Error(t, err, long)
 
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -126,7 +128,7 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 		want string
 	}{
 		"a step that says nothing": {
-			run: func(d *Display, step func() error) error { return d.Step("Asking", step) },
+			run: func(d *Display, step func() error) error { return d.RunStep("Asking", step) },
 			step: func(*Display) error {
 				time.Sleep(25 * time.Second)
 				return nil
@@ -134,7 +136,7 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 			want: "Asking: \n  Asking: 10 s so far\n  Asking: 20 s so far\nAsking: ok (25 s)\n",
 		},
 		"a quiet step": {
-			run: func(d *Display, step func() error) error { return d.Quietly("Looking", step) },
+			run: func(d *Display, step func() error) error { return d.RunQuietly("Looking", step) },
 			step: func(*Display) error {
 				time.Sleep(12 * time.Second)
 				return nil
@@ -142,11 +144,11 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 			want: "  Looking: 10 s so far\n",
 		},
 		"a step that says something itself": {
-			run: func(d *Display, step func() error) error { return d.Step("Asking", step) },
+			run: func(d *Display, step func() error) error { return d.RunStep("Asking", step) },
 			step: func(d *Display) error {
 				for range 4 {
 					time.Sleep(8 * time.Second)
-					d.Say("one more")
+					d.PrintLine("one more")
 				}
 
 				return nil
@@ -154,14 +156,14 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 			want: "Asking: \n  one more\n  one more\n  one more\n  one more\nAsking: ok (32 s)\n",
 		},
 		"a quick quiet step": {
-			run:  func(d *Display, step func() error) error { return d.Quietly("Looking", step) },
+			run:  func(d *Display, step func() error) error { return d.RunQuietly("Looking", step) },
 			step: func(*Display) error { return nil },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				d := To(&out)
+				d := NewDisplay(&out)
 				check.Error(t, test.run(d, func() error { return test.step(d) }), "")
 				check.Equal(t, "what is said", out.String(), test.want)
 			})

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Transfer shows progress in bytes: a bar on a terminal, and a line for each tenth elsewhere.
-func Transfer(out io.Writer, what string) func(done, total int64) {
+// TransferProgress shows progress in bytes: a bar on a terminal, and a line for each tenth elsewhere.
+func TransferProgress(out io.Writer, what string) func(done, total int64) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return bar(file, what)
+		return newBar(file, what)
 	}
 
 	tenth := int64(-1)
@@ -25,7 +25,7 @@ func Transfer(out io.Writer, what string) func(done, total int64) {
 	}
 }
 
-func bar(out io.Writer, what string) func(done, total int64) {
+func newBar(out io.Writer, what string) func(done, total int64) {
 	var shown *progressbar.ProgressBar
 
 	return func(done, total int64) {

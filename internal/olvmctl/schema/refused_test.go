@@ -16,7 +16,7 @@ import (
 func TestAPlanRefusesWhatAnAPIServerRefuses(t *testing.T) {
 	for _, value := range refused.Values {
 		t.Run(value.Name(), func(t *testing.T) {
-			object, err := value.Object("")
+			object, err := value.BuildObject("")
 			check.Error(t, err, "")
 
 			content, err := k8syaml.Marshal(object.Object)
@@ -25,7 +25,7 @@ func TestAPlanRefusesWhatAnAPIServerRefuses(t *testing.T) {
 			var node yaml.Node
 			check.Error(t, yaml.Unmarshal(content, &node), "")
 
-			problems, err := Violations(t.Context(), nil, object, nil, node.Content[0])
+			problems, err := FindViolations(t.Context(), nil, object, nil, node.Content[0])
 			check.Error(t, err, "")
 
 			if value.Message == "" {
@@ -34,12 +34,13 @@ func TestAPlanRefusesWhatAnAPIServerRefuses(t *testing.T) {
 			}
 
 			for _, p := range problems {
-				if strings.Contains(p.Message, value.Message) && (p.Path == value.At() || p.Path == "") && p.Line > 0 {
+				if strings.Contains(p.Message, value.Message) && (p.Path == value.ErrorField() || p.Path == "") &&
+					p.Line > 0 {
 					return
 				}
 			}
 
-			t.Errorf("got %+v, want %q at %s", problems, value.Message, value.At())
+			t.Errorf("got %+v, want %q at %s", problems, value.Message, value.ErrorField())
 		})
 	}
 }

@@ -74,7 +74,7 @@ func problemsOfRKE2(t *testing.T, crds CRDs, version string) (problems []string,
 
 		objects++
 
-		found, err := Violations(t.Context(), crds, object, nil, nil)
+		found, err := FindViolations(t.Context(), crds, object, nil, nil)
 		check.Error(t, err, "")
 
 		for _, problem := range found {

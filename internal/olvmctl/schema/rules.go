@@ -102,10 +102,10 @@ func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	return &rules{structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Violations returns an object's violations of CRDs, also compared with the object to replace, nil for none. live are a
-// management cluster's CRDs; this release's CRDs replace missing ones. Third-party kinds have no rules in these, except
-// against an even number of control plane machines, refused by their webhook.
-func Violations(
+// FindViolations returns an object's violations of CRDs, also compared with the object to replace, nil for none. live
+// are a management cluster's CRDs; this release's CRDs replace missing ones. Third-party kinds have no rules in these,
+// except against an even number of control plane machines, refused by their webhook.
+func FindViolations(
 	ctx context.Context, live CRDs, object, old *unstructured.Unstructured, node *yaml.Node,
 ) ([]Problem, error) {
 	all, err := ofRelease()
@@ -117,18 +117,20 @@ func Violations(
 	key := object.GetAPIVersion() + "/" + object.GetKind()
 
 	if rule := live[key]; rule != nil {
-		return append(out, append(rule.unknownFields(object, node), rule.broken(ctx, object, old, node)...)...), nil
+		return append(
+			out,
+			append(rule.unknownFields(object, node), rule.findViolations(ctx, object, old, node)...)...), nil
 	}
 
 	if rule := all[key]; rule != nil {
-		out = append(out, rule.broken(ctx, object, old, node)...)
+		out = append(out, rule.findViolations(ctx, object, old, node)...)
 	}
 
 	return out, nil
 }
 
-// broken returns the rules violated by an object.
-func (r *rules) broken(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) []Problem {
+// findViolations returns the rules violated by an object.
+func (r *rules) findViolations(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) []Problem {
 	wanted := object.DeepCopy().Object
 	defaulting.Default(wanted, r.structural)
 
@@ -196,8 +198,8 @@ func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Prob
 		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
 }
 
-// Default returns an object with the defaults of this release's CRDs, like an API server.
-func Default(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// WithDefaults returns an object with the defaults of this release's CRDs, like an API server.
+func WithDefaults(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	all, err := ofRelease()
 	if err != nil {
 		return nil, err

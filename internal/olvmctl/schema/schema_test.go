@@ -37,7 +37,7 @@ func TestTheSamplesHaveNothingWrong(t *testing.T) {
 			name := filepath.Base(file) + ": " + object.GetKind() + " " + object.GetName()
 			check.Length(t, name, UnknownFields(object, nil), 0)
 
-			problems, err := Violations(t.Context(), nil, object, nil, nil)
+			problems, err := FindViolations(t.Context(), nil, object, nil, nil)
 			check.Error(t, err, "")
 			check.Length(t, name, problems, 0)
 

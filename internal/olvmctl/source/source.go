@@ -42,8 +42,8 @@ type Object struct {
 	depth int // of enclosing Lists
 }
 
-// Where describes the source of an object to users.
-func (o Object) Where() string {
+// DescribeSource describes the source of an object to users.
+func (o Object) DescribeSource() string {
 	if o.Node == nil || o.Node.Line == 0 {
 		return o.From
 	}
@@ -74,13 +74,13 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 				"with -f", dir)
 		}
 
-		if err := r.build(dir); err != nil {
+		if err := r.addKustomization(dir); err != nil {
 			return nil, err
 		}
 	}
 
 	for _, path := range paths {
-		if err := r.path(path, stdin); err != nil {
+		if err := r.readPath(path, stdin); err != nil {
 			return nil, err
 		}
 	}
@@ -93,14 +93,14 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 	return r.out, nil
 }
 
-func (r *reader) path(path string, stdin io.Reader) error {
+func (r *reader) readPath(path string, stdin io.Reader) error {
 	if path == "-" {
 		content, err := manifest.ReadAll(stdin)
 		if err != nil {
 			return fmt.Errorf("failed to read standard input: %w", err)
 		}
 
-		return r.add("standard input", content)
+		return r.addDocuments("standard input", content)
 	}
 
 	if err := CheckPath(path); err != nil {
@@ -119,7 +119,7 @@ func (r *reader) path(path string, stdin io.Reader) error {
 	}
 
 	if info.IsDir() {
-		return r.folder(path)
+		return r.readFolder(path)
 	}
 
 	content, err := manifest.ReadFile(path)
@@ -127,7 +127,7 @@ func (r *reader) path(path string, stdin io.Reader) error {
 		return fmt.Errorf("failed to read a manifest: %w", err)
 	}
 
-	return r.add(path, content)
+	return r.addDocuments(path, content)
 }
 
 // CheckPath refuses a path leading out of its git repository. Writers of the repository choose its content, and must
@@ -138,7 +138,7 @@ func CheckPath(path string) error {
 		return err
 	}
 
-	if problem := kustomization.Unreadable(bound, path); problem != "" {
+	if problem := kustomization.ExplainUnreadable(bound, path); problem != "" {
 		return fmt.Errorf("%s: %s", path, problem)
 	}
 
@@ -152,7 +152,7 @@ func boundOf(path string) (string, error) {
 		return "", fmt.Errorf("failed to read manifests: %w", err)
 	}
 
-	repository := kustomization.Repository(absolute)
+	repository := kustomization.FindRepository(absolute)
 	if repository == "" {
 		return "", nil
 	}
@@ -164,24 +164,24 @@ func boundOf(path string) (string, error) {
 	return repository, nil
 }
 
-// folder reads a folder: its top-level kustomizations, and files outside all of them.
-func (r *reader) folder(dir string) error {
+// readFolder reads a folder: its top-level kustomizations, and files outside all of them.
+func (r *reader) readFolder(dir string) error {
 	built, err := r.kustomizationsBelow(dir)
 	if err != nil {
 		return err
 	}
 
 	if slices.Contains(built, dir) {
-		return r.build(dir)
+		return r.addKustomization(dir)
 	}
 
 	for _, folder := range built {
-		if err := r.build(folder); err != nil {
+		if err := r.addKustomization(folder); err != nil {
 			return err
 		}
 	}
 
-	files, err := manifest.Files(dir)
+	files, err := manifest.ListFiles(dir)
 	if errors.Is(err, manifest.ErrNoObject) && len(built) == 0 && r.MayBeEmpty {
 		r.Note(dir + " has no manifests: everything that was in it would be deleted")
 		return nil
@@ -204,17 +204,17 @@ func (r *reader) folder(dir string) error {
 		return fmt.Errorf("failed to read manifests: %w", err)
 	}
 
-	all := r.folders(dir)
+	all := r.findKustomizations(dir)
 	for _, file := range files {
 		if slices.ContainsFunc(all, func(folder string) bool { return isBelow(folder, file) }) {
 			continue
 		}
 
-		if problem := kustomization.Unreadable(bound, file); problem != "" {
+		if problem := kustomization.ExplainUnreadable(bound, file); problem != "" {
 			return fmt.Errorf("%s: %s", file, problem)
 		}
 
-		if err := r.file(file); err != nil {
+		if err := r.addFile(file); err != nil {
 			return err
 		}
 	}
@@ -222,8 +222,8 @@ func (r *reader) folder(dir string) error {
 	return nil
 }
 
-// folders returns the folders below dir with a kustomization.
-func (r *reader) folders(dir string) []string {
+// findKustomizations returns the folders below dir with a kustomization.
+func (r *reader) findKustomizations(dir string) []string {
 	var out []string
 
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
@@ -245,7 +245,7 @@ func (r *reader) folders(dir string) []string {
 // kustomizationsBelow returns the top-level kustomizations: no other one builds upon them. It omits components, because
 // they are parts of others, and never built by themselves.
 func (r *reader) kustomizationsBelow(dir string) ([]string, error) {
-	all := r.folders(dir)
+	all := r.findKustomizations(dir)
 	var used []string
 
 	for _, folder := range all {
@@ -277,8 +277,8 @@ func isBelow(dir, path string) bool {
 	return err == nil && filepath.IsLocal(inside)
 }
 
-// build adds the objects of a kustomization.
-func (r *reader) build(dir string) error {
+// addKustomization adds the objects of a kustomization.
+func (r *reader) addKustomization(dir string) error {
 	content, err := kustomization.Build(dir)
 	if err != nil {
 		return err
@@ -286,11 +286,11 @@ func (r *reader) build(dir string) error {
 
 	r.Note("built " + kustomization.Find(dir) + ", as kubectl kustomize does")
 
-	return r.add(kustomization.Find(dir), content)
+	return r.addDocuments(kustomization.Find(dir), content)
 }
 
-// file adds the objects of a file in a folder. The folder may also contain other YAML.
-func (r *reader) file(path string) error {
+// addFile adds the objects of a file in a folder. The folder may also contain other YAML.
+func (r *reader) addFile(path string) error {
 	content, err := manifest.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("failed to read a manifest: %w", err)
@@ -298,7 +298,7 @@ func (r *reader) file(path string) error {
 
 	before := len(r.out)
 
-	err = r.add(path, content)
+	err = r.addDocuments(path, content)
 	if errors.Is(err, manifest.ErrNoObject) && len(r.out) == before && !hasObject(content) {
 		r.Note("passed over " + path + ", which has no object of Kubernetes")
 		return nil
@@ -318,8 +318,8 @@ func hasObject(content []byte) bool {
 	return false
 }
 
-// add adds the objects of a stream of documents.
-func (r *reader) add(from string, content []byte) error {
+// addDocuments adds the objects of a stream of documents.
+func (r *reader) addDocuments(from string, content []byte) error {
 	nodes := nodesOf(content)
 	if strings.HasPrefix(filepath.Base(from), "kustomization") || filepath.Base(from) == "Kustomization" {
 		nodes = nil // the lines of a build are in no file
@@ -332,13 +332,13 @@ func (r *reader) add(from string, content []byte) error {
 		}
 	}
 
-	err := manifest.Each(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
+	err := manifest.ForEach(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
 		one := Object{Unstructured: object, From: from}
 		if len(nodes) > 0 {
 			one.Node, nodes = nodes[0], nodes[1:]
 		}
 
-		return r.object(one)
+		return r.addObject(one)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
@@ -390,12 +390,14 @@ const maxDepth = 10
 // checkList refuses a pseudo-List: it or its items would be ignored.
 func checkList(list Object) error {
 	if !strings.HasSuffix(list.GetKind(), "List") {
-		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.Where(), list.GetKind())
+		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.DescribeSource(), list.GetKind())
 	}
 
 	if list.depth > maxDepth {
-		return fmt.Errorf("%s: it has Lists in Lists more than %d deep; write the objects as documents", list.Where(),
-			maxDepth)
+		return fmt.Errorf(
+			"%s: it has Lists in Lists more than %d deep; write the objects as documents", list.DescribeSource(),
+			maxDepth,
+		)
 	}
 
 	items, _, _ := unstructured.NestedSlice(list.Object, "items")
@@ -403,7 +405,9 @@ func checkList(list Object) error {
 		fields, _ := item.(map[string]any)
 		for _, key := range []string{"apiVersion", "kind"} {
 			if text, _ := fields[key].(string); text == "" {
-				return fmt.Errorf("%s: items[%d].%s: it is missing; write that of the object", list.Where(), i, key)
+				return fmt.Errorf(
+					"%s: items[%d].%s: it is missing; write that of the object", list.DescribeSource(), i, key,
+				)
 			}
 		}
 	}
@@ -411,7 +415,7 @@ func checkList(list Object) error {
 	return nil
 }
 
-func (r *reader) object(object Object) error {
+func (r *reader) addObject(object Object) error {
 	if object.IsList() {
 		if err := checkList(object); err != nil {
 			return err
@@ -423,7 +427,7 @@ func (r *reader) object(object Object) error {
 				return errors.New("an item of a List is no object")
 			}
 
-			return r.object(Object{Unstructured: one, From: object.From, depth: object.depth + 1})
+			return r.addObject(Object{Unstructured: one, From: object.From, depth: object.depth + 1})
 		})
 	}
 
@@ -431,7 +435,7 @@ func (r *reader) object(object Object) error {
 		r.noteVariables(object.Unstructured)
 	} else {
 		var err error
-		if object.Unstructured, err = substitute(object.Unstructured, r.Variables); err != nil {
+		if object.Unstructured, err = substituteVariables(object.Unstructured, r.Variables); err != nil {
 			return err
 		}
 	}

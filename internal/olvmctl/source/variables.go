@@ -21,9 +21,11 @@ var variable = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?][^}]*
 // disabled is the label or annotation excluding an object from Flux's substitution.
 const disabled = "kustomize.toolkit.fluxcd.io/substitute"
 
-// substitute replaces the variables of an object like Flux after a build. A variable without a value and a default is
-// an error, because Flux would replace it by nothing.
-func substitute(object *unstructured.Unstructured, values map[string]string) (*unstructured.Unstructured, error) {
+// substituteVariables replaces the variables of an object like Flux after a build. A variable without a value and a
+// default is an error, because Flux would replace it by nothing.
+func substituteVariables(
+	object *unstructured.Unstructured, values map[string]string,
+) (*unstructured.Unstructured, error) {
 	if object.GetLabels()[disabled] == "disabled" || object.GetAnnotations()[disabled] == "disabled" {
 		return object, nil
 	}

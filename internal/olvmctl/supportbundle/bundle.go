@@ -72,17 +72,17 @@ func Gather(ctx context.Context, o Options) (*Bundle, error) {
 		what string
 		run  func(context.Context) error
 	}{
-		{"the Secrets", g.secretsOf},
-		{"the objects", g.objectsOf},
-		{"the tree", g.tree},
-		{"the events", g.events},
-		{"the states of Terraform", g.states},
-		{"what happened to the machines", g.histories},
-		{"the logs of managers", g.logs},
-		{"the engine", g.engine},
+		{"the Secrets", g.addSecrets},
+		{"the objects", g.addObjects},
+		{"the tree", g.addTree},
+		{"the events", g.addEvents},
+		{"the states of Terraform", g.addStates},
+		{"what happened to the machines", g.addHistories},
+		{"the logs of managers", g.addLogs},
+		{"the engine", g.addEngine},
 	} {
 		if err := step.run(ctx); err != nil {
-			g.problem(step.what, err)
+			g.addProblem(step.what, err)
 		}
 
 		if ctx.Err() != nil {
@@ -90,37 +90,37 @@ func Gather(ctx context.Context, o Options) (*Bundle, error) {
 		}
 	}
 
-	g.redact()
-	g.readme()
+	g.redactFiles()
+	g.addReadme()
 	slices.SortFunc(g.bundle.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 
 	return &g.bundle, nil
 }
 
-func (g *gathering) problem(what string, err error) {
+func (g *gathering) addProblem(what string, err error) {
 	g.bundle.Problems = append(g.bundle.Problems, fmt.Errorf("%s: %w", what, err))
 }
 
-func (g *gathering) add(name string, content []byte) {
+func (g *gathering) addFile(name string, content []byte) {
 	g.bundle.Files = append(g.bundle.Files, File{Path: name, Content: content})
 }
 
-// redact removes secrets from all files and problems.
-func (g *gathering) redact() {
+// redactFiles removes secrets from all files and problems.
+func (g *gathering) redactFiles() {
 	redactor := redact.New(g.secrets, g.names...)
 
 	for i := range g.bundle.Files {
 		file := &g.bundle.Files[i]
-		file.Content = []byte(redactor.Text(string(file.Content)))
+		file.Content = []byte(redactor.RemoveSecrets(string(file.Content)))
 	}
 
 	for i, problem := range g.bundle.Problems {
-		g.bundle.Problems[i] = errors.New(redactor.Text(problem.Error()))
+		g.bundle.Problems[i] = errors.New(redactor.RemoveSecrets(problem.Error()))
 	}
 }
 
-// readme describes the bundle, and lists missing content.
-func (g *gathering) readme() {
+// addReadme describes the bundle, and lists missing content.
+func (g *gathering) addReadme() {
 	var out strings.Builder
 
 	fmt.Fprintf(&out, "Cluster %s/%s at %s, gathered by olvmctl %s.\n\n", g.In.Namespace, g.Name,
@@ -136,7 +136,7 @@ func (g *gathering) readme() {
 		fmt.Fprintf(&out, "- %v\n", problem)
 	}
 
-	g.add("README.txt", []byte(out.String()))
+	g.addFile("README.txt", []byte(out.String()))
 }
 
 // Write writes a bundle as a compressed archive, with all files in a folder.

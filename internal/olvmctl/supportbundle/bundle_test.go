@@ -90,7 +90,7 @@ spec:
 	}
 
 	object := &unstructured.Unstructured{Object: read(before)}
-	Hide(object)
+	HideSecrets(object)
 	check.Equal(t, "what is left", object.Object, read(want))
 }
 
@@ -103,15 +103,18 @@ func TestSecretsAreTakenOutOfEverything(t *testing.T) {
 	)
 
 	g := &gathering{}
-	g.note(&corev1.Secret{Data: map[string][]byte{
+	g.noteSecret(&corev1.Secret{Data: map[string][]byte{
 		"username": []byte("admin@internal"),
 		"password": []byte(password),
 		"value": []byte("#cloud-config\nkubeletExtraArgs: {volume-plugin-dir: /var/lib/kubelet/volumeplugins}\n" +
 			"token: " + token + "\nkey: |\n  " + key + "\n"),
 	}})
-	g.add("log", []byte("admin@internal with "+password+", kubeletExtraArgs, /var/lib/kubelet/volumeplugins\n"+token+" "+key))
-	g.problem("the engine", errors.New("refuses "+password))
-	g.redact()
+	g.addFile(
+		"log",
+		[]byte("admin@internal with "+password+", kubeletExtraArgs, /var/lib/kubelet/volumeplugins\n"+token+" "+key),
+	)
+	g.addProblem("the engine", errors.New("refuses "+password))
+	g.redactFiles()
 
 	check.Equal(t, "log", string(g.bundle.Files[0].Content),
 		"admin@internal with (redacted), kubeletExtraArgs, /var/lib/kubelet/volumeplugins\n(redacted) (redacted)")
@@ -119,11 +122,13 @@ func TestSecretsAreTakenOutOfEverything(t *testing.T) {
 }
 
 func TestTheSummaryOfAState(t *testing.T) {
-	out, err := summaryOf([]byte(`{"version": 4, "serial": 7, "lineage": "abc", "terraform_version": "1.11.4", "resources": [
+	out, err := summaryOf(
+		[]byte(`{"version": 4, "serial": 7, "lineage": "abc", "terraform_version": "1.11.4", "resources": [
 		{"module": "module.machine", "mode": "managed", "type": "ovirt_vm", "name": "this", "instances": [{"attributes":
 		{"id": "one", "name": "prod-1", "initialization_custom_script": "a secret", "comment": null}}]},
 		{"type": "ovirt_nic", "name": "nics", "instances": [{"index_key": "nic1", "status": "tainted", "attributes":
-		{"id": "two", "mac": "56:6f:00:00:00:01"}}]}]}`))
+		{"id": "two", "mac": "56:6f:00:00:00:01"}}]}]}`),
+	)
 	check.Error(t, err, "")
 	check.Equal(t, "summary", string(out), `serial 7, lineage abc, Terraform 1.11.4
 

@@ -17,8 +17,8 @@ import (
 // engineEvents limits the engine's events of each VM in a bundle.
 const engineEvents = 100
 
-// engine adds the engine's view of the cluster's VMs, with disks and events.
-func (g *gathering) engine(ctx context.Context) error {
+// addEngine adds the engine's view of the cluster's VMs, with disks and events.
+func (g *gathering) addEngine(ctx context.Context) error {
 	if !g.Engine {
 		return errors.New("it was not asked for")
 	}
@@ -29,21 +29,23 @@ func (g *gathering) engine(ctx context.Context) error {
 		return err
 	}
 
-	session, err := g.connect(ctx, &cluster)
+	session, err := g.openSession(ctx, &cluster)
 	if err != nil {
 		return err
 	}
 
 	defer func() { _ = session.Logout(context.WithoutCancel(ctx)) }()
 
-	dc, err := session.DataCenter(ctx, cluster.Spec.OLVMDatacenterName)
+	dc, err := session.FindDataCenter(ctx, cluster.Spec.OLVMDatacenterName)
 	if err != nil {
 		return err
 	}
 
-	all, err := session.VMs(ctx)
+	all, err := session.ListVMs(ctx)
 	if err == nil {
-		all, err = engine.Within(ctx, session, dc, all) // another data center may have VMs of the same names
+		all, err = engine.FilterByDataCenter(
+			ctx, session, dc, all,
+		) // another data center may have VMs of the same names
 	}
 
 	if err != nil {
@@ -51,14 +53,14 @@ func (g *gathering) engine(ctx context.Context) error {
 	}
 
 	machines := map[string]bool{}
-	for _, machine := range g.machines() {
+	for _, machine := range g.listMachines() {
 		machines[machine.Name] = true
 	}
 
 	for i := range all {
 		if machines[all[i].Name] {
-			if err := g.vm(ctx, session, &all[i]); err != nil {
-				g.problem("VM "+all[i].Name, err)
+			if err := g.addVM(ctx, session, &all[i]); err != nil {
+				g.addProblem("VM "+all[i].Name, err)
 			}
 		}
 	}
@@ -66,19 +68,19 @@ func (g *gathering) engine(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a session with the cluster's credentials. It also removes these from the bundle if they come from
+// openSession opens a session with the cluster's credentials. It also removes these from the bundle if they come from
 // another namespace.
-func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
-	objects, err := connection.Read(ctx, g.In, connection.ClusterEngine(cluster))
+func (g *gathering) openSession(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
+	objects, err := connection.ReadObjects(ctx, g.In, connection.ClusterEngine(cluster))
 	if err != nil {
 		return nil, err
 	}
 
 	if objects.Secret != nil {
-		g.note(objects.Secret)
+		g.noteSecret(objects.Secret)
 	}
 
-	config, err := connection.Config(connection.ClusterEngine(cluster), objects)
+	config, err := connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	if err != nil {
 		return nil, err
 	}
@@ -86,31 +88,31 @@ func (g *gathering) connect(ctx context.Context, cluster *infrav1.OLVMCluster) (
 	return engine.New(config)
 }
 
-// vm adds the engine's view of a VM.
-func (g *gathering) vm(ctx context.Context, session *engine.Client, vm *engine.VM) error {
+// addVM adds the engine's view of a VM.
+func (g *gathering) addVM(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var out bytes.Buffer
 
 	fmt.Fprintf(&out, "VM %s %s is %s\ncomment: %s\nhost: %s\nstarted: %s\nchanges wait for a restart: %v\n", vm.Name,
 		vm.ID, vm.Status, vm.CommentText(), engine.RefID(vm.Host), vm.StartTime, vm.ChangesWait)
 
-	attachments, disksErr := session.DiskAttachments(ctx, vm.ID)
+	attachments, disksErr := session.ListDiskAttachments(ctx, vm.ID)
 	for i := range attachments {
-		disk, err := session.Disk(ctx, attachments[i].DiskID())
+		disk, err := session.FetchDisk(ctx, attachments[i].DiskID())
 		if err != nil {
 			disksErr = errors.Join(disksErr, err)
 			continue
 		}
 
 		fmt.Fprintf(&out, "disk %s %s is %s: %d bytes, %s, boots %v\n", disk.AliasText(), disk.ID, disk.Status,
-			disk.ProvisionedSize, attachments[i].Interface, attachments[i].Boots())
+			disk.ProvisionedSize, attachments[i].Interface, attachments[i].IsBootDisk())
 	}
 
-	events, eventsErr := session.Events(ctx, "event_vm = "+vm.Name, engineEvents)
+	events, eventsErr := session.ListEvents(ctx, "event_vm = "+vm.Name, engineEvents)
 	for _, event := range slices.Backward(events) {
 		fmt.Fprintf(&out, "%s %s %d: %s\n", event.Time, event.Severity, event.Code, event.Description)
 	}
 
-	g.add("engine/"+vm.Name+".txt", out.Bytes())
+	g.addFile("engine/"+vm.Name+".txt", out.Bytes())
 
 	return errors.Join(disksErr, eventsErr)
 }

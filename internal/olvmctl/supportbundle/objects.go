@@ -41,20 +41,20 @@ var kinds = map[string][]string{
 // everywhere are kinds also relevant in other namespaces.
 var everywhere = []string{"Provider"}
 
-// objectsOf adds the objects of the namespace, except other clusters'.
-func (g *gathering) objectsOf(ctx context.Context) error {
+// addObjects adds the objects of the namespace, except other clusters'.
+func (g *gathering) addObjects(ctx context.Context) error {
 	var problems []error
 
 	for group, names := range kinds {
 		for _, kind := range names {
-			problems = append(problems, g.objectsOfKind(ctx, schema.GroupKind{Group: group, Kind: kind}))
+			problems = append(problems, g.addObjectsOfKind(ctx, schema.GroupKind{Group: group, Kind: kind}))
 		}
 	}
 
 	return errors.Join(problems...)
 }
 
-func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) error {
+func (g *gathering) addObjectsOfKind(ctx context.Context, kind schema.GroupKind) error {
 	mapping, err := g.In.RESTMapper().RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		return nil
@@ -83,20 +83,20 @@ func (g *gathering) objectsOfKind(ctx context.Context, kind schema.GroupKind) er
 		g.objects = append(g.objects, object)
 		g.names = append(g.names, object.GetName())
 		shown := object.DeepCopy()
-		Hide(shown)
+		HideSecrets(shown)
 		content, err := yaml.Marshal(shown.Object)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 		}
 
-		g.add("objects/"+kind.Kind+"/"+object.GetName()+".yaml", content)
+		g.addFile("objects/"+kind.Kind+"/"+object.GetName()+".yaml", content)
 	}
 
 	return nil
 }
 
-// secretsOf lists Secrets and ConfigMaps with the sizes of their values, and notes the values for removal.
-func (g *gathering) secretsOf(ctx context.Context) error {
+// addSecrets lists Secrets and ConfigMaps with the sizes of their values, and notes the values for removal.
+func (g *gathering) addSecrets(ctx context.Context) error {
 	var secrets corev1.SecretList
 	if err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace)); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (g *gathering) secretsOf(ctx context.Context) error {
 		secret := &secrets.Items[i]
 		fmt.Fprintf(&out, "Secret %s of type %s, made %s\n", secret.Name, secret.Type, secret.CreationTimestamp.UTC())
 
-		g.note(secret)
+		g.noteSecret(secret)
 		writeSizes(&out, secret.Data)
 	}
 
@@ -128,7 +128,7 @@ func (g *gathering) secretsOf(ctx context.Context) error {
 		writeSizes(&out, sizes)
 	}
 
-	g.add("secrets-and-configmaps.txt", out.Bytes())
+	g.addFile("secrets-and-configmaps.txt", out.Bytes())
 
 	return nil
 }
@@ -139,8 +139,8 @@ func writeSizes(to *bytes.Buffer, data map[string][]byte) {
 	}
 }
 
-// tree adds the output of olvmctl describe.
-func (g *gathering) tree(ctx context.Context) error {
+// addTree adds the output of olvmctl describe.
+func (g *gathering) addTree(ctx context.Context) error {
 	tree, err := g.In.Describe(ctx, g.Name)
 	if err != nil {
 		return err
@@ -151,13 +151,13 @@ func (g *gathering) tree(ctx context.Context) error {
 		return err
 	}
 
-	g.add("describe.txt", out.Bytes())
+	g.addFile("describe.txt", out.Bytes())
 
 	return nil
 }
 
-// events adds the namespace's events, in their order.
-func (g *gathering) events(ctx context.Context) error {
+// addEvents adds the namespace's events, in their order.
+func (g *gathering) addEvents(ctx context.Context) error {
 	var list eventsv1.EventList
 	if err := g.In.List(ctx, &list, client.InNamespace(g.In.Namespace)); err != nil {
 		return err
@@ -171,13 +171,13 @@ func (g *gathering) events(ctx context.Context) error {
 	}
 
 	slices.Sort(lines)
-	g.add("events.txt", []byte(strings.Join(lines, "\n")+"\n"))
+	g.addFile("events.txt", []byte(strings.Join(lines, "\n")+"\n"))
 
 	return nil
 }
 
-// states adds Terraform's resources, with IDs, for each machine and the groups.
-func (g *gathering) states(ctx context.Context) error {
+// addStates adds Terraform's resources, with IDs, for each machine and the groups.
+func (g *gathering) addStates(ctx context.Context) error {
 	var secrets corev1.SecretList
 	err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace), client.MatchingLabels{"tfstate": "true"})
 	if err != nil {
@@ -189,7 +189,7 @@ func (g *gathering) states(ctx context.Context) error {
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
 
-		state, err := tfstate.Decode(secret)
+		state, err := tfstate.DecodeSecret(secret)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", secret.Name, err))
 			continue
@@ -202,20 +202,20 @@ func (g *gathering) states(ctx context.Context) error {
 		}
 
 		g.secrets = append(g.secrets, partsOf(string(state.Bytes()))...)
-		g.add("states/"+secret.Name+".txt", content)
+		g.addFile("states/"+secret.Name+".txt", content)
 	}
 
 	return errors.Join(problems...)
 }
 
-// machines returns the OLVMMachines among the objects.
-func (g *gathering) machines() []infrav1.OLVMMachine {
+// listMachines returns the OLVMMachines among the objects.
+func (g *gathering) listMachines() []infrav1.OLVMMachine {
 	var out []infrav1.OLVMMachine
 
 	for _, object := range g.objects {
 		if object.GetKind() == "OLVMMachine" {
 			var machine infrav1.OLVMMachine
-			if convert(object, &machine) == nil {
+			if convertObject(object, &machine) == nil {
 				out = append(out, machine)
 			}
 		}
@@ -224,12 +224,12 @@ func (g *gathering) machines() []infrav1.OLVMMachine {
 	return out
 }
 
-// histories adds the history of each machine.
-func (g *gathering) histories(ctx context.Context) error {
+// addHistories adds the history of each machine.
+func (g *gathering) addHistories(ctx context.Context) error {
 	var problems []error
 
-	for _, machine := range g.machines() {
-		entries, err := g.In.History(ctx, &machine)
+	for _, machine := range g.listMachines() {
+		entries, err := g.In.ListHistory(ctx, &machine)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", machine.Name, err))
 			continue
@@ -240,18 +240,18 @@ func (g *gathering) histories(ctx context.Context) error {
 			fmt.Fprintln(&out, entry)
 		}
 
-		g.add("machines/"+machine.Name+".txt", out.Bytes())
+		g.addFile("machines/"+machine.Name+".txt", out.Bytes())
 	}
 
 	return errors.Join(problems...)
 }
 
-// logs adds the ends of the logs of our manager.
-func (g *gathering) logs(ctx context.Context) error {
-	logs, err := g.In.ManagerLogs(ctx, logLines)
+// addLogs adds the ends of the logs of our manager.
+func (g *gathering) addLogs(ctx context.Context) error {
+	logs, err := g.In.ReadManagerLogs(ctx, logLines)
 
 	for name, content := range logs {
-		g.add("logs/"+name+".log", content)
+		g.addFile("logs/"+name+".log", content)
 	}
 
 	return err

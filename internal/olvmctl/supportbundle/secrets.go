@@ -14,8 +14,8 @@ var open = []string{
 	"allowedServerURLs", "scope", "format",
 }
 
-// note marks a Secret's values for removal from the bundle.
-func (g *gathering) note(secret *corev1.Secret) {
+// noteSecret marks a Secret's values for removal from the bundle.
+func (g *gathering) noteSecret(secret *corev1.Secret) {
 	for key, value := range secret.Data {
 		text := string(value)
 

@@ -65,8 +65,8 @@ var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
 // shownAnnotations are prefixes of annotations with values to show.
 var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
 
-// Hide removes possible secrets from an object, and fields read only by the API server.
-func Hide(object *unstructured.Unstructured) {
+// HideSecrets removes possible secrets from an object, and fields read only by the API server.
+func HideSecrets(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 
 	annotations := object.GetAnnotations()

@@ -68,7 +68,7 @@ func summaryOf(state []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// convert reads an object as a type.
-func convert(object *unstructured.Unstructured, into any) error {
+// convertObject reads an object as a type.
+func convertObject(object *unstructured.Unstructured, into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }

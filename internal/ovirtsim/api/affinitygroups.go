@@ -34,8 +34,8 @@ var affinityGroupRoutes = []route{
 
 func groupFields() fields[*store.AffinityGroup] {
 	return fields[*store.AffinityGroup]{
-		"name": val(func(g *store.AffinityGroup) string { return g.Name }),
-		"id":   val(func(g *store.AffinityGroup) string { return g.ID }),
+		"name": singleValue(func(g *store.AffinityGroup) string { return g.Name }),
+		"id":   singleValue(func(g *store.AffinityGroup) string { return g.ID }),
 	}
 }
 
@@ -46,7 +46,7 @@ func ruleElement(name string, r store.Rule) *wire.Element {
 }
 
 func groupDocument(_ *call, g *store.AffinityGroup) *wire.Element {
-	out := wire.Object("affinity_group", g.ID, "clusters", g.Cluster, "affinitygroups", g.ID).Str("name", g.Name)
+	out := wire.NewObject("affinity_group", g.ID, "clusters", g.Cluster, "affinitygroups", g.ID).Str("name", g.Name)
 	if g.Description != nil {
 		out.Str("description", *g.Description)
 	}
@@ -67,32 +67,32 @@ func groupDocument(_ *call, g *store.AffinityGroup) *wire.Element {
 
 func listAffinityGroups(c *call) (*wire.Element, error) {
 	items := c.store.Groups.Where(func(g *store.AffinityGroup) bool {
-		return g.Cluster == c.id("cluster")
+		return g.Cluster == c.pathID("cluster")
 	}, store.GroupKey)
 
-	return collect(c, "affinity_groups", items, groupFields(), groupDocument)
+	return answerList(c, "affinity_groups", items, groupFields(), groupDocument)
 }
 
 // noGroup returns the engine's error for a missing group: it does not check for one.
 func noGroup() error {
-	return wire.Failed(
+	return wire.PlainFault(
 		http.StatusBadRequest,
 		`cannot invoke "org.ovirt.engine.core.common.scheduling.affinitygroup.getvmlabels()" because "ag" is null`,
 	)
 }
 
-// group returns the group of the path. Like the engine, it does not check the cluster of the path.
-func (c *call) group() (*store.AffinityGroup, error) {
-	if g := c.store.Groups.Get(c.id("id")); g != nil {
+// findGroup returns the group of the path. Like the engine, it does not check the cluster of the path.
+func (c *call) findGroup() (*store.AffinityGroup, error) {
+	if g := c.store.Groups.Get(c.pathID("id")); g != nil {
 		return g, nil
 	}
 
 	return nil, noGroup()
 }
 
-// memberGroup returns the group of the path, for a change of its members.
-func (c *call) memberGroup() (*store.AffinityGroup, error) {
-	if g := c.store.Groups.Get(c.id("id")); g != nil {
+// findGroupOfMember returns the group of the path, for a change of its members.
+func (c *call) findGroupOfMember() (*store.AffinityGroup, error) {
+	if g := c.store.Groups.Get(c.pathID("id")); g != nil {
 		return g, nil
 	}
 
@@ -100,7 +100,7 @@ func (c *call) memberGroup() (*store.AffinityGroup, error) {
 }
 
 func getAffinityGroup(c *call) (*wire.Element, error) {
-	g, err := c.group()
+	g, err := c.findGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +109,11 @@ func getAffinityGroup(c *call) (*wire.Element, error) {
 }
 
 func addAffinityGroup(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "group", "name"); err != nil {
+	if err := requireParameter(c.body, "group", "name"); err != nil {
 		return nil, err
 	}
 
-	home := c.store.Clusters.Get(c.id("cluster"))
+	home := c.store.Clusters.Get(c.pathID("cluster"))
 	if home == nil {
 		return nil, wire.Invalid("Cannot add Affinity Group. Provided Cluster is invalid.")
 	}
@@ -125,11 +125,11 @@ func addAffinityGroup(c *call) (*wire.Element, error) {
 
 	c.store.Groups.Put(made.ID, made)
 
-	return c.created(groupDocument(c, made)), nil
+	return c.answerCreated(groupDocument(c, made)), nil
 }
 
 func updateAffinityGroup(c *call) (*wire.Element, error) {
-	g, err := c.group()
+	g, err := c.findGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	switch length := utf8.RuneCountInString(next.Name); {
 	case length > maxGroupName:
 		return fail("Name field input is too long., Attribute: affinityGroup.name")
-	case !store.PlainName(next.Name):
+	case !store.IsPlainName(next.Name):
 		return fail("Name field is invalid., Attribute: affinityGroup.name")
 	case next.Description != nil && utf8.RuneCountInString(*next.Description) > maxGroupDescription:
 		return fail("Description field is invalid., Attribute: affinityGroup.description")
@@ -177,7 +177,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	}
 
 	for _, other := range c.store.Groups.Rows {
-		if other.ID != g.ID && other.Name == next.Name && !c.missed(other.Made) { // in any cluster
+		if other.ID != g.ID && other.Name == next.Name && !c.arrivedBefore(other.Made) { // in any cluster
 			return fail("Affinity Group name already exists.")
 		}
 	}
@@ -191,9 +191,9 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 		next.Priority = math.Round(priority*1e7) / 1e7
 	}
 
-	next.VMsRule.Change(in)
-	next.VMsRule.Change(in.Get("vms_rule"))
-	next.HostsRule.Change(in.Get("hosts_rule"))
+	next.VMsRule.ApplyRequest(in)
+	next.VMsRule.ApplyRequest(in.Get("vms_rule"))
+	next.HostsRule.ApplyRequest(in.Get("hosts_rule"))
 	if err := c.changeMembers(&next, in, fail); err != nil {
 		return err
 	}
@@ -244,28 +244,28 @@ func (c *call) changeMembers(g *store.AffinityGroup, in *wire.Element, fail func
 }
 
 func removeAffinityGroup(c *call) (*wire.Element, error) {
-	g, err := c.group()
+	g, err := c.findGroup()
 	if err != nil {
 		return nil, err
 	}
 
 	c.store.Groups.Drop(g.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // membersOf lists members with their names.
 func membersOf(list, item, collection string, ids []string, name func(id string) string) *wire.Element {
 	out := wire.El(list)
 	for _, id := range ids {
-		out.Items(wire.Ref(item, collection, id).Str("name", name(id)))
+		out.AddItems(wire.Ref(item, collection, id).Str("name", name(id)))
 	}
 
 	return out
 }
 
 func listAffinityGroupVMs(c *call) (*wire.Element, error) {
-	g, err := c.group()
+	g, err := c.findGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func listAffinityGroupVMs(c *call) (*wire.Element, error) {
 }
 
 func listAffinityGroupHosts(c *call) (*wire.Element, error) {
-	g, err := c.group()
+	g, err := c.findGroup()
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func listAffinityGroupHosts(c *call) (*wire.Element, error) {
 }
 
 func addAffinityGroupVM(c *call) (*wire.Element, error) {
-	if err := mandatoryRef(c.body, "vm"); err != nil {
+	if err := requireRef(c.body, "vm"); err != nil {
 		return nil, err
 	}
 
@@ -297,7 +297,7 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 
 	v := c.store.VMs.Get(wire.RefID(c.body))
 
-	g, err := c.memberGroup()
+	g, err := c.findGroupOfMember()
 	switch {
 	case v == nil:
 		return nil, wire.Invalid("The selected VM does not exist.")
@@ -305,36 +305,36 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 		return nil, err
 	case v.Cluster != g.Cluster:
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VM resides in another Cluster.")
-	case !store.Member(&g.VMs, v.ID, true):
+	case !store.SetMember(&g.VMs, v.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VM.")
 	}
 
 	c.store.Groups.Put(g.ID, g)
 
-	return wire.El("vm").Set("id", v.ID), nil
+	return wire.El("vm").SetAttr("id", v.ID), nil
 }
 
 func removeAffinityGroupVM(c *call) (*wire.Element, error) {
-	if c.store.VMs.Get(c.id("vm")) == nil {
+	if c.store.VMs.Get(c.pathID("vm")) == nil {
 		return nil, wire.Invalid("The selected VM does not exist.")
 	}
 
-	g, err := c.memberGroup()
+	g, err := c.findGroupOfMember()
 	if err != nil {
 		return nil, err
 	}
 
-	if !store.Member(&g.VMs, c.id("vm"), false) {
+	if !store.SetMember(&g.VMs, c.pathID("vm"), false) {
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VM is invalid (does not exist).")
 	}
 
 	c.store.Groups.Put(g.ID, g)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func addAffinityGroupHost(c *call) (*wire.Element, error) {
-	if err := mandatoryRef(c.body, "host"); err != nil {
+	if err := requireRef(c.body, "host"); err != nil {
 		return nil, err
 	}
 
@@ -342,9 +342,9 @@ func addAffinityGroupHost(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	h := referred(c.store.Hosts, c.body, func(h *store.Host) string { return h.Name })
+	h := findReferred(c.store.Hosts, c.body, func(h *store.Host) string { return h.Name })
 
-	g, err := c.memberGroup()
+	g, err := c.findGroupOfMember()
 	switch {
 	case h == nil:
 		return nil, wire.Invalid("Cannot edit Affinity Group. Host does not exist.")
@@ -352,34 +352,34 @@ func addAffinityGroupHost(c *call) (*wire.Element, error) {
 		return nil, err
 	case h.Cluster != g.Cluster:
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VDS resides in another Cluster.")
-	case !store.Member(&g.Hosts, h.ID, true):
+	case !store.SetMember(&g.Hosts, h.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VDS.")
 	}
 
 	c.store.Groups.Put(g.ID, g)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func removeAffinityGroupHost(c *call) (*wire.Element, error) {
-	g, err := c.memberGroup()
+	g, err := c.findGroupOfMember()
 	if err != nil {
 		return nil, err
 	}
 
-	if !store.Member(&g.Hosts, c.id("host"), false) {
+	if !store.SetMember(&g.Hosts, c.pathID("host"), false) {
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VDS is invalid (does not exist).")
 	}
 
 	c.store.Groups.Put(g.ID, g)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // listGroupLabels lists the affinity labels in one of a group's two sets.
 func listGroupLabels(set func(*store.AffinityGroup) *[]string) operation {
 	return func(c *call) (*wire.Element, error) {
-		g, err := c.group()
+		g, err := c.findGroup()
 		if err != nil {
 			return nil, err
 		}
@@ -391,13 +391,13 @@ func listGroupLabels(set func(*store.AffinityGroup) *[]string) operation {
 // addGroupLabel adds an affinity label to one of a group's two sets.
 func addGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 	return func(c *call) (*wire.Element, error) {
-		g, err := c.memberGroup()
+		g, err := c.findGroupOfMember()
 		if err != nil {
 			return nil, err
 		}
 
 		l := c.store.Labels.Get(wire.RefID(c.body))
-		if l == nil || !store.Member(set(g), l.ID, true) {
+		if l == nil || !store.SetMember(set(g), l.ID, true) {
 			return nil, wire.Invalid("Cannot edit Affinity Group. Provided label is invalid (does not exist).")
 		}
 
@@ -409,18 +409,18 @@ func addGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 
 func removeGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 	return func(c *call) (*wire.Element, error) {
-		g, err := c.memberGroup()
+		g, err := c.findGroupOfMember()
 		if err != nil {
 			return nil, err
 		}
 
-		if !store.Member(set(g), c.id("label"), false) {
+		if !store.SetMember(set(g), c.pathID("label"), false) {
 			return nil, wire.Invalid("Cannot edit Affinity Group. Provided label is invalid (does not exist).")
 		}
 
 		c.store.Groups.Put(g.ID, g)
 
-		return c.complete(), nil
+		return c.answerComplete(), nil
 	}
 }
 

@@ -15,42 +15,44 @@ var affinityLabelRoutes = []route{
 	{"GET", "/affinitylabels/{id}", getLabel},
 	{"PUT", "/affinitylabels/{id}", updateLabel},
 	{"DELETE", "/affinitylabels/{id}", removeLabel},
-	{"GET", "/affinitylabels/{id}/hosts", labelledHost.members},
+	{"GET", "/affinitylabels/{id}/hosts", labelledHost.listMembers},
 	{"POST", "/affinitylabels/{id}/hosts", labelledHost.addMember},
 	{"DELETE", "/affinitylabels/{id}/hosts/{host}", labelledHost.removeMember},
-	{"GET", "/affinitylabels/{id}/vms", labelledVM.members},
+	{"GET", "/affinitylabels/{id}/vms", labelledVM.listMembers},
 	{"POST", "/affinitylabels/{id}/vms", labelledVM.addMember},
 	{"DELETE", "/affinitylabels/{id}/vms/{vm}", labelledVM.removeMember},
-	{"GET", "/hosts/{host}/affinitylabels", labelledHost.assigned},
-	{"POST", "/hosts/{host}/affinitylabels", labelledHost.assign},
-	{"GET", "/hosts/{host}/affinitylabels/{id}", labelledHost.get},
-	{"DELETE", "/hosts/{host}/affinitylabels/{id}", labelledHost.unassign},
-	{"GET", "/vms/{vm}/affinitylabels", labelledVM.assigned},
-	{"POST", "/vms/{vm}/affinitylabels", labelledVM.assign},
-	{"GET", "/vms/{vm}/affinitylabels/{id}", labelledVM.get},
-	{"DELETE", "/vms/{vm}/affinitylabels/{id}", labelledVM.unassign},
+	{"GET", "/hosts/{host}/affinitylabels", labelledHost.listAssigned},
+	{"POST", "/hosts/{host}/affinitylabels", labelledHost.assignLabel},
+	{"GET", "/hosts/{host}/affinitylabels/{id}", labelledHost.getAssigned},
+	{"DELETE", "/hosts/{host}/affinitylabels/{id}", labelledHost.unassignLabel},
+	{"GET", "/vms/{vm}/affinitylabels", labelledVM.listAssigned},
+	{"POST", "/vms/{vm}/affinitylabels", labelledVM.assignLabel},
+	{"GET", "/vms/{vm}/affinitylabels/{id}", labelledVM.getAssigned},
+	{"DELETE", "/vms/{vm}/affinitylabels/{id}", labelledVM.unassignLabel},
 }
 
 func labelDocument(_ *call, l *store.AffinityLabel) *wire.Element {
-	return wire.Object("affinity_label", l.ID, "affinitylabels", l.ID).Str("name", l.Name).
+	return wire.NewObject("affinity_label", l.ID, "affinitylabels", l.ID).Str("name", l.Name).
 		Flag("has_implicit_affinity_group", l.Implicit).Flag("read_only", false)
 }
 
 func labelsWhere(c *call, match func(*store.AffinityLabel) bool) (*wire.Element, error) {
 	of := fields[*store.AffinityLabel]{
-		"name": val(store.LabelKey),
-		"id":   val(func(l *store.AffinityLabel) string { return l.ID }),
+		"name": singleValue(store.LabelKey),
+		"id":   singleValue(func(l *store.AffinityLabel) string { return l.ID }),
 	}
 
-	return collect(c, "affinity_labels", c.store.Labels.Where(match, store.LabelKey), of, labelDocument)
+	return answerList(c, "affinity_labels", c.store.Labels.Where(match, store.LabelKey), of, labelDocument)
 }
 
 func listLabels(c *call) (*wire.Element, error) { return labelsWhere(c, nil) }
 
-func (c *call) label() (*store.AffinityLabel, error) { return one(c.store.Labels, c.id("id")) }
+func (c *call) findLabel() (*store.AffinityLabel, error) {
+	return findRow(c.store.Labels, c.pathID("id"))
+}
 
 func getLabel(c *call) (*wire.Element, error) {
-	l, err := c.label()
+	l, err := c.findLabel()
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +63,8 @@ func getLabel(c *call) (*wire.Element, error) {
 // noLabel returns the error for changing a missing label.
 func noLabel() error { return wire.Invalid("Affinity label does not exist.") }
 
-// labelNameFree rejects a name in use, with the text of the engine's sources.
-func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
+// checkLabelName rejects a name in use, with the text of the engine's sources.
+func (c *call) checkLabelName(l *store.AffinityLabel, name string) error {
 	for _, other := range c.store.Labels.Rows {
 		if other.ID != l.ID && other.Name == name {
 			return wire.Conflict("Cannot add affinity label with a conflicting NAME.")
@@ -73,16 +75,16 @@ func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
 }
 
 func addLabel(c *call) (*wire.Element, error) {
-	if err := require(c.body, "AffinityLabel", "name"); err != nil {
+	if err := requireElements(c.body, "AffinityLabel", "name"); err != nil {
 		return nil, err
 	}
 
 	made := &store.AffinityLabel{
 		ID:       store.NewID(),
 		Name:     c.body.Value("name"),
-		Implicit: c.body.Yes("has_implicit_affinity_group"),
+		Implicit: c.body.IsTrue("has_implicit_affinity_group"),
 	}
-	if err := c.labelNameFree(made, made.Name); err != nil {
+	if err := c.checkLabelName(made, made.Name); err != nil {
 		return nil, err
 	}
 
@@ -96,17 +98,17 @@ func addLabel(c *call) (*wire.Element, error) {
 
 	c.store.Labels.Put(made.ID, made)
 
-	return c.created(labelDocument(c, made)), nil
+	return c.answerCreated(labelDocument(c, made)), nil
 }
 
 func updateLabel(c *call) (*wire.Element, error) {
-	l, err := c.label()
+	l, err := c.findLabel()
 	if err != nil {
 		return nil, err
 	}
 
 	if name := c.body.Value("name"); name != "" {
-		if err := c.labelNameFree(l, name); err != nil {
+		if err := c.checkLabelName(l, name); err != nil {
 			return nil, err
 		}
 
@@ -114,7 +116,7 @@ func updateLabel(c *call) (*wire.Element, error) {
 	}
 
 	if c.body.Has("has_implicit_affinity_group") {
-		l.Implicit = c.body.Yes("has_implicit_affinity_group")
+		l.Implicit = c.body.IsTrue("has_implicit_affinity_group")
 	}
 
 	c.store.Labels.Put(l.ID, l)
@@ -123,7 +125,7 @@ func updateLabel(c *call) (*wire.Element, error) {
 }
 
 func removeLabel(c *call) (*wire.Element, error) {
-	l := c.store.Labels.Get(c.id("id"))
+	l := c.store.Labels.Get(c.pathID("id"))
 	switch {
 	case l == nil:
 		return nil, noLabel()
@@ -133,7 +135,7 @@ func removeLabel(c *call) (*wire.Element, error) {
 
 	c.store.Labels.Drop(l.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // labelled is a kind of object with affinity labels.
@@ -155,9 +157,9 @@ var (
 	}, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
 )
 
-// members lists the objects with a label.
-func (k labelled) members(c *call) (*wire.Element, error) {
-	l, err := c.label()
+// listMembers lists the objects with a label.
+func (k labelled) listMembers(c *call) (*wire.Element, error) {
+	l, err := c.findLabel()
 	if err != nil {
 		return nil, err
 	}
@@ -168,14 +170,14 @@ func (k labelled) members(c *call) (*wire.Element, error) {
 // addMember adds an object to a label.
 func (k labelled) addMember(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
-		return nil, incomplete(map[string]string{"vm": "Vm", "host": "Host"}[k.owner], "id")
+		return nil, incompleteError(map[string]string{"vm": "Vm", "host": "Host"}[k.owner], "id")
 	}
 
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
 
-	l, err := c.label()
+	l, err := c.findLabel()
 	if err != nil {
 		return nil, err
 	}
@@ -184,36 +186,36 @@ func (k labelled) addMember(c *call) (*wire.Element, error) {
 		return nil, wire.InternalError()
 	}
 
-	store.Member(k.of(l), wire.RefID(c.body), true)
+	store.SetMember(k.of(l), wire.RefID(c.body), true)
 	c.store.Labels.Put(l.ID, l)
 
 	return wire.Ref(k.owner, k.list, wire.RefID(c.body)), nil
 }
 
 func (k labelled) removeMember(c *call) (*wire.Element, error) {
-	l, err := c.label()
+	l, err := c.findLabel()
 	if err != nil {
 		return nil, err
 	}
 
-	if !store.Member(k.of(l), c.id(k.id), false) {
-		return nil, wire.Gone()
+	if !store.SetMember(k.of(l), c.pathID(k.id), false) {
+		return nil, wire.NotFound()
 	}
 
 	c.store.Labels.Put(l.ID, l)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// assigned lists the labels of an object.
-func (k labelled) assigned(c *call) (*wire.Element, error) {
-	return labelsWhere(c, func(l *store.AffinityLabel) bool { return slices.Contains(*k.of(l), c.id(k.id)) })
+// listAssigned lists the labels of an object.
+func (k labelled) listAssigned(c *call) (*wire.Element, error) {
+	return labelsWhere(c, func(l *store.AffinityLabel) bool { return slices.Contains(*k.of(l), c.pathID(k.id)) })
 }
 
-// assign adds a label to an object.
-func (k labelled) assign(c *call) (*wire.Element, error) {
+// assignLabel adds a label to an object.
+func (k labelled) assignLabel(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
-		return nil, incomplete("AffinityLabel", "id")
+		return nil, incompleteError("AffinityLabel", "id")
 	}
 
 	if err := checkRef(c.body); err != nil {
@@ -222,39 +224,39 @@ func (k labelled) assign(c *call) (*wire.Element, error) {
 
 	l := c.store.Labels.Get(wire.RefID(c.body))
 	if l == nil {
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	}
 
-	if !k.there(c, c.id(k.id)) {
+	if !k.there(c, c.pathID(k.id)) {
 		return nil, wire.InternalError()
 	}
 
-	store.Member(k.of(l), c.id(k.id), true)
+	store.SetMember(k.of(l), c.pathID(k.id), true)
 	c.store.Labels.Put(l.ID, l)
 	document := labelDocument(c, l)
-	document.Attrs[0].Value = wire.Href(k.list, c.id(k.id), "affinitylabels", l.ID)
-	c.created(document)
+	document.Attrs[0].Value = wire.Href(k.list, c.pathID(k.id), "affinitylabels", l.ID)
+	c.answerCreated(document)
 	c.made = wire.Href("affinitylabels", l.ID) // the engine returns the label's path here, not the assignment's
 
 	return document, nil
 }
 
-func (k labelled) get(c *call) (*wire.Element, error) {
-	l := c.store.Labels.Get(c.id("id"))
-	if l == nil || !slices.Contains(*k.of(l), c.id(k.id)) {
-		return nil, wire.Gone()
+func (k labelled) getAssigned(c *call) (*wire.Element, error) {
+	l := c.store.Labels.Get(c.pathID("id"))
+	if l == nil || !slices.Contains(*k.of(l), c.pathID(k.id)) {
+		return nil, wire.NotFound()
 	}
 
 	return labelDocument(c, l), nil
 }
 
-func (k labelled) unassign(c *call) (*wire.Element, error) {
-	l := c.store.Labels.Get(c.id("id"))
-	if l == nil || !store.Member(k.of(l), c.id(k.id), false) {
-		return nil, wire.Gone()
+func (k labelled) unassignLabel(c *call) (*wire.Element, error) {
+	l := c.store.Labels.Get(c.pathID("id"))
+	if l == nil || !store.SetMember(k.of(l), c.pathID(k.id), false) {
+		return nil, wire.NotFound()
 	}
 
 	c.store.Labels.Put(l.ID, l)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }

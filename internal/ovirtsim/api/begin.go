@@ -12,36 +12,36 @@ import (
 
 // This file contains the start of an engine: additions to an inventory's objects, and the resumption after a restart.
 
-// resume continues after a restart of the simulator: pending operations continue, and running VMs boot again.
-func (s *Engine) resume() {
+// resumeOperations continues after a restart of the simulator: pending operations continue, and running VMs boot again.
+func (s *Engine) resumeOperations() {
 	for _, v := range s.store.VMs.Rows {
 		switch {
 		case v.Until.Status != "":
-			s.wake(v)
+			s.startVMTimer(v)
 			if v.Until.Status == store.StatusUp &&
 				(v.Status == store.StatusMigrating || v.Status == store.StatusPoweringDown) {
-				s.boot(v) // the guest keeps running
+				s.bootGuest(v) // the guest keeps running
 			}
 		case v.Status == store.StatusUp:
-			s.boot(v)
+			s.bootGuest(v)
 		}
 	}
 
 	for _, d := range s.store.Disks.Rows {
 		if d.Until.Status != "" {
-			s.wakeDisk(d)
+			s.startDiskTimer(d)
 		}
 	}
 
 	for _, found := range s.store.Snapshots.Rows {
 		if found.Until.Status != "" {
-			s.wakeSnapshot(found)
+			s.startSnapshotTimer(found)
 		}
 	}
 
 	for _, t := range s.store.Templates.Rows {
 		if t.Until.Status != "" {
-			s.wakeTemplate(t)
+			s.startTemplateTimer(t)
 		}
 	}
 
@@ -51,13 +51,13 @@ func (s *Engine) resume() {
 
 	for _, h := range s.store.Hosts.Rows {
 		if h.Status == store.HostNonResponsive {
-			s.Lose(h)
+			s.FailHost(h)
 		}
 	}
 }
 
-// seed creates the VMs of an inventory and their affinity groups, after Fill has created the other objects.
-func (s *Engine) seed(inv inventory.Inventory) error {
+// seedVMs creates the VMs of an inventory and their affinity groups, after Fill has created the other objects.
+func (s *Engine) seedVMs(inv inventory.Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {
 			if err := s.seedVM(dc, want); err != nil {
@@ -98,7 +98,7 @@ func (s *Engine) seedVM(dc inventory.DataCenter, want inventory.VM) error {
 		}
 	}
 
-	made := c.vmOf(source, home)
+	made := c.newVMOf(source, home)
 	made.ID = cmp.Or(want.ID, made.ID)
 	made.Name = want.Name
 	made.Comment = want.Comment
@@ -118,23 +118,23 @@ func (s *Engine) seedVM(dc inventory.DataCenter, want inventory.VM) error {
 		d.disk.Status = store.StatusOK
 	}
 
-	s.outfit(made, source, disks)
+	s.copyTemplateParts(made, source, disks)
 
 	for _, name := range want.Tags {
 		t := s.store.EnsureTag(name)
-		store.Member(&t.VMs, made.ID, true)
+		store.SetMember(&t.VMs, made.ID, true)
 		s.store.Tags.Put(t.ID, t)
 	}
 
 	if want.Up {
-		placed, err := s.place(made, "")
+		placed, err := s.placeVM(made, "")
 		if err != nil {
 			return err
 		}
 
 		made.Host, made.Started = placed.ID, s.now()
-		s.settle(made, store.StatusUp)
-		s.boot(made)
+		s.setStableStatus(made, store.StatusUp)
+		s.bootGuest(made)
 	}
 
 	return nil

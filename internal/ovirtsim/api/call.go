@@ -50,24 +50,24 @@ type (
 	arrivalKey struct{} // of a request's arrival time
 )
 
-// Arrived records the present time as a request's arrival, before any delay.
-func Arrived(r *http.Request) *http.Request {
+// WithArrival records the present time as a request's arrival, before any delay.
+func WithArrival(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
 
-// missed reports whether an object was created after the request arrived. The engine checks the names of tags and
-// affinity groups before it creates them, without a lock: of 20 simultaneous creates with one name, 3 tags and 9 groups
-// were created. This was recorded for creates only.
-func (c *call) missed(made time.Time) bool {
+// arrivedBefore reports whether an object was created after the request arrived. The engine checks the names of tags
+// and affinity groups before it creates them, without a lock: of 20 simultaneous creates with one name, 3 tags and 9
+// groups were created. This was recorded for creates only.
+func (c *call) arrivedBefore(made time.Time) bool {
 	arrival, ok := c.r.Context().Value(arrivalKey{}).(time.Time)
 	return ok && made.After(arrival)
 }
 
-// id returns the path segment with this name in the pattern.
-func (c *call) id(name string) string { return c.r.PathValue(name) }
+// pathID returns the path segment with this name in the pattern.
+func (c *call) pathID(name string) string { return c.r.PathValue(name) }
 
-// created sets the status 201 and the path of the created object.
-func (c *call) created(document *wire.Element) *wire.Element {
+// answerCreated sets the status 201 and the path of the created object.
+func (c *call) answerCreated(document *wire.Element) *wire.Element {
 	c.status, c.made = http.StatusCreated, document.Attr("href")
 	return document
 }
@@ -88,8 +88,8 @@ const CorrelationHeader = "Correlation-Id"
 // maxCorrelation is the number of characters of a client's ID kept by the engine.
 const maxCorrelation = 36
 
-// correlation returns the client's ID for the operation, as modified by the engine, or "".
-func correlation(r *http.Request) string {
+// parseCorrelationID returns the client's ID for the operation, as modified by the engine, or "".
+func parseCorrelationID(r *http.Request) string {
 	kept := strings.Map(func(c rune) rune {
 		if c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
 			return c
@@ -102,7 +102,7 @@ func correlation(r *http.Request) string {
 }
 
 // CorrelationID returns the ID of a request, repeated in its response.
-func CorrelationID(r *http.Request) string { return cmp.Or(correlation(r), store.NewID()) }
+func CorrelationID(r *http.Request) string { return cmp.Or(parseCorrelationID(r), store.NewID()) }
 
 // syntaxError refers to the documentation of the method, as the engine does for any problem with a document.
 func (c *call) syntaxError() error {
@@ -125,15 +125,15 @@ func (c *call) syntaxError() error {
 func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 	name, refused := s.authenticate(w, r)
 	if refused != "" {
-		unauthorized(w, refused)
+		writeUnauthorized(w, refused)
 		return
 	}
 
 	c := &call{Engine: s, r: r, correlationID: CorrelationID(r)}
 	w.Header().Set(CorrelationHeader, c.correlationID)
-	document, err := c.run(name)
+	document, err := c.answerRequest(name)
 	if err != nil {
-		c.refuse(w, err)
+		c.writeRefusal(w, err)
 		return
 	}
 
@@ -156,11 +156,11 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	wire.Reply(w, r, cmp.Or(c.status, http.StatusOK), document)
+	wire.WriteDocument(w, r, cmp.Or(c.status, http.StatusOK), document)
 }
 
-// refuse answers with an error.
-func (c *call) refuse(w http.ResponseWriter, err error) {
+// writeRefusal answers with an error.
+func (c *call) writeRefusal(w http.ResponseWriter, err error) {
 	var options *optionsAnswer
 	var method *methodRefusal
 
@@ -194,7 +194,7 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 		w.WriteHeader(refused.Status)
 		_, _ = io.WriteString(w, refused.Page)
 	case refused.Page != "":
-		errorPage(w, refused.Status, refused.Page)
+		writeErrorPage(w, refused.Status, refused.Page)
 	case refused.Reason == "":
 		w.WriteHeader(refused.Status)
 	case c.action != "" && !refused.Bare:
@@ -203,17 +203,17 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 			answer.Kids = c.body.Kids
 		}
 
-		wire.Reply(
+		wire.WriteDocument(
 			w, c.r, refused.Status,
 			answer.Add(refused.Beside, wire.FaultDocument(refused.Reason, refused.Detail)).Str("status", "failed"),
 		)
 	default:
-		wire.Reply(w, c.r, refused.Status, wire.FaultDocument(refused.Reason, refused.Detail))
+		wire.WriteDocument(w, c.r, refused.Status, wire.FaultDocument(refused.Reason, refused.Detail))
 	}
 }
 
-// run finds and executes the operation of a request.
-func (c *call) run(userName string) (*wire.Element, error) {
+// answerRequest finds and executes the operation of a request.
+func (c *call) answerRequest(userName string) (*wire.Element, error) {
 	if err := c.checkVersion(); err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (c *call) run(userName string) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if err := c.route(); err != nil {
+	if err := c.routeRequest(); err != nil {
 		return nil, err
 	}
 
@@ -230,7 +230,7 @@ func (c *call) run(userName string) (*wire.Element, error) {
 		return nil, err
 	}
 
-	document, err := c.execute(userName)
+	document, err := c.executeOperation(userName)
 	if c.r.Method != http.MethodGet {
 		c.settings.Changed()
 	}
@@ -281,8 +281,8 @@ func checkAccept(accept string) error {
 	return &wire.Refusal{Status: http.StatusNotAcceptable}
 }
 
-// execute runs the operation under the lock. A bug in one operation must not stop the engine for later ones.
-func (c *call) execute(userName string) (document *wire.Element, err error) {
+// executeOperation runs the operation under the lock. A bug in one operation must not stop the engine for later ones.
+func (c *call) executeOperation(userName string) (document *wire.Element, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() {
@@ -302,7 +302,7 @@ func (c *call) execute(userName string) (document *wire.Element, err error) {
 
 	var before *wire.Element
 	if c.flagParam("async") && c.r.Method == http.MethodPut { // answered before it completes
-		before, _ = c.resolve(c.r.URL.Path)
+		before, _ = c.resolveLink(c.r.URL.Path)
 	}
 
 	document, err = c.op(c)
@@ -315,15 +315,15 @@ func (c *call) execute(userName string) (document *wire.Element, err error) {
 	}
 
 	if err == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
-		document, err = c.follow(document)
+		document, err = c.followLinks(document)
 	}
 
 	return document, err
 }
 
-// route sets the operation of a request: handlers in the mux only store it in the call. The layer in front of the API
-// answers unknown paths. Paths not simulated get the same answer.
-func (c *call) route() error {
+// routeRequest sets the operation of a request: handlers in the mux only store it in the call. The layer in front of
+// the API answers unknown paths. Paths not simulated get the same answer.
+func (c *call) routeRequest() error {
 	var segments []string
 	if rest := strings.Trim(strings.TrimPrefix(c.r.URL.Path, wire.APIPath), "/"); rest != "" {
 		segments = strings.Split(rest, "/")
@@ -333,12 +333,12 @@ func (c *call) route() error {
 		Page: fmt.Sprintf("RESTEASY003210: Could not find resource for full path: %s/api/v4/%s", c.URL(),
 			strings.Join(segments, "/")),
 	}
-	if c.service, c.action = wire.API().At(segments); c.service == nil {
+	if c.service, c.action = wire.API().FindService(segments); c.service == nil {
 		return notThere
 	}
 
 	c.query = c.r.URL.Query()
-	allowed := c.service.HttpMethods(c.action)
+	allowed := c.service.HTTPMethods(c.action)
 	if len(c.service.Methods) == 0 { // a step on the way to others, such as /options
 		return notThere
 	}
@@ -398,7 +398,7 @@ func (c *call) checkIDs(segments []string) error {
 	for i := 1; i < len(segments); i += 2 {
 		isAction := c.action != "" && i == len(segments)-1
 		if !isAction && !slices.Contains(otherIDs, segments[i-1]) && uuid.Validate(segments[i]) != nil {
-			return wire.Gone()
+			return wire.NotFound()
 		}
 	}
 
@@ -434,7 +434,7 @@ func (c *call) readBody() error {
 	}
 
 	if len(content) > maxBody {
-		return wire.Failed(http.StatusRequestEntityTooLarge, "the body is larger than 32 MiB")
+		return wire.PlainFault(http.StatusRequestEntityTooLarge, "the body is larger than 32 MiB")
 	}
 
 	empty := len(bytes.TrimSpace(content)) == 0
@@ -469,7 +469,7 @@ func (c *call) readBody() error {
 	}
 
 	// In JSON, an element with an invalid value makes the document invalid.
-	err = wire.API().Shape(c.body, wire.API().Roots[root])
+	err = wire.API().NormalizeDocument(c.body, wire.API().Roots[root])
 	if media, _ := mediaOf(r); errors.Is(err, wire.ErrSyntax) || err != nil && media == "application/json" {
 		err = c.syntaxError()
 	}
@@ -524,8 +524,8 @@ func (c *call) rootName() string {
 	return strings.TrimSuffix(collection, "s")
 }
 
-// complete returns the response to a completed action: its job, its object, and the request's elements.
-func (c *call) complete(kids ...*wire.Element) *wire.Element {
+// answerComplete returns the response to a completed action: its job, its object, and the request's elements.
+func (c *call) answerComplete(kids ...*wire.Element) *wire.Element {
 	out := wire.El("action").Add(wire.Ref("job", "jobs", c.job)).Add(kids...)
 	if c.body != nil && c.action != "" {
 		for _, kid := range c.body.Kids {
@@ -538,8 +538,8 @@ func (c *call) complete(kids ...*wire.Element) *wire.Element {
 	return out.Str("status", "complete")
 }
 
-// max returns the limit of a list, or -1 for none.
-func (c *call) max() (int, error) {
+// parseLimit returns the limit of a list, or -1 for none.
+func (c *call) parseLimit() (int, error) {
 	raw := c.query.Get("max")
 	if raw == "" {
 		return -1, nil
@@ -550,7 +550,7 @@ func (c *call) max() (int, error) {
 	case err != nil:
 		return 0, notANumber(raw)
 	case n < 0:
-		return 0, wire.Failed(http.StatusBadRequest, "illegal max count value for query : %d", n)
+		return 0, wire.PlainFault(http.StatusBadRequest, "illegal max count value for query : %d", n)
 	}
 
 	return n, nil
@@ -559,4 +559,4 @@ func (c *call) max() (int, error) {
 // flagParam returns a boolean query parameter.
 func (c *call) flagParam(name string) bool { return strings.EqualFold(c.query.Get(name), "true") }
 
-func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z07:00") }
+func formatTime(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z07:00") }

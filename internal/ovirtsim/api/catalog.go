@@ -22,16 +22,16 @@ var catalogRoutes = []route{
 	{"GET", "/icons", listNothing("icons")},
 	{"GET", "/katelloerrata", listNothing("katello_errata")},
 	{"GET", "/macpools", listMACPools},
-	{"GET", "/macpools/{id}", itemOf(listMACPools)},
+	{"GET", "/macpools/{id}", readItem(listMACPools)},
 	{"GET", "/networkfilters", listNetworkFilters},
-	{"GET", "/networkfilters/{id}", itemOf(listNetworkFilters)},
+	{"GET", "/networkfilters/{id}", readItem(listNetworkFilters)},
 	{"GET", "/openstackimageproviders", listNothing("openstack_image_providers")},
 	{"GET", "/openstacknetworkproviders", listNothing("openstack_network_providers")},
 	{"GET", "/openstackvolumeproviders", listNothing("openstack_volume_providers")},
 	{"GET", "/operatingsystems", listOperatingSystems},
 	{"GET", "/operatingsystems/{id}", getOperatingSystem},
 	{"GET", "/schedulingpolicies", listSchedulingPolicies},
-	{"GET", "/schedulingpolicies/{id}", itemOf(listSchedulingPolicies)},
+	{"GET", "/schedulingpolicies/{id}", readItem(listSchedulingPolicies)},
 	{"GET", "/vmpools", listNothing("vm_pools")},
 }
 
@@ -51,7 +51,7 @@ type (
 )
 
 func (p permit) document() *wire.Element {
-	return wire.El("permit").Set("id", p.id).Str("name", p.name).Str("administrative", p.administrative)
+	return wire.El("permit").SetAttr("id", p.id).Str("name", p.name).Str("administrative", p.administrative)
 }
 
 // catalogue is the parsed catalog.txt.
@@ -113,8 +113,8 @@ func (c *catalogue) osNamed(name string) *operatingSystem {
 	return nil
 }
 
-// tpm reports whether guests of an operating system can have a TPM.
-func (c *catalogue) tpm(os string) bool {
+// supportsTPM reports whether guests of an operating system can have a TPM.
+func (c *catalogue) supportsTPM(os string) bool {
 	found := c.osNamed(os)
 	return found != nil && found.tpm != "unsupported"
 }
@@ -129,7 +129,7 @@ func versionElement(version string) *wire.Element {
 	return out
 }
 
-func (c *call) icons(of string) (large, small *wire.Element) {
+func (c *call) iconRefs(of string) (large, small *wire.Element) {
 	return wire.Ref(
 			"large_icon",
 			"icons",
@@ -142,9 +142,9 @@ func (c *call) icons(of string) (large, small *wire.Element) {
 }
 
 func osDocument(c *call, s operatingSystem) *wire.Element {
-	large, small := c.icons(strings.SplitN(s.name, "_", 2)[0])
+	large, small := c.iconRefs(strings.SplitN(s.name, "_", 2)[0])
 
-	return wire.Object("operating_system", s.id, "operatingsystems", s.id).Str("name", s.name).
+	return wire.NewObject("operating_system", s.id, "operatingsystems", s.id).Str("name", s.name).
 		Str("description", s.description).
 		Str("architecture", s.architecture).Str("tpm_support", s.tpm).Add(large, small)
 }
@@ -153,7 +153,7 @@ func osDocument(c *call, s operatingSystem) *wire.Element {
 func listOperatingSystems(c *call) (*wire.Element, error) {
 	out := wire.El("operation_systems")
 	for _, s := range catalog().systems {
-		out.Items(osDocument(c, s))
+		out.AddItems(osDocument(c, s))
 	}
 
 	return out, nil
@@ -161,7 +161,7 @@ func listOperatingSystems(c *call) (*wire.Element, error) {
 
 func getOperatingSystem(c *call) (*wire.Element, error) {
 	for _, s := range catalog().systems {
-		if s.id == c.id("id") {
+		if s.id == c.pathID("id") {
 			return osDocument(c, s), nil
 		}
 	}
@@ -170,14 +170,14 @@ func getOperatingSystem(c *call) (*wire.Element, error) {
 }
 
 func filterDocument(c *call, f networkFilter) *wire.Element {
-	return wire.Object("network_filter", c.store.FilterID(f.name), "networkfilters", c.store.FilterID(f.name)).
+	return wire.NewObject("network_filter", c.store.FilterID(f.name), "networkfilters", c.store.FilterID(f.name)).
 		Str("name", f.name).Add(versionElement(f.version))
 }
 
 func listNetworkFilters(c *call) (*wire.Element, error) {
 	out := wire.El("network_filters")
 	for _, f := range catalog().filters {
-		out.Items(filterDocument(c, f))
+		out.AddItems(filterDocument(c, f))
 	}
 
 	return out, nil
@@ -188,17 +188,17 @@ func policyDocument(c *call, p schedulingPolicy) *wire.Element {
 
 	properties := wire.El("properties")
 	for _, one := range p.properties {
-		properties.Items(wire.El("property").Str("name", one.Name).Str("value", one.Value))
+		properties.AddItems(wire.El("property").Str("name", one.Name).Str("value", one.Value))
 	}
 
-	return wire.Object("scheduling_policy", id, "schedulingpolicies", id).Str("name", p.name).
+	return wire.NewObject("scheduling_policy", id, "schedulingpolicies", id).Str("name", p.name).
 		Str("default_policy", p.isDefault).Str("locked", p.locked).Add(properties)
 }
 
 func listSchedulingPolicies(c *call) (*wire.Element, error) {
 	out := wire.El("scheduling_policies")
 	for _, p := range catalog().policies {
-		out.Items(policyDocument(c, p))
+		out.AddItems(policyDocument(c, p))
 	}
 
 	return out, nil
@@ -212,7 +212,7 @@ func levelDocument(level string) *wire.Element {
 
 	for _, t := range catalog().cpus {
 		if t.level == level {
-			types.Items(
+			types.AddItems(
 				wire.El("cpu_type").Str("architecture", t.architecture).Str("level", t.rank).Str("name", t.name),
 			)
 		}
@@ -220,39 +220,40 @@ func levelDocument(level string) *wire.Element {
 
 	permits := wire.El("permits")
 	for _, p := range catalog().permits {
-		permits.Items(p.document())
+		permits.AddItems(p.document())
 	}
 
-	return wire.Object("cluster_level", level, "clusterlevels", level).Add(types, permits)
+	return wire.NewObject("cluster_level", level, "clusterlevels", level).Add(types, permits)
 }
 
 func listClusterLevels(*call) (*wire.Element, error) {
 	out := wire.El("cluster_levels")
 	for _, level := range clusterLevels {
-		out.Items(levelDocument(level))
+		out.AddItems(levelDocument(level))
 	}
 
 	return out, nil
 }
 
 func getClusterLevel(c *call) (*wire.Element, error) {
-	if !slices.Contains(clusterLevels, c.id("id")) {
-		return nil, wire.Gone()
+	if !slices.Contains(clusterLevels, c.pathID("id")) {
+		return nil, wire.NotFound()
 	}
 
-	return levelDocument(c.id("id")), nil
+	return levelDocument(c.pathID("id")), nil
 }
 
 func macPoolDocument(c *call) *wire.Element {
 	id := c.store.MACPoolID()
-	ranges := wire.El("ranges").Items(wire.El("range").Str("from", "56:6f:1a:00:00:00").Str("to", "56:6f:1a:ff:ff:ff"))
+	ranges := wire.El("ranges").
+		AddItems(wire.El("range").Str("from", "56:6f:1a:00:00:00").Str("to", "56:6f:1a:ff:ff:ff"))
 
-	return wire.Object("mac_pool", id, "macpools", id).Str("name", "Default").Str("description", "Default MAC pool").
+	return wire.NewObject("mac_pool", id, "macpools", id).Str("name", "Default").Str("description", "Default MAC pool").
 		Flag("allow_duplicates", false).Flag("default_pool", true).Add(ranges)
 }
 
 func listMACPools(c *call) (*wire.Element, error) {
-	return wire.El("mac_pools").Items(macPoolDocument(c)), nil
+	return wire.El("mac_pools").AddItems(macPoolDocument(c)), nil
 }
 
 // hexID returns the ID of a directory entry: the bytes of its name in hexadecimal.

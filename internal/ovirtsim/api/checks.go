@@ -17,18 +17,18 @@ import (
 // camel matches the start of a word in the engine's element names.
 var camel = regexp.MustCompile(`[A-Z]`)
 
-// require rejects a request without one of the elements. Each may list alternatives, such as cluster.id|name. The
-// spelling is the engine's in its refusal, such as dataCenter.
-func require(in *wire.Element, what string, elements ...string) error {
-	if missing := lacking(in, elements...); len(missing) > 0 {
-		return incomplete(what, missing...)
+// requireElements rejects a request without one of the elements. Each may list alternatives, such as cluster.id|name.
+// The spelling is the engine's in its refusal, such as dataCenter.
+func requireElements(in *wire.Element, what string, elements ...string) error {
+	if missing := missingElements(in, elements...); len(missing) > 0 {
+		return incompleteError(what, missing...)
 	}
 
 	return nil
 }
 
-// lacking returns the elements missing in a request.
-func lacking(in *wire.Element, elements ...string) []string {
+// missingElements returns the elements missing in a request.
+func missingElements(in *wire.Element, elements ...string) []string {
 	var missing []string
 
 	for _, want := range elements {
@@ -59,10 +59,12 @@ func lacking(in *wire.Element, elements ...string) []string {
 	return missing
 }
 
-func incomplete(what string, missing ...string) error { return incompleteFor("add", what, missing...) }
+func incompleteError(what string, missing ...string) error {
+	return incompleteErrorFor("add", what, missing...)
+}
 
-// incompleteFor is like incomplete, for an engine method other than "add".
-func incompleteFor(method, what string, missing ...string) error {
+// incompleteErrorFor is like incomplete, for an engine method other than "add".
+func incompleteErrorFor(method, what string, missing ...string) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,
 		Reason: "Incomplete parameters",
@@ -70,25 +72,25 @@ func incompleteFor(method, what string, missing ...string) error {
 	}
 }
 
-// mandatory rejects a request without an element required by the API description.
-func mandatory(in *wire.Element, root string, path ...string) error {
+// requireParameter rejects a request without an element required by the API description.
+func requireParameter(in *wire.Element, root string, path ...string) error {
 	if in.Has(path...) {
 		return nil
 	}
 
-	return notMandatory("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
+	return invalidInput("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
 }
 
-// mandatoryRef rejects a reference without an ID and a name.
-func mandatoryRef(in *wire.Element, path string) error {
+// requireRef rejects a reference without an ID and a name.
+func requireRef(in *wire.Element, path string) error {
 	if wire.RefID(in) != "" || in.Value("name") != "" {
 		return nil
 	}
 
-	return notMandatory("Parameters '%s.id' or '%s.name' are mandatory but both were not provided.", path, path)
+	return invalidInput("Parameters '%s.id' or '%s.name' are mandatory but both were not provided.", path, path)
 }
 
-func notMandatory(format string, args ...any) error {
+func invalidInput(format string, args ...any) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,
 		Reason: "Input validation failed.",

@@ -9,8 +9,8 @@ import (
 // Clock is the time of an engine.
 type Clock interface {
 	Now() time.Time
-	// At calls a function at a given time, or soon if the time has passed.
-	At(when time.Time, call func())
+	// CallAt calls a function at a given time, or soon if the time has passed.
+	CallAt(when time.Time, call func())
 }
 
 // systemClock is the time of the machine.
@@ -18,7 +18,7 @@ type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }
 
-func (systemClock) At(when time.Time, call func()) { time.AfterFunc(time.Until(when), call) }
+func (systemClock) CallAt(when time.Time, call func()) { time.AfterFunc(time.Until(when), call) }
 
 // ManualClock stands still until moved. It lets a test see every status of an engine, even on a slow machine.
 type ManualClock struct {
@@ -44,8 +44,8 @@ func (c *ManualClock) Now() time.Time {
 	return c.now
 }
 
-// At calls a function once the clock reaches a given time.
-func (c *ManualClock) At(when time.Time, call func()) {
+// CallAt calls a function once the clock reaches a given time.
+func (c *ManualClock) CallAt(when time.Time, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -60,13 +60,13 @@ func (c *ManualClock) At(when time.Time, call func()) {
 }
 
 // Step moves the clock to the next call and makes it. It reports whether there was one.
-func (c *ManualClock) Step() bool { return c.step(nil) }
+func (c *ManualClock) Step() bool { return c.stepUntil(nil) }
 
-// Pass moves the clock by a duration, and makes the calls due in this time one after another.
-func (c *ManualClock) Pass(d time.Duration) {
+// Advance moves the clock by a duration, and makes the calls due in this time one after another.
+func (c *ManualClock) Advance(d time.Duration) {
 	end := c.Now().Add(d)
 
-	for c.step(&end) {
+	for c.stepUntil(&end) {
 	}
 
 	c.mu.Lock()
@@ -74,8 +74,8 @@ func (c *ManualClock) Pass(d time.Duration) {
 	c.now = end
 }
 
-// step makes the next call if it is due by the given time; nil means any time.
-func (c *ManualClock) step(until *time.Time) bool {
+// stepUntil makes the next call if it is due by the given time; nil means any time.
+func (c *ManualClock) stepUntil(until *time.Time) bool {
 	c.mu.Lock()
 	if len(c.calls) == 0 || until != nil && c.calls[0].at.After(*until) {
 		c.mu.Unlock()

@@ -14,7 +14,7 @@ func TestManualClock(t *testing.T) {
 
 	var calls []string
 	arrange := func(name string, in time.Duration) {
-		c.At(begin.Add(in), func() { calls = append(calls, name+" "+c.Now().Sub(begin).String()) })
+		c.CallAt(begin.Add(in), func() { calls = append(calls, name+" "+c.Now().Sub(begin).String()) })
 	}
 	expect := func(what, want string) {
 		t.Helper()
@@ -25,17 +25,17 @@ func TestManualClock(t *testing.T) {
 	arrange("late", 3*time.Second)
 	arrange("first", time.Second)
 	arrange("second", time.Second)
-	c.At(begin.Add(time.Second), func() { arrange("by a call", 2*time.Second) })
+	c.CallAt(begin.Add(time.Second), func() { arrange("by a call", 2*time.Second) })
 	expect("calls while it stands still", "")
 
-	c.Pass(time.Second - 1)
+	c.Advance(time.Second - 1)
 	expect("calls before their time", "")
-	c.Pass(1)
+	c.Advance(1)
 	expect("calls of one time, in their order", "first 1s, second 1s")
 
 	check.Equal(t, "whether there is a next call", c.Step(), true)
 	expect("the next call", "by a call 2s")
-	c.Pass(time.Minute)
+	c.Advance(time.Minute)
 	expect("the rest", "late 3s")
 	check.Equal(t, "whether there is a next call at the end", c.Step(), false)
 

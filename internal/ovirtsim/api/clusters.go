@@ -19,7 +19,7 @@ var clusterRoutes = []route{
 	{"GET", "/clusters/{cluster}/glustervolumes", listNothing("gluster_volumes")},
 	{"GET", "/clusters/{cluster}/permissions", permissionsOf("cluster", "clusters", "cluster")},
 	{"GET", "/cpuprofiles", listCPUProfiles},
-	{"GET", "/cpuprofiles/{id}", itemOf(listCPUProfiles)},
+	{"GET", "/cpuprofiles/{id}", readItem(listCPUProfiles)},
 }
 
 func clusterDocument(c *call, g *store.Cluster) *wire.Element {
@@ -31,20 +31,20 @@ func clusterDocument(c *call, g *store.Cluster) *wire.Element {
 	migration := wire.El("migration").Str("auto_converge", "inherit").
 		Add(wire.El("bandwidth").Str("assignment_method", "auto")).Str("compressed", "inherit").
 		Str("encrypted", "inherit").Str("parallel_migrations_policy", "disabled").
-		Add(wire.El("policy").Set("id", c.store.IDOf("", "migrationpolicy")))
+		Add(wire.El("policy").SetAttr("id", c.store.IDOf("", "migrationpolicy")))
 	policy := wire.El("custom_scheduling_policy_properties")
 
 	for _, p := range catalog().policies {
 		for _, one := range p.properties {
 			if p.name == "none" {
-				policy.Items(wire.El("property").Str("name", one.Name).Str("value", one.Value))
+				policy.AddItems(wire.El("property").Str("name", one.Name).Str("value", one.Value))
 			}
 		}
 	}
 
 	first := g.Name == "Default" // an engine's first cluster has defaults of its own
 
-	return wire.Object("cluster", g.ID, "clusters", g.ID).Str("name", g.Name).Str("description", g.Description).
+	return wire.NewObject("cluster", g.ID, "clusters", g.ID).Str("name", g.Name).Str("description", g.Description).
 		Str("comment", "").
 		Flag("ballooning_enabled", true).Str("bios_type", cmp.Or(g.BiosType, store.DefaultBios)).
 		Add(wire.El("cpu").Str("architecture", "x86_64").Str("type", g.CPUType)).
@@ -57,23 +57,23 @@ func clusterDocument(c *call, g *store.Cluster) *wire.Element {
 		Num("log_max_memory_used_threshold", 95).Str("log_max_memory_used_threshold_type", "percentage").
 		Add(wire.El("memory_policy").Add(wire.El("over_commit").Num("percent", 100),
 			enabled("transparent_hugepages", first)), migration).
-		Add(wire.El("required_rng_sources").Items(wire.Leaf("required_rng_source", "urandom"))).
+		Add(wire.El("required_rng_sources").AddItems(wire.NewLeaf("required_rng_source", "urandom"))).
 		Str("switch_type", "legacy").Flag("threads_as_cores", false).
 		Flag("trusted_service", false).Flag("tunnel_migration", false).Flag("upgrade_in_progress", false).
 		Num("upgrade_percent_complete", 0).
-		Add(versionElement(c.level())).Flag("virt_service", true).Flag("vnc_encryption", !first).
+		Add(versionElement(c.compatibilityLevel())).Flag("virt_service", true).Flag("vnc_encryption", !first).
 		Add(wire.Ref("data_center", "datacenters", g.DataCenter),
 			wire.Ref("mac_pool", "macpools", c.store.MACPoolID())).
 		Add(wire.Ref("scheduling_policy", "schedulingpolicies", c.store.IDOf("", "schedulingpolicy", "none")))
 }
 
 func clusterFields(c *call) fields[*store.Cluster] {
-	center := val(func(g *store.Cluster) string { return c.store.DataCenterName(g.DataCenter) })
+	center := singleValue(func(g *store.Cluster) string { return c.store.DataCenterName(g.DataCenter) })
 
 	return fields[*store.Cluster]{
-		"name":            val(func(g *store.Cluster) string { return g.Name }),
-		"id":              val(func(g *store.Cluster) string { return g.ID }),
-		"description":     val(func(g *store.Cluster) string { return g.Description }),
+		"name":            singleValue(func(g *store.Cluster) string { return g.Name }),
+		"id":              singleValue(func(g *store.Cluster) string { return g.ID }),
+		"description":     singleValue(func(g *store.Cluster) string { return g.Description }),
 		"datacenter":      center,
 		"datacenter.name": center,
 		"datacenter_name": center,
@@ -81,11 +81,11 @@ func clusterFields(c *call) fields[*store.Cluster] {
 }
 
 func listClusters(c *call) (*wire.Element, error) {
-	return collect(c, "clusters", c.store.Clusters.Where(nil, store.ClusterKey), clusterFields(c), clusterDocument)
+	return answerList(c, "clusters", c.store.Clusters.Where(nil, store.ClusterKey), clusterFields(c), clusterDocument)
 }
 
 func getCluster(c *call) (*wire.Element, error) {
-	g, err := one(c.store.Clusters, c.id("cluster"))
+	g, err := findRow(c.store.Clusters, c.pathID("cluster"))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func getCluster(c *call) (*wire.Element, error) {
 
 func addCluster(c *call) (*wire.Element, error) {
 	in := c.body
-	if err := require(in, "Cluster", "name", "dataCenter.name|id"); err != nil {
+	if err := requireElements(in, "Cluster", "name", "dataCenter.name|id"); err != nil {
 		return nil, err
 	}
 
@@ -103,7 +103,9 @@ func addCluster(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	center := referred(c.store.DataCenters, in.Get("data_center"), func(d *store.DataCenter) string { return d.Name })
+	center := findReferred(
+		c.store.DataCenters, in.Get("data_center"), func(d *store.DataCenter) string { return d.Name },
+	)
 	if center == nil {
 		return nil, wire.EntityNotFound(
 			"DataCenter: name=" + cmp.Or(in.Value("data_center", "name"), wire.RefID(in.Get("data_center"))),
@@ -117,7 +119,7 @@ func addCluster(c *call) (*wire.Element, error) {
 
 	c.store.Clusters.Put(made.ID, made)
 
-	return c.created(clusterDocument(c, made)), nil
+	return c.answerCreated(clusterDocument(c, made)), nil
 }
 
 // changeCluster applies a request. The texts of its refusals are not recorded.
@@ -138,7 +140,7 @@ func (c *call) changeCluster(g *store.Cluster, command string) error {
 }
 
 func updateCluster(c *call) (*wire.Element, error) {
-	g, err := one(c.store.Clusters, c.id("cluster"))
+	g, err := findRow(c.store.Clusters, c.pathID("cluster"))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func updateCluster(c *call) (*wire.Element, error) {
 }
 
 func removeCluster(c *call) (*wire.Element, error) {
-	g, err := one(c.store.Clusters, c.id("cluster"))
+	g, err := findRow(c.store.Clusters, c.pathID("cluster"))
 	if err != nil {
 		return nil, err
 	}
@@ -180,18 +182,20 @@ func removeCluster(c *call) (*wire.Element, error) {
 
 	c.store.Clusters.Drop(g.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func listDataCenterClusters(c *call) (*wire.Element, error) {
-	inside := func(g *store.Cluster) bool { return g.DataCenter == c.id("id") }
-	return collect(c, "clusters", c.store.Clusters.Where(inside, store.ClusterKey), clusterFields(c), clusterDocument)
+	inside := func(g *store.Cluster) bool { return g.DataCenter == c.pathID("id") }
+	return answerList(
+		c, "clusters", c.store.Clusters.Where(inside, store.ClusterKey), clusterFields(c), clusterDocument,
+	)
 }
 
 func getDataCenterCluster(c *call) (*wire.Element, error) {
-	g := c.store.Clusters.Get(c.id("cluster"))
-	if g == nil || g.DataCenter != c.id("id") {
-		return nil, wire.Gone()
+	g := c.store.Clusters.Get(c.pathID("cluster"))
+	if g == nil || g.DataCenter != c.pathID("id") {
+		return nil, wire.NotFound()
 	}
 
 	return clusterDocument(c, g), nil
@@ -205,8 +209,8 @@ func cpuProfilesOf(c *call, clusterID string) (*wire.Element, error) {
 			g.ID == clusterID
 	}, store.ClusterKey) {
 		id := c.store.CPUProfileID(g.ID)
-		out.Items(
-			wire.Object("cpu_profile", id, "cpuprofiles", id).
+		out.AddItems(
+			wire.NewObject("cpu_profile", id, "cpuprofiles", id).
 				Str("name", g.Name).
 				Add(wire.Ref("cluster", "clusters", g.ID)),
 		)
@@ -217,4 +221,6 @@ func cpuProfilesOf(c *call, clusterID string) (*wire.Element, error) {
 
 func listCPUProfiles(c *call) (*wire.Element, error) { return cpuProfilesOf(c, "") }
 
-func listClusterCPUProfiles(c *call) (*wire.Element, error) { return cpuProfilesOf(c, c.id("cluster")) }
+func listClusterCPUProfiles(c *call) (*wire.Element, error) {
+	return cpuProfilesOf(c, c.pathID("cluster"))
+}

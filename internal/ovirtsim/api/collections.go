@@ -7,39 +7,39 @@ import (
 
 // This file contains the common parts of all collections: finding, listing and searching items.
 
-// one finds an object of the path.
-func one[T any](t *store.Table[T], id string) (*T, error) {
+// findRow finds an object of the path.
+func findRow[T any](t *store.Table[T], id string) (*T, error) {
 	if found := t.Get(id); found != nil {
 		return found, nil
 	}
 
-	return nil, wire.Gone()
+	return nil, wire.NotFound()
 }
 
-// collect answers with a list.
-func collect[T any](
+// answerList answers with a list.
+func answerList[T any](
 	c *call, name string, items []*T, of fields[*T], document func(*call, *T) *wire.Element,
 ) (*wire.Element, error) {
-	items, err := find(c, items, of)
+	items, err := applySearch(c, items, of)
 	if err != nil {
 		return nil, err
 	}
 
 	out := &wire.Element{Name: name, Structured: true, Kids: make([]*wire.Element, 0, len(items))}
 	for _, item := range items {
-		out.Items(document(c, item))
+		out.AddItems(document(c, item))
 	}
 
 	return out, nil
 }
 
-// val returns a field with a single value.
-func val[T any](value func(T) string) func(T) []string {
+// singleValue returns a field with a single value.
+func singleValue[T any](value func(T) string) func(T) []string {
 	return func(item T) []string { return []string{value(item)} }
 }
 
-// pick answers with one item of a list.
-func (c *call) pick(list operation, id string) (*wire.Element, error) {
+// answerItem answers with one item of a list.
+func (c *call) answerItem(list operation, id string) (*wire.Element, error) {
 	all, err := list(c)
 	if err != nil {
 		return nil, err
@@ -52,15 +52,15 @@ func (c *call) pick(list operation, id string) (*wire.Element, error) {
 		}
 	}
 
-	return nil, wire.Gone()
+	return nil, wire.NotFound()
 }
 
-// itemOf returns the operation to read one item of a list.
-func itemOf(list operation) operation {
-	return func(c *call) (*wire.Element, error) { return c.pick(list, c.id("id")) }
+// readItem returns the operation to read one item of a list.
+func readItem(list operation) operation {
+	return func(c *call) (*wire.Element, error) { return c.answerItem(list, c.pathID("id")) }
 }
 
-// itemNamed is like itemOf with another path parameter for the item, because {id} is the list's owner.
-func itemNamed(name string, list operation) operation {
-	return func(c *call) (*wire.Element, error) { return c.pick(list, c.id(name)) }
+// readItemNamed is like itemOf with another path parameter for the item, because {id} is the list's owner.
+func readItemNamed(name string, list operation) operation {
+	return func(c *call) (*wire.Element, error) { return c.answerItem(list, c.pathID(name)) }
 }

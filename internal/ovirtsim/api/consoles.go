@@ -21,13 +21,13 @@ var consoleRoutes = []route{
 	{"POST", "/vms/{vm}/graphicsconsoles", addConsole},
 	{"GET", "/vms/{vm}/graphicsconsoles/{id}", getConsole},
 	{"DELETE", "/vms/{vm}/graphicsconsoles/{id}", removeConsole},
-	{"POST", "/vms/{vm}/graphicsconsoles/{id}/remoteviewerconnectionfile", ofConsole(viewerFile)},
-	{"POST", "/vms/{vm}/graphicsconsoles/{id}/ticket", ofConsole(ticketVM)},
+	{"POST", "/vms/{vm}/graphicsconsoles/{id}/remoteviewerconnectionfile", requireConsole(viewerFile)},
+	{"POST", "/vms/{vm}/graphicsconsoles/{id}/ticket", requireConsole(ticketVM)},
 }
 
 // consoleDocument shows a console. It shows the address only with the parameter current.
 func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *wire.Element {
-	out := wire.Object("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
+	out := wire.NewObject("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
 		Str("protocol", g.Protocol)
 	if v := c.store.VMs.Get(ownerID); v != nil && c.flagParam("current") {
 		if h := c.store.Hosts.Get(v.Host); h != nil {
@@ -41,14 +41,14 @@ func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *w
 func consolesDocument(c *call, owner, ownerID string, consoles []store.GraphicsConsole) *wire.Element {
 	out := wire.El("graphics_consoles")
 	for _, g := range consoles {
-		out.Items(consoleDocument(c, owner, ownerID, g))
+		out.AddItems(consoleDocument(c, owner, ownerID, g))
 	}
 
 	return out
 }
 
 func listConsoles(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func listConsoles(c *call) (*wire.Element, error) {
 }
 
 func listTemplateConsoles(c *call) (*wire.Element, error) {
-	t, err := c.template()
+	t, err := c.findTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -65,31 +65,31 @@ func listTemplateConsoles(c *call) (*wire.Element, error) {
 	return consolesDocument(c, "template", t.ID, t.Consoles), nil
 }
 
-func (c *call) console() (*store.VM, int, error) {
-	v, err := c.vm()
+func (c *call) findConsole() (*store.VM, int, error) {
+	v, err := c.findVM()
 	if err != nil {
 		return nil, 0, err
 	}
 
 	known := false
 	for _, id := range store.ConsoleIDs {
-		known = known || id == c.id("id")
+		known = known || id == c.pathID("id")
 	}
 
 	if !known { // the engine takes it for a protocol, and fails
 		return nil, 0, wire.BrokenPage()
 	}
 
-	at := slices.IndexFunc(v.Consoles, func(g store.GraphicsConsole) bool { return g.ID == c.id("id") })
+	at := slices.IndexFunc(v.Consoles, func(g store.GraphicsConsole) bool { return g.ID == c.pathID("id") })
 	if at < 0 {
-		return nil, 0, wire.Gone()
+		return nil, 0, wire.NotFound()
 	}
 
 	return v, at, nil
 }
 
 func getConsole(c *call) (*wire.Element, error) {
-	v, at, err := c.console()
+	v, at, err := c.findConsole()
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +100,11 @@ func getConsole(c *call) (*wire.Element, error) {
 // addConsole adds a console. The texts of its refusals are from the engine's sources. There, this command lacks the
 // words for its action and its object.
 func addConsole(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "console", "protocol"); err != nil {
+	if err := requireParameter(c.body, "console", "protocol"); err != nil {
 		return nil, err
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot ${action} ${type}. VM is not found.")
 	}
@@ -119,13 +119,13 @@ func addConsole(c *call) (*wire.Element, error) {
 	v.Consoles = append(v.Consoles, store.GraphicsConsole{ID: store.ConsoleIDs[protocol], Protocol: protocol})
 	c.store.VMs.Put(v.ID, v)
 
-	return c.created(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
+	return c.answerCreated(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
 }
 
-// ofConsole returns an action requiring an existing console.
-func ofConsole(action operation) operation {
+// requireConsole returns an action requiring an existing console.
+func requireConsole(action operation) operation {
 	return func(c *call) (*wire.Element, error) {
-		if _, _, err := c.console(); err != nil {
+		if _, _, err := c.findConsole(); err != nil {
 			return nil, err
 		}
 
@@ -135,7 +135,7 @@ func ofConsole(action operation) operation {
 
 // viewerFile returns a file for a remote viewer. No server listens at its address.
 func viewerFile(c *call) (*wire.Element, error) {
-	v, at, err := c.console()
+	v, at, err := c.findConsole()
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +148,11 @@ func viewerFile(c *call) (*wire.Element, error) {
 	content := fmt.Sprintf("[virt-viewer]\ntype=%s\nhost=%s\nport=5900\npassword=%s\ntitle=%s:%%d\n",
 		v.Consoles[at].Protocol, h.Address, wire.RandomHex(6), v.Name)
 
-	return c.complete(wire.Leaf("remote_viewer_connection_file", content)), nil
+	return c.answerComplete(wire.NewLeaf("remote_viewer_connection_file", content)), nil
 }
 
 func removeConsole(c *call) (*wire.Element, error) {
-	v, at, err := c.console()
+	v, at, err := c.findConsole()
 	if err != nil {
 		return nil, err
 	}
@@ -160,26 +160,26 @@ func removeConsole(c *call) (*wire.Element, error) {
 	v.Consoles = slices.Delete(slices.Clone(v.Consoles), at, at+1)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// cdrom returns the only drive of a VM or template. Its ID is the zero UUID.
-func cdrom(owner, ownerID string) *wire.Element {
-	return wire.Object("cdrom", store.BlankTemplateID, owner+"s", ownerID, "cdroms", store.BlankTemplateID).
+// cdromElement returns the only drive of a VM or template. Its ID is the zero UUID.
+func cdromElement(owner, ownerID string) *wire.Element {
+	return wire.NewObject("cdrom", store.BlankTemplateID, owner+"s", ownerID, "cdroms", store.BlankTemplateID).
 		Add(wire.Ref(owner, owner+"s", ownerID))
 }
 
 func listCDROMs(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	return wire.El("cdroms").Items(vmCDROM(v)), nil
+	return wire.El("cdroms").AddItems(vmCDROM(v)), nil
 }
 
 func getCDROM(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -190,10 +190,10 @@ func getCDROM(c *call) (*wire.Element, error) {
 // changeCDROM inserts or ejects an image. The texts of its refusals are from the engine's sources.
 func changeCDROM(c *call) (*wire.Element, error) {
 	if !c.body.Has("file") {
-		return nil, incompleteFor("update", "Cdrom", "file")
+		return nil, incompleteErrorFor("update", "Cdrom", "file")
 	}
 
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func changeCDROM(c *call) (*wire.Element, error) {
 	d, current := c.store.Disks.Get(wanted), c.flagParam("current")
 
 	switch {
-	case current && !v.Running():
+	case current && !v.IsRunning():
 		return nil, inStatus(v, "Change CD VM")
 	case current && wanted != "" && uuid.Validate(wanted) != nil && !strings.HasSuffix(strings.ToLower(wanted), ".iso"):
 		return nil, wire.Invalid("Cannot Change CD VM. Invalid CD image format.")
@@ -218,19 +218,19 @@ func changeCDROM(c *call) (*wire.Element, error) {
 
 // vmCDROM returns the drive of a VM with its contents.
 func vmCDROM(v *store.VM) *wire.Element {
-	out := cdrom("vm", v.ID)
+	out := cdromElement("vm", v.ID)
 	if v.CDROM != "" {
-		out.Add(wire.El("file").Set("id", v.CDROM))
+		out.Add(wire.El("file").SetAttr("id", v.CDROM))
 	}
 
 	return out
 }
 
 func listTemplateCDROMs(c *call) (*wire.Element, error) {
-	t, err := c.template()
+	t, err := c.findTemplate()
 	if err != nil {
 		return nil, err
 	}
 
-	return wire.El("cdroms").Items(cdrom("template", t.ID)), nil
+	return wire.El("cdroms").AddItems(cdromElement("template", t.ID)), nil
 }

@@ -16,8 +16,8 @@ var dataCenterRoutes = []route{
 	{"GET", "/datacenters/{id}/quotas", listQuotas},
 }
 
-// level returns the compatibility version of clusters and data centers.
-func (s *Engine) level() string {
+// compatibilityLevel returns the compatibility version of clusters and data centers.
+func (s *Engine) compatibilityLevel() string {
 	switch {
 	case s.atLeast(4, 5, 7):
 		return "4.8"
@@ -32,24 +32,29 @@ func dataCenterDocument(c *call, d *store.DataCenter) *wire.Element {
 	domains := c.store.StorageDomains.Where(func(s *store.StorageDomain) bool {
 		return s.DataCenter == d.ID
 	}, func(s *store.StorageDomain) string { return s.Name })
-	out := wire.Object("data_center", d.ID, "datacenters", d.ID).Str("name", d.Name).Opt("description", d.Description).
-		Flag("local", false).Str("quota_mode", "disabled")
+	out := wire.NewObject("data_center", d.ID, "datacenters", d.ID).
+		Str("name", d.Name).
+		StrIfSet("description", d.Description).
+		Flag("local", false).
+		Str("quota_mode", "disabled")
 	if len(domains) > 0 {
 		out.Str("status", "up").Str("storage_format", "v5")
 	} else {
 		out.Str("status", "uninitialized")
 	}
 
-	return out.Add(wire.El("supported_versions").Items(versionElement(c.level())), versionElement(c.level())).
+	level := c.compatibilityLevel()
+
+	return out.Add(wire.El("supported_versions").AddItems(versionElement(level)), versionElement(level)).
 		Add(wire.Ref("mac_pool", "macpools", c.store.MACPoolID()))
 }
 
 func dataCenterFields(c *call) fields[*store.DataCenter] {
 	return fields[*store.DataCenter]{
-		"name":        val(func(d *store.DataCenter) string { return d.Name }),
-		"id":          val(func(d *store.DataCenter) string { return d.ID }),
-		"status":      val(func(*store.DataCenter) string { return "up" }),
-		"description": val(func(d *store.DataCenter) string { return d.Description }),
+		"name":        singleValue(func(d *store.DataCenter) string { return d.Name }),
+		"id":          singleValue(func(d *store.DataCenter) string { return d.ID }),
+		"status":      singleValue(func(*store.DataCenter) string { return "up" }),
+		"description": singleValue(func(d *store.DataCenter) string { return d.Description }),
 		"clusters.name": func(d *store.DataCenter) []string {
 			var names []string
 
@@ -65,13 +70,13 @@ func dataCenterFields(c *call) fields[*store.DataCenter] {
 }
 
 func listDataCenters(c *call) (*wire.Element, error) {
-	return collect(c, "data_centers", c.store.DataCenters.Where(nil, func(d *store.DataCenter) string {
+	return answerList(c, "data_centers", c.store.DataCenters.Where(nil, func(d *store.DataCenter) string {
 		return d.Name
 	}), dataCenterFields(c), dataCenterDocument)
 }
 
 func getDataCenter(c *call) (*wire.Element, error) {
-	d, err := one(c.store.DataCenters, c.id("id"))
+	d, err := findRow(c.store.DataCenters, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +87,9 @@ func getDataCenter(c *call) (*wire.Element, error) {
 // listQuotas lists the only quota of a data center.
 func listQuotas(c *call) (*wire.Element, error) {
 	out := wire.El("quotas")
-	if d := c.store.DataCenters.Get(c.id("id")); d != nil {
+	if d := c.store.DataCenters.Get(c.pathID("id")); d != nil {
 		id := c.store.IDOf("", "quota", d.ID)
-		out.Items(wire.Object("quota", id, "datacenters", d.ID, "quotas", id).Str("name", "Default").
+		out.AddItems(wire.NewObject("quota", id, "datacenters", d.ID, "quotas", id).Str("name", "Default").
 			Str("description", "Default unlimited quota").
 			Num("cluster_hard_limit_pct", 20).Num("cluster_soft_limit_pct", 80).Num("storage_hard_limit_pct", 20).
 			Num("storage_soft_limit_pct", 80).

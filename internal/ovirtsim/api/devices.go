@@ -16,11 +16,11 @@ import (
 var deviceRoutes = []route{
 	{"GET", "/vms/{vm}/hostdevices", listVMHostDevices},
 	{"POST", "/vms/{vm}/hostdevices", addHostDevice},
-	{"GET", "/vms/{vm}/hostdevices/{id}", itemOf(listVMHostDevices)},
+	{"GET", "/vms/{vm}/hostdevices/{id}", readItem(listVMHostDevices)},
 	{"DELETE", "/vms/{vm}/hostdevices/{id}", removeHostDevice},
 	{"GET", "/vms/{vm}/mediateddevices", listMediatedDevices},
 	{"POST", "/vms/{vm}/mediateddevices", addMediatedDevice},
-	{"GET", "/vms/{vm}/mediateddevices/{id}", itemOf(listMediatedDevices)},
+	{"GET", "/vms/{vm}/mediateddevices/{id}", readItem(listMediatedDevices)},
 	{"PUT", "/vms/{vm}/mediateddevices/{id}", updateMediatedDevice},
 	{"DELETE", "/vms/{vm}/mediateddevices/{id}", removeMediatedDevice},
 	{"GET", "/vms/{vm}/numanodes", listNUMANodes},
@@ -31,12 +31,12 @@ var deviceRoutes = []route{
 }
 
 func vmNode(v *store.VM, n store.NUMANode) *wire.Element {
-	out := wire.Object("vm_numa_node", n.ID, "vms", v.ID, "numanodes", n.ID).Num("index", n.Index).
+	out := wire.NewObject("vm_numa_node", n.ID, "vms", v.ID, "numanodes", n.ID).Num("index", n.Index).
 		Num("memory", n.Memory)
 
 	cores := wire.El("cores")
 	for _, core := range n.Cores {
-		cores.Items(wire.El("core").Num("index", core))
+		cores.AddItems(wire.El("core").Num("index", core))
 	}
 
 	return out.Add(wire.El("cpu").Add(cores), wire.Ref("vm", "vms", v.ID))
@@ -44,32 +44,32 @@ func vmNode(v *store.VM, n store.NUMANode) *wire.Element {
 
 func listNUMANodes(c *call) (*wire.Element, error) {
 	out := wire.El("vm_numa_nodes")
-	if v := c.store.VMs.Get(c.id("vm")); v != nil {
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil {
 		for _, n := range v.NUMANodes {
-			out.Items(vmNode(v, n))
+			out.AddItems(vmNode(v, n))
 		}
 	}
 
 	return out, nil
 }
 
-// node returns a NUMA node of a VM, and its index.
-func (c *call) node() (*store.VM, int, error) {
-	v, err := c.vm()
+// findNUMANode returns a NUMA node of a VM, and its index.
+func (c *call) findNUMANode() (*store.VM, int, error) {
+	v, err := c.findVM()
 	if err != nil {
 		return nil, 0, err
 	}
 
-	at := slices.IndexFunc(v.NUMANodes, func(n store.NUMANode) bool { return n.ID == c.id("id") })
+	at := slices.IndexFunc(v.NUMANodes, func(n store.NUMANode) bool { return n.ID == c.pathID("id") })
 	if at < 0 {
-		return nil, 0, wire.Gone()
+		return nil, 0, wire.NotFound()
 	}
 
 	return v, at, nil
 }
 
 func getNUMANode(c *call) (*wire.Element, error) {
-	v, at, err := c.node()
+	v, at, err := c.findNUMANode()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *call) changeNode(v *store.VM, n *store.NUMANode) error {
 }
 
 func addNUMANode(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func addNUMANode(c *call) (*wire.Element, error) {
 	v.NUMANodes = append(slices.Clone(v.NUMANodes), made)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.created(vmNode(v, made)), nil
+	return c.answerCreated(vmNode(v, made)), nil
 }
 
 func updateNUMANode(c *call) (*wire.Element, error) {
-	v, at, err := c.node()
+	v, at, err := c.findNUMANode()
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func updateNUMANode(c *call) (*wire.Element, error) {
 }
 
 func removeNUMANode(c *call) (*wire.Element, error) {
-	v, at, err := c.node()
+	v, at, err := c.findNUMANode()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func removeNUMANode(c *call) (*wire.Element, error) {
 	v.NUMANodes = slices.Delete(slices.Clone(v.NUMANodes), at, at+1)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // hostDeviceID returns the ID of a device: its name in hexadecimal.
@@ -161,19 +161,19 @@ func hostDeviceID(name string) string { return hex.EncodeToString([]byte(name)) 
 func hostDeviceDocument(name, hostID, path, ownerID, collection string) *wire.Element {
 	id := hostDeviceID(name)
 
-	return wire.Object("host_device", id, path, ownerID, collection, id).Str("name", name).
+	return wire.NewObject("host_device", id, path, ownerID, collection, id).Str("name", name).
 		Str("capability", "pci").Add(wire.Ref("host", "hosts", hostID))
 }
 
 func listHostDevices(c *call) (*wire.Element, error) {
-	h, err := c.host()
+	h, err := c.findHost()
 	if err != nil {
 		return nil, err
 	}
 
 	out := wire.El("host_devices")
 	for _, name := range h.Devices {
-		out.Items(hostDeviceDocument(name, h.ID, "hosts", h.ID, "devices"))
+		out.AddItems(hostDeviceDocument(name, h.ID, "hosts", h.ID, "devices"))
 	}
 
 	return out, nil
@@ -185,9 +185,9 @@ func vmHostDevice(v *store.VM, name string) *wire.Element {
 
 func listVMHostDevices(c *call) (*wire.Element, error) {
 	out := wire.El("host_devices")
-	if v := c.store.VMs.Get(c.id("vm")); v != nil && len(v.PlacementHosts) > 0 {
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil && len(v.PlacementHosts) > 0 {
 		for _, name := range v.HostDevices {
-			out.Items(vmHostDevice(v, name))
+			out.AddItems(vmHostDevice(v, name))
 		}
 	}
 
@@ -197,7 +197,7 @@ func listVMHostDevices(c *call) (*wire.Element, error) {
 // addHostDevice adds a device of the host the VM is pinned to. The order and texts of its refusals are from the
 // engine's sources. Only the failure for an ID instead of a name was observed.
 func addHostDevice(c *call) (*wire.Element, error) {
-	if err := mandatoryRef(c.body, "device"); err != nil {
+	if err := requireRef(c.body, "device"); err != nil {
 		return nil, err
 	}
 
@@ -211,7 +211,7 @@ func addHostDevice(c *call) (*wire.Element, error) {
 		name = string(decoded)
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot add Host devices. VM is not found.")
 	}
@@ -238,41 +238,41 @@ func addHostDevice(c *call) (*wire.Element, error) {
 		c.store.VMs.Put(v.ID, v)
 	}
 
-	return c.created(vmHostDevice(v, name)), nil
+	return c.answerCreated(vmHostDevice(v, name)), nil
 }
 
 func removeHostDevice(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	at := slices.IndexFunc(v.HostDevices, func(name string) bool { return hostDeviceID(name) == c.id("id") })
+	at := slices.IndexFunc(v.HostDevices, func(name string) bool { return hostDeviceID(name) == c.pathID("id") })
 	if at < 0 {
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	}
 
 	v.HostDevices = slices.Delete(slices.Clone(v.HostDevices), at, at+1)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func mediatedDocument(v *store.VM, d store.MediatedDevice) *wire.Element {
 	parameters := wire.El("spec_params")
 	for _, p := range d.Parameters {
-		parameters.Items(wire.El("property").Str("name", p.Name).Str("value", p.Value))
+		parameters.AddItems(wire.El("property").Str("name", p.Name).Str("value", p.Value))
 	}
 
-	return wire.Object("vm_mediated_device", d.ID, "vms", v.ID, "mediateddevices", d.ID).
+	return wire.NewObject("vm_mediated_device", d.ID, "vms", v.ID, "mediateddevices", d.ID).
 		Add(parameters, wire.Ref("vm", "vms", v.ID))
 }
 
 func listMediatedDevices(c *call) (*wire.Element, error) {
 	out := wire.El("vm_mediated_devices")
-	if v := c.store.VMs.Get(c.id("vm")); v != nil {
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil {
 		for _, d := range v.MediatedDevices {
-			out.Items(mediatedDocument(v, d))
+			out.AddItems(mediatedDocument(v, d))
 		}
 	}
 
@@ -282,7 +282,7 @@ func listMediatedDevices(c *call) (*wire.Element, error) {
 // addMediatedDevice adds a mediated device. The texts of its refusals are from the engine's sources. There, this
 // command lacks the words for its action and its object.
 func addMediatedDevice(c *call) (*wire.Element, error) {
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot ${action} ${type}. VM is not found.")
 	}
@@ -301,27 +301,27 @@ func addMediatedDevice(c *call) (*wire.Element, error) {
 	v.MediatedDevices = append(slices.Clone(v.MediatedDevices), made)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.created(mediatedDocument(v, made)), nil
+	return c.answerCreated(mediatedDocument(v, made)), nil
 }
 
 // updateMediatedDevice is rejected with an authorization error.
 func updateMediatedDevice(*call) (*wire.Element, error) {
-	return nil, wire.Failed(http.StatusForbidden, "User is not authorized to perform this action.")
+	return nil, wire.PlainFault(http.StatusForbidden, "User is not authorized to perform this action.")
 }
 
 func removeMediatedDevice(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	at := slices.IndexFunc(v.MediatedDevices, func(d store.MediatedDevice) bool { return d.ID == c.id("id") })
+	at := slices.IndexFunc(v.MediatedDevices, func(d store.MediatedDevice) bool { return d.ID == c.pathID("id") })
 	if at < 0 {
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	}
 
 	v.MediatedDevices = slices.Delete(slices.Clone(v.MediatedDevices), at, at+1)
 	c.store.VMs.Put(v.ID, v)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }

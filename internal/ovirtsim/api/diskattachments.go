@@ -19,10 +19,10 @@ var diskAttachmentRoutes = []route{
 
 // attachmentDocument shows a disk attachment.
 func attachmentDocument(a *store.Attachment, owner string) *wire.Element {
-	out := wire.Object("disk_attachment", a.Disk, owner+"s", a.Owner, "diskattachments", a.Disk).
+	out := wire.NewObject("disk_attachment", a.Disk, owner+"s", a.Owner, "diskattachments", a.Disk).
 		Flag("active", a.Active).Flag("bootable", a.Bootable).Str("interface", a.Interface).
 		Flag("pass_discard", a.PassDiscard).Flag("read_only", a.ReadOnly).
-		Flag("uses_scsi_reservation", a.UsesSCSIReservation).Opt("logical_name", a.LogicalName)
+		Flag("uses_scsi_reservation", a.UsesSCSIReservation).StrIfSet("logical_name", a.LogicalName)
 
 	return out.Add(wire.Ref("disk", "disks", a.Disk), wire.Ref(owner, owner+"s", a.Owner))
 }
@@ -30,18 +30,18 @@ func attachmentDocument(a *store.Attachment, owner string) *wire.Element {
 func attachmentsDocument(c *call, ownerID, owner string) *wire.Element {
 	out := wire.El("disk_attachments")
 	for _, a := range c.store.AttachmentsOf(ownerID) {
-		out.Items(attachmentDocument(a, owner))
+		out.AddItems(attachmentDocument(a, owner))
 	}
 
 	return out
 }
 
 func listAttachments(c *call) (*wire.Element, error) {
-	return attachmentsDocument(c, c.id("vm"), "vm"), nil
+	return attachmentsDocument(c, c.pathID("vm"), "vm"), nil
 }
 
-func (c *call) attachment() (*store.VM, *store.Attachment, error) {
-	a, err := one(c.store.Attachments, c.id("vm")+"/"+c.id("id"))
+func (c *call) findAttachment() (*store.VM, *store.Attachment, error) {
+	a, err := findRow(c.store.Attachments, c.pathID("vm")+"/"+c.pathID("id"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (c *call) attachment() (*store.VM, *store.Attachment, error) {
 }
 
 func getAttachment(c *call) (*wire.Element, error) {
-	_, a, err := c.attachment()
+	_, a, err := c.findAttachment()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func getAttachment(c *call) (*wire.Element, error) {
 
 // checkInterface rejects buses unknown to the guest. A running guest accepts no SATA disk.
 func checkInterface(v *store.VM, name, command string) error {
-	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.Running() {
+	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.IsRunning() {
 		return wire.Invalid("Cannot %s: The disk interface is not supported by the VM OS: %s.", command,
 			cmp.Or(catalog().osNamed(v.OSType), catalog().osNamed("other")).description)
 	}
@@ -85,17 +85,17 @@ func addAttachment(c *call) (*wire.Element, error) {
 	}
 
 	if wire.RefID(in.Get("disk")) == "" {
-		return c.attachNew(in)
+		return c.attachNewDisk(in)
 	}
 
-	return c.attachThere(in, c.store.VMs.Get(c.id("vm")), c.store.Disks.Get(wire.RefID(in.Get("disk"))))
+	return c.attachExistingDisk(in, c.store.VMs.Get(c.pathID("vm")), c.store.Disks.Get(wire.RefID(in.Get("disk"))))
 }
 
-// attachNew creates a disk for a VM, with checks in the order of the engine's AddDiskCommand. The texts about a missing
-// interface and about discards are from the engine's source.
-func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
-	if missing := lacking(in.Get("disk"), "provisionedSize|size", "format"); len(missing) > 0 {
-		return nil, incompleteFor("invoke", "Disk", missing...)
+// attachNewDisk creates a disk for a VM, with checks in the order of the engine's AddDiskCommand. The texts about a
+// missing interface and about discards are from the engine's source.
+func (c *call) attachNewDisk(in *wire.Element) (*wire.Element, error) {
+	if missing := missingElements(in.Get("disk"), "provisionedSize|size", "format"); len(missing) > 0 {
+		return nil, incompleteErrorFor("invoke", "Disk", missing...)
 	}
 
 	named := in.Get("disk").List("storage_domains", "storage_domain")
@@ -109,13 +109,13 @@ func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
 		return nil, noInterface()
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot add Virtual Disk. VM is not found.")
 	}
 
 	made := newAttachment(in, v, true)
-	if err := c.bootable(v, made, addDiskCommand); err != nil {
+	if err := c.checkBootDisk(v, made, addDiskCommand); err != nil {
 		return nil, err
 	}
 
@@ -147,14 +147,14 @@ func (c *call) attachNew(in *wire.Element) (*wire.Element, error) {
 	}
 
 	made.Disk = d.ID
-	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
+	c.scheduleDisk(d, store.StatusOK, c.settings.Timings.Disk)
 
-	return c.attached(v, d, made, d.ID), nil
+	return c.storeAttachment(v, d, made, d.ID), nil
 }
 
-// attachThere attaches a disk, with checks in the order of the engine's AttachDiskToVmCommand. Three texts are from the
-// engine's source: a missing interface, a disk already attached, and a disk in another data center.
-func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.Element, error) {
+// attachExistingDisk attaches a disk, with checks in the order of the engine's AttachDiskToVmCommand. Three texts are
+// from the engine's source: a missing interface, a disk already attached, and a disk in another data center.
+func (c *call) attachExistingDisk(in *wire.Element, v *store.VM, d *store.Disk) (*wire.Element, error) {
 	if in.Value("interface") == "" {
 		return nil, noInterface()
 	}
@@ -169,7 +169,7 @@ func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.
 			"only be deleted.")
 	}
 
-	if err := c.busy(d, attachCommand); err != nil {
+	if err := c.checkDiskFree(d, attachCommand); err != nil {
 		return nil, err
 	}
 
@@ -187,14 +187,14 @@ func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.
 
 	made := newAttachment(in, v, false)
 	made.Disk = d.ID
-	if err := c.bootable(v, made, attachCommand); err != nil {
+	if err := c.checkBootDisk(v, made, attachCommand); err != nil {
 		return nil, err
 	}
 
 	switch {
 	case c.store.Attachments.Get(v.ID+"/"+d.ID) != nil:
 		return nil, wire.Conflict("Cannot attach Virtual Disk. The disk is already attached to VM.")
-	case c.store.OfTemplate(d), !d.Shareable && len(c.store.AttachmentsOfDisk(d.ID)) > 0:
+	case c.store.IsTemplateDisk(d), !d.Shareable && len(c.store.AttachmentsOfDisk(d.ID)) > 0:
 		return nil, wire.Conflict("Cannot attach Virtual Disk. The disk is not shareable and is already attached to " +
 			"a VM.")
 	case c.store.StorageDomains.Get(d.Domain).DataCenter != c.store.DataCenterOf(v.Cluster):
@@ -210,16 +210,16 @@ func (c *call) attachThere(in *wire.Element, v *store.VM, d *store.Disk) (*wire.
 		return nil, err
 	}
 
-	return c.attached(v, d, made, ""), nil
+	return c.storeAttachment(v, d, made, ""), nil
 }
 
-// attached stores an attachment and answers with it. waits is the object the job waits for, or "".
-func (c *call) attached(v *store.VM, d *store.Disk, made *store.Attachment, waits string) *wire.Element {
+// storeAttachment stores an attachment and answers with it. waits is the object the job waits for, or "".
+func (c *call) storeAttachment(v *store.VM, d *store.Disk, made *store.Attachment, waits string) *wire.Element {
 	c.store.Attachments.Put(v.ID+"/"+d.ID, made)
-	c.plugDisks(v)
-	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
+	c.passDisksToGuest(v)
+	c.recordJob("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
 
-	return c.created(attachmentDocument(made, "vm"))
+	return c.answerCreated(attachmentDocument(made, "vm"))
 }
 
 func noInterface() error {
@@ -246,15 +246,15 @@ func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment 
 	return &store.Attachment{
 		Owner:       v.ID,
 		Interface:   in.Value("interface"),
-		Bootable:    in.Yes("bootable"),
-		Active:      fresh && !in.Has("active") || in.Yes("active"),
-		ReadOnly:    in.Yes("read_only"),
-		PassDiscard: in.Yes("pass_discard"),
+		Bootable:    in.IsTrue("bootable"),
+		Active:      fresh && !in.Has("active") || in.IsTrue("active"),
+		ReadOnly:    in.IsTrue("read_only"),
+		PassDiscard: in.IsTrue("pass_discard"),
 	}
 }
 
-// bootable checks for a command such as "attach Virtual Disk" that the VM has no other plugged boot disk.
-func (c *call) bootable(v *store.VM, a *store.Attachment, command string) error {
+// checkBootDisk checks for a command such as "attach Virtual Disk" that the VM has no other plugged boot disk.
+func (c *call) checkBootDisk(v *store.VM, a *store.Attachment, command string) error {
 	for _, other := range c.store.AttachmentsOf(v.ID) {
 		if a.Bootable && other.Bootable && other.Active {
 			return wire.Conflict("Cannot %s. Disk %s in VM %s is already marked as boot.", command,
@@ -266,7 +266,7 @@ func (c *call) bootable(v *store.VM, a *store.Attachment, command string) error 
 }
 
 func updateAttachment(c *call) (*wire.Element, error) {
-	v, a, err := c.attachment()
+	v, a, err := c.findAttachment()
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func updateAttachment(c *call) (*wire.Element, error) {
 		"pass_discard": &next.PassDiscard,
 	} {
 		if in.Has(name) {
-			*field = in.Yes(name)
+			*field = in.IsTrue(name)
 		}
 	}
 
@@ -296,7 +296,7 @@ func updateAttachment(c *call) (*wire.Element, error) {
 
 	*a = next
 	c.store.Attachments.Put(v.ID+"/"+a.Disk, a)
-	c.plugDisks(v)
+	c.passDisksToGuest(v)
 
 	return attachmentDocument(a, "vm"), nil
 }
@@ -307,12 +307,12 @@ func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) err
 
 	changed := *next
 	changed.Active = a.Active // applied before, even while the VM runs
-	if a.Active && v.Running() && changed != *a {
+	if a.Active && v.IsRunning() && changed != *a {
 		return wire.Conflict("Cannot edit Virtual Disk. At least one of the VMs is not down.")
 	}
 
 	if !a.Bootable {
-		if err := c.bootable(v, next, command); err != nil {
+		if err := c.checkBootDisk(v, next, command); err != nil {
 			return err
 		}
 	}
@@ -332,15 +332,15 @@ const detachCommand = "detach Virtual Disk"
 // in the order of the engine's DetachDiskFromVmCommand. The text about a disk not attached is from its source.
 func removeAttachment(c *call) (*wire.Element, error) {
 	if c.query.Get("detach_only") == "false" {
-		return c.removeAttached(c.store.Disks.Get(c.id("id")))
+		return c.removeAttached(c.store.Disks.Get(c.pathID("id")))
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot detach Virtual Disk. VM is not found.")
 	}
 
-	a := c.store.Attachments.Get(v.ID + "/" + c.id("id"))
+	a := c.store.Attachments.Get(v.ID + "/" + c.pathID("id"))
 	switch {
 	case v.Status == store.StatusImageLocked:
 		return nil, wire.Conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
@@ -352,11 +352,11 @@ func removeAttachment(c *call) (*wire.Element, error) {
 	}
 
 	d := c.store.Disks.Get(a.Disk)
-	if err := c.busy(d, detachCommand); err != nil {
+	if err := c.checkDiskFree(d, detachCommand); err != nil {
 		return nil, err
 	}
 
-	if c.store.InSnapshot(v.ID, d.ID) {
+	if c.store.IsInSnapshot(v.ID, d.ID) {
 		return nil, wire.Conflict(
 			"Cannot detach Virtual Disk. The disk is already configured in a snapshot. In order to detach it, " +
 				"remove the disk's snapshots.",
@@ -364,9 +364,9 @@ func removeAttachment(c *call) (*wire.Element, error) {
 	}
 
 	c.store.Attachments.Drop(v.ID + "/" + d.ID)
-	c.plugDisks(v)
+	c.passDisksToGuest(v)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // removeAttached removes a disk. Like the engine, it ignores the VM. The text about a missing disk is from the engine's
@@ -382,37 +382,37 @@ func (c *call) removeAttached(d *store.Disk) (*wire.Element, error) {
 		return nil, err
 	}
 
-	c.work("Removing Disk "+d.Name, d.ID)
+	c.recordJob("Removing Disk "+d.Name, d.ID)
 
 	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
 		c.store.Attachments.Drop(a.Owner + "/" + d.ID)
 		if v := c.store.VMs.Get(a.Owner); v != nil {
-			c.plugDisks(v)
+			c.passDisksToGuest(v)
 		}
 	}
 
 	c.removeLater(d)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // removeTemplateDisk removes a template's disk from one of its storage domains.
 func removeTemplateDisk(c *call) (*wire.Element, error) {
-	a := c.store.Attachments.Get(c.id("template") + "/" + c.id("id"))
-	if a == nil || c.store.Templates.Get(c.id("template")) == nil {
-		return nil, wire.Gone()
+	a := c.store.Attachments.Get(c.pathID("template") + "/" + c.pathID("id"))
+	if a == nil || c.store.Templates.Get(c.pathID("template")) == nil {
+		return nil, wire.NotFound()
 	}
 
 	d, domain := c.store.Disks.Get(a.Disk), c.query.Get("storage_domain")
-	if err := c.busy(d, "remove Template Disk"); err != nil {
+	if err := c.checkDiskFree(d, "remove Template Disk"); err != nil {
 		return nil, err
 	}
 
 	switch {
 	case domain == "":
-		return nil, notMandatory("Parameter 'storage_domain' is mandatory but was not provided.")
-	case !d.On(domain):
-		return nil, wire.Gone()
+		return nil, invalidInput("Parameter 'storage_domain' is mandatory but was not provided.")
+	case !d.IsOnDomain(domain):
+		return nil, wire.NotFound()
 	case len(d.Copies) == 0:
 		return nil, wire.Conflict(
 			"Cannot remove Template Disk. A disk of a template must be on one storage domain at least.",
@@ -421,8 +421,8 @@ func removeTemplateDisk(c *call) (*wire.Element, error) {
 
 	all := slices.DeleteFunc(append([]string{d.Domain}, d.Copies...), func(id string) bool { return id == domain })
 	d.Domain, d.Copies = all[0], all[1:]
-	c.work("Removing Disk "+d.Name, d.ID)
-	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
+	c.recordJob("Removing Disk "+d.Name, d.ID)
+	c.scheduleDisk(d, store.StatusOK, c.settings.Timings.Disk)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }

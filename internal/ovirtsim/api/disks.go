@@ -27,16 +27,16 @@ var diskRoutes = []route{
 	{"GET", "/disks/{id}/permissions", permissionsOf("disk", "disks", "id")},
 }
 
-// arrangeDisk locks a disk until an operation on it ends.
-func (s *Engine) arrangeDisk(d *store.Disk, status string, in time.Duration) {
+// scheduleDisk locks a disk until an operation on it ends.
+func (s *Engine) scheduleDisk(d *store.Disk, status string, in time.Duration) {
 	d.Status, d.Until = store.StatusLocked, store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.Disks.Put(d.ID, d)
-	s.wakeDisk(d)
+	s.startDiskTimer(d)
 }
 
-func (s *Engine) wakeDisk(d *store.Disk) {
+func (s *Engine) startDiskTimer(d *store.Disk) {
 	due := d.Until
-	s.at(due.At, func() {
+	s.scheduleChange(due.At, func() {
 		if s.store.Disks.Get(d.ID) != d || d.Until != due {
 			return
 		}
@@ -52,7 +52,7 @@ func (s *Engine) wakeDisk(d *store.Disk) {
 			s.store.Disks.Put(d.ID, d)
 		}
 
-		s.finish(d.ID)
+		s.finishJobs(d.ID)
 	})
 }
 
@@ -66,7 +66,7 @@ func (s *Engine) dropDisk(d *store.Disk) {
 	_ = os.Remove(s.imagePath(d.ID))
 
 	id := d.ID
-	s.callGuest(func() { s.settings.Guest.DiskRemoved(id) })
+	s.callGuest(func() { s.settings.Guest.HandleDiskRemoval(id) })
 }
 
 // removeLater removes a disk after a delay, locked meanwhile. Its template stays in use until then.
@@ -76,12 +76,12 @@ func (s *Engine) removeLater(d *store.Disk) {
 	}
 
 	if wait := s.settings.Timings.Remove; wait > 0 {
-		s.arrangeDisk(d, StatusRemoved, wait)
+		s.scheduleDisk(d, StatusRemoved, wait)
 		return
 	}
 
 	s.dropDisk(d)
-	s.finish(d.ID)
+	s.finishJobs(d.ID)
 }
 
 func (s *Engine) imagePath(diskID string) string {
@@ -89,7 +89,7 @@ func (s *Engine) imagePath(diskID string) string {
 }
 
 func diskDocument(c *call, d *store.Disk) *wire.Element {
-	out := wire.Object("disk", d.ID, "disks", d.ID).Str("name", d.Name).Str("alias", d.Name).
+	out := wire.NewObject("disk", d.ID, "disks", d.ID).Str("name", d.Name).Str("alias", d.Name).
 		Str("description", d.Description).
 		Num("actual_size", d.Actual).Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).
 		Str("format", d.Format).
@@ -107,7 +107,11 @@ func diskDocument(c *call, d *store.Disk) *wire.Element {
 
 	if domain := c.store.StorageDomains.Get(d.Domain); domain != nil {
 		id := c.store.IDOf("", "quota", domain.DataCenter)
-		out.Add(wire.El("quota").Set("href", wire.Href("datacenters", domain.DataCenter, "quotas", id)).Set("id", id))
+		out.Add(
+			wire.El("quota").
+				SetAttr("href", wire.Href("datacenters", domain.DataCenter, "quotas", id)).
+				SetAttr("id", id),
+		)
 	}
 
 	out.Add(wire.Refs("storage_domains", "storage_domain", "storagedomains", append([]string{d.Domain}, d.Copies...)))
@@ -116,7 +120,7 @@ func diskDocument(c *call, d *store.Disk) *wire.Element {
 }
 
 func diskFields(c *call) fields[*store.Disk] {
-	alias := val(func(d *store.Disk) string { return d.Name })
+	alias := singleValue(func(d *store.Disk) string { return d.Name })
 	domains := func(d *store.Disk) []string {
 		var names []string
 
@@ -132,15 +136,15 @@ func diskFields(c *call) fields[*store.Disk] {
 	return fields[*store.Disk]{
 		"name":             alias,
 		"alias":            alias,
-		"id":               val(func(d *store.Disk) string { return d.ID }),
-		"disk_type":        val(func(*store.Disk) string { return "image" }),
-		"status":           val(func(d *store.Disk) string { return d.Status }),
-		"format":           val(func(d *store.Disk) string { return d.Format }),
-		"description":      val(func(d *store.Disk) string { return d.Description }),
-		"provisioned_size": val(func(d *store.Disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }),
+		"id":               singleValue(func(d *store.Disk) string { return d.ID }),
+		"disk_type":        singleValue(func(*store.Disk) string { return "image" }),
+		"status":           singleValue(func(d *store.Disk) string { return d.Status }),
+		"format":           singleValue(func(d *store.Disk) string { return d.Format }),
+		"description":      singleValue(func(d *store.Disk) string { return d.Description }),
+		"provisioned_size": singleValue(func(d *store.Disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }),
 		"storage.name":     domains,
 		"storages.name":    domains,
-		"number_of_vms": val(func(d *store.Disk) string {
+		"number_of_vms": singleValue(func(d *store.Disk) string {
 			return strconv.Itoa(len(c.store.AttachmentsOfDisk(d.ID)))
 		}),
 		"vm_names": func(d *store.Disk) []string {
@@ -158,17 +162,17 @@ func diskFields(c *call) fields[*store.Disk] {
 }
 
 func disksWhere(c *call, match func(*store.Disk) bool) (*wire.Element, error) {
-	return collect(c, "disks", c.store.Disks.Where(match, func(d *store.Disk) string { return d.Name + d.ID }),
+	return answerList(c, "disks", c.store.Disks.Where(match, func(d *store.Disk) string { return d.Name + d.ID }),
 		diskFields(c), diskDocument)
 }
 
 // listDisks includes disks of templates. The disks of their VMs have the same alias.
 func listDisks(c *call) (*wire.Element, error) { return disksWhere(c, nil) }
 
-func (c *call) disk() (*store.Disk, error) { return one(c.store.Disks, c.id("id")) }
+func (c *call) findDisk() (*store.Disk, error) { return findRow(c.store.Disks, c.pathID("id")) }
 
 func getDisk(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +192,7 @@ func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain
 		return nil, err
 	}
 
-	found := referred(c.store.StorageDomains, named[0], func(d *store.StorageDomain) string { return d.Name })
+	found := findReferred(c.store.StorageDomains, named[0], func(d *store.StorageDomain) string { return d.Name })
 	switch {
 	case found != nil:
 		return found, nil
@@ -201,14 +205,14 @@ func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain
 	}
 }
 
-// fits checks that a storage domain is active, supports the disk's format, and has enough space. The text for an
+// checkDomain checks that a storage domain is active, supports the disk's format, and has enough space. The text for an
 // inactive domain is the engine's, but was not recorded.
-func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
+func (c *call) checkDomain(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
 	if domain.Maintenance {
 		return wire.Conflict("Cannot %s. The relevant Storage Domain's status is Maintenance.", command)
 	}
 
-	if d.Format == "raw" && d.Sparse && domain.Block() || d.Format == "cow" && !d.Sparse {
+	if d.Format == "raw" && d.Sparse && domain.IsBlock() || d.Format == "cow" && !d.Sparse {
 		shape := map[string]string{
 			"raw": "RAW",
 			"cow": "COW",
@@ -220,11 +224,11 @@ func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, com
 		)
 	}
 
-	return c.space(domain, needs)
+	return c.checkFreeSpace(domain, needs)
 }
 
-// space rejects a size exceeding the free space of a storage domain.
-func (c *call) space(domain *store.StorageDomain, needs int64) error {
+// checkFreeSpace rejects a size exceeding the free space of a storage domain.
+func (c *call) checkFreeSpace(domain *store.StorageDomain, needs int64) error {
 	if used, _ := c.store.Usage(domain.ID); domain.Bytes-used < needs {
 		return wire.Conflict("Cannot add Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
 	}
@@ -232,15 +236,15 @@ func (c *call) space(domain *store.StorageDomain, needs int64) error {
 	return nil
 }
 
-// room checks that several disks together fit on their storage domains.
-func (c *call) room(disks []*store.Disk) error {
+// checkTotalSpace checks that several disks together fit on their storage domains.
+func (c *call) checkTotalSpace(disks []*store.Disk) error {
 	needs := map[string]int64{}
 	for _, d := range disks {
 		needs[d.Domain] += d.Actual
 	}
 
 	for _, id := range wire.SortedKeys(needs) {
-		if err := c.space(c.store.StorageDomains.Get(id), needs[id]); err != nil {
+		if err := c.checkFreeSpace(c.store.StorageDomains.Get(id), needs[id]); err != nil {
 			return err
 		}
 	}
@@ -248,8 +252,8 @@ func (c *call) room(disks []*store.Disk) error {
 	return nil
 }
 
-// sameCenter rejects moving a disk to another data center.
-func (c *call) sameCenter(d *store.Disk, domain *store.StorageDomain) error {
+// checkSameCenter rejects moving a disk to another data center.
+func (c *call) checkSameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	if c.store.StorageDomains.Get(d.Domain).DataCenter != domain.DataCenter {
 		return wire.Conflict("Cannot move Virtual Disk. The storage domain %s is in another data center.", domain.Name)
 	}
@@ -279,13 +283,13 @@ func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
 		Provisioned:     in.Number("provisioned_size"),
 		Initial:         in.Number("initial_size"),
 		Backup:          in.Value("backup"),
-		Shareable:       in.Yes("shareable"),
-		WipeAfterDelete: in.Yes("wipe_after_delete"),
+		Shareable:       in.IsTrue("shareable"),
+		WipeAfterDelete: in.IsTrue("wipe_after_delete"),
 		Sparse:          in.Value("sparse") != "false",
 	}
 	if !made.Sparse {
 		made.Actual = made.Provisioned
-	} else if domain.Block() {
+	} else if domain.IsBlock() {
 		made.Actual = made.Initial
 	}
 
@@ -307,7 +311,7 @@ func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error
 		return wire.Invalid("")
 	}
 
-	if err := c.fits(made, domain, made.Actual, addDiskCommand); err != nil {
+	if err := c.checkDomain(made, domain, made.Actual, addDiskCommand); err != nil {
 		return err
 	}
 
@@ -335,7 +339,7 @@ const (
 )
 
 func addDisk(c *call) (*wire.Element, error) {
-	if err := require(c.body, "Disk", "provisionedSize", "format"); err != nil {
+	if err := requireElements(c.body, "Disk", "provisionedSize", "format"); err != nil {
 		return nil, err
 	}
 
@@ -344,16 +348,16 @@ func addDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	c.work("Adding Disk "+made.Name, made.ID)
-	c.arrangeDisk(made, store.StatusOK, c.settings.Timings.Disk)
-	c.event(
+	c.recordJob("Adding Disk "+made.Name, made.ID)
+	c.scheduleDisk(made, store.StatusOK, c.settings.Timings.Disk)
+	c.recordEvent(
 		2020,
 		"normal",
 		fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user.Name),
 		eventOf{},
 	)
 
-	return c.created(diskDocument(c, made)), nil
+	return c.answerCreated(diskDocument(c, made)), nil
 }
 
 // lockedDisk returns the error for changing a disk in use by another operation. As in the engine, the disk's name is
@@ -365,10 +369,10 @@ func lockedDisk(command string) error {
 	)
 }
 
-// busy rejects a change of a disk in transfer or locked.
-func (c *call) busy(d *store.Disk, command string) error {
+// checkDiskFree rejects a change of a disk in transfer or locked.
+func (c *call) checkDiskFree(d *store.Disk, command string) error {
 	for _, t := range c.store.Transfers.Rows {
-		if t.Disk == d.ID && !ended(t) {
+		if t.Disk == d.ID && !hasEnded(t) {
 			return wire.Conflict("Cannot %s. Disk %s is being transferred.", command, d.Name)
 		}
 	}
@@ -386,7 +390,7 @@ var growable = []string{store.StatusUp, store.StatusDown}
 // editDisk applies a document to a disk: its alias, and a larger size. Any change locks the disk briefly. Refusals are
 // in the order of the engine's UpdateDiskCommand. The texts about shareable disks are from its source.
 func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
-	if err := c.busy(d, "edit Virtual Disk"); err != nil {
+	if err := c.checkDiskFree(d, "edit Virtual Disk"); err != nil {
 		return err
 	}
 
@@ -416,22 +420,22 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 		d.Actual += grow
 	}
 
-	if in.Has("shareable") && in.Yes("shareable") != d.Shareable {
-		if err := c.checkShareable(d, in.Yes("shareable")); err != nil {
+	if in.Has("shareable") && in.IsTrue("shareable") != d.Shareable {
+		if err := c.checkShareable(d, in.IsTrue("shareable")); err != nil {
 			return err
 		}
 	}
 
 	d.Name, d.Description = textOr(in, "alias", textOr(in, "name", d.Name)), textOr(in, "description", d.Description)
 	if in.Has("wipe_after_delete") {
-		d.WipeAfterDelete = in.Yes("wipe_after_delete")
+		d.WipeAfterDelete = in.IsTrue("wipe_after_delete")
 	}
 
 	if in.Has("shareable") {
-		d.Shareable = in.Yes("shareable")
+		d.Shareable = in.IsTrue("shareable")
 	}
 
-	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
+	c.scheduleDisk(d, store.StatusOK, c.settings.Timings.Disk)
 
 	return nil
 }
@@ -445,7 +449,7 @@ func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 			"Detach the disk from the rest of the VMs it is attached to and then update the disk to be unshareable.")
 	case !shareable:
 		return nil
-	case d.Parent != "" || len(attached) > 0 && c.store.InSnapshot(attached[0].Owner, d.ID):
+	case d.Parent != "" || len(attached) > 0 && c.store.IsInSnapshot(attached[0].Owner, d.ID):
 		return wire.Conflict("Cannot edit Virtual Disk. Disk cannot be shareable if it depends on a snapshot. In " +
 			"order to " +
 			"share it, remove the disk's snapshots.")
@@ -458,7 +462,7 @@ func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 
 // updateDisk answers with the old version of the disk.
 func updateDisk(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
@@ -468,13 +472,13 @@ func updateDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	c.work("Editing Disk "+d.Name, d.ID)
+	c.recordJob("Editing Disk "+d.Name, d.ID)
 
 	return before, nil
 }
 
 func removeDisk(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
@@ -483,16 +487,16 @@ func removeDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	c.work("Removing Disk "+d.Name, d.ID)
+	c.recordJob("Removing Disk "+d.Name, d.ID)
 	c.removeLater(d)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // checkRemovable rejects removals, in the order of the engine's RemoveDiskCommand. The texts about a template's disks
 // are from the engine's source.
 func (c *call) checkRemovable(d *store.Disk) error {
-	if err := c.busy(d, "remove Virtual Disk"); err != nil {
+	if err := c.checkDiskFree(d, "remove Virtual Disk"); err != nil {
 		return err
 	}
 
@@ -513,17 +517,17 @@ func (c *call) checkRemovable(d *store.Disk) error {
 
 // copyDisk creates a disk with the same content, or copies a template's disk to another storage domain.
 func copyDisk(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
 
 	const command = "copy Virtual Disk"
-	if err := mandatoryRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
+	if err := requireRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
 		return nil, err
 	}
 
-	if err := c.busy(d, command); err != nil {
+	if err := c.checkDiskFree(d, command); err != nil {
 		return nil, err
 	}
 
@@ -532,25 +536,25 @@ func copyDisk(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if err := c.sameCenter(d, domain); err != nil {
+	if err := c.checkSameCenter(d, domain); err != nil {
 		return nil, err
 	}
 
 	answer := wire.Ref("disk", "disks", d.ID)
-	if c.store.OfTemplate(d) { // the same disk on one more storage domain, regardless of the requested name
-		if d.On(domain.ID) {
+	if c.store.IsTemplateDisk(d) { // the same disk on one more storage domain, regardless of the requested name
+		if d.IsOnDomain(domain.ID) {
 			return nil, wire.Conflict("Cannot copy Virtual Disk. One of the Template Images already exists.")
 		}
 
-		if err := c.fits(d, domain, d.Actual, command); err != nil {
+		if err := c.checkDomain(d, domain, d.Actual, command); err != nil {
 			return nil, err
 		}
 
 		d.Copies = append(d.Copies, domain.ID)
-		c.work("Copying Disk "+d.Name, d.ID)
-		c.arrangeDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
+		c.recordJob("Copying Disk "+d.Name, d.ID)
+		c.scheduleDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
 
-		return c.complete(answer), nil
+		return c.answerComplete(answer), nil
 	}
 
 	made := *d
@@ -559,29 +563,29 @@ func copyDisk(c *call) (*wire.Element, error) {
 	made.Domain = domain.ID
 	made.Parent = ""
 	made.Name = cmp.Or(c.body.Value("disk", "alias"), cmp.Or(c.body.Value("disk", "name"), d.Name))
-	if err := c.fits(&made, domain, made.Actual, command); err != nil {
+	if err := c.checkDomain(&made, domain, made.Actual, command); err != nil {
 		return nil, err
 	}
 
-	c.work("Copying Disk "+d.Name, made.ID)
-	c.arrangeDisk(&made, store.StatusOK, 2*c.settings.Timings.Disk)
+	c.recordJob("Copying Disk "+d.Name, made.ID)
+	c.scheduleDisk(&made, store.StatusOK, 2*c.settings.Timings.Disk)
 
-	return c.complete(answer), nil
+	return c.answerComplete(answer), nil
 }
 
 // moveDisk moves a disk. The text about a disk already there is from the engine's source.
 func moveDisk(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
 
 	const command = "move Virtual Disk"
-	if err := mandatoryRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
+	if err := requireRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
 		return nil, err
 	}
 
-	if err := c.busy(d, command); err != nil {
+	if err := c.checkDiskFree(d, command); err != nil {
 		return nil, err
 	}
 
@@ -594,19 +598,19 @@ func moveDisk(c *call) (*wire.Element, error) {
 		return nil, wire.Invalid("Cannot move Virtual Disk. The source and target storage domains are the same.")
 	}
 
-	if err := c.sameCenter(d, domain); err != nil {
+	if err := c.checkSameCenter(d, domain); err != nil {
 		return nil, err
 	}
 
-	if err := c.fits(d, domain, d.Actual, command); err != nil {
+	if err := c.checkDomain(d, domain, d.Actual, command); err != nil {
 		return nil, err
 	}
 
 	d.Domain = domain.ID
-	c.work("Moving Disk "+d.Name, d.ID)
-	c.arrangeDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
+	c.recordJob("Moving Disk "+d.Name, d.ID)
+	c.scheduleDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // copied is a disk of a new VM.
@@ -632,7 +636,7 @@ func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.
 	attached := c.store.AttachmentsOf(source.ID)
 	for id := range changes {
 		if !slices.ContainsFunc(attached, func(a *store.Attachment) bool { return a.Disk == id }) {
-			return nil, wire.Gone()
+			return nil, wire.NotFound()
 		}
 	}
 
@@ -662,12 +666,12 @@ func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.
 		all = append(all, made)
 	}
 
-	return out, c.room(all)
+	return out, c.checkTotalSpace(all)
 }
 
-// inUse returns the first active storage domain of a template's disk, or its first one if none is active. This follows
-// the engine's sources; it was not recorded.
-func (c *call) inUse(d *store.Disk) string {
+// firstActiveDomain returns the first active storage domain of a template's disk, or its first one if none is active.
+// This follows the engine's sources; it was not recorded.
+func (c *call) firstActiveDomain(d *store.Disk) string {
 	for _, id := range append([]string{d.Domain}, d.Copies...) {
 		if !c.store.StorageDomains.Get(id).Maintenance {
 			return id
@@ -699,13 +703,13 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	}
 
 	if in == nil {
-		made.Domain = c.inUse(origin)
+		made.Domain = c.firstActiveDomain(origin)
 	}
 
 	made.Name = cmp.Or(cmp.Or(in.Value("alias"), in.Value("name")), made.Name)
 	made.Format = cmp.Or(in.Value("format"), made.Format)
 	if in.Value("sparse") != "" {
-		made.Sparse = in.Yes("sparse")
+		made.Sparse = in.IsTrue("sparse")
 	}
 
 	if len(in.List("storage_domains", "storage_domain")) > 0 {
@@ -722,7 +726,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	// the named disk is the template's, with the request's changes
 	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw":
 		return nil, wire.Invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
-	case !clone && !origin.On(domain.ID):
+	case !clone && !origin.IsOnDomain(domain.ID):
 		return nil, wire.Invalid("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
 	}
 
@@ -733,7 +737,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 		}
 	}
 
-	return made, c.fits(made, domain, made.Actual, "add VM")
+	return made, c.checkDomain(made, domain, made.Actual, "add VM")
 }
 
 // thinBytes is the size of an empty thin disk.

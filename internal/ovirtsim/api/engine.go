@@ -79,7 +79,7 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.begin(inventory, resumed); err != nil {
+	if err := s.resumeOrSeed(inventory, resumed); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -90,21 +90,21 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 // engineStarted is the code of the start event (VDC_START in the engine's sources). So every engine has events.
 const engineStarted = 1
 
-// begin resumes a store, or fills a new one.
-func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
+// resumeOrSeed resumes a store, or fills a new one.
+func (s *Engine) resumeOrSeed(inventory inventory.Inventory, resumed bool) error {
 	if resumed {
 		s.version = s.store.Counters.Get(store.VersionRow).Text
-		s.event(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
-		s.resume()
+		s.recordEvent(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
+		s.resumeOperations()
 
 		return s.store.Flush()
 	}
 
-	if err := s.seed(inventory); err != nil {
+	if err := s.seedVMs(inventory); err != nil {
 		return err
 	}
 
-	s.event(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
+	s.recordEvent(engineStarted, "normal", "Starting oVirt Engine.", eventOf{})
 	s.store.Counters.Put(store.VersionRow, &store.Counter{Text: s.version})
 	s.store.Counters.Put(store.SeededRow, &store.Counter{Value: 1})
 
@@ -168,17 +168,17 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 
 	switch method + " " + strings.TrimPrefix(r.URL.Path, wire.EnginePath) {
 	case "POST /sso/oauth/token", "GET /sso/oauth/token":
-		s.token(w, r)
+		s.serveToken(w, r)
 	case "POST /services/sso-logout", "GET /services/sso-logout":
-		s.logout(w, r)
+		s.serveLogout(w, r)
 	case "POST /sso/oauth/revoke":
-		revoke(w, r)
+		serveRevoke(w, r)
 	case "POST /sso/oauth/token-info":
-		tokenInfo(w, r)
+		serveTokenInfo(w, r)
 	case "GET /services/pki-resource":
-		s.pkiResource(w, r)
+		s.servePKIResource(w, r)
 	case "GET /services/health":
-		localeCookie(w)
+		setLocaleCookie(w)
 		w.Header().Set("Content-Type", "text/html;charset=ISO-8859-1")
 		if r.Method == http.MethodHead {
 			w.Header().Set("Content-Type", "text/html")
@@ -186,23 +186,23 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	case "GET ": // the entry point of browsers
-		s.entry(w, r)
+		s.redirectToLogin(w, r)
 	case "GET /login":
-		s.loginPage(w, r)
+		s.serveLoginPage(w, r)
 	default:
-		notFoundPage(w)
+		writeNotFoundPage(w)
 	}
 }
 
-// entry redirects a browser to the login.
-func (s *Engine) entry(w http.ResponseWriter, r *http.Request) {
+// redirectToLogin redirects a browser to the login.
+func (s *Engine) redirectToLogin(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
 		w.Header().Set("Location", s.URL()+"/")
 		w.WriteHeader(http.StatusFound)
 		return
 	}
 
-	secured(w)
+	setSecurityHeaders(w)
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // as the engine has it
 		Name:     sessionCookie,
 		Value:    wire.RandomHex(16),
@@ -213,8 +213,8 @@ func (s *Engine) entry(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// loginPage is the login page for browsers.
-func (s *Engine) loginPage(w http.ResponseWriter, r *http.Request) {
+// serveLoginPage is the login page for browsers.
+func (s *Engine) serveLoginPage(w http.ResponseWriter, r *http.Request) {
 	// Not recorded. The client of the released provider expects endless redirects without cookies.
 	if _, err := r.Cookie(sessionCookie); err != nil {
 		w.Header().Set("Location", s.URL()+"/")
@@ -222,7 +222,7 @@ func (s *Engine) loginPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	secured(w)
+	setSecurityHeaders(w)
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	_, _ = w.Write(
 		[]byte(
@@ -232,8 +232,8 @@ func (s *Engine) loginPage(w http.ResponseWriter, r *http.Request) {
 	)
 }
 
-func notFoundPage(w http.ResponseWriter) {
-	localeCookie(w)
+func writeNotFoundPage(w http.ResponseWriter) {
+	setLocaleCookie(w)
 	w.Header().Set("Content-Language", "en-US")
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(http.StatusNotFound)

@@ -9,8 +9,8 @@ import (
 
 // This file contains the parameter follow: it replaces links in a response by their targets.
 
-// follow replaces links by their targets, as requested with ?follow=nics,disk_attachments.disk.
-func (c *call) follow(document *wire.Element) (*wire.Element, error) {
+// followLinks replaces links by their targets, as requested with ?follow=nics,disk_attachments.disk.
+func (c *call) followLinks(document *wire.Element) (*wire.Element, error) {
 	for _, path := range strings.Split(c.query.Get("follow"), ",") {
 		if path = strings.TrimSpace(path); path == "" {
 			continue
@@ -49,7 +49,7 @@ func (c *call) followPath(groups []group, path []string) error {
 				}
 
 				seen[target.Attr("href")] = target
-				one, list, known, err := c.expand(target, segment, shared)
+				one, list, known, err := c.expandLink(target, segment, shared)
 
 				switch {
 				case err != nil:
@@ -74,9 +74,9 @@ func (c *call) followPath(groups []group, path []string) error {
 	return nil
 }
 
-// expand replaces one link, or the references in one list. It returns the new object, or the items of the list. shared
-// holds the targets already expanded for others of the group, by link.
-func (c *call) expand(
+// expandLink replaces one link, or the references in one list. It returns the new object, or the items of the list.
+// shared holds the targets already expanded for others of the group, by link.
+func (c *call) expandLink(
 	target *wire.Element, segment string, shared map[string]*wire.Element,
 ) (one *wire.Element, list group, known bool, err error) {
 	rel := strings.ReplaceAll(segment, "_", "")
@@ -92,7 +92,7 @@ func (c *call) expand(
 
 		if len(kid.Kids) == 0 {
 			if shared[href] == nil {
-				document, err := c.resolve(href)
+				document, err := c.resolveLink(href)
 				if err != nil {
 					return nil, nil, true, err
 				}
@@ -109,7 +109,7 @@ func (c *call) expand(
 
 	for i, kid := range target.Kids {
 		if kid.Name == "link" && kid.Attr("rel") == rel {
-			document, err := c.resolve(kid.Attr("href"))
+			document, err := c.resolveLink(kid.Attr("href"))
 			if err != nil {
 				return nil, nil, true, err
 			}
@@ -130,7 +130,7 @@ func (c *call) resolveItems(list *wire.Element) error {
 			continue
 		}
 
-		document, err := c.resolve(item.Attr("href"))
+		document, err := c.resolveLink(item.Attr("href"))
 		if err != nil {
 			return err
 		}
@@ -142,8 +142,8 @@ func (c *call) resolveItems(list *wire.Element) error {
 	return nil
 }
 
-// resolve runs the GET of a link within this call and its lock.
-func (c *call) resolve(path string) (*wire.Element, error) {
+// resolveLink runs the GET of a link within this call and its lock.
+func (c *call) resolveLink(path string) (*wire.Element, error) {
 	r, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (c *call) resolve(path string) (*wire.Element, error) {
 
 	r.Header = c.r.Header
 	inner := &call{Engine: c.Engine, r: r, user: c.user, filtered: c.filtered}
-	if refused := inner.route(); refused != nil {
+	if refused := inner.routeRequest(); refused != nil {
 		return nil, refused
 	}
 

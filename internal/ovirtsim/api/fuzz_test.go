@@ -9,9 +9,9 @@ func FuzzSearch(f *testing.F) {
 		f.Add(seed)
 	}
 
-	of := fields[string]{"name": val(func(s string) string { return s })}
+	of := fields[string]{"name": singleValue(func(s string) string { return s })}
 	f.Fuzz(func(_ *testing.T, text string) {
-		if q, err := parseSearch(text); err == nil && q.knows(of) {
+		if q, err := parseSearch(text); err == nil && q.usesKnownFields(of) {
 			_ = applyQuery(q, []string{"a", "b"}, of)
 		}
 	})

@@ -36,14 +36,14 @@ type Guest interface {
 	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself. If not, the engine
 	// considers it off after a while. It is called under the lock.
 	Shutdown(vmID string) bool
-	// Halted is called after the VM was powered off, or has crashed.
-	Halted(vmID string)
-	// Removed is called after the VM was deleted.
-	Removed(vmID string)
+	// HandleHalt is called after the VM was powered off, or has crashed.
+	HandleHalt(vmID string)
+	// HandleRemoval is called after the VM was deleted.
+	HandleRemoval(vmID string)
 	// SetDisks is called after the plugged disks of a running VM changed.
 	SetDisks(vmID string, disks []GuestDisk)
-	// DiskRemoved is called after a disk was deleted.
-	DiskRemoved(diskID string)
+	// HandleDiskRemoval is called after a disk was deleted.
+	HandleDiskRemoval(diskID string)
 	// Node returns the VM's Kubernetes node, and false if there is none.
 	Node(vmID string) (GuestNode, bool)
 	// SetNodeReady makes the kubelet of a VM report a Ready condition: True, False or Unknown, with a reason. It lets
@@ -142,8 +142,8 @@ type GuestNode struct {
 	Ready string `json:"ready"`
 }
 
-// boot starts the guest of the VM; the inventory must be locked.
-func (s *Engine) boot(v *store.VM) {
+// bootGuest starts the guest of the VM; the inventory must be locked.
+func (s *Engine) bootGuest(v *store.VM) {
 	if s.settings.Guest == nil {
 		return
 	}
@@ -177,7 +177,7 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 
 	switch {
 	case errors.Is(err, ErrPoweredOff), errors.Is(err, ErrCrashed):
-		update(func() { s.guestEnded(v, err) })
+		update(func() { s.handleGuestEnd(v, err) })
 	case err != nil:
 		update(func() {
 			v.GuestError = err.Error()
@@ -188,16 +188,16 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	s.settings.Changed()
 }
 
-// guestEnded handles a guest ending by itself; the inventory must be locked. A guest crashing during its shutdown is
-// off.
-func (s *Engine) guestEnded(v *store.VM, how error) {
+// handleGuestEnd handles a guest ending by itself; the inventory must be locked. A guest crashing during its shutdown
+// is off.
+func (s *Engine) handleGuestEnd(v *store.VM, how error) {
 	if errors.Is(how, ErrCrashed) && v.Status != store.StatusPoweringDown {
-		s.Crash(v)
+		s.CrashVM(v)
 	}
 
 	if v.Cancel != nil { // not ended by anything else yet
-		s.halt(v)
-		s.down(v)
+		s.haltGuest(v)
+		s.markDown(v)
 	}
 }
 
@@ -287,7 +287,7 @@ func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	}
 
 	if net := s.store.Networks.Get(profile.Network); net != nil {
-		device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
+		device.Network, device.DHCP, device.SLAAC = net.Name, s.store.LeaseAddress(net, n.MAC), net.SLAAC
 		device.Router, device.Proxy = net.Router, net.Proxy
 		if net.DHCP != nil {
 			device.Gateway = net.DHCP.Gateway
@@ -297,8 +297,8 @@ func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	return device
 }
 
-// halt ends the guest; the inventory must be locked.
-func (s *Engine) halt(v *store.VM) {
+// haltGuest ends the guest; the inventory must be locked.
+func (s *Engine) haltGuest(v *store.VM) {
 	v.Report = store.AgentReport{}
 	if v.Cancel != nil {
 		v.Cancel()
@@ -306,7 +306,7 @@ func (s *Engine) halt(v *store.VM) {
 	}
 
 	id := v.ID
-	s.callGuest(func() { s.settings.Guest.Halted(id) })
+	s.callGuest(func() { s.settings.Guest.HandleHalt(id) })
 }
 
 // guestDisks returns the plugged disks of a VM except boot disks.
@@ -325,8 +325,8 @@ func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
 	return out
 }
 
-// plugDisks passes the disks of a running VM to its guest; the inventory must be locked.
-func (s *Engine) plugDisks(v *store.VM) {
+// passDisksToGuest passes the disks of a running VM to its guest; the inventory must be locked.
+func (s *Engine) passDisksToGuest(v *store.VM) {
 	if v == nil || v.Cancel == nil {
 		return
 	}

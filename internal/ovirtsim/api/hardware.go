@@ -26,8 +26,8 @@ func describeHardware(h *store.Hardware, out *wire.Element, architecture string,
 		}
 	}
 
-	out.Put(strconv.FormatBool(h.HighlyAvailable), "high_availability", "enabled")
-	out.Put(h.OSType, "os", "type")
+	out.SetText(strconv.FormatBool(h.HighlyAvailable), "high_availability", "enabled")
+	out.SetText(h.OSType, "os", "type")
 	cpu := wire.El("cpu").Str("architecture", architecture)
 	if h.CPUMode == "host_passthrough" {
 		cpu.Str("mode", h.CPUMode)
@@ -50,7 +50,7 @@ func describeHardware(h *store.Hardware, out *wire.Element, architecture string,
 	if len(h.CustomProperties) > 0 {
 		properties := wire.El("custom_properties")
 		for _, p := range h.CustomProperties {
-			properties.Items(wire.El("custom_property").Str("name", p.Name).Str("value", p.Value))
+			properties.AddItems(wire.El("custom_property").Str("name", p.Name).Str("value", p.Value))
 		}
 
 		out.Add(properties)
@@ -140,7 +140,7 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 		return wire.Conflict("Minimum number of threads per CPU cannot be less than 1")
 	case h.CPU.Threads > maxThreads:
 		return wire.Conflict("Cannot add VM. Maximum number of threads per cpu exceeded")
-	case h.CPU.Count() > maxCPUs:
+	case h.CPU.CountCPUs() > maxCPUs:
 		return wire.Conflict("Cannot add VM. Maximum number of CPUs exceeded.")
 	}
 
@@ -288,7 +288,7 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 			return err
 		}
 
-		found := referred(c.store.Hosts, e, func(h *store.Host) string { return h.Name })
+		found := findReferred(c.store.Hosts, e, func(h *store.Host) string { return h.Name })
 		if found == nil || home != nil && found.Cluster != home.ID {
 			return asConflict(fail("VM is pinned to a specific host. The required host doesn't exist."))
 		}
@@ -301,29 +301,29 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 
 // changeLease checks a lease. With a lease, a VM is always killed on storage failure, even after the lease was removed.
 func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) error {
-	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.Lease() == "" {
-		domain := referred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
+	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.LeaseDomain() == "" {
+		domain := findReferred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
 		if domain == nil {
 			return fail("Storage Domain doesn't exist.")
 		}
 
-		given.Set("id", domain.ID)
+		given.SetAttr("id", domain.ID)
 	}
 
-	if h.Lease() == "" {
+	if h.LeaseDomain() == "" {
 		h.Settings.Kids = slices.DeleteFunc(h.Settings.Kids, func(e *wire.Element) bool { return e.Name == "lease" })
 		return nil
 	}
 
 	switch {
-	case c.store.StorageDomains.Get(h.Lease()) == nil:
+	case c.store.StorageDomains.Get(h.LeaseDomain()) == nil:
 		return fail("Storage Domain doesn't exist.")
 	case in.Has("lease") && !h.HighlyAvailable:
 		return asConflict(fail("A VM lease was defined but high availability option is set to false."))
 	}
 
-	h.Settings.Get("lease").Kids = []*wire.Element{wire.Ref("storage_domain", "storagedomains", h.Lease())}
-	h.Settings.Put("kill", "storage_error_resume_behaviour")
+	h.Settings.Get("lease").Kids = []*wire.Element{wire.Ref("storage_domain", "storagedomains", h.LeaseDomain())}
+	h.Settings.SetText("kill", "storage_error_resume_behaviour")
 
 	return nil
 }
@@ -338,20 +338,20 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 			continue
 		}
 
-		passive := without(e, store.TypedSettings[name])
+		passive := withoutElements(e, store.TypedSettings[name])
 		if len(passive.Kids) < len(e.Kids) && len(passive.Kids) == 0 {
 			continue // all parts sent are stored elsewhere
 		}
 
-		h.Settings.Merge(wire.El("vm").Add(passive), nil)
+		h.Settings.MergeRequest(wire.El("vm").Add(passive), nil)
 	}
 
-	if in.Yes("stateless") && !h.Settings.Has("use_latest_template_version") {
+	if in.IsTrue("stateless") && !h.Settings.Has("use_latest_template_version") {
 		h.Settings.Flag("use_latest_template_version", false)
 	}
 
 	if kind := in.Value("display", "type"); kind != "" && in.Value("display", "video_type") == "" {
-		h.Settings.Put(map[string]string{"vnc": "bochs", "spice": "qxl"}[kind], "display", "video_type")
+		h.Settings.SetText(map[string]string{"vnc": "bochs", "spice": "qxl"}[kind], "display", "video_type")
 	}
 
 	if priority := h.Settings.Number("high_availability", "priority"); priority < 0 || priority > 100 {
@@ -378,7 +378,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 
 	firmware := h.Settings.Value("bios", "type") // empty means the cluster's, UEFI
 	legacy := strings.HasSuffix(firmware, "_sea_bios")
-	if in.Yes("tpm_enabled") && (legacy || !catalog().tpm(h.OSType)) {
+	if in.IsTrue("tpm_enabled") && (legacy || !catalog().supportsTPM(h.OSType)) {
 		return fail(
 			"TPM device is not supported on 'x86_64' architecture, or for the guest OS, or UEFI " +
 				"firmware is not enabled, " +
@@ -404,8 +404,8 @@ var timeZoneRegions = []string{
 	"Pacific",
 }
 
-// without returns a copy of a structure without some of its elements.
-func without(e *wire.Element, names []string) *wire.Element {
+// withoutElements returns a copy of a structure without some of its elements.
+func withoutElements(e *wire.Element, names []string) *wire.Element {
 	out := e.Clone()
 	out.Kids = slices.DeleteFunc(out.Kids, func(kid *wire.Element) bool { return slices.Contains(names, kid.Name) })
 	return out

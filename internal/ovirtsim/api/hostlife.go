@@ -17,7 +17,7 @@ var hostLifeRoutes = []route{
 }
 
 func activateHost(c *call) (*wire.Element, error) {
-	h, err := c.host()
+	h, err := c.findHost()
 	if err != nil {
 		return nil, err
 	}
@@ -26,27 +26,27 @@ func activateHost(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot activate Host. Host in Up status.")
 	}
 
-	c.fenced(h)
-	c.hostStatus(h, store.HostUp)
+	c.failOverVMs(h)
+	c.setHostStatus(h, store.HostUp)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func deactivateHost(c *call) (*wire.Element, error) {
-	h, err := c.host()
+	h, err := c.findHost()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.Maintain(h); err != nil {
+	if err := c.StartMaintenance(h); err != nil {
 		return nil, err
 	}
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// Maintain migrates all VMs off a host and takes it out of service.
-func (s *Engine) Maintain(h *store.Host) error {
+// StartMaintenance migrates all VMs off a host and takes it out of service.
+func (s *Engine) StartMaintenance(h *store.Host) error {
 	if h.Status != store.HostUp {
 		return wire.Conflict("Cannot switch Host to Maintenance mode. The Host is not up.")
 	}
@@ -62,20 +62,20 @@ func (s *Engine) Maintain(h *store.Host) error {
 		}
 	}
 
-	s.hostStatus(h, store.HostPreparing)
-	s.turnBack(h)
-	s.drain()
+	s.setHostStatus(h, store.HostPreparing)
+	s.failMigrationsTo(h)
+	s.drainHosts()
 
 	return nil
 }
 
-// turnBack ends migrations to a host no longer available.
-func (s *Engine) turnBack(h *store.Host) {
+// failMigrationsTo ends migrations to a host no longer available.
+func (s *Engine) failMigrationsTo(h *store.Host) {
 	for _, v := range s.store.VMs.Rows {
 		if v.Destination == h.ID {
 			v.Destination = ""
-			s.settle(v, store.StatusUp)
-			s.event(65, "error", "Migration failed (VM: "+v.Name+", Destination: "+h.Name+").", eventOf{
+			s.setStableStatus(v, store.StatusUp)
+			s.recordEvent(65, "error", "Migration failed (VM: "+v.Name+", Destination: "+h.Name+").", eventOf{
 				vm:   v.ID,
 				host: v.Host,
 			})
@@ -83,9 +83,9 @@ func (s *Engine) turnBack(h *store.Host) {
 	}
 }
 
-// drain migrates VMs off hosts preparing for maintenance, as far as other hosts have room now. It completes the
+// drainHosts migrates VMs off hosts preparing for maintenance, as far as other hosts have room now. It completes the
 // maintenance of empty hosts. It is called whenever a VM reaches a stable status.
-func (s *Engine) drain() {
+func (s *Engine) drainHosts() {
 	for _, h := range s.store.Hosts.Rows {
 		if h.Status != store.HostPreparing {
 			continue
@@ -94,81 +94,81 @@ func (s *Engine) drain() {
 		vms := s.vmsOn(h.ID)
 		for _, v := range vms {
 			if v.Status == store.StatusUp {
-				_ = s.move(v, "") // no host has room now, so it waits
+				_ = s.startMigration(v, "") // no host has room now, so it waits
 			}
 		}
 
 		if len(vms) == 0 {
-			s.hostStatus(h, store.HostMaintenance)
+			s.setHostStatus(h, store.HostMaintenance)
 		}
 	}
 }
 
-func (s *Engine) hostStatus(h *store.Host, status string) {
+func (s *Engine) setHostStatus(h *store.Host, status string) {
 	h.Status, h.FailedAt = status, time.Time{}
 	s.store.Hosts.Put(h.ID, h)
-	s.event(13, "normal", "Status of host "+h.Name+" was set to "+status+".", eventOf{host: h.ID})
+	s.recordEvent(13, "normal", "Status of host "+h.Name+" was set to "+status+".", eventOf{host: h.ID})
 }
 
 // fenceHost handles the power management of a host: a restart ends its VMs.
 func fenceHost(c *call) (*wire.Element, error) {
-	h, err := c.host()
+	h, err := c.findHost()
 	if err != nil {
 		return nil, err
 	}
 
 	switch kind := c.body.Value("fence_type"); {
 	case kind == "status":
-		return c.complete().Str("power_management_status", "on"), nil
+		return c.answerComplete().Str("power_management_status", "on"), nil
 	case slices.Contains([]string{"restart", "stop", "start", ""}, kind):
 	}
 
-	c.Lose(h)
-	c.fenced(h)
-	c.hostStatus(h, store.HostUp)
+	c.FailHost(h)
+	c.failOverVMs(h)
+	c.setHostStatus(h, store.HostUp)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// Lose makes a host unreachable: its VMs are unknown until it is fenced.
-func (s *Engine) Lose(h *store.Host) {
+// FailHost makes a host unreachable: its VMs are unknown until it is fenced.
+func (s *Engine) FailHost(h *store.Host) {
 	h.Status, h.FailedAt = store.HostNonResponsive, s.now()
 	s.store.Hosts.Put(h.ID, h)
-	s.event(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
-	s.turnBack(h)
+	s.recordEvent(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
+	s.failMigrationsTo(h)
 
 	for _, v := range s.vmsOn(h.ID) {
-		s.halt(v)
+		s.haltGuest(v)
 		v.Destination = ""
-		s.settle(v, store.StatusUnknown)
+		s.setStableStatus(v, store.StatusUnknown)
 	}
 
 	failed := h.FailedAt
-	s.at(failed.Add(s.settings.Timings.Fence), func() {
+	s.scheduleChange(failed.Add(s.settings.Timings.Fence), func() {
 		if h.Status == store.HostNonResponsive && h.FailedAt.Equal(failed) {
-			s.fenced(h)
+			s.failOverVMs(h)
 		}
 	})
 }
 
-// fenced marks the VMs of a lost host as down. Highly available ones start elsewhere.
-func (s *Engine) fenced(h *store.Host) {
+// failOverVMs marks the VMs of a lost host as down. Highly available ones start elsewhere.
+func (s *Engine) failOverVMs(h *store.Host) {
 	for _, v := range s.vmsOn(h.ID) {
 		if v.Status != store.StatusUnknown {
 			continue
 		}
 
-		s.down(v)
+		s.markDown(v)
 		if v.HighlyAvailable {
-			if err := s.launch(v); err != nil {
-				s.event(54, "error", "Failed to restart VM "+v.Name+": "+err.Error(), eventOf{vm: v.ID})
+			if err := s.launchVM(v); err != nil {
+				s.recordEvent(54, "error", "Failed to restart VM "+v.Name+": "+err.Error(), eventOf{vm: v.ID})
 			}
 		}
 	}
 }
 
-// Recover brings a host back, from failure or from maintenance; the store must be locked.
-func (s *Engine) Recover(h *store.Host) {
-	s.fenced(h)
-	s.hostStatus(h, store.HostUp)
+// RecoverHost brings a host back, from failure or from maintenance; the store must be locked.
+func (s *Engine) RecoverHost(h *store.Host) {
+	s.failOverVMs(h)
+	s.setHostStatus(h, store.HostUp)
 }

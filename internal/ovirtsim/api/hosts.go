@@ -12,19 +12,19 @@ import (
 
 var hostRoutes = []route{
 	{"GET", "/disks/{id}/statistics", diskStatistics},
-	{"GET", "/disks/{id}/statistics/{statistic}", itemNamed("statistic", diskStatistics)},
+	{"GET", "/disks/{id}/statistics/{statistic}", readItemNamed("statistic", diskStatistics)},
 	{"GET", "/hosts", listHosts},
 	{"GET", "/hosts/{host}", getHost},
 	{"GET", "/hosts/{host}/devices", listHostDevices},
-	{"GET", "/hosts/{host}/devices/{id}", itemOf(listHostDevices)},
+	{"GET", "/hosts/{host}/devices/{id}", readItem(listHostDevices)},
 	{"GET", "/hosts/{host}/networkattachments", listNetworkAttachments},
-	{"GET", "/hosts/{host}/networkattachments/{id}", itemOf(listNetworkAttachments)},
+	{"GET", "/hosts/{host}/networkattachments/{id}", readItem(listNetworkAttachments)},
 	{"GET", "/hosts/{host}/nics", listHostNICs},
-	{"GET", "/hosts/{host}/nics/{id}", itemOf(listHostNICs)},
+	{"GET", "/hosts/{host}/nics/{id}", readItem(listHostNICs)},
 	{"GET", "/hosts/{host}/numanodes", listNothing("host_numa_nodes")},
 	{"GET", "/hosts/{host}/permissions", permissionsOf("host", "hosts", "host")},
 	{"GET", "/hosts/{host}/statistics", hostStatistics},
-	{"GET", "/hosts/{host}/statistics/{id}", itemOf(hostStatistics)},
+	{"GET", "/hosts/{host}/statistics/{id}", readItem(hostStatistics)},
 }
 
 func hostDocument(c *call, h *store.Host) *wire.Element {
@@ -46,15 +46,15 @@ func hostDocument(c *call, h *store.Host) *wire.Element {
 		Str("type", c.store.Clusters.Get(h.Cluster).CPUType)
 	hardware := wire.El("hardware_information").Str("family", "Simulated").Str("manufacturer", "ovirtsim").
 		Str("product_name", "host").Str("serial_number", h.ID).
-		Add(wire.El("supported_rng_sources").Items(wire.Leaf("supported_rng_source", "hwrng"),
-			wire.Leaf("supported_rng_source", "urandom"))).
+		Add(wire.El("supported_rng_sources").AddItems(wire.NewLeaf("supported_rng_source", "hwrng"),
+			wire.NewLeaf("supported_rng_source", "urandom"))).
 		Str("uuid", h.ID).Str("version", "1")
 	system := wire.El("os").Str("custom_kernel_cmdline", "").Str("description", "Oracle Linux Server 8.10").
 		Str("reported_kernel_cmdline", "quiet").Str("type", "OL").
 		Add(wire.El("version").Str("full_version", "8.10").Num("major", 8).Num("minor", 10))
 	power := wire.El("power_management").Flag("automatic_pm_enabled", true).Flag("enabled", false).
 		Flag("kdump_detection", true).Add(wire.El("pm_proxies"))
-	out := wire.Object("host", h.ID, "hosts", h.ID).Str("name", h.Name).Str("comment", "").Str("address", h.Address).
+	out := wire.NewObject("host", h.ID, "hosts", h.ID).Str("name", h.Name).Str("comment", "").Str("address", h.Address).
 		Str("auto_numa_status", "disable").
 		Add(wire.El("certificate").Str("organization", "ovirtsim").Str("subject", "O=ovirtsim,CN="+h.Address), cpu,
 			enabled("device_passthrough", false)).
@@ -90,25 +90,25 @@ func hostDocument(c *call, h *store.Host) *wire.Element {
 
 func listHosts(c *call) (*wire.Element, error) {
 	of := fields[*store.Host]{
-		"name":    val(func(h *store.Host) string { return h.Name }),
-		"id":      val(func(h *store.Host) string { return h.ID }),
-		"status":  val(func(h *store.Host) string { return h.Status }),
-		"address": val(func(h *store.Host) string { return h.Address }),
-		"cluster": val(func(h *store.Host) string { return c.store.ClusterName(h.Cluster) }),
-		"datacenter": val(func(h *store.Host) string {
+		"name":    singleValue(func(h *store.Host) string { return h.Name }),
+		"id":      singleValue(func(h *store.Host) string { return h.ID }),
+		"status":  singleValue(func(h *store.Host) string { return h.Status }),
+		"address": singleValue(func(h *store.Host) string { return h.Address }),
+		"cluster": singleValue(func(h *store.Host) string { return c.store.ClusterName(h.Cluster) }),
+		"datacenter": singleValue(func(h *store.Host) string {
 			return c.store.DataCenterName(c.store.DataCenterOf(h.Cluster))
 		}),
 		"tag": func(h *store.Host) []string { return c.tagsOf(h.ID, taggedHost) },
 	}
 
-	return collect(c, "hosts", c.store.Hosts.Where(nil, func(h *store.Host) string { return h.Name + h.ID }), of,
+	return answerList(c, "hosts", c.store.Hosts.Where(nil, func(h *store.Host) string { return h.Name + h.ID }), of,
 		hostDocument)
 }
 
-func (c *call) host() (*store.Host, error) { return one(c.store.Hosts, c.id("host")) }
+func (c *call) findHost() (*store.Host, error) { return findRow(c.store.Hosts, c.pathID("host")) }
 
 func getHost(c *call) (*wire.Element, error) {
-	h, err := c.host()
+	h, err := c.findHost()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func getHost(c *call) (*wire.Element, error) {
 
 // listHostNICs lists one interface with the management network, and one without a network.
 func listHostNICs(c *call) (*wire.Element, error) {
-	h, err := one(c.store.Hosts, c.id("host"))
+	h, err := findRow(c.store.Hosts, c.pathID("host"))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func listHostNICs(c *call) (*wire.Element, error) {
 
 	first.Add(wire.Ref("network", "networks", c.managementNetwork(h)))
 
-	return wire.El("host_nics").Items(first, second), nil
+	return wire.El("host_nics").AddItems(first, second), nil
 }
 
 func (c *call) hostNICID(h *store.Host, name string) string {
@@ -149,7 +149,7 @@ func (c *call) hostNICID(h *store.Host, name string) string {
 
 func (c *call) hostNIC(h *store.Host, name string) *wire.Element {
 	id := c.hostNICID(h, name)
-	return wire.Object("host_nic", id, "hosts", h.ID, "nics", id).Str("name", name)
+	return wire.NewObject("host_nic", id, "hosts", h.ID, "nics", id).Str("name", name)
 }
 
 func (c *call) hostIP(h *store.Host) *wire.Element {
@@ -177,7 +177,7 @@ func (c *call) managementNetwork(h *store.Host) string {
 
 // listNetworkAttachments lists the management network, on the first interface.
 func listNetworkAttachments(c *call) (*wire.Element, error) {
-	h, err := one(c.store.Hosts, c.id("host"))
+	h, err := findRow(c.store.Hosts, c.pathID("host"))
 	if err != nil {
 		return nil, err
 	}
@@ -195,26 +195,26 @@ func listNetworkAttachments(c *call) (*wire.Element, error) {
 		{"ipv6_boot_protocol", "NONE"},
 		{"default_route", "true"},
 	} {
-		reported.Items(
+		reported.AddItems(
 			wire.El("reported_configuration").
-				Opt("actual_value", setting[1]).
-				Opt("expected_value", setting[1]).
+				StrIfSet("actual_value", setting[1]).
+				StrIfSet("expected_value", setting[1]).
 				Flag("in_sync", true).
 				Str("name", setting[0]),
 		)
 	}
 
-	assignments := wire.El("ip_address_assignments").Items(
+	assignments := wire.El("ip_address_assignments").AddItems(
 		wire.El("ip_address_assignment").Str("assignment_method", "static").Add(c.hostIP(h)),
 		wire.El("ip_address_assignment").Str("assignment_method", "none").Add(wire.El("ip").Str("version", "v6")),
 	)
 	network := c.managementNetwork(h)
 	id := c.store.IDOf("", "networkattachment", h.ID, network)
-	out := wire.Object("network_attachment", id, "hosts", h.ID, "networkattachments", id).Flag("in_sync", true).
+	out := wire.NewObject("network_attachment", id, "hosts", h.ID, "networkattachments", id).Flag("in_sync", true).
 		Add(assignments, reported, wire.Ref("host", "hosts", h.ID))
 	nic := c.hostNICID(h, "eth0")
-	out.Add(wire.El("host_nic").Set("href", wire.Href("hosts", h.ID, "nics", nic)).Set("id", nic),
+	out.Add(wire.El("host_nic").SetAttr("href", wire.Href("hosts", h.ID, "nics", nic)).SetAttr("id", nic),
 		wire.Ref("network", "networks", network))
 
-	return wire.El("network_attachments").Items(out), nil
+	return wire.El("network_attachments").AddItems(out), nil
 }

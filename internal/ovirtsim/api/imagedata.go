@@ -24,8 +24,8 @@ type ticket struct {
 	size            int64
 }
 
-// touch records the progress of a transfer: the received range.
-func (s *Engine) touch(t *ticket, first, end int64) error {
+// recordProgress records the progress of a transfer: the received range.
+func (s *Engine) recordProgress(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store.Transfers.Get(t.transfer.ID) != t.transfer || !slices.Contains(hasTicket, t.transfer.Phase) {
@@ -34,7 +34,7 @@ func (s *Engine) touch(t *ticket, first, end int64) error {
 	}
 
 	t.transfer.LastActivity = s.now()
-	t.transfer.Covered = cover(t.transfer.Covered, first, end)
+	t.transfer.Covered = addRange(t.transfer.Covered, first, end)
 
 	t.transfer.Transferred = 0
 	for _, r := range t.transfer.Covered {
@@ -47,8 +47,8 @@ func (s *Engine) touch(t *ticket, first, end int64) error {
 	return s.store.Flush()
 }
 
-// cover adds a range to a sorted list of disjoint ranges.
-func cover(ranges [][2]int64, first, end int64) [][2]int64 {
+// addRange adds a range to a sorted list of disjoint ranges.
+func addRange(ranges [][2]int64, first, end int64) [][2]int64 {
 	var out [][2]int64
 
 	for _, r := range ranges {
@@ -81,9 +81,9 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	t, err := s.ticket(id)
+	t, err := s.findTicket(id)
 	if err != nil {
-		plainError(w, "You are not allowed to access this resource: "+err.Error(), http.StatusForbidden)
+		writePlainError(w, "You are not allowed to access this resource: "+err.Error(), http.StatusForbidden)
 		return
 	}
 
@@ -99,12 +99,12 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 
 		return
 	case r.Method == http.MethodGet && extra == "":
-		if err = t.send(w, r); err == nil {
-			_ = s.touch(t, 0, 0)
+		if err = t.sendData(w, r); err == nil {
+			_ = s.recordProgress(t, 0, 0)
 			return
 		}
 	default:
-		plainError(w, "Method not allowed", http.StatusMethodNotAllowed)
+		writePlainError(w, "Method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
 
@@ -115,16 +115,16 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", t.size))
 		}
 
-		plainError(w, refused.Detail, refused.Status)
+		writePlainError(w, refused.Detail, refused.Status)
 	case err != nil: // the connection broke, so there is no client to answer
-		plainError(w, err.Error(), http.StatusInternalServerError)
+		writePlainError(w, err.Error(), http.StatusInternalServerError)
 	default:
 		w.WriteHeader(http.StatusOK)
 	}
 }
 
-// send answers with the disk's data, or with the requested range of it.
-func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
+// sendData answers with the disk's data, or with the requested range of it.
+func (t *ticket) sendData(w http.ResponseWriter, r *http.Request) error {
 	var written io.ReaderAt = bytes.NewReader(nil)
 	size := int64(0)
 
@@ -167,8 +167,8 @@ func (p padded) ReadAt(into []byte, at int64) (int, error) {
 	return n, err
 }
 
-// plainError answers like the transfer daemon.
-func plainError(w http.ResponseWriter, text string, status int) {
+// writePlainError answers like the transfer daemon.
+func writePlainError(w http.ResponseWriter, text string, status int) {
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) //nolint:gosec // plain text
@@ -212,7 +212,7 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	for at := offset; at < offset+r.ContentLength; {
 		n, err := io.CopyN(io.NewOffsetWriter(file, at), r.Body, min(piece, offset+r.ContentLength-at))
 		at += n
-		if gone := s.touch(t, offset, at); gone != nil {
+		if gone := s.recordProgress(t, offset, at); gone != nil {
 			return gone
 		}
 
@@ -274,5 +274,5 @@ func (s *Engine) patchImage(t *ticket, r *http.Request) error {
 		at += n
 	}
 
-	return s.touch(t, in.Offset, in.Offset+in.Size)
+	return s.recordProgress(t, in.Offset, in.Offset+in.Size)
 }

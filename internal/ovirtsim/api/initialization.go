@@ -12,8 +12,8 @@ import (
 // nicDefaults are the elements always shown in a network configuration.
 var nicDefaults = []string{"ip", "ipv6"}
 
-// layInitialization merges the initialization of a request into the existing one. An empty one removes everything.
-func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, error) {
+// mergeInitialization merges the initialization of a request into the existing one. An empty one removes everything.
+func mergeInitialization(there, in *wire.Element, fail failure) (*wire.Element, error) {
 	switch {
 	case in == nil:
 		return there, nil
@@ -26,9 +26,9 @@ func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, er
 		out = there.Clone()
 	}
 
-	out.Merge(in, []string{"cloud_init", "configuration"})
+	out.MergeRequest(in, []string{"cloud_init", "configuration"})
 	if host := in.Value("cloud_init", "host", "address"); host != "" { // the form of old clients
-		out.Put(host, "host_name")
+		out.SetText(host, "host_name")
 	}
 
 	return out, checkInitialization(out, fail)
@@ -44,7 +44,7 @@ func checkInitialization(e *wire.Element, fail failure) error {
 			return wire.InvalidValue("Boot protocol = '%s' is not applicable for IPv4.", strings.ToUpper(v4))
 		case v6 == "autoconf" || v6 == "poly_dhcp_autoconf":
 			return fail("Option 'autoconf' in cloud-init configuration is not supported.")
-		case !n.Yes("on_boot"):
+		case !n.IsTrue("on_boot"):
 			return fail("Start On Boot selection in cloud-init configuration is invalid. Only 'true' is supported.")
 		case v4 == "static" && n.Value("ip", "address") == "":
 			return fail("Static IPv4 address is missing in cloud-init configuration.")
@@ -65,7 +65,7 @@ func shownInitialization(there *wire.Element) *wire.Element {
 
 	out := there.Clone()
 	if out.Has("root_password") {
-		out.Put("******", "root_password")
+		out.SetText("******", "root_password")
 	}
 
 	if !out.Has("regenerate_ssh_keys") {

@@ -14,8 +14,8 @@ var instanceTypeRoutes = []route{
 
 // instanceTypeDocument shows an instance type. It has no operating system and no cluster.
 func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
-	out := wire.Object("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).
-		Str("description", t.Name+" instance type").Str("creation_time", stamp(t.Created))
+	out := wire.NewObject("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).
+		Str("description", t.Name+" instance type").Str("creation_time", formatTime(t.Created))
 	described := wire.El("instance_type")
 	describeHardware(&t.Hardware, described, "", false)
 	described.Get("cpu").Kids = slices.DeleteFunc(described.Get("cpu").Kids, func(e *wire.Element) bool {
@@ -24,7 +24,7 @@ func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
 	described.Get("os").Kids = slices.DeleteFunc(described.Get("os").Kids, func(e *wire.Element) bool {
 		return e.Name == "type"
 	})
-	described.Put("spice", "display", "type")
+	described.SetText("spice", "display", "type")
 
 	for _, name := range []string{"cpu", "display", "high_availability", "io", "memory", "memory_policy", "migration",
 		"migration_downtime", "os", "placement_policy", "usb"} {
@@ -36,17 +36,17 @@ func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
 
 func listInstanceTypes(c *call) (*wire.Element, error) {
 	of := fields[*store.InstanceType]{
-		"name": val(func(t *store.InstanceType) string { return t.Name }),
-		"id":   val(func(t *store.InstanceType) string { return t.ID }),
+		"name": singleValue(func(t *store.InstanceType) string { return t.Name }),
+		"id":   singleValue(func(t *store.InstanceType) string { return t.ID }),
 	}
 
-	return collect(c, "instance_types", c.store.InstanceTypes.Where(nil, func(t *store.InstanceType) string {
+	return answerList(c, "instance_types", c.store.InstanceTypes.Where(nil, func(t *store.InstanceType) string {
 		return t.Name
 	}), of, instanceTypeDocument)
 }
 
 func getInstanceType(c *call) (*wire.Element, error) {
-	t, err := one(c.store.InstanceTypes, c.id("id"))
+	t, err := findRow(c.store.InstanceTypes, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}

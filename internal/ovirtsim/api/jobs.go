@@ -26,8 +26,8 @@ const (
 	maxEvents = 5000
 )
 
-// work records an operation as a job. The job ends with finish of the object it waits for, or at once without one.
-func (c *call) work(description, waits string) {
+// recordJob records an operation as a job. The job ends with finish of the object it waits for, or at once without one.
+func (c *call) recordJob(description, waits string) {
 	now := c.now()
 	made := &store.Job{
 		ID:          store.NewID(),
@@ -43,11 +43,11 @@ func (c *call) work(description, waits string) {
 
 	c.job = made.ID
 	c.store.Jobs.Put(made.ID, made)
-	trim(c.store.Jobs, maxJobs, store.JobKey)
+	trimTable(c.store.Jobs, maxJobs, store.JobKey)
 }
 
-// finish ends the jobs waiting for an object.
-func (s *Engine) finish(waits string) {
+// finishJobs ends the jobs waiting for an object.
+func (s *Engine) finishJobs(waits string) {
 	for _, j := range s.store.Jobs.Rows {
 		if j.Waits == waits && j.Status == "started" {
 			j.Status, j.Ended = "finished", s.now()
@@ -56,8 +56,8 @@ func (s *Engine) finish(waits string) {
 	}
 }
 
-// trim drops the oldest quarter of a table above its limit.
-func trim[T any](t *store.Table[T], limit int, key func(*T) string) {
+// trimTable drops the oldest quarter of a table above its limit.
+func trimTable[T any](t *store.Table[T], limit int, key func(*T) string) {
 	if len(t.Rows) <= limit {
 		return
 	}
@@ -73,12 +73,12 @@ func trim[T any](t *store.Table[T], limit int, key func(*T) string) {
 }
 
 func jobDocument(_ *call, j *store.Job) *wire.Element {
-	out := wire.Object("job", j.ID, "jobs", j.ID).Str("description", j.Description).Str("status", j.Status).
+	out := wire.NewObject("job", j.ID, "jobs", j.ID).Str("description", j.Description).Str("status", j.Status).
 		Flag("auto_cleared", true).Flag("external", false).
-		Str("correlation_id", j.Correlation).Str("start_time", stamp(j.Started)).
-		Str("last_updated", stamp(cmp.Or(j.Ended, j.Started)))
+		Str("correlation_id", j.Correlation).Str("start_time", formatTime(j.Started)).
+		Str("last_updated", formatTime(cmp.Or(j.Ended, j.Started)))
 	if !j.Ended.IsZero() {
-		out.Str("end_time", stamp(j.Ended))
+		out.Str("end_time", formatTime(j.Ended))
 	}
 
 	return out
@@ -93,21 +93,21 @@ const noJobField = "statementcallback; bad sql grammar [select * from (select * 
 
 func listJobs(c *call) (*wire.Element, error) {
 	of := fields[*store.Job]{
-		"correlation_id": val(func(j *store.Job) string { return j.Correlation }),
-		"description":    val(func(j *store.Job) string { return j.Description }),
+		"correlation_id": singleValue(func(j *store.Job) string { return j.Correlation }),
+		"description":    singleValue(func(j *store.Job) string { return j.Description }),
 	}
-	if q, err := parseSearch(c.query.Get("search")); err == nil && !q.knows(of) {
-		return nil, wire.Failed(http.StatusBadRequest, "%s", noJobField)
+	if q, err := parseSearch(c.query.Get("search")); err == nil && !q.usesKnownFields(of) {
+		return nil, wire.PlainFault(http.StatusBadRequest, "%s", noJobField)
 	}
 
 	items := c.store.Jobs.Where(nil, store.JobKey)
 	slices.Reverse(items)
 
-	return collect(c, "jobs", items, of, jobDocument)
+	return answerList(c, "jobs", items, of, jobDocument)
 }
 
 func getJob(c *call) (*wire.Element, error) {
-	j, err := one(c.store.Jobs, c.id("id"))
+	j, err := findRow(c.store.Jobs, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -118,19 +118,19 @@ func getJob(c *call) (*wire.Element, error) {
 // eventOf names the objects of an event.
 type eventOf struct{ vm, host string }
 
-// event adds the effect of a request to the engine's audit log.
-func (c *call) event(code int64, severity, description string, of eventOf) {
-	c.Engine.event(code, severity, description, of)
+// recordEvent adds the effect of a request to the engine's audit log.
+func (c *call) recordEvent(code int64, severity, description string, of eventOf) {
+	c.Engine.recordEvent(code, severity, description, of)
 	last := c.store.Events.Get(fmt.Sprintf("%012d", c.store.Counters.Get("events").Value))
 	if last != nil && c.r != nil {
 		last.Correlation = c.correlationID
 	}
 }
 
-// event adds an entry to the engine's audit log.
-func (s *Engine) event(code int64, severity, description string, of eventOf) {
+// recordEvent adds an entry to the engine's audit log.
+func (s *Engine) recordEvent(code int64, severity, description string, of eventOf) {
 	made := &store.Event{
-		ID:          s.store.Next("events"),
+		ID:          s.store.NextNumber("events"),
 		Code:        code,
 		Severity:    severity,
 		Description: description,
@@ -140,26 +140,26 @@ func (s *Engine) event(code int64, severity, description string, of eventOf) {
 		Time:        s.now(),
 	}
 	s.store.Events.Put(fmt.Sprintf("%012d", made.ID), made)
-	trim(s.store.Events, maxEvents, store.EventKey)
+	trimTable(s.store.Events, maxEvents, store.EventKey)
 }
 
 func eventDocument(c *call, e *store.Event) *wire.Element {
 	id := strconv.FormatInt(e.ID, 10)
-	out := wire.Object("event", id, "events", id).Str("description", e.Description).Num("code", e.Code).
-		Opt("correlation_id", e.Correlation).Num("custom_id", -1).
+	out := wire.NewObject("event", id, "events", id).Str("description", e.Description).Num("code", e.Code).
+		StrIfSet("correlation_id", e.Correlation).Num("custom_id", -1).
 		Num("flood_rate", 0).Num("index", e.ID).Str("origin", "oVirt").Str("severity", e.Severity).
-		Str("time", stamp(e.Time))
+		Str("time", formatTime(e.Time))
 	if e.VM != "" {
-		out.Add(wire.Ref("vm", "vms", e.VM).Opt("name", c.store.VMName(e.VM)))
+		out.Add(wire.Ref("vm", "vms", e.VM).StrIfSet("name", c.store.VMName(e.VM)))
 		if v := c.store.VMs.Get(e.VM); v != nil {
-			out.Add(wire.Ref("cluster", "clusters", v.Cluster).Opt("name", c.store.ClusterName(v.Cluster)))
+			out.Add(wire.Ref("cluster", "clusters", v.Cluster).StrIfSet("name", c.store.ClusterName(v.Cluster)))
 			center := c.store.DataCenterOf(v.Cluster)
-			out.Add(wire.Ref("data_center", "datacenters", center).Opt("name", c.store.DataCenterName(center)))
+			out.Add(wire.Ref("data_center", "datacenters", center).StrIfSet("name", c.store.DataCenterName(center)))
 		}
 	}
 
 	if e.Host != "" {
-		out.Add(wire.Ref("host", "hosts", e.Host).Opt("name", c.store.HostName(e.Host)))
+		out.Add(wire.Ref("host", "hosts", e.Host).StrIfSet("name", c.store.HostName(e.Host)))
 	}
 
 	return out
@@ -171,16 +171,16 @@ func eventFields(c *call) fields[*store.Event] {
 
 	return fields[*store.Event]{
 		"severity":       func(e *store.Event) []string { return []string{e.Severity, severities[e.Severity]} },
-		"type":           val(func(e *store.Event) string { return strconv.FormatInt(e.Code, 10) }),
-		"message":        val(func(e *store.Event) string { return e.Description }),
-		"id":             val(func(e *store.Event) string { return strconv.FormatInt(e.ID, 10) }),
-		"correlation_id": val(func(e *store.Event) string { return e.Correlation }),
-		"time":           val(func(e *store.Event) string { return stamp(e.Time) }),
-		"event_vm":       val(func(e *store.Event) string { return e.VMName }),
-		"vm.name":        val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
-		"vms.name":       val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
-		"host.name":      val(func(e *store.Event) string { return c.store.HostName(e.Host) }),
-		"hosts.name":     val(func(e *store.Event) string { return c.store.HostName(e.Host) }),
+		"type":           singleValue(func(e *store.Event) string { return strconv.FormatInt(e.Code, 10) }),
+		"message":        singleValue(func(e *store.Event) string { return e.Description }),
+		"id":             singleValue(func(e *store.Event) string { return strconv.FormatInt(e.ID, 10) }),
+		"correlation_id": singleValue(func(e *store.Event) string { return e.Correlation }),
+		"time":           singleValue(func(e *store.Event) string { return formatTime(e.Time) }),
+		"event_vm":       singleValue(func(e *store.Event) string { return e.VMName }),
+		"vm.name":        singleValue(func(e *store.Event) string { return c.store.VMName(e.VM) }),
+		"vms.name":       singleValue(func(e *store.Event) string { return c.store.VMName(e.VM) }),
+		"host.name":      singleValue(func(e *store.Event) string { return c.store.HostName(e.Host) }),
+		"hosts.name":     singleValue(func(e *store.Event) string { return c.store.HostName(e.Host) }),
 	}
 }
 
@@ -196,7 +196,7 @@ func listEvents(c *call) (*wire.Element, error) {
 	items := c.store.Events.Where(func(e *store.Event) bool { return e.ID > from }, store.EventKey)
 	slices.Reverse(items) // newest first
 
-	return collect(c, "events", items, eventFields(c), eventDocument)
+	return answerList(c, "events", items, eventFields(c), eventDocument)
 }
 
 // notANumber returns the engine's error for an invalid number outside a document.
@@ -209,12 +209,12 @@ func notANumber(raw string) error {
 }
 
 func getEvent(c *call) (*wire.Element, error) {
-	n, err := strconv.ParseInt(c.id("id"), 10, 64)
+	n, err := strconv.ParseInt(c.pathID("id"), 10, 64)
 	if err != nil {
-		return nil, notANumber(c.id("id"))
+		return nil, notANumber(c.pathID("id"))
 	}
 
-	e, err := one(c.store.Events, fmt.Sprintf("%012d", n))
+	e, err := findRow(c.store.Events, fmt.Sprintf("%012d", n))
 	if err != nil {
 		return nil, err
 	}

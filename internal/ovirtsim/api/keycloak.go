@@ -20,8 +20,8 @@ func (s *Engine) hasProfile(profile string) bool {
 	return s.store.HasProfile(profile) && (!s.settings.Keycloak || profile != "internal" || s.store.HasUserOf(profile))
 }
 
-// basicRefused writes the page of the web server. The server checks tokens itself, and supports no other login.
-func basicRefused(w http.ResponseWriter) {
+// writeBasicRefused writes the page of the web server. The server checks tokens itself, and supports no other login.
+func writeBasicRefused(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="RESTAPI"`)
 	w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")
 	w.WriteHeader(http.StatusUnauthorized)

@@ -29,34 +29,34 @@ var lifeRoutes = []route{
 	{"POST", "/vms/{vm}/ticket", ticketVM},
 }
 
-// arrange schedules the VM's next change of status. It replaces an earlier one.
-func (s *Engine) arrange(v *store.VM, status string, in time.Duration) {
+// scheduleVM schedules the VM's next change of status. It replaces an earlier one.
+func (s *Engine) scheduleVM(v *store.VM, status string, in time.Duration) {
 	v.Epoch++
 	v.Until = store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.VMs.Put(v.ID, v)
-	s.wake(v)
+	s.startVMTimer(v)
 }
 
-// settle sets a stable status of the VM.
-func (s *Engine) settle(v *store.VM, status string) {
+// setStableStatus sets a stable status of the VM.
+func (s *Engine) setStableStatus(v *store.VM, status string) {
 	v.Epoch++
 	v.Status, v.Until = status, store.Transition{}
 	s.store.VMs.Put(v.ID, v)
 }
 
-// wake sets the timer of the VM's next change.
-func (s *Engine) wake(v *store.VM) {
+// startVMTimer sets the timer of the VM's next change.
+func (s *Engine) startVMTimer(v *store.VM) {
 	epoch := v.Epoch
-	s.at(v.Until.At, func() {
+	s.scheduleChange(v.Until.At, func() {
 		if s.store.VMs.Get(v.ID) == v && v.Epoch == epoch {
-			s.advance(v)
+			s.advanceVM(v)
 		}
 	})
 }
 
-// at runs a change of the inventory at a given time, unless the simulator has ended.
-func (s *Engine) at(when time.Time, change func()) {
-	s.settings.Clock.At(when, func() {
+// scheduleChange runs a change of the inventory at a given time, unless the simulator has ended.
+func (s *Engine) scheduleChange(when time.Time, change func()) {
+	s.settings.Clock.CallAt(when, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ctx.Err() != nil {
@@ -69,19 +69,19 @@ func (s *Engine) at(when time.Time, change func()) {
 	})
 }
 
-// advance makes the scheduled change.
-func (s *Engine) advance(v *store.VM) {
+// advanceVM makes the scheduled change.
+func (s *Engine) advanceVM(v *store.VM) {
 	switch v.Until.Status {
 	case store.StatusPoweringUp:
 		s.powerUp(v)
 	case store.StatusUp:
-		s.comeUp(v)
+		s.completeStart(v)
 	case store.StatusDown:
-		s.goDown(v)
+		s.completeStop(v)
 	case store.StatusSuspended:
 		v.Host = ""
-		s.settle(v, store.StatusSuspended)
-		s.drain()
+		s.setStableStatus(v, store.StatusSuspended)
+		s.drainHosts()
 	}
 }
 
@@ -90,57 +90,59 @@ func (s *Engine) powerUp(v *store.VM) {
 
 	switch {
 	case s.settings.GuestFault(GuestNeverBoots, v.Name):
-		s.settle(v, store.StatusPoweringUp)
+		s.setStableStatus(v, store.StatusPoweringUp)
 	case s.settings.GuestFault(GuestLostBoot, v.Name):
-		s.arrange(v, store.StatusDown, s.settings.Timings.PowerUp)
+		s.scheduleVM(v, store.StatusDown, s.settings.Timings.PowerUp)
 	default:
-		s.arrange(v, store.StatusUp, s.settings.Timings.PowerUp)
+		s.scheduleVM(v, store.StatusUp, s.settings.Timings.PowerUp)
 	}
 }
 
-func (s *Engine) comeUp(v *store.VM) {
+func (s *Engine) completeStart(v *store.VM) {
 	from := v.Status
 
 	switch {
 	case from == store.StatusMigrating:
 		v.Host, v.Destination = v.Destination, ""
-		s.settle(v, store.StatusUp)
-		s.event(63, "normal",
+		s.setStableStatus(v, store.StatusUp)
+		s.recordEvent(63, "normal",
 			"Migration completed (VM: "+v.Name+", Destination: "+s.store.HostName(v.Host)+").",
 			eventOf{vm: v.ID, host: v.Host})
-		s.drain()
+		s.drainHosts()
 
 		return
 	case v.PauseAtStart && from == store.StatusPoweringUp:
 		v.PauseAtStart = false
-		s.settle(v, store.StatusPaused)
-		s.finish(v.ID)
+		s.setStableStatus(v, store.StatusPaused)
+		s.finishJobs(v.ID)
 
 		return
 	}
 
-	s.settle(v, store.StatusUp)
+	s.setStableStatus(v, store.StatusUp)
 	if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine returns to the observed status
 		return
 	}
 
 	v.Initialized = true
-	s.finish(v.ID)
-	s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{vm: v.ID, host: v.Host})
-	s.boot(v)
-	s.drain()
+	s.finishJobs(v.ID)
+	s.recordEvent(
+		32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{vm: v.ID, host: v.Host},
+	)
+	s.bootGuest(v)
+	s.drainHosts()
 	if s.settings.GuestFault(GuestCrashes, v.Name) {
-		s.at(s.now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
+		s.scheduleChange(s.now().Add(s.settings.Timings.PowerUp), func() { s.CrashVM(v) })
 	}
 }
 
-func (s *Engine) goDown(v *store.VM) {
+func (s *Engine) completeStop(v *store.VM) {
 	from := v.Status
 
 	switch {
 	case from == store.StatusDown && v.Applied != nil:
 		v.Hardware, v.Applied = *v.Applied, nil
-		s.settle(v, store.StatusDown)
+		s.setStableStatus(v, store.StatusDown)
 
 		return
 	case from == store.StatusImageLocked:
@@ -150,11 +152,13 @@ func (s *Engine) goDown(v *store.VM) {
 
 		return
 	case from == store.StatusPoweringUp:
-		s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
-			eventOf{vm: v.ID, host: v.Host})
+		s.recordEvent(
+			119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
+			eventOf{vm: v.ID, host: v.Host},
+		)
 	}
 
-	s.down(v)
+	s.markDown(v)
 }
 
 // completeCreation unlocks the disks of a new VM.
@@ -166,9 +170,9 @@ func (s *Engine) completeCreation(v *store.VM) {
 		}
 	}
 
-	s.event(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
-	s.settle(v, store.StatusDown)
-	s.finish(v.ID)
+	s.recordEvent(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
+	s.setStableStatus(v, store.StatusDown)
+	s.finishJobs(v.ID)
 }
 
 // FailCreation ends the creation of a VM with locked disks, as if the engine could not copy them: the VM and the disks
@@ -178,56 +182,61 @@ func (s *Engine) FailCreation(v *store.VM) error {
 		return fmt.Errorf("VM %s is %s, and not being made", v.Name, v.Status)
 	}
 
-	s.event(60, "error", "Failed to complete VM "+v.Name+" creation.", eventOf{vm: v.ID})
+	s.recordEvent(60, "error", "Failed to complete VM "+v.Name+" creation.", eventOf{vm: v.ID})
 
 	for _, a := range s.store.AttachmentsOf(v.ID) {
 		s.dropDisk(s.store.Disks.Get(a.Disk))
 	}
 
-	s.forget(v)
+	s.dropVM(v)
 
 	return nil
 }
 
-// down ends a VM's run, for any reason.
-func (s *Engine) down(v *store.VM) {
-	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
+// markDown ends a VM's run, for any reason.
+func (s *Engine) markDown(v *store.VM) {
+	s.recordEvent(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", s.now(), nil, false, false
 	waited := v.Next
 	v.Next = nil
-	s.settle(v, store.StatusDown)
+	s.setStableStatus(v, store.StatusDown)
 	if waited != nil {
 		v.Applied = waited
-		s.arrange(v, store.StatusDown, s.settings.Timings.PowerDown)
+		s.scheduleVM(v, store.StatusDown, s.settings.Timings.PowerDown)
 	}
 
-	s.finish(v.ID)
-	s.drain()
+	s.finishJobs(v.ID)
+	s.drainHosts()
 }
 
-// Crash simulates a crash of the guest.
-func (s *Engine) Crash(v *store.VM) {
+// CrashVM simulates a crash of the guest.
+func (s *Engine) CrashVM(v *store.VM) {
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp && v.Status != store.StatusRebootInProgress {
 		return
 	}
 
-	s.halt(v)
-	s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.", eventOf{
-		vm:   v.ID,
-		host: v.Host,
-	})
+	s.haltGuest(v)
+	s.recordEvent(
+		119,
+		"error",
+		"VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
+		eventOf{
+			vm:   v.ID,
+			host: v.Host,
+		},
+	)
 	restart := v.HighlyAvailable
-	s.down(v)
+	s.markDown(v)
 	if restart {
-		_ = s.launch(v)
+		_ = s.launchVM(v)
 	}
 }
 
-// launch starts a stopped VM on a host.
-func (s *Engine) launch(v *store.VM) error { return s.launchOn(v, "") }
+// launchVM starts a stopped VM on a host.
+func (s *Engine) launchVM(v *store.VM) error { return s.launchOn(v, "") }
 
 func (s *Engine) launchOn(v *store.VM, want string) error {
-	placed, err := s.place(v, want)
+	placed, err := s.placeVM(v, want)
 	if err != nil {
 		return err
 	}
@@ -238,7 +247,7 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 		v.Drive = v.Initialization.Clone()
 	}
 
-	s.arrange(v, store.StatusPoweringUp, s.settings.Timings.Launch)
+	s.scheduleVM(v, store.StatusPoweringUp, s.settings.Timings.Launch)
 
 	return nil
 }
@@ -266,15 +275,15 @@ const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternati
 	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to " +
 	"select a different boot option and rerun the VM."
 
-// move starts the migration of a VM, to a given host or to the best one.
-func (s *Engine) move(v *store.VM, hostID string) error {
-	to, err := s.place(v, hostID)
+// startMigration starts the migration of a VM, to a given host or to the best one.
+func (s *Engine) startMigration(v *store.VM, hostID string) error {
+	to, err := s.placeVM(v, hostID)
 	if err != nil {
 		return wire.Conflict("%s", "Cannot migrate VM. "+trimVerdict(err))
 	}
 
 	v.Status, v.Destination = store.StatusMigrating, to.ID
-	s.event(
+	s.recordEvent(
 		62,
 		"normal",
 		"Migration started (VM: "+v.Name+", Source: "+s.store.HostName(v.Host)+", Destination: "+to.Name+").",
@@ -283,7 +292,7 @@ func (s *Engine) move(v *store.VM, hostID string) error {
 			host: v.Host,
 		},
 	)
-	s.arrange(v, store.StatusUp, s.settings.Timings.Migrate)
+	s.scheduleVM(v, store.StatusUp, s.settings.Timings.Migrate)
 
 	return nil
 }

@@ -20,12 +20,12 @@ var networkRoutes = []route{
 }
 
 func networkDocument(_ *call, n *store.Network) *wire.Element {
-	out := wire.Object("network", n.ID, "networks", n.ID).Str("name", n.Name).Str("description", n.Description).
+	out := wire.NewObject("network", n.ID, "networks", n.ID).Str("name", n.Name).Str("description", n.Description).
 		Str("comment", "").
 		Num("mtu", n.MTU).Flag("port_isolation", false).Flag("stp", false).
-		Add(wire.El("usages").Items(wire.Leaf("usage", "vm"))).Str("vdsm_name", n.Name)
+		Add(wire.El("usages").AddItems(wire.NewLeaf("usage", "vm"))).Str("vdsm_name", n.Name)
 	if n.VLAN != 0 {
-		out.Add(wire.El("vlan").Set("id", strconv.FormatInt(n.VLAN, 10)))
+		out.Add(wire.El("vlan").SetAttr("id", strconv.FormatInt(n.VLAN, 10)))
 	}
 
 	return out.Add(wire.Ref("data_center", "datacenters", n.DataCenter))
@@ -34,12 +34,12 @@ func networkDocument(_ *call, n *store.Network) *wire.Element {
 // clusterNetworkDocument shows a network in the context of a cluster.
 func clusterNetworkDocument(c *call, n *store.Network) *wire.Element {
 	out := networkDocument(c, n)
-	id := c.id("cluster")
+	id := c.pathID("cluster")
 	usages := wire.El("usages")
 
 	for _, usage := range []string{"vm", "display", "migration", "management", "default_route"} {
 		if usage == "vm" || n.Name == "ovirtmgmt" {
-			usages.Items(wire.Leaf("usage", usage))
+			usages.AddItems(wire.NewLeaf("usage", usage))
 		}
 	}
 
@@ -50,13 +50,13 @@ func clusterNetworkDocument(c *call, n *store.Network) *wire.Element {
 }
 
 func networkFields(c *call) fields[*store.Network] {
-	center := val(func(n *store.Network) string { return c.store.DataCenterName(n.DataCenter) })
+	center := singleValue(func(n *store.Network) string { return c.store.DataCenterName(n.DataCenter) })
 
 	return fields[*store.Network]{
-		"name":            val(func(n *store.Network) string { return n.Name }),
-		"id":              val(func(n *store.Network) string { return n.ID }),
-		"vlanid":          val(func(n *store.Network) string { return strconv.FormatInt(n.VLAN, 10) }),
-		"description":     val(func(n *store.Network) string { return n.Description }),
+		"name":            singleValue(func(n *store.Network) string { return n.Name }),
+		"id":              singleValue(func(n *store.Network) string { return n.ID }),
+		"vlanid":          singleValue(func(n *store.Network) string { return strconv.FormatInt(n.VLAN, 10) }),
+		"description":     singleValue(func(n *store.Network) string { return n.Description }),
 		"datacenter":      center,
 		"datacenter.name": center,
 		"datacenter_name": center,
@@ -66,18 +66,20 @@ func networkFields(c *call) fields[*store.Network] {
 func networksOf(
 	c *call, match func(*store.Network) bool, document func(*call, *store.Network) *wire.Element,
 ) (*wire.Element, error) {
-	return collect(c, "networks", c.store.Networks.Where(match, func(n *store.Network) string { return n.Name + n.ID }),
-		networkFields(c), document)
+	return answerList(
+		c, "networks", c.store.Networks.Where(match, func(n *store.Network) string { return n.Name + n.ID }),
+		networkFields(c), document,
+	)
 }
 
 func listNetworks(c *call) (*wire.Element, error) { return networksOf(c, nil, networkDocument) }
 
 func listDataCenterNetworks(c *call) (*wire.Element, error) {
-	return networksOf(c, func(n *store.Network) bool { return n.DataCenter == c.id("id") }, networkDocument)
+	return networksOf(c, func(n *store.Network) bool { return n.DataCenter == c.pathID("id") }, networkDocument)
 }
 
 func listClusterNetworks(c *call) (*wire.Element, error) {
-	g := c.store.Clusters.Get(c.id("cluster"))
+	g := c.store.Clusters.Get(c.pathID("cluster"))
 
 	return networksOf(c, func(n *store.Network) bool {
 		return g != nil &&
@@ -86,7 +88,7 @@ func listClusterNetworks(c *call) (*wire.Element, error) {
 }
 
 func getNetwork(c *call) (*wire.Element, error) {
-	n, err := one(c.store.Networks, c.id("id"))
+	n, err := findRow(c.store.Networks, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -123,11 +125,11 @@ func (c *call) changeNetwork(n *store.Network, in *wire.Element, verb string) er
 
 // addNetwork creates a network, and its vNIC profile with the same name.
 func addNetwork(c *call) (*wire.Element, error) {
-	if err := require(c.body, "Network", "data_center.id|name", "name"); err != nil {
+	if err := requireElements(c.body, "Network", "data_center.id|name", "name"); err != nil {
 		return nil, err
 	}
 
-	center := referred(c.store.DataCenters, c.body.Get("data_center"), func(d *store.DataCenter) string {
+	center := findReferred(c.store.DataCenters, c.body.Get("data_center"), func(d *store.DataCenter) string {
 		return d.Name
 	})
 	if center == nil {
@@ -143,11 +145,11 @@ func addNetwork(c *call) (*wire.Element, error) {
 	profile := &store.VNICProfile{ID: store.NewID(), Name: made.Name, Network: made.ID}
 	c.store.VNICProfiles.Put(profile.ID, profile)
 
-	return c.created(networkDocument(c, made)), nil
+	return c.answerCreated(networkDocument(c, made)), nil
 }
 
 func updateNetwork(c *call) (*wire.Element, error) {
-	n, err := one(c.store.Networks, c.id("id"))
+	n, err := findRow(c.store.Networks, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +164,7 @@ func updateNetwork(c *call) (*wire.Element, error) {
 }
 
 func removeNetwork(c *call) (*wire.Element, error) {
-	n, err := one(c.store.Networks, c.id("id"))
+	n, err := findRow(c.store.Networks, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +173,7 @@ func removeNetwork(c *call) (*wire.Element, error) {
 		return p.Network == n.ID
 	}, func(p *store.VNICProfile) string { return p.ID })
 	for _, p := range profiles {
-		if err := c.profileUnused(p, "remove Network", "logical network"); err != nil {
+		if err := c.checkProfileUnused(p, "remove Network", "logical network"); err != nil {
 			return nil, err
 		}
 	}
@@ -182,5 +184,5 @@ func removeNetwork(c *call) (*wire.Element, error) {
 
 	c.store.Networks.Drop(n.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }

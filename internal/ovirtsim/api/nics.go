@@ -24,13 +24,13 @@ var nicRoutes = []route{
 	{"GET", "/vms/{vm}/nics/{id}/reporteddevices", listNICReportedDevices},
 	{"GET", "/vms/{vm}/nics/{id}/statistics", nicStatistics},
 	{"GET", "/vms/{vm}/reporteddevices", listReportedDevices},
-	{"GET", "/vms/{vm}/reporteddevices/{id}", itemOf(listReportedDevices)},
+	{"GET", "/vms/{vm}/reporteddevices/{id}", readItem(listReportedDevices)},
 }
 
 // nicDocument shows an interface. Only lists include the reference to its owner.
 func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
 	collection := owner + "s"
-	out := wire.Object("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).
+	out := wire.NewObject("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).
 		Str("interface", n.Interface).
 		Flag("linked", !n.Unlinked).Flag("plugged", !n.Unplugged).Flag("synced", true)
 	if n.MAC != "" {
@@ -43,25 +43,25 @@ func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
 func nicsOf(c *call, ownerID, owner string) *wire.Element {
 	out := wire.El("nics")
 	for _, n := range c.store.NICsOf(ownerID) {
-		out.Items(nicDocument(c, n, owner))
+		out.AddItems(nicDocument(c, n, owner))
 	}
 
 	return out
 }
 
-func listNICs(c *call) (*wire.Element, error) { return nicsOf(c, c.id("vm"), "vm"), nil }
+func listNICs(c *call) (*wire.Element, error) { return nicsOf(c, c.pathID("vm"), "vm"), nil }
 
-func (c *call) nic() (*store.VM, *store.NIC, error) {
-	n := c.store.NICs.Get(c.id("id"))
-	if n == nil || n.Owner != c.id("vm") {
-		return nil, nil, wire.Gone()
+func (c *call) findNIC() (*store.VM, *store.NIC, error) {
+	n := c.store.NICs.Get(c.pathID("id"))
+	if n == nil || n.Owner != c.pathID("vm") {
+		return nil, nil, wire.NotFound()
 	}
 
 	return c.store.VMs.Get(n.Owner), n, nil
 }
 
 func getNIC(c *call) (*wire.Element, error) {
-	_, n, err := c.nic()
+	_, n, err := c.findNIC()
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +119,15 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	}
 
 	if in.Has("linked") {
-		next.Unlinked = !in.Yes("linked")
+		next.Unlinked = !in.IsTrue("linked")
 	}
 
 	if in.Has("plugged") {
-		next.Unplugged = !in.Yes("plugged")
+		next.Unplugged = !in.IsTrue("plugged")
 	}
 
 	if n.MAC != next.MAC {
-		c.store.Release(n.MAC)
+		c.store.ReleaseLeases(n.MAC)
 	}
 
 	*n = next
@@ -224,7 +224,7 @@ func (c *call) changeMAC(next *store.NIC) error {
 // checkHotUpdate rejects changes requiring an unplugged interface while the VM runs. The text is from the engine's
 // source.
 func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
-	plugged := n.MAC != "" && !n.Unplugged && v.Running()
+	plugged := n.MAC != "" && !n.Unplugged && v.IsRunning()
 	if plugged && (n.MAC != next.MAC || n.Interface != next.Interface) {
 		return wire.Conflict("Cannot edit Interface. Updating some of the properties is not supported while the " +
 			"interface " +
@@ -253,20 +253,20 @@ func (c *call) addressFree(next *store.NIC) error {
 }
 
 func addNIC(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "nic", "name"); err != nil {
+	if err := requireParameter(c.body, "nic", "name"); err != nil {
 		return nil, err
 	}
 
-	if err := require(c.body, "Nic", "name"); err != nil {
+	if err := requireElements(c.body, "Nic", "name"); err != nil {
 		return nil, err
 	}
 
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot add Interface. VM is not found.")
 	}
 
-	made := &store.NIC{ID: store.NewID(), Owner: v.ID, Interface: "virtio", Order: c.store.Next("nics")}
+	made := &store.NIC{ID: store.NewID(), Owner: v.ID, Interface: "virtio", Order: c.store.NextNumber("nics")}
 	if err := c.changeNIC(v, made, "add"); err != nil {
 		return nil, err
 	}
@@ -285,11 +285,11 @@ func addNIC(c *call) (*wire.Element, error) {
 
 	c.store.NICs.Put(made.ID, made)
 
-	return c.created(nicDocument(c, made, "vm")), nil
+	return c.answerCreated(nicDocument(c, made, "vm")), nil
 }
 
 func updateNIC(c *call) (*wire.Element, error) {
-	v, n, err := c.nic()
+	v, n, err := c.findNIC()
 	if err != nil {
 		return nil, err
 	}
@@ -304,27 +304,27 @@ func updateNIC(c *call) (*wire.Element, error) {
 }
 
 func removeNIC(c *call) (*wire.Element, error) {
-	v, n, err := c.nic()
+	v, n, err := c.findNIC()
 	if err != nil {
 		return nil, err
 	}
 
-	if v.Running() && !n.Unplugged {
+	if v.IsRunning() && !n.Unplugged {
 		return nil, wire.Conflict("Cannot remove Interface. The VM Network Interface is plugged to a running VM.")
 	}
 
-	c.store.Release(n.MAC)
+	c.store.ReleaseLeases(n.MAC)
 	c.store.NICs.Drop(n.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-func activateNIC(c *call) (*wire.Element, error) { return c.plug(true) }
+func activateNIC(c *call) (*wire.Element, error) { return c.setPlugged(true) }
 
-func deactivateNIC(c *call) (*wire.Element, error) { return c.plug(false) }
+func deactivateNIC(c *call) (*wire.Element, error) { return c.setPlugged(false) }
 
-func (c *call) plug(in bool) (*wire.Element, error) {
-	_, n, err := c.nic()
+func (c *call) setPlugged(in bool) (*wire.Element, error) {
+	_, n, err := c.findNIC()
 	if err != nil {
 		return nil, err
 	}
@@ -332,11 +332,11 @@ func (c *call) plug(in bool) (*wire.Element, error) {
 	n.Unplugged = !in
 	c.store.NICs.Put(n.ID, n)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// devices shows the network interfaces of a VM in its guest agent's report.
-func (c *call) devices(v *store.VM, mac string) *wire.Element {
+// reportedDevices shows the network interfaces of a VM in its guest agent's report.
+func (c *call) reportedDevices(v *store.VM, mac string) *wire.Element {
 	out := wire.El("reported_devices")
 
 	for _, device := range v.Report.Interfaces {
@@ -353,50 +353,50 @@ func (c *call) devices(v *store.VM, mac string) *wire.Element {
 				version = "v6"
 			}
 
-			ips.Items(wire.El("ip").Str("address", address).Str("version", version))
+			ips.AddItems(wire.El("ip").Str("address", address).Str("version", version))
 		}
 
-		made := wire.Object("reported_device", id, "vms", v.ID, "reporteddevices", id).Str("name", device.Name).
+		made := wire.NewObject("reported_device", id, "vms", v.ID, "reporteddevices", id).Str("name", device.Name).
 			Str("description", "guest reported data").Str("type", "network").Add(ips)
 		if device.MAC != "" {
 			made.Add(wire.El("mac").Str("address", device.MAC))
 		}
 
-		out.Items(made.Add(wire.Ref("vm", "vms", v.ID)))
+		out.AddItems(made.Add(wire.Ref("vm", "vms", v.ID)))
 	}
 
 	return out
 }
 
 func listReportedDevices(c *call) (*wire.Element, error) {
-	if v := c.store.VMs.Get(c.id("vm")); v != nil {
-		return c.devices(v, ""), nil
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil {
+		return c.reportedDevices(v, ""), nil
 	}
 
 	return wire.El("reported_devices"), nil
 }
 
 func listNICReportedDevices(c *call) (*wire.Element, error) {
-	v, n, err := c.nic()
+	v, n, err := c.findNIC()
 	if err != nil {
 		return nil, err
 	}
 
-	return c.devices(v, n.MAC), nil
+	return c.reportedDevices(v, n.MAC), nil
 }
 
 func nicStatistics(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	n := c.store.NICs.Get(c.id("id"))
+	n := c.store.NICs.Get(c.pathID("id"))
 	if n == nil || n.Owner != v.ID {
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	}
 
-	owner := wire.El("nic").Set("href", wire.Href("vms", v.ID, "nics", n.ID)).Set("id", n.ID)
+	owner := wire.El("nic").SetAttr("href", wire.Href("vms", v.ID, "nics", n.ID)).SetAttr("id", n.ID)
 
-	return c.statistics(nicStatisticNames, owner, nil), nil
+	return c.statisticsElement(nicStatisticNames, owner, nil), nil
 }

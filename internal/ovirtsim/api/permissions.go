@@ -13,13 +13,13 @@ import (
 
 var permissionRoutes = []route{
 	{"GET", "/domains", listDomains},
-	{"GET", "/domains/{id}", itemOf(listDomains)},
+	{"GET", "/domains/{id}", readItem(listDomains)},
 	{"GET", "/groups", listGroups},
-	{"GET", "/groups/{id}", itemOf(listGroups)},
+	{"GET", "/groups/{id}", readItem(listGroups)},
 	{"GET", "/permissions", permissionsOf("", "", "")},
-	{"GET", "/permissions/{id}", itemOf(permissionsOf("", "", ""))},
+	{"GET", "/permissions/{id}", readItem(permissionsOf("", "", ""))},
 	{"GET", "/roles", listRoles},
-	{"GET", "/roles/{id}", itemOf(listRoles)},
+	{"GET", "/roles/{id}", readItem(listRoles)},
 	{"GET", "/roles/{id}/permits", listPermits},
 	{"GET", "/users", listUsers},
 	{"GET", "/users/{id}", getUser},
@@ -75,8 +75,8 @@ var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "t
 // consoleActions are its actions on consoles. They are not recorded: the role has the permit connect_to_vm.
 var consoleActions = []string{"ticket", "remoteviewerconnectionfile"}
 
-// administrator reports whether a user has an administrative role.
-func administrator(u *store.User) bool {
+// isAdministrator reports whether a user has an administrative role.
+func isAdministrator(u *store.User) bool {
 	return len(u.Permits) > 0 || slices.ContainsFunc(catalog().roles, func(r role) bool {
 		return r.name == u.Role &&
 			r.administrative == "true"
@@ -87,7 +87,7 @@ func administrator(u *store.User) bool {
 // on request.
 func (c *call) authorize() error {
 	filter := strings.ToLower(c.r.Header.Get("Filter"))
-	administrator := administrator(c.user)
+	administrator := isAdministrator(c.user)
 	c.filtered = filter == "true" || filter != "false" && !administrator
 
 	reading := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
@@ -116,10 +116,10 @@ func userDocument(_ *call, u *store.User) *wire.Element {
 	name, domain, _ := strings.Cut(u.Name, "@")
 	domain += "-authz"
 
-	return wire.Object("user", u.ID, "users", u.ID).Str("name", name).Str("department", "").
+	return wire.NewObject("user", u.ID, "users", u.ID).Str("name", name).Str("department", "").
 		Str("domain_entry_id", hexID(u.ID)).Str("last_name", "").Str("namespace", "*").
 		Str("principal", name).Str("user_name", name+"@"+domain).
-		Add(wire.El("domain").Set("href", wire.Href("domains", hexID(domain))).Set("id", hexID(domain)).
+		Add(wire.El("domain").SetAttr("href", wire.Href("domains", hexID(domain))).SetAttr("id", hexID(domain)).
 			Str("name", domain))
 }
 
@@ -127,19 +127,19 @@ func listUsers(c *call) (*wire.Element, error) {
 	short := func(u *store.User) string { name, _, _ := strings.Cut(u.Name, "@"); return name }
 	names := func(u *store.User) []string { return []string{short(u), u.Name + "-authz"} }
 	of := fields[*store.User]{
-		"name":    val(short),
+		"name":    singleValue(short),
 		"usrname": names,
-		"login":   val(short),
-		"id":      val(func(u *store.User) string { return u.ID }),
+		"login":   singleValue(short),
+		"id":      singleValue(func(u *store.User) string { return u.ID }),
 	}
 	seen := func(u *store.User) bool { return !c.filtered || u.ID == c.user.ID }
 
-	return collect(c, "users", c.store.Users.Where(seen, func(u *store.User) string { return u.Name }), of,
+	return answerList(c, "users", c.store.Users.Where(seen, func(u *store.User) string { return u.Name }), of,
 		userDocument)
 }
 
 func getUser(c *call) (*wire.Element, error) {
-	u, err := one(c.store.Users, c.id("id"))
+	u, err := findRow(c.store.Users, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func listGroups(c *call) (*wire.Element, error) {
 	id := c.everyoneID()
 
 	return wire.El("groups").
-			Items(wire.Object("group", id, "groups", id).Str("name", everyone).Str("domain_entry_id", hexID(id)).
+			AddItems(wire.NewObject("group", id, "groups", id).Str("name", everyone).Str("domain_entry_id", hexID(id)).
 				Str("namespace", "*")),
 		nil
 }
@@ -166,7 +166,7 @@ func listDomains(c *call) (*wire.Element, error) {
 		_, domain, _ := strings.Cut(u.Name, "@")
 		if domain += "-authz"; !slices.Contains(seen, domain) {
 			seen = append(seen, domain)
-			out.Items(wire.Object("domain", hexID(domain), "domains", hexID(domain)).Str("name", domain))
+			out.AddItems(wire.NewObject("domain", hexID(domain), "domains", hexID(domain)).Str("name", domain))
 		}
 	}
 
@@ -175,7 +175,7 @@ func listDomains(c *call) (*wire.Element, error) {
 
 func roleDocument(c *call, r role) *wire.Element {
 	id := c.store.RoleID(r.name)
-	return wire.Object("role", id, "roles", id).Str("name", r.name).Str("description", r.description).
+	return wire.NewObject("role", id, "roles", id).Str("name", r.name).Str("description", r.description).
 		Str("administrative", r.administrative).Str("mutable", r.mutable)
 }
 
@@ -185,7 +185,7 @@ func listRoles(c *call) (*wire.Element, error) {
 
 	for _, r := range slices.Concat(catalog().roles, c.ownRoles()) {
 		if !c.filtered || r.administrative == "false" {
-			out.Items(roleDocument(c, r))
+			out.AddItems(roleDocument(c, r))
 		}
 	}
 
@@ -220,21 +220,21 @@ func listPermits(c *call) (*wire.Element, error) {
 	}
 
 	for _, r := range slices.Concat(catalog().roles, c.ownRoles()) {
-		if c.store.RoleID(r.name) != c.id("id") {
+		if c.store.RoleID(r.name) != c.pathID("id") {
 			continue
 		}
 
 		granted := has(r.name)
 		for _, p := range catalog().permits {
 			if slices.Contains(granted, p.id) {
-				out.Items(p.document())
+				out.AddItems(p.document())
 			}
 		}
 
 		return out, nil
 	}
 
-	return nil, wire.Gone()
+	return nil, wire.NotFound()
 }
 
 // permissionsOf lists the permissions for an object: those on the whole system.
@@ -243,12 +243,12 @@ func permissionsOf(owner, collection, parameter string) operation {
 		out := wire.El("permissions")
 		add := func(who, roleName string, holder *wire.Element) {
 			id := c.store.IDOf("", "permission", who, roleName)
-			made := wire.Object("permission", id, "permissions", id)
+			made := wire.NewObject("permission", id, "permissions", id)
 			if owner != "" {
-				made.Add(wire.Ref(owner, collection, c.id(parameter)))
+				made.Add(wire.Ref(owner, collection, c.pathID(parameter)))
 			}
 
-			out.Items(made.Add(holder, wire.Ref("role", "roles", c.store.RoleID(roleName))))
+			out.AddItems(made.Add(holder, wire.Ref("role", "roles", c.store.RoleID(roleName))))
 		}
 		add(everyone, everyonesRole, wire.Ref("group", "groups", c.everyoneID()))
 
@@ -260,9 +260,9 @@ func permissionsOf(owner, collection, parameter string) operation {
 			return out, nil
 		}
 
-		on := func(p *store.Permission) bool { return p.Object == c.id(parameter) }
+		on := func(p *store.Permission) bool { return p.Object == c.pathID(parameter) }
 		for _, p := range c.store.Permissions.Where(on, func(p *store.Permission) string { return p.ID }) {
-			out.Items(permissionOn{owner, collection, parameter, nil}.document(c, p))
+			out.AddItems(permissionOn{owner, collection, parameter, nil}.document(c, p))
 		}
 
 		return out, nil
@@ -298,17 +298,17 @@ func givenRoutes() []route {
 	for _, on := range permissionOns {
 		path := "/" + on.collection + "/{" + on.parameter + "}/permissions"
 		list := permissionsOf(on.owner, on.collection, on.parameter)
-		out = append(out, route{"POST", path, on.add},
-			route{"GET", path + "/{permission}", itemNamed("permission", list)},
-			route{"DELETE", path + "/{permission}", on.remove})
+		out = append(out, route{"POST", path, on.addPermission},
+			route{"GET", path + "/{permission}", readItemNamed("permission", list)},
+			route{"DELETE", path + "/{permission}", on.removePermission})
 	}
 
 	return out
 }
 
 func (on permissionOn) document(c *call, p *store.Permission) *wire.Element {
-	id := c.id(on.parameter)
-	out := wire.Object("permission", p.ID, on.collection, id, "permissions", p.ID).
+	id := c.pathID(on.parameter)
+	out := wire.NewObject("permission", p.ID, on.collection, id, "permissions", p.ID).
 		Add(wire.Ref(on.owner, on.collection, id), wire.Ref("role", "roles", p.Role))
 
 	if p.Group != "" {
@@ -318,9 +318,9 @@ func (on permissionOn) document(c *call, p *store.Permission) *wire.Element {
 	return out.Add(wire.Ref("user", "users", p.User))
 }
 
-// add gives a permission. One that is there is the answer to a request for another one.
-func (on permissionOn) add(c *call) (*wire.Element, error) {
-	id := c.id(on.parameter)
+// addPermission gives a permission. One that is there is the answer to a request for another one.
+func (on permissionOn) addPermission(c *call) (*wire.Element, error) {
+	id := c.pathID(on.parameter)
 	made := store.Permission{
 		Object: id, Role: wire.RefID(c.body.Get("role")), User: wire.RefID(c.body.Get("user")),
 		Group: wire.RefID(c.body.Get("group")),
@@ -328,7 +328,7 @@ func (on permissionOn) add(c *call) (*wire.Element, error) {
 
 	switch {
 	case !on.isThere(c.store, id):
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	case !c.isRole(made.Role):
 		return nil, wire.EntityNotFound("Role: id=" + made.Role)
 	case made.User != "" && c.store.Users.Get(made.User) == nil, made.User == "" && made.Group != c.everyoneID():
@@ -337,25 +337,25 @@ func (on permissionOn) add(c *call) (*wire.Element, error) {
 
 	for _, other := range c.store.Permissions.Rows {
 		if made.ID = other.ID; made == *other {
-			return c.created(on.document(c, other)), nil
+			return c.answerCreated(on.document(c, other)), nil
 		}
 	}
 
 	made.ID = store.NewID()
 	c.store.Permissions.Put(made.ID, &made)
 
-	return c.created(on.document(c, &made)), nil
+	return c.answerCreated(on.document(c, &made)), nil
 }
 
-func (on permissionOn) remove(c *call) (*wire.Element, error) {
-	p, err := one(c.store.Permissions, c.id("permission"))
-	if err != nil || p.Object != c.id(on.parameter) {
-		return nil, wire.Gone()
+func (on permissionOn) removePermission(c *call) (*wire.Element, error) {
+	p, err := findRow(c.store.Permissions, c.pathID("permission"))
+	if err != nil || p.Object != c.pathID(on.parameter) {
+		return nil, wire.NotFound()
 	}
 
 	c.store.Permissions.Drop(p.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // isRole reports whether there is a role of that ID.
@@ -367,7 +367,7 @@ func (c *call) isRole(id string) bool {
 
 // userPermissions lists the permissions of a user.
 func userPermissions(c *call) (*wire.Element, error) {
-	u, err := one(c.store.Users, c.id("id"))
+	u, err := findRow(c.store.Users, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +375,7 @@ func userPermissions(c *call) (*wire.Element, error) {
 	id := c.store.IDOf("", "permission", u.ID, u.Role)
 
 	return wire.El("permissions").
-			Items(wire.Object("permission", id, "permissions", id).
+			AddItems(wire.NewObject("permission", id, "permissions", id).
 				Add(wire.Ref("role", "roles", c.store.RoleID(u.Role)), wire.Ref("user", "users", u.ID))),
 		nil
 }

@@ -75,7 +75,7 @@ func rootDocument(c *call) (*wire.Element, error) {
 
 	rels, paths := rootRels()
 	for _, rel := range rels {
-		out.Items(wire.El("link").Set("href", wire.Href(paths[rel])).Set("rel", rel))
+		out.AddItems(wire.El("link").SetAttr("href", wire.Href(paths[rel])).SetAttr("rel", rel))
 	}
 
 	parts := strings.Split(c.version+".0", ".")
@@ -99,7 +99,7 @@ func rootDocument(c *call) (*wire.Element, error) {
 	count := func(name string, total, active int) *wire.Element {
 		return wire.El(name).Num("active", int64(active)).Num("total", int64(total))
 	}
-	up := len(c.store.VMs.Where(func(v *store.VM) bool { return v.Running() }, store.VMKey))
+	up := len(c.store.VMs.Where(func(v *store.VM) bool { return v.IsRunning() }, store.VMKey))
 	hostsUp := len(c.store.Hosts.Where(func(h *store.Host) bool {
 		return h.Status == store.HostUp
 	}, func(h *store.Host) string { return h.Name }))
@@ -112,7 +112,7 @@ func rootDocument(c *call) (*wire.Element, error) {
 		)
 	}
 
-	return out.Str("time", stamp(time.Now())).Add(wire.Ref("authenticated_user", "users", c.user.ID),
+	return out.Str("time", formatTime(time.Now())).Add(wire.Ref("authenticated_user", "users", c.user.ID),
 		wire.Ref("effective_user", "users", c.user.ID)), nil
 }
 
@@ -120,15 +120,15 @@ func rootDocument(c *call) (*wire.Element, error) {
 var options = map[string]string{"PredefinedVMProperties": predefinedProperties, "UserDefinedVMProperties": ""}
 
 func getOption(c *call) (*wire.Element, error) {
-	name := c.id("id")
+	name := c.pathID("id")
 	value, known := options[name]
 	if !known {
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	}
 
 	entry := wire.El("system_option_value").Str("value", value).
 		Str("version", cmp.Or(c.query.Get("version"), "general"))
 
-	return wire.El("system_option").Set("href", wire.Href("options", name)).Set("id", name).Str("name", name).
-		Add(wire.El("values").Items(entry)), nil
+	return wire.El("system_option").SetAttr("href", wire.Href("options", name)).SetAttr("id", name).Str("name", name).
+		Add(wire.El("values").AddItems(entry)), nil
 }

@@ -13,8 +13,8 @@ type route struct {
 	run             operation
 }
 
-// routes returns all calls. Those of a kind of object are in its file.
-func routes() []route {
+// allRoutes returns all calls. Those of a kind of object are in its file.
+func allRoutes() []route {
 	return slices.Concat(
 		rootRoutes, catalogRoutes, permissionRoutes, givenRoutes(), jobRoutes, dataCenterRoutes, clusterRoutes,
 		hostRoutes, hostLifeRoutes, networkRoutes, vnicProfileRoutes, storageDomainRoutes, instanceTypeRoutes,
@@ -28,7 +28,7 @@ func routes() []route {
 // holder runs it, possibly for a followed link.
 func newMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, one := range routes() {
+	for _, one := range allRoutes() {
 		mux.HandleFunc(one.method+" "+wire.APIPath+one.pattern, func(_ http.ResponseWriter, r *http.Request) {
 			if c, ok := r.Context().Value(callKey{}).(*call); ok {
 				c.op, c.r = one.run, r
@@ -44,10 +44,10 @@ func listNothing(name string) operation {
 	return func(*call) (*wire.Element, error) { return wire.El(name), nil }
 }
 
-// ofVM returns a list requiring an existing VM.
-func ofVM(list operation) operation {
+// requireVM returns a list requiring an existing VM.
+func requireVM(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
-		if _, err := c.vm(); err != nil {
+		if _, err := c.findVM(); err != nil {
 			return nil, err
 		}
 

@@ -11,9 +11,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// place selects the host for a VM: hard rules filter the hosts, then soft rules and free memory rank them. Without a
+// placeVM selects the host for a VM: hard rules filter the hosts, then soft rules and free memory rank them. Without a
 // suitable host, it returns nil and the engine's texts for each rejected host.
-func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
+func (s *Engine) placeVM(v *store.VM, want string) (*store.Host, error) {
 	free := s.freeMemory(v)
 	var best *store.Host
 	var bestScore int64
@@ -27,7 +27,7 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 			continue
 		}
 
-		reason, score := s.filter(v, h, free[h.ID])
+		reason, score := s.filterHost(v, h, free[h.ID])
 		if reason != "" {
 			why = append(why, fmt.Sprintf("The host %s did not satisfy %s.", h.Name, reason))
 			continue
@@ -70,23 +70,23 @@ func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 	return free
 }
 
-// filter returns the hard rule excluding a host, or "" with the host's score. The texts are from the engine's sources,
-// except for labels: the engine turns them into groups.
-func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
+// filterHost returns the hard rule excluding a host, or "" with the host's score. The texts are from the engine's
+// sources, except for labels: the engine turns them into groups.
+func (s *Engine) filterHost(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
 	switch {
 	case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
 		return "internal filter PinToHost because the host is not present in the pinning list.", 0
 	case free < v.Memory:
 		return fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM",
 			max(free, 0)>>20), 0
-	case v.CPU.Count() > h.CPU.Count():
+	case v.CPU.CountCPUs() > h.CPU.CountCPUs():
 		return "internal filter CPU because it has an insufficient amount of CPU cores to run the VM", 0
 	case len(h.MissingDevices(v)) > 0:
 		return "internal filter MDevice because some of the required mDev devices are missing (" +
 			strings.Join(h.MissingDevices(v), ", ") + ")", 0
 	}
 
-	reason, soft := s.affinity(v, h)
+	reason, soft := s.evaluateAffinity(v, h)
 
 	return reason, free>>20 + soft
 }
@@ -104,8 +104,9 @@ func trimVerdict(err error) string {
 // softWeight outweighs any difference in free memory, in MiB.
 const softWeight = 1 << 40
 
-// affinity evaluates a host for the VM's rules: it returns the reason to exclude it, or the weight of soft rules.
-func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int64) {
+// evaluateAffinity evaluates a host for the VM's rules: it returns the reason to exclude it, or the weight of soft
+// rules.
+func (s *Engine) evaluateAffinity(v *store.VM, h *store.Host) (reason string, weight int64) {
 	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool {
 		return slices.Contains(g.VMs, v.ID)
 	}, store.GroupKey) {

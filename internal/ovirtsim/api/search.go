@@ -50,27 +50,27 @@ func parseSearch(text string) (*query, error) {
 
 	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
 	q := &query{any: [][]condition{nil}} // true for everything
-	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
+	if word := p.peekWord(0); word != "" && word != "sortby" && word != "page" {
 		var err error
-		if q.any, err = p.alternatives(); err != nil {
+		if q.any, err = p.parseAlternatives(); err != nil {
 			return nil, err
 		}
 	}
 
-	for p.word(0) != "" {
-		switch p.word(0) {
+	for p.peekWord(0) != "" {
+		switch p.peekWord(0) {
 		case "sortby":
-			if q.sort = p.word(1); q.sort == "" {
+			if q.sort = p.peekWord(1); q.sort == "" {
 				return nil, errSearch
 			}
 
 			p.at += 2
-			if order := p.word(0); order == "asc" || order == "desc" {
+			if order := p.peekWord(0); order == "asc" || order == "desc" {
 				q.desc = order == "desc"
 				p.at++
 			}
 		case "page":
-			n, err := strconv.Atoi(p.word(1))
+			n, err := strconv.Atoi(p.peekWord(1))
 			if err != nil || n < 0 || n > maxPage {
 				return nil, errSearch
 			}
@@ -91,8 +91,8 @@ type searchParser struct {
 	at     int
 }
 
-// word returns the token at a distance from the current one, in lower case, or "" after the end.
-func (p *searchParser) word(distance int) string {
+// peekWord returns the token at a distance from the current one, in lower case, or "" after the end.
+func (p *searchParser) peekWord(distance int) string {
 	if p.at+distance < len(p.tokens) {
 		return strings.ToLower(p.tokens[p.at+distance])
 	}
@@ -100,18 +100,18 @@ func (p *searchParser) word(distance int) string {
 	return ""
 }
 
-// alternatives parses conjunctions joined by "or".
-func (p *searchParser) alternatives() ([][]condition, error) {
+// parseAlternatives parses conjunctions joined by "or".
+func (p *searchParser) parseAlternatives() ([][]condition, error) {
 	var out [][]condition
 
 	for {
-		conditions, err := p.conjunction()
+		conditions, err := p.parseConjunction()
 		if err != nil {
 			return nil, err
 		}
 
 		out = append(out, conditions)
-		if p.word(0) != "or" {
+		if p.peekWord(0) != "or" {
 			return out, nil
 		}
 
@@ -119,19 +119,19 @@ func (p *searchParser) alternatives() ([][]condition, error) {
 	}
 }
 
-// conjunction parses conditions joined by "and" or adjacent to each other.
-func (p *searchParser) conjunction() ([]condition, error) {
+// parseConjunction parses conditions joined by "and" or adjacent to each other.
+func (p *searchParser) parseConjunction() ([]condition, error) {
 	var out []condition
 
 	for {
-		one, err := p.term()
+		one, err := p.parseTerm()
 		if err != nil {
 			return nil, err
 		}
 
 		out = append(out, one)
 
-		switch p.word(0) {
+		switch p.peekWord(0) {
 		case "and":
 			p.at++
 		case "", "or", "sortby", "page":
@@ -140,21 +140,21 @@ func (p *searchParser) conjunction() ([]condition, error) {
 	}
 }
 
-// term parses one condition.
-func (p *searchParser) term() (condition, error) {
-	switch p.word(0) {
+// parseTerm parses one condition.
+func (p *searchParser) parseTerm() (condition, error) {
+	switch p.peekWord(0) {
 	case "", "and", "or", "sortby", "page", "=", "!=", "<", ">", "<=", ">=":
 		return condition{}, errSearch
 	}
 
 	made := condition{operator: "=", value: p.tokens[p.at]}
-	switch operator := p.word(1); operator {
+	switch operator := p.peekWord(1); operator {
 	case "=", "!=", "<", ">", "<=", ">=":
 		if p.at+2 >= len(p.tokens) {
 			return condition{}, errSearch
 		}
 
-		made = condition{field: p.word(0), operator: operator, value: p.tokens[p.at+2]}
+		made = condition{field: p.peekWord(0), operator: operator, value: p.tokens[p.at+2]}
 		p.at += 3
 	default:
 		p.at++
@@ -167,7 +167,7 @@ func (p *searchParser) term() (condition, error) {
 	return made, nil
 }
 
-func (c *condition) holds(values []string) bool {
+func (c *condition) matchesValues(values []string) bool {
 	switch c.operator {
 	case "=":
 		return slices.ContainsFunc(values, c.pattern.MatchString)
@@ -206,25 +206,25 @@ const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* fr
 	"offset (-2147483646 -1) limit 2147483647]; error: offset must not be negative; nested exception is " +
 	"org.postgresql.util.psqlexception: error: offset must not be negative"
 
-// find filters, sorts and limits a list by the parameters search, case_sensitive and max of a request. An
+// applySearch filters, sorts and limits a list by the parameters search, case_sensitive and max of a request. An
 // unintelligible search, or one with an unknown field, finds nothing.
-func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
-	limit, err := c.max()
+func applySearch[T any](c *call, items []T, of fields[T]) ([]T, error) {
+	limit, err := c.parseLimit()
 	if err != nil {
 		return nil, err
 	}
 
 	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
 		q, err := parseSearch(text)
-		if understood := err == nil && q.knows(of); !understood {
+		if understood := err == nil && q.usesKnownFields(of); !understood {
 			return nil, nil //nolint:nilerr // the engine says nothing of a search that it does not understand
 		}
 
 		if q.paged && q.page == 0 {
-			return nil, wire.Failed(http.StatusBadRequest, "%s", firstPageIsOne)
+			return nil, wire.PlainFault(http.StatusBadRequest, "%s", firstPageIsOne)
 		}
 
-		if c.asksTooEarly(text, q) {
+		if c.isTooEarly(text, q) {
 			return nil, nil
 		}
 
@@ -245,9 +245,9 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 // searchMemory is how long the engine remembers the empty result of a search for a missing tag.
 const searchMemory = 24 * time.Hour
 
-// asksTooEarly reports whether a search is for a missing tag. It also returns true if the tag was missing at an equal
+// isTooEarly reports whether a search is for a missing tag. It also returns true if the tag was missing at an equal
 // search within searchMemory. Only searches for tags alone are remembered.
-func (c *call) asksTooEarly(text string, q *query) bool {
+func (c *call) isTooEarly(text string, q *query) bool {
 	if at, known := c.earlySearches[text]; known && c.now().Sub(at) < searchMemory {
 		return true
 	}
@@ -275,8 +275,8 @@ func (c *call) asksTooEarly(text string, q *query) bool {
 	return true
 }
 
-// knows reports whether the objects have all fields of a query.
-func (q *query) knows(of interface{ has(field string) bool }) bool {
+// usesKnownFields reports whether the objects have all fields of a query.
+func (q *query) usesKnownFields(of interface{ has(field string) bool }) bool {
 	for _, conditions := range q.any {
 		for _, one := range conditions {
 			if one.field != "" && !of.has(one.field) {
@@ -305,11 +305,11 @@ var anyField = []string{"name", "description", "comment", "status", "cluster", "
 func applyQuery[T any](q *query, items []T, of fields[T]) []T {
 	matches := func(item T, one *condition) bool {
 		if one.field != "" {
-			return one.holds(of[one.field](item))
+			return one.matchesValues(of[one.field](item))
 		}
 
 		return slices.ContainsFunc(anyField, func(field string) bool {
-			return of[field] != nil && one.holds(of[field](item))
+			return of[field] != nil && one.matchesValues(of[field](item))
 		})
 	}
 

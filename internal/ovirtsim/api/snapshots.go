@@ -16,16 +16,16 @@ var snapshotRoutes = []route{
 	{"POST", "/vms/{vm}/snapshots", addSnapshot},
 	{"GET", "/vms/{vm}/snapshots/{id}", getSnapshot},
 	{"DELETE", "/vms/{vm}/snapshots/{id}", removeSnapshot},
-	{"GET", "/vms/{vm}/snapshots/{id}/cdroms", ofSnapshot(listNothing("cdroms"))},
+	{"GET", "/vms/{vm}/snapshots/{id}/cdroms", requireSnapshot(listNothing("cdroms"))},
 	{"GET", "/vms/{vm}/snapshots/{id}/disks", listSnapshotDisks},
-	{"GET", "/vms/{vm}/snapshots/{id}/nics", ofSnapshot(listNothing("nics"))},
+	{"GET", "/vms/{vm}/snapshots/{id}/nics", requireSnapshot(listNothing("nics"))},
 	{"POST", "/vms/{vm}/snapshots/{id}/restore", restoreSnapshot},
 	{"POST", "/vms/{vm}/undosnapshot", undoSnapshot},
 }
 
-// notPreviewing rejects a command such as "create Snapshot" while the VM previews a snapshot.
-func (s *Engine) notPreviewing(v *store.VM, command string) error {
-	if shown, _ := s.store.Preview(v); shown != nil {
+// checkNotPreviewing rejects a command such as "create Snapshot" while the VM previews a snapshot.
+func (s *Engine) checkNotPreviewing(v *store.VM, command string) error {
+	if shown, _ := s.store.PreviewSnapshots(v); shown != nil {
 		return wire.Conflict("Cannot %s. VM is previewing a Snapshot.", command)
 	}
 
@@ -35,13 +35,16 @@ func (s *Engine) notPreviewing(v *store.VM, command string) error {
 // lockForSnapshot locks a VM while its disks switch to those of a snapshot.
 func (s *Engine) lockForSnapshot(v *store.VM) {
 	v.Status = store.StatusImageLocked
-	s.arrange(v, store.StatusDown, s.settings.Timings.Clone)
+	s.scheduleVM(v, store.StatusDown, s.settings.Timings.Clone)
 }
 
 func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element {
-	out := wire.Object("snapshot", shown.ID, "vms", v.ID, "snapshots", shown.ID).Str("description", shown.Description).
-		Str("date", stamp(shown.Date)).
-		Flag("persist_memorystate", shown.Memory).Str("snapshot_status", shown.Status).Str("snapshot_type", shown.Kind)
+	out := wire.NewObject("snapshot", shown.ID, "vms", v.ID, "snapshots", shown.ID).
+		Str("description", shown.Description).
+		Str("date", formatTime(shown.Date)).
+		Flag("persist_memorystate", shown.Memory).
+		Str("snapshot_status", shown.Status).
+		Str("snapshot_type", shown.Kind)
 	if shown.Kind == store.SnapshotActive {
 		out.Kids = slices.DeleteFunc(out.Kids, func(kid *wire.Element) bool { return kid.Name == "link" })
 		return out
@@ -52,7 +55,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 	then.Hardware, then.Next = shown.Hardware, nil
 	document := vmDocument(c, &then)
 	document.Attrs = nil
-	document.Set("id", v.ID)
+	document.SetAttr("id", v.ID)
 	document.Kids = slices.DeleteFunc(document.Kids, func(kid *wire.Element) bool {
 		return kid.Name == "link" ||
 			kid.Name == "actions"
@@ -64,11 +67,11 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 	return out.Add(document)
 }
 
-// snapshot returns the snapshot named in the path, with its VM.
-func (c *call) snapshot() (*store.VM, *store.Snapshot, error) {
-	v, id := c.store.VMs.Get(c.id("vm")), c.id("id")
+// findSnapshot returns the snapshot named in the path, with its VM.
+func (c *call) findSnapshot() (*store.VM, *store.Snapshot, error) {
+	v, id := c.store.VMs.Get(c.pathID("vm")), c.pathID("id")
 	if v != nil {
-		if active := c.store.Active(v); active.ID == id {
+		if active := c.store.ActiveSnapshot(v); active.ID == id {
 			return v, active, nil
 		}
 
@@ -86,25 +89,25 @@ func noSnapshot(id string) error {
 
 func listSnapshots(c *call) (*wire.Element, error) {
 	out := wire.El("snapshots")
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
 		return out, nil
 	}
 
 	all := c.store.SnapshotsOf(v.ID)
 	if len(all) == 0 {
-		all = []*store.Snapshot{c.store.Active(v)}
+		all = []*store.Snapshot{c.store.ActiveSnapshot(v)}
 	}
 
 	for _, shown := range all {
-		out.Items(snapshotDocument(c, v, shown))
+		out.AddItems(snapshotDocument(c, v, shown))
 	}
 
 	return out, nil
 }
 
 func getSnapshot(c *call) (*wire.Element, error) {
-	v, found, err := c.snapshot()
+	v, found, err := c.findSnapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -113,20 +116,20 @@ func getSnapshot(c *call) (*wire.Element, error) {
 }
 
 func addSnapshot(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := mandatory(c.body, "snapshot", "description"); err != nil {
+	if err := requireParameter(c.body, "snapshot", "description"); err != nil {
 		return nil, err
 	}
 
-	if err := c.notPreviewing(v, "create Snapshot"); err != nil {
+	if err := c.checkNotPreviewing(v, "create Snapshot"); err != nil {
 		return nil, err
 	}
 
-	if err := c.settledSnapshots(v, "create Snapshot"); err != nil {
+	if err := c.checkSnapshotsSettled(v, "create Snapshot"); err != nil {
 		return nil, err
 	}
 
@@ -134,17 +137,17 @@ func addSnapshot(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot create Snapshot: VM is locked. Please try again in a few minutes.")
 	}
 
-	active := *c.store.Active(v)
-	made := c.store.Take(v, store.SnapshotRegular, c.body.Value("description"))
-	made.Memory, made.Status = v.Running() && c.body.Value("persist_memorystate") != "false", store.StatusLocked
+	active := *c.store.ActiveSnapshot(v)
+	made := c.store.TakeSnapshot(v, store.SnapshotRegular, c.body.Value("description"))
+	made.Memory, made.Status = v.IsRunning() && c.body.Value("persist_memorystate") != "false", store.StatusLocked
 	c.store.Snapshots.Drop(active.ID)
 
 	// it comes first, until a preview is undone or committed
 	active.ID, active.Date, active.Order = store.NewID(), made.Date, 0
 	c.store.Snapshots.Put(active.ID, &active)
-	c.store.Keep(made)
-	c.work("Creating VM Snapshot "+made.Description+" for VM "+v.Name, made.ID)
-	c.event(
+	c.store.AppendSnapshot(made)
+	c.recordJob("Creating VM Snapshot "+made.Description+" for VM "+v.Name, made.ID)
+	c.recordEvent(
 		45,
 		"normal",
 		"Snapshot '"+made.Description+"' creation for VM '"+v.Name+"' was initiated by "+c.user.Name+".",
@@ -152,27 +155,27 @@ func addSnapshot(c *call) (*wire.Element, error) {
 			vm: v.ID,
 		},
 	)
-	c.arrangeSnapshot(made, store.StatusOK)
+	c.scheduleSnapshot(made, store.StatusOK)
 
-	out := wire.Object("snapshot", made.ID, "vms", v.ID, "snapshots", made.ID).Str("description", made.Description).
-		Add(wire.El("initialization").Add(wire.El("configuration").Str("data", c.ovf(v)).Str("type", "ovf"))).
-		Str("date", stamp(made.Date)).Flag("persist_memorystate", made.Memory).Str("snapshot_status", made.Status).
+	out := wire.NewObject("snapshot", made.ID, "vms", v.ID, "snapshots", made.ID).Str("description", made.Description).
+		Add(wire.El("initialization").Add(wire.El("configuration").Str("data", c.buildOVF(v)).Str("type", "ovf"))).
+		Str("date", formatTime(made.Date)).Flag("persist_memorystate", made.Memory).Str("snapshot_status", made.Status).
 		Str("snapshot_type", made.Kind).Add(wire.Ref("vm", "vms", v.ID))
 
-	return c.created(out), nil
+	return c.answerCreated(out), nil
 }
 
-// arrangeSnapshot locks a snapshot until an operation on it ends.
-func (s *Engine) arrangeSnapshot(of *store.Snapshot, status string) {
+// scheduleSnapshot locks a snapshot until an operation on it ends.
+func (s *Engine) scheduleSnapshot(of *store.Snapshot, status string) {
 	of.Status = store.StatusLocked
 	of.Until = store.Transition{Status: status, At: s.now().Add(s.settings.Timings.Clone)}
 	s.store.Snapshots.Put(of.ID, of)
-	s.wakeSnapshot(of)
+	s.startSnapshotTimer(of)
 }
 
-func (s *Engine) wakeSnapshot(of *store.Snapshot) {
+func (s *Engine) startSnapshotTimer(of *store.Snapshot) {
 	due := of.Until
-	s.at(due.At, func() {
+	s.scheduleChange(due.At, func() {
 		if s.store.Snapshots.Get(of.ID) != of || of.Until != due {
 			return
 		}
@@ -184,12 +187,12 @@ func (s *Engine) wakeSnapshot(of *store.Snapshot) {
 			s.store.Snapshots.Put(of.ID, of)
 		}
 
-		s.finish(of.ID)
+		s.finishJobs(of.ID)
 	})
 }
 
-// settledSnapshots rejects a command such as "run VM" during an operation on a snapshot of the VM.
-func (s *Engine) settledSnapshots(v *store.VM, command string) error {
+// checkSnapshotsSettled rejects a command such as "run VM" during an operation on a snapshot of the VM.
+func (s *Engine) checkSnapshotsSettled(v *store.VM, command string) error {
 	for _, found := range s.store.SnapshotsOf(v.ID) {
 		switch {
 		case found.Status != store.StatusLocked:
@@ -204,16 +207,16 @@ func (s *Engine) settledSnapshots(v *store.VM, command string) error {
 }
 
 func removeSnapshot(c *call) (*wire.Element, error) {
-	v, found, err := c.snapshot()
+	v, found, err := c.findSnapshot()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.notPreviewing(v, "remove Snapshot"); err != nil {
+	if err := c.checkNotPreviewing(v, "remove Snapshot"); err != nil {
 		return nil, err
 	}
 
-	if err := c.settledSnapshots(v, "remove Snapshot"); err != nil {
+	if err := c.checkSnapshotsSettled(v, "remove Snapshot"); err != nil {
 		return nil, err
 	}
 
@@ -221,56 +224,58 @@ func removeSnapshot(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot remove Snapshot. The operation is only allowed for regular snapshots.")
 	}
 
-	c.work("Removing Snapshot "+found.Description+" of VM "+v.Name, found.ID)
-	c.arrangeSnapshot(found, StatusRemoved)
+	c.recordJob("Removing Snapshot "+found.Description+" of VM "+v.Name, found.ID)
+	c.scheduleSnapshot(found, StatusRemoved)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// previewable returns an error if the VM cannot preview or restore a snapshot.
-func (c *call) previewable(v *store.VM) error {
+// checkPreviewable returns an error if the VM cannot preview or restore a snapshot.
+func (c *call) checkPreviewable(v *store.VM) error {
 	const command = "preview Snapshot"
 
 	switch {
-	case v.Running() || v.Status == store.StatusSuspended:
+	case v.IsRunning() || v.Status == store.StatusSuspended:
 		return wire.Conflict("Cannot preview Snapshot. At least one of the VMs is not down.")
 	case v.Status == store.StatusImageLocked:
 		return wire.Conflict("Cannot preview Snapshot: VM is locked. Please try again in a few minutes.")
 	}
 
-	if err := c.settledSnapshots(v, command); err != nil {
+	if err := c.checkSnapshotsSettled(v, command); err != nil {
 		return err
 	}
 
-	return c.notPreviewing(v, command)
+	return c.checkNotPreviewing(v, command)
 }
 
 // restoreSnapshot permanently reverts to a snapshot. Newer ones are lost.
 func restoreSnapshot(c *call) (*wire.Element, error) {
-	v, found, err := c.snapshot()
+	v, found, err := c.findSnapshot()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.previewable(v); err != nil {
+	if err := c.checkPreviewable(v); err != nil {
 		return nil, withAsync(err)
 	}
 
 	c.store.DropNewer(v, found)
 	v.Hardware = found.Hardware.CopyOf()
 	c.store.RestoreDisks(found, false)
-	c.work("Restoring VM "+v.Name+" to Snapshot "+found.Description, v.ID)
+	c.recordJob("Restoring VM "+v.Name+" to Snapshot "+found.Description, v.ID)
 	c.lockForSnapshot(v)
-	restored := wire.El("snapshot").Set("href", wire.Href("vms", v.ID, "snapshots", found.ID)).Set("id", found.ID).
+	restored := wire.El("snapshot").
+		SetAttr("href", wire.Href("vms", v.ID, "snapshots", found.ID)).
+		SetAttr("id", found.ID).
 		Add(wire.Ref("vm", "vms", v.ID))
 
-	return c.complete(wire.Leaf("async", "false"), restored), nil
+	return c.answerComplete(wire.NewLeaf("async", "false"), restored), nil
 }
 
 // withAsync adds the element async to a refusal of an action.
 func withAsync(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
-		refused.Beside = wire.Leaf("async", "false")
+		refused.Beside = wire.NewLeaf("async", "false")
 	}
 
 	return err
@@ -278,15 +283,15 @@ func withAsync(err error) error {
 
 func previewSnapshot(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body.Get("snapshot")) == "" {
-		return nil, notMandatory("Parameter 'snapshot.id' is mandatory but was not provided.")
+		return nil, invalidInput("Parameter 'snapshot.id' is mandatory but was not provided.")
 	}
 
-	v, err := c.actionVM("preview Snapshot")
+	v, err := c.findVMForAction("preview Snapshot")
 	if err != nil {
 		return nil, err
 	}
 
-	if err := c.previewable(v); err != nil {
+	if err := c.checkPreviewable(v); err != nil {
 		return nil, err
 	}
 
@@ -297,19 +302,19 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	}
 
 	// The active state becomes the target for undoing the preview.
-	was := c.store.Take(v, store.SnapshotPreview, store.BeforePreview)
-	was.ID = c.store.Active(v).ID
+	was := c.store.TakeSnapshot(v, store.SnapshotPreview, store.BeforePreview)
+	was.ID = c.store.ActiveSnapshot(v).ID
 	c.store.Snapshots.Drop(was.ID)
-	c.store.Keep(was)
+	c.store.AppendSnapshot(was)
 	now := store.NewActive(v)
 	c.store.Snapshots.Put(now.ID, now)
 	v.Hardware = found.Hardware.CopyOf()
 	c.store.RestoreDisks(found, false)
 	found.Previews = true
-	c.work("Previewing Snapshot "+found.Description+" of VM "+v.Name, v.ID)
+	c.recordJob("Previewing Snapshot "+found.Description+" of VM "+v.Name, v.ID)
 	c.lockForSnapshot(v)
 
-	return c.pending(), nil
+	return c.answerPending(), nil
 }
 
 // showPreview ends the operation on a VM with snapshots. It returns false for a VM without snapshots, because that is
@@ -327,16 +332,16 @@ func (s *Engine) showPreview(v *store.VM) bool {
 		return false
 	}
 
-	s.settle(v, store.StatusDown)
-	s.finish(v.ID)
+	s.setStableStatus(v, store.StatusDown)
+	s.finishJobs(v.ID)
 
 	return true
 }
 
-// pending returns the response to an action still in progress.
-func (c *call) pending() *wire.Element {
+// answerPending returns the response to an action still in progress.
+func (c *call) answerPending() *wire.Element {
 	c.status = http.StatusAccepted
-	out := wire.El("action").Set("id", store.NewID()).Str("async", "true").Add(wire.Ref("job", "jobs", c.job))
+	out := wire.El("action").SetAttr("id", store.NewID()).Str("async", "true").Add(wire.Ref("job", "jobs", c.job))
 	if c.body != nil {
 		out.Add(c.body.Kids...)
 	}
@@ -345,11 +350,11 @@ func (c *call) pending() *wire.Element {
 }
 
 func (c *call) endPreview() (v *store.VM, shown, before *store.Snapshot, err error) {
-	if v, err = c.actionVM("revert to Snapshot"); err != nil {
+	if v, err = c.findVMForAction("revert to Snapshot"); err != nil {
 		return nil, nil, nil, err
 	}
 
-	if shown, before = c.store.Preview(v); shown == nil || before == nil {
+	if shown, before = c.store.PreviewSnapshots(v); shown == nil || before == nil {
 		return nil, nil, nil, wire.Invalid("Cannot revert to Snapshot. VM's Snapshot does not exist.")
 	}
 
@@ -359,7 +364,7 @@ func (c *call) endPreview() (v *store.VM, shown, before *store.Snapshot, err err
 
 	shown.Status = store.StatusOK
 	c.store.Snapshots.Put(shown.ID, shown)
-	c.store.Snapshots.Drop(c.store.Active(v).ID)
+	c.store.Snapshots.Drop(c.store.ActiveSnapshot(v).ID)
 
 	return v, shown, before, nil
 }
@@ -376,10 +381,10 @@ func undoSnapshot(c *call) (*wire.Element, error) {
 	c.store.VMs.Put(v.ID, v)
 	c.store.RestoreDisks(before, true)
 	before.Kind, before.Description = store.SnapshotActive, store.ActiveText
-	c.work("Undoing the preview of VM "+v.Name, before.ID)
-	c.arrangeSnapshot(before, store.StatusOK)
+	c.recordJob("Undoing the preview of VM "+v.Name, before.ID)
+	c.scheduleSnapshot(before, store.StatusOK)
 
-	return c.pending(), nil
+	return c.answerPending(), nil
 }
 
 // commitSnapshot keeps the previewed state. Newer snapshots are lost.
@@ -391,17 +396,17 @@ func commitSnapshot(c *call) (*wire.Element, error) {
 
 	c.store.DropNewer(v, shown)
 	c.store.Snapshots.Drop(before.ID)
-	c.store.Keep(store.NewActive(v))
-	c.work("Committing the preview of VM "+v.Name, v.ID)
+	c.store.AppendSnapshot(store.NewActive(v))
+	c.recordJob("Committing the preview of VM "+v.Name, v.ID)
 	c.lockForSnapshot(v)
 
-	return c.pending(), nil
+	return c.answerPending(), nil
 }
 
 // addVMOfSnapshot creates a VM as a copy of another one's earlier state.
 func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 	in := c.body
-	if err := require(in, "Vm", "name"); err != nil {
+	if err := requireElements(in, "Vm", "name"); err != nil {
 		return nil, err
 	}
 
@@ -412,7 +417,7 @@ func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 
 	asked := in.List("snapshots", "snapshot")
 	if len(asked) == 0 {
-		return nil, require(in, "Vm", "snapshots.snapshot")
+		return nil, requireElements(in, "Vm", "snapshots.snapshot")
 	}
 
 	found := c.store.Snapshots.Get(wire.RefID(asked[0]))
@@ -421,7 +426,7 @@ func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 	}
 
 	v := c.store.VMs.Get(found.VM)
-	if err := c.settledSnapshots(v, "add VM"); err != nil {
+	if err := c.checkSnapshotsSettled(v, "add VM"); err != nil {
 		return nil, err
 	}
 
@@ -440,7 +445,7 @@ func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 }
 
 func listSnapshotDisks(c *call) (*wire.Element, error) {
-	_, found, err := c.snapshot()
+	_, found, err := c.findSnapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -453,25 +458,25 @@ func listSnapshotDisks(c *call) (*wire.Element, error) {
 			continue
 		}
 
-		one := wire.El("disk").Set("id", d.ID).Str("name", d.Name).Str("description", d.Description).
+		one := wire.El("disk").SetAttr("id", d.ID).Str("name", d.Name).Str("description", d.Description).
 			Num("actual_size", d.Actual).Str("alias", d.Name).
 			Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).Str("format", d.Format).
 			Str("image_id", c.store.IDOf("", "image", d.ID, found.ID)).
 			Flag("propagate_errors", false).Num("provisioned_size", was.Provisioned).Flag("shareable", d.Shareable).
 			Flag("sparse", d.Sparse).Str("status", store.StatusOK).
 			Str("storage_type", "image").Num("total_size", 0).Flag("wipe_after_delete", d.WipeAfterDelete).
-			Add(wire.El("snapshot").Set("id", found.ID))
-		one.Add(wire.El("storage_domains").Items(wire.El("storage_domain").Set("id", d.Domain)))
-		out.Items(one)
+			Add(wire.El("snapshot").SetAttr("id", found.ID))
+		one.Add(wire.El("storage_domains").AddItems(wire.El("storage_domain").SetAttr("id", d.Domain)))
+		out.AddItems(one)
 	}
 
 	return out, nil
 }
 
-// ofSnapshot returns a list requiring an existing snapshot.
-func ofSnapshot(list operation) operation {
+// requireSnapshot returns a list requiring an existing snapshot.
+func requireSnapshot(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
-		if _, _, err := c.snapshot(); err != nil {
+		if _, _, err := c.findSnapshot(); err != nil {
 			return nil, err
 		}
 

@@ -26,17 +26,17 @@ type session struct {
 	expiry time.Time
 }
 
-// localeCookie sets the cookie common to all of the engine's pages outside the API.
-func localeCookie(w http.ResponseWriter) {
+// setLocaleCookie sets the cookie common to all of the engine's pages outside the API.
+func setLocaleCookie(w http.ResponseWriter) {
 	const never = 1<<31 - 1
 	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
 	w.Header().
 		Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
 }
 
-// secured sets the headers of the single sign-on pages.
-func secured(w http.ResponseWriter) {
-	localeCookie(w)
+// setSecurityHeaders sets the headers of the single sign-on pages.
+func setSecurityHeaders(w http.ResponseWriter) {
+	setLocaleCookie(w)
 	w.Header().Set("X-Content-Type-Options", "NOSNIFF")
 	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
 	w.Header().Set("X-XSS-Protection", "1; MODE=BLOCK")
@@ -60,9 +60,9 @@ const (
 	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
 )
 
-// token is the token endpoint. It accepts parameters in the query and the form, even in a GET.
-func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
-	secured(w)
+// serveToken is the token endpoint. It accepts parameters in the query and the form, even in a GET.
+func (s *Engine) serveToken(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w)
 	refuse := func(code, text string) {
 		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error_code": code, "error": text})
 	}
@@ -108,7 +108,7 @@ func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 	}
 
 	name := r.Form.Get("username")
-	if refused := s.login(name, r.Form.Get("password")); refused != nil {
+	if refused := s.checkLogin(name, r.Form.Get("password")); refused != nil {
 		refuse(refused.code, refused.text)
 		return
 	}
@@ -138,9 +138,9 @@ func grantedScope(asked string) string {
 	return strings.Join(slices.Compact(words), " ")
 }
 
-// login checks a password, and locks a user after too many wrong ones. The part after the last @ of a name is its
+// checkLogin checks a password, and locks a user after too many wrong ones. The part after the last @ of a name is its
 // profile.
-func (s *Engine) login(name, password string) *loginError {
+func (s *Engine) checkLogin(name, password string) *loginError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { _ = s.store.Flush() }() // a lock must survive a restart
@@ -162,7 +162,7 @@ func (s *Engine) login(name, password string) *loginError {
 		found.Failures++
 		found.Locked = found.Failures >= maxFailures
 		s.store.Users.Put(found.ID, found)
-		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
+		s.recordEvent(30, "warning", "User "+name+" failed to log in.", eventOf{})
 
 		return accessDenied(user, profile, unableToLogIn)
 	case found.Failures > 0:
@@ -181,15 +181,15 @@ func (s *Engine) openSession(user string) (token string) {
 	token = wire.RandomHex(32)
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
-	s.forgetExpired() // sessions of clients never logging out must not accumulate
+	s.dropExpiredSessions() // sessions of clients never logging out must not accumulate
 	s.sessions[token] = session{user: user, expiry: s.now().Add(s.settings.TokenLifetime)}
 
 	return token
 }
 
-// logout ends a session. Like the engine, it accepts any input.
-func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
-	localeCookie(w)
+// serveLogout ends a session. Like the engine, it accepts any input.
+func (s *Engine) serveLogout(w http.ResponseWriter, r *http.Request) {
+	setLocaleCookie(w)
 	if r.ParseForm() == nil {
 		s.CloseSession(r.Form.Get("token"))
 	}
@@ -197,18 +197,18 @@ func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
 	wire.AnswerJSON(w, http.StatusOK, struct{}{})
 }
 
-// revoke is restricted to the engine's own clients: others do not know their ID and secret.
-func revoke(w http.ResponseWriter, _ *http.Request) {
-	secured(w)
+// serveRevoke is restricted to the engine's own clients: others do not know their ID and secret.
+func serveRevoke(w http.ResponseWriter, _ *http.Request) {
+	setSecurityHeaders(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
 		"error_code": "invalid_request",
 		"error":      "Missing parameter: 'client_id'",
 	})
 }
 
-// tokenInfo is restricted to the engine's own clients, too.
-func tokenInfo(w http.ResponseWriter, _ *http.Request) {
-	secured(w)
+// serveTokenInfo is restricted to the engine's own clients, too.
+func serveTokenInfo(w http.ResponseWriter, _ *http.Request) {
+	setSecurityHeaders(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
 		"error":             "invalid_request",
 		"error_description": "Missing parameter: 'client_id'",
@@ -266,7 +266,7 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 
 		decoded, _ := base64.StdEncoding.DecodeString(credentials)
 		name, password, _ := strings.Cut(string(decoded), ":")
-		if refused := s.login(name, password); refused != nil {
+		if refused := s.checkLogin(name, password); refused != nil {
 			return "", refused.Error()
 		}
 
@@ -296,19 +296,19 @@ func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persist
 	return "", nothingSent
 }
 
-// unauthorized writes the servlet container's page for a request without a session. It is never an API document.
-func unauthorized(w http.ResponseWriter, text string) {
+// writeUnauthorized writes the servlet container's page for a request without a session. It is never an API document.
+func writeUnauthorized(w http.ResponseWriter, text string) {
 	if text == basicOfKeycloak {
-		basicRefused(w)
+		writeBasicRefused(w)
 		return
 	}
 
 	w.Header().Set("WWW-Authenticate", `Basic realm="RESTAPI"`)
-	errorPage(w, http.StatusUnauthorized, text)
+	writeErrorPage(w, http.StatusUnauthorized, text)
 }
 
-// errorPage writes an error in the servlet container's form.
-func errorPage(w http.ResponseWriter, status int, text string) {
+// writeErrorPage writes an error in the servlet container's form.
+func writeErrorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)
 	escaped := strings.ReplaceAll(html.EscapeString(text), "&#39;", "'") // the engine does not escape apostrophes
@@ -345,24 +345,24 @@ func (s *Engine) ExpireSessions() {
 	s.sessions = map[string]session{}
 }
 
-// Sessions returns the number of valid sessions, and of successful logins so far.
-func (s *Engine) Sessions() (live, logins int) {
+// CountSessions returns the number of valid sessions, and of successful logins so far.
+func (s *Engine) CountSessions() (live, logins int) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
-	s.forgetExpired()
+	s.dropExpiredSessions()
 
 	return len(s.sessions), s.logins
 }
 
-// forgetExpired drops expired sessions; sessionsMu must be held.
-func (s *Engine) forgetExpired() {
+// dropExpiredSessions drops expired sessions; sessionsMu must be held.
+func (s *Engine) dropExpiredSessions() {
 	now := s.now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
 }
 
-// pkiResource serves certificates to clients not trusting them yet; it needs no session.
-func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
-	localeCookie(w)
+// servePKIResource serves certificates to clients not trusting them yet; it needs no session.
+func (s *Engine) servePKIResource(w http.ResponseWriter, r *http.Request) {
+	setLocaleCookie(w)
 	query := r.URL.Query()
 	resource, format := query.Get("resource"), query.Get("format")
 
@@ -372,10 +372,10 @@ func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 	}[resource]
 	switch {
 	case resource == "":
-		errorPage(w, http.StatusBadRequest, "Missing resource name")
+		writeErrorPage(w, http.StatusBadRequest, "Missing resource name")
 		return
 	case content == nil:
-		errorPage(w, http.StatusBadRequest, "Resource '"+resource+"' is invalid")
+		writeErrorPage(w, http.StatusBadRequest, "Resource '"+resource+"' is invalid")
 		return
 	}
 
@@ -389,7 +389,7 @@ func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 		}[resource],
 	}[format]
 	if media == "" {
-		errorPage(w, http.StatusBadRequest, "Format '"+format+"' is invalid")
+		writeErrorPage(w, http.StatusBadRequest, "Format '"+format+"' is invalid")
 		return
 	}
 

@@ -18,22 +18,22 @@ type statisticName struct {
 func (n statisticName) document(c *call, owner *wire.Element, value int64) *wire.Element {
 	id := c.store.IDOf("", "statistic", owner.Attr("id"), n.name)
 	base := owner.Attr("href")
-	out := wire.El("statistic").Set("href", base+"/statistics/"+id).Set("id", id).Str("name", n.name).
+	out := wire.El("statistic").SetAttr("href", base+"/statistics/"+id).SetAttr("id", id).Str("name", n.name).
 		Str("description", n.description).
 		Str("kind", map[bool]string{true: "counter", false: "gauge"}[n.counter]).Str("type", n.kind).Str("unit", n.unit)
 	values := wire.El("values")
 	if !n.silent {
-		values.Items(wire.El("value").Num("datum", value))
+		values.AddItems(wire.El("value").Num("datum", value))
 	}
 
 	return out.Add(values, owner.Clone())
 }
 
-// statistics returns a list of values. Unknown values are 0.
-func (c *call) statistics(names []statisticName, owner *wire.Element, values map[string]int64) *wire.Element {
+// statisticsElement returns a list of values. Unknown values are 0.
+func (c *call) statisticsElement(names []statisticName, owner *wire.Element, values map[string]int64) *wire.Element {
 	out := wire.El("statistics")
 	for _, one := range names {
-		out.Items(one.document(c, owner, values[one.name]))
+		out.AddItems(one.document(c, owner, values[one.name]))
 	}
 
 	return out
@@ -132,18 +132,18 @@ var diskStatisticNames = []statisticName{
 }
 
 func diskStatistics(c *call) (*wire.Element, error) {
-	d, err := c.disk()
+	d, err := c.findDisk()
 	if err != nil {
 		return nil, err
 	}
 
-	return c.statistics(diskStatisticNames, wire.Ref("disk", "disks", d.ID), nil), nil
+	return c.statisticsElement(diskStatisticNames, wire.Ref("disk", "disks", d.ID), nil), nil
 }
 
 func hostStatistics(c *call) (*wire.Element, error) {
-	h := c.store.Hosts.Get(c.id("host"))
+	h := c.store.Hosts.Get(c.pathID("host"))
 	if h == nil {
-		return nil, wire.EntityNotFound(c.id("host"))
+		return nil, wire.EntityNotFound(c.pathID("host"))
 	}
 
 	owner := wire.Ref("host", "hosts", h.ID)
@@ -157,13 +157,13 @@ func hostStatistics(c *call) (*wire.Element, error) {
 		"cpu.current.idle": 100 - share,
 	}
 
-	return c.statistics(hostStatisticNames, owner, values), nil
+	return c.statisticsElement(hostStatisticNames, owner, values), nil
 }
 
 func vmStatistics(c *call) (*wire.Element, error) {
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
-		return nil, wire.EntityNotFound(c.id("vm"))
+		return nil, wire.EntityNotFound(c.pathID("vm"))
 	}
 
 	values := map[string]int64{"memory.installed": v.Memory}
@@ -175,5 +175,5 @@ func vmStatistics(c *call) (*wire.Element, error) {
 		values["elapsed.time"] = int64(c.now().Sub(v.Started).Seconds())
 	}
 
-	return c.statistics(vmStatisticNames, wire.Ref("vm", "vms", v.ID), values), nil
+	return c.statisticsElement(vmStatisticNames, wire.Ref("vm", "vms", v.ID), values), nil
 }

@@ -11,9 +11,9 @@ var storageDomainRoutes = []route{
 	{"GET", "/datacenters/{id}/storagedomains", listDataCenterStorageDomains},
 	{"GET", "/datacenters/{id}/storagedomains/{domain}", getDataCenterStorageDomain},
 	{"GET", "/diskprofiles", listDiskProfiles},
-	{"GET", "/diskprofiles/{id}", itemOf(listDiskProfiles)},
+	{"GET", "/diskprofiles/{id}", readItem(listDiskProfiles)},
 	{"GET", "/storageconnections", listStorageConnections},
-	{"GET", "/storageconnections/{id}", itemOf(listStorageConnections)},
+	{"GET", "/storageconnections/{id}", readItem(listStorageConnections)},
 	{"GET", "/storagedomains", listStorageDomains},
 	{"GET", "/storagedomains/{domain}/disks/{id}", ofDomain(getDisk)},
 	{"DELETE", "/storagedomains/{domain}/disks/{id}", ofDomain(removeDisk)},
@@ -28,7 +28,7 @@ var storageDomainRoutes = []route{
 func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 	used, committed := c.store.Usage(d.ID)
 
-	return wire.Object("storage_domain", d.ID, "storagedomains", d.ID).Str("name", d.Name).Str("description", "").
+	return wire.NewObject("storage_domain", d.ID, "storagedomains", d.ID).Str("name", d.Name).Str("description", "").
 		Str("comment", "").
 		Num("available", d.Bytes-used).Flag("backup", false).Num("block_size", 512).Num("committed", committed).
 		Num("critical_space_action_blocker", 5).
@@ -37,7 +37,7 @@ func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 		Str("storage_format", "v5").Flag("supports_discard", false).Flag("supports_discard_zeroes_data", false).
 		Str("type", "data").Num("used", used).
 		Num("warning_low_space_indicator", 10).Flag("wipe_after_delete", false).
-		Add(wire.El("data_centers").Items(wire.Ref("data_center", "datacenters", d.DataCenter)))
+		Add(wire.El("data_centers").AddItems(wire.Ref("data_center", "datacenters", d.DataCenter)))
 }
 
 // storageElement shows the location of a storage domain.
@@ -49,20 +49,20 @@ func storageElement(name string, d *store.StorageDomain) *wire.Element {
 func storageDomainsOf(
 	c *call, match func(*store.StorageDomain) bool, document func(*call, *store.StorageDomain) *wire.Element,
 ) (*wire.Element, error) {
-	center := val(func(d *store.StorageDomain) string { return c.store.DataCenterName(d.DataCenter) })
+	center := singleValue(func(d *store.StorageDomain) string { return c.store.DataCenterName(d.DataCenter) })
 	of := fields[*store.StorageDomain]{
-		"name":            val(func(d *store.StorageDomain) string { return d.Name }),
-		"id":              val(func(d *store.StorageDomain) string { return d.ID }),
-		"type":            val(func(*store.StorageDomain) string { return "data" }),
-		"status":          val(func(d *store.StorageDomain) string { return d.Status() }),
+		"name":            singleValue(func(d *store.StorageDomain) string { return d.Name }),
+		"id":              singleValue(func(d *store.StorageDomain) string { return d.ID }),
+		"type":            singleValue(func(*store.StorageDomain) string { return "data" }),
+		"status":          singleValue(func(d *store.StorageDomain) string { return d.Status() }),
 		"datacenter":      center,
 		"datacenter.name": center,
 		"datacenter_name": center,
-		"comment":         val(func(*store.StorageDomain) string { return "" }),
-		"description":     val(func(*store.StorageDomain) string { return "" }),
+		"comment":         singleValue(func(*store.StorageDomain) string { return "" }),
+		"description":     singleValue(func(*store.StorageDomain) string { return "" }),
 	}
 
-	return collect(c, "storage_domains", c.store.StorageDomains.Where(match, func(d *store.StorageDomain) string {
+	return answerList(c, "storage_domains", c.store.StorageDomains.Where(match, func(d *store.StorageDomain) string {
 		return d.Name + d.ID
 	}), of, document)
 }
@@ -79,11 +79,13 @@ func attachedDomain(c *call, d *store.StorageDomain) *wire.Element {
 }
 
 func listDataCenterStorageDomains(c *call) (*wire.Element, error) {
-	return storageDomainsOf(c, func(d *store.StorageDomain) bool { return d.DataCenter == c.id("id") }, attachedDomain)
+	return storageDomainsOf(
+		c, func(d *store.StorageDomain) bool { return d.DataCenter == c.pathID("id") }, attachedDomain,
+	)
 }
 
 func getStorageDomain(c *call) (*wire.Element, error) {
-	d, err := one(c.store.StorageDomains, c.id("id"))
+	d, err := findRow(c.store.StorageDomains, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -92,31 +94,31 @@ func getStorageDomain(c *call) (*wire.Element, error) {
 }
 
 func getDataCenterStorageDomain(c *call) (*wire.Element, error) {
-	d := c.store.StorageDomains.Get(c.id("domain"))
-	if d == nil || d.DataCenter != c.id("id") {
-		return nil, wire.Gone()
+	d := c.store.StorageDomains.Get(c.pathID("domain"))
+	if d == nil || d.DataCenter != c.pathID("id") {
+		return nil, wire.NotFound()
 	}
 
 	return attachedDomain(c, d), nil
 }
 
 func listStorageDomainDisks(c *call) (*wire.Element, error) {
-	if c.store.StorageDomains.Get(c.id("id")) == nil {
-		return nil, wire.Failed(
+	if c.store.StorageDomains.Get(c.pathID("id")) == nil {
+		return nil, wire.PlainFault(
 			http.StatusBadRequest,
 			`cannot invoke "org.ovirt.engine.core.common.businessentities.storagedomain.getstoragetype()" `+
 				`because "storagedomain" is null`,
 		)
 	}
 
-	return disksWhere(c, func(d *store.Disk) bool { return d.On(c.id("id")) })
+	return disksWhere(c, func(d *store.Disk) bool { return d.IsOnDomain(c.pathID("id")) })
 }
 
 // ofDomain applies an operation to a disk accessed through its storage domain.
 func ofDomain(op operation) operation {
 	return func(c *call) (*wire.Element, error) {
-		if d := c.store.Disks.Get(c.id("id")); d != nil && !d.On(c.id("domain")) {
-			return nil, wire.Gone()
+		if d := c.store.Disks.Get(c.pathID("id")); d != nil && !d.IsOnDomain(c.pathID("domain")) {
+			return nil, wire.NotFound()
 		}
 
 		return op(c)
@@ -126,7 +128,7 @@ func ofDomain(op operation) operation {
 func listStorageConnections(c *call) (*wire.Element, error) {
 	out := wire.El("storage_connections")
 	for _, d := range c.store.StorageDomains.Where(nil, func(d *store.StorageDomain) string { return d.Name + d.ID }) {
-		out.Items(connectionDocument(c, d))
+		out.AddItems(connectionDocument(c, d))
 	}
 
 	return out, nil
@@ -134,7 +136,7 @@ func listStorageConnections(c *call) (*wire.Element, error) {
 
 func connectionDocument(c *call, d *store.StorageDomain) *wire.Element {
 	id := c.store.IDOf("", "storageconnection", d.ID)
-	out := wire.Object("storage_connection", id, "storageconnections", id)
+	out := wire.NewObject("storage_connection", id, "storageconnections", id)
 	return out.Add(storageElement("storage", d).Kids...)
 }
 
@@ -146,8 +148,8 @@ func diskProfilesOf(c *call, domainID string) (*wire.Element, error) {
 			d.ID == domainID
 	}, func(d *store.StorageDomain) string { return d.Name + d.ID }) {
 		id := c.store.DiskProfileID(d.ID)
-		out.Items(
-			wire.Object("disk_profile", id, "diskprofiles", id).
+		out.AddItems(
+			wire.NewObject("disk_profile", id, "diskprofiles", id).
 				Str("name", d.Name).
 				Add(wire.Ref("storage_domain", "storagedomains", d.ID)),
 		)
@@ -158,4 +160,4 @@ func diskProfilesOf(c *call, domainID string) (*wire.Element, error) {
 
 func listDiskProfiles(c *call) (*wire.Element, error) { return diskProfilesOf(c, "") }
 
-func listDomainDiskProfiles(c *call) (*wire.Element, error) { return diskProfilesOf(c, c.id("id")) }
+func listDomainDiskProfiles(c *call) (*wire.Element, error) { return diskProfilesOf(c, c.pathID("id")) }

@@ -13,29 +13,29 @@ import (
 // This file contains tags, and their assignment to VMs, hosts and templates.
 
 var tagRoutes = []route{
-	{"GET", "/hosts/{host}/tags", taggedHost.list},
-	{"POST", "/hosts/{host}/tags", taggedHost.add},
-	{"GET", "/hosts/{host}/tags/{id}", taggedHost.get},
-	{"DELETE", "/hosts/{host}/tags/{id}", taggedHost.remove},
+	{"GET", "/hosts/{host}/tags", taggedHost.listAssigned},
+	{"POST", "/hosts/{host}/tags", taggedHost.assignTag},
+	{"GET", "/hosts/{host}/tags/{id}", taggedHost.getAssigned},
+	{"DELETE", "/hosts/{host}/tags/{id}", taggedHost.unassignTag},
 	{"GET", "/tags", listTags},
 	{"POST", "/tags", addTag},
 	{"GET", "/tags/{id}", getTag},
 	{"PUT", "/tags/{id}", updateTag},
 	{"DELETE", "/tags/{id}", removeTag},
-	{"GET", "/templates/{template}/tags", taggedTemplate.list},
-	{"POST", "/templates/{template}/tags", taggedTemplate.add},
-	{"GET", "/templates/{template}/tags/{id}", taggedTemplate.get},
-	{"DELETE", "/templates/{template}/tags/{id}", taggedTemplate.remove},
-	{"GET", "/vms/{vm}/tags", taggedVM.list},
-	{"POST", "/vms/{vm}/tags", taggedVM.add},
-	{"GET", "/vms/{vm}/tags/{id}", taggedVM.get},
-	{"DELETE", "/vms/{vm}/tags/{id}", taggedVM.remove},
+	{"GET", "/templates/{template}/tags", taggedTemplate.listAssigned},
+	{"POST", "/templates/{template}/tags", taggedTemplate.assignTag},
+	{"GET", "/templates/{template}/tags/{id}", taggedTemplate.getAssigned},
+	{"DELETE", "/templates/{template}/tags/{id}", taggedTemplate.unassignTag},
+	{"GET", "/vms/{vm}/tags", taggedVM.listAssigned},
+	{"POST", "/vms/{vm}/tags", taggedVM.assignTag},
+	{"GET", "/vms/{vm}/tags/{id}", taggedVM.getAssigned},
+	{"DELETE", "/vms/{vm}/tags/{id}", taggedVM.unassignTag},
 }
 
 func tagDocument(_ *call, t *store.Tag) *wire.Element { return describedTag(t, t.Description) }
 
 func describedTag(t *store.Tag, description *string) *wire.Element {
-	out := wire.Object("tag", t.ID, "tags", t.ID).Str("name", t.Name)
+	out := wire.NewObject("tag", t.ID, "tags", t.ID).Str("name", t.Name)
 	if description != nil {
 		out.Str("description", *description)
 	}
@@ -47,16 +47,16 @@ func describedTag(t *store.Tag, description *string) *wire.Element {
 func listTags(c *call) (*wire.Element, error) {
 	out := wire.El("tags")
 	for _, t := range c.store.Tags.Where(nil, store.TagKey) {
-		out.Items(tagDocument(c, t))
+		out.AddItems(tagDocument(c, t))
 	}
 
 	return out, nil
 }
 
-func (c *call) tag() (*store.Tag, error) { return one(c.store.Tags, c.id("id")) }
+func (c *call) findTag() (*store.Tag, error) { return findRow(c.store.Tags, c.pathID("id")) }
 
 func getTag(c *call) (*wire.Element, error) {
-	t, err := c.tag()
+	t, err := c.findTag()
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (c *call) changeTag(t *store.Tag) error {
 		return wire.Invalid("size must be between 1 and %d, Attribute: _tag.name", maxTagName)
 	}
 
-	if !store.PlainName(next.Name) {
+	if !store.IsPlainName(next.Name) {
 		return wire.Invalid(
 			"Invalid tag name. Only letters, numbers, '-', and '_' are valid characters., Attribute: _tag.name",
 		)
 	}
 
 	for _, other := range c.store.Tags.Rows {
-		if other.ID != t.ID && other.Name == next.Name && !c.missed(other.Made) {
+		if other.ID != t.ID && other.Name == next.Name && !c.arrivedBefore(other.Made) {
 			return wire.Conflict("The specified Tag name already exists.")
 		}
 	}
@@ -118,11 +118,11 @@ func (c *call) changeTag(t *store.Tag) error {
 }
 
 func addTag(c *call) (*wire.Element, error) {
-	if err := mandatory(c.body, "tag", "name"); err != nil {
+	if err := requireParameter(c.body, "tag", "name"); err != nil {
 		return nil, err
 	}
 
-	if err := require(c.body, "Tag", "name"); err != nil {
+	if err := requireElements(c.body, "Tag", "name"); err != nil {
 		return nil, err
 	}
 
@@ -133,17 +133,17 @@ func addTag(c *call) (*wire.Element, error) {
 
 	c.store.Tags.Put(made.ID, made)
 
-	return c.created(tagDocument(c, made)), nil
+	return c.answerCreated(tagDocument(c, made)), nil
 }
 
 func updateTag(c *call) (*wire.Element, error) {
-	t, err := c.tag()
+	t, err := c.findTag()
 	if err != nil {
 		return nil, err
 	}
 
 	if t.ID == store.RootTagID {
-		return nil, wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
+		return nil, wire.PlainFault(http.StatusInternalServerError, "[General command validation failure.]")
 	}
 
 	if err := c.changeTag(t); err != nil {
@@ -157,7 +157,7 @@ func updateTag(c *call) (*wire.Element, error) {
 
 // removeTag removes a tag and its descendants.
 func removeTag(c *call) (*wire.Element, error) {
-	t, err := c.tag()
+	t, err := c.findTag()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func removeTag(c *call) (*wire.Element, error) {
 
 	c.store.DropTag(t)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // tagged is a kind of object with tags.
@@ -197,23 +197,23 @@ var (
 // one later.
 func (k tagged) document(c *call, t *store.Tag, description *string) *wire.Element {
 	out := describedTag(t, description)
-	out.Attrs[0].Value = wire.Href(k.collection, c.id(k.id), "tags", t.ID)
-	return out.Add(wire.Ref(k.owner, k.collection, c.id(k.id)))
+	out.Attrs[0].Value = wire.Href(k.collection, c.pathID(k.id), "tags", t.ID)
+	return out.Add(wire.Ref(k.owner, k.collection, c.pathID(k.id)))
 }
 
-func (k tagged) list(c *call) (*wire.Element, error) {
+func (k tagged) listAssigned(c *call) (*wire.Element, error) {
 	out := wire.El("tags")
 	for _, t := range c.store.Tags.Where(func(t *store.Tag) bool {
-		return slices.Contains(*k.of(t), c.id(k.id))
+		return slices.Contains(*k.of(t), c.pathID(k.id))
 	}, store.TagKey) {
-		out.Items(k.document(c, t, new(string)))
+		out.AddItems(k.document(c, t, new(string)))
 	}
 
 	return out, nil
 }
 
-func (k tagged) add(c *call) (*wire.Element, error) {
-	if err := mandatoryRef(c.body, "tag"); err != nil {
+func (k tagged) assignTag(c *call) (*wire.Element, error) {
+	if err := requireRef(c.body, "tag"); err != nil {
 		return nil, err
 	}
 
@@ -221,30 +221,30 @@ func (k tagged) add(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	t := referred(c.store.Tags, c.body, func(t *store.Tag) string { return t.Name })
+	t := findReferred(c.store.Tags, c.body, func(t *store.Tag) string { return t.Name })
 	switch {
 	case t == nil && wire.RefID(c.body) == "":
 		return nil, wire.EntityNotFound(c.body.Value("name"))
-	case t == nil || !k.there(c, c.id(k.id)):
+	case t == nil || !k.there(c, c.pathID(k.id)):
 		return nil, wire.InternalError()
 	}
 
-	store.Member(k.of(t), c.id(k.id), true)
+	store.SetMember(k.of(t), c.pathID(k.id), true)
 	c.store.Tags.Put(t.ID, t)
 
-	return c.created(k.document(c, t, t.Description)), nil
+	return c.answerCreated(k.document(c, t, t.Description)), nil
 }
 
-func (k tagged) tag(c *call) (*store.Tag, error) {
-	if t := c.store.Tags.Get(c.id("id")); t != nil && slices.Contains(*k.of(t), c.id(k.id)) {
+func (k tagged) findTag(c *call) (*store.Tag, error) {
+	if t := c.store.Tags.Get(c.pathID("id")); t != nil && slices.Contains(*k.of(t), c.pathID(k.id)) {
 		return t, nil
 	}
 
-	return nil, wire.Gone()
+	return nil, wire.NotFound()
 }
 
-func (k tagged) get(c *call) (*wire.Element, error) {
-	t, err := k.tag(c)
+func (k tagged) getAssigned(c *call) (*wire.Element, error) {
+	t, err := k.findTag(c)
 	if err != nil {
 		return nil, err
 	}
@@ -252,16 +252,16 @@ func (k tagged) get(c *call) (*wire.Element, error) {
 	return k.document(c, t, new(string)), nil
 }
 
-func (k tagged) remove(c *call) (*wire.Element, error) {
-	t, err := k.tag(c)
+func (k tagged) unassignTag(c *call) (*wire.Element, error) {
+	t, err := k.findTag(c)
 	if err != nil {
 		return nil, err
 	}
 
-	store.Member(k.of(t), c.id(k.id), false)
+	store.SetMember(k.of(t), c.pathID(k.id), false)
 	c.store.Tags.Put(t.ID, t)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // tagsOf returns the names of an object's tags. A tag includes its ancestors.

@@ -30,7 +30,7 @@ var templateRoutes = []route{
 
 func templateDocument(c *call, t *store.Template) *wire.Element {
 	full := c.allContent()
-	out := wire.Object("template", t.ID, "templates", t.ID).Str("name", t.Name).Str("description", t.Description).
+	out := wire.NewObject("template", t.ID, "templates", t.ID).Str("name", t.Name).Str("description", t.Description).
 		Str("comment", t.Comment)
 	architecture := "x86_64"
 	if t.ID == store.BlankTemplateID {
@@ -39,19 +39,19 @@ func templateDocument(c *call, t *store.Template) *wire.Element {
 
 	describeHardware(&t.Hardware, out, architecture, full)
 	if t.ID != store.BlankTemplateID && !out.Has("bios", "type") {
-		out.Put(store.DefaultBios, "bios", "type")
+		out.SetText(store.DefaultBios, "bios", "type")
 	}
 
 	if len(t.Consoles) > 0 {
-		out.Put(t.Consoles[0].Protocol, "display", "type")
+		out.SetText(t.Consoles[0].Protocol, "display", "type")
 	}
 
-	large, small := c.icons(strings.SplitN(t.OSType, "_", 2)[0])
-	out.Str("creation_time", stamp(t.Created)).Add(large, small).Str("status", t.Status)
+	large, small := c.iconRefs(strings.SplitN(t.OSType, "_", 2)[0])
+	out.Str("creation_time", formatTime(t.Created)).Add(large, small).Str("status", t.Status)
 	if t.Cluster != "" {
 		out.Add(wire.Ref("cluster", "clusters", t.Cluster),
 			wire.Ref("cpu_profile", "cpuprofiles", c.store.CPUProfileID(t.Cluster))).
-			Add(wire.El("quota").Set("id", c.store.QuotaID(t.Cluster)))
+			Add(wire.El("quota").SetAttr("id", c.store.QuotaID(t.Cluster)))
 	}
 
 	out.Add(shownInitialization(t.Initialization))
@@ -70,16 +70,16 @@ func templateDocument(c *call, t *store.Template) *wire.Element {
 
 func listTemplates(c *call) (*wire.Element, error) {
 	of := fields[*store.Template]{
-		"name":           val(func(t *store.Template) string { return t.Name }),
-		"id":             val(func(t *store.Template) string { return t.ID }),
-		"status":         val(func(t *store.Template) string { return t.Status }),
-		"description":    val(func(t *store.Template) string { return t.Description }),
-		"comment":        val(func(t *store.Template) string { return t.Comment }),
-		"cluster":        val(func(t *store.Template) string { return c.store.ClusterName(t.Cluster) }),
-		"os":             val(func(t *store.Template) string { return t.OSType }),
-		"datacenter":     val(func(t *store.Template) string { return c.store.DataCenterName(t.DataCenter) }),
-		"version_name":   val(func(t *store.Template) string { return t.VersionName }),
-		"version_number": val(func(t *store.Template) string { return strconv.FormatInt(t.Version, 10) }),
+		"name":           singleValue(func(t *store.Template) string { return t.Name }),
+		"id":             singleValue(func(t *store.Template) string { return t.ID }),
+		"status":         singleValue(func(t *store.Template) string { return t.Status }),
+		"description":    singleValue(func(t *store.Template) string { return t.Description }),
+		"comment":        singleValue(func(t *store.Template) string { return t.Comment }),
+		"cluster":        singleValue(func(t *store.Template) string { return c.store.ClusterName(t.Cluster) }),
+		"os":             singleValue(func(t *store.Template) string { return t.OSType }),
+		"datacenter":     singleValue(func(t *store.Template) string { return c.store.DataCenterName(t.DataCenter) }),
+		"version_name":   singleValue(func(t *store.Template) string { return t.VersionName }),
+		"version_number": singleValue(func(t *store.Template) string { return strconv.FormatInt(t.Version, 10) }),
 		"vm.name": func(t *store.Template) []string {
 			var names []string
 
@@ -93,15 +93,15 @@ func listTemplates(c *call) (*wire.Element, error) {
 		},
 	}
 
-	return collect(c, "templates", c.store.Templates.Where(nil, store.TemplateKey), of, templateDocument)
+	return answerList(c, "templates", c.store.Templates.Where(nil, store.TemplateKey), of, templateDocument)
 }
 
-func (c *call) template() (*store.Template, error) {
-	return one(c.store.Templates, c.id("template"))
+func (c *call) findTemplate() (*store.Template, error) {
+	return findRow(c.store.Templates, c.pathID("template"))
 }
 
 func getTemplate(c *call) (*wire.Element, error) {
-	t, err := c.template()
+	t, err := c.findTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -110,24 +110,24 @@ func getTemplate(c *call) (*wire.Element, error) {
 }
 
 func listTemplateNICs(c *call) (*wire.Element, error) {
-	return nicsOf(c, c.id("template"), "template"), nil
+	return nicsOf(c, c.pathID("template"), "template"), nil
 }
 
 func getTemplateNIC(c *call) (*wire.Element, error) {
-	n := c.store.NICs.Get(c.id("id"))
-	if n == nil || n.Owner != c.id("template") {
-		return nil, wire.Gone()
+	n := c.store.NICs.Get(c.pathID("id"))
+	if n == nil || n.Owner != c.pathID("template") {
+		return nil, wire.NotFound()
 	}
 
 	return nicDocument(c, n, "template"), nil
 }
 
 func listTemplateAttachments(c *call) (*wire.Element, error) {
-	return attachmentsDocument(c, c.id("template"), "template"), nil
+	return attachmentsDocument(c, c.pathID("template"), "template"), nil
 }
 
 func getTemplateAttachment(c *call) (*wire.Element, error) {
-	a, err := one(c.store.Attachments, c.id("template")+"/"+c.id("id"))
+	a, err := findRow(c.store.Attachments, c.pathID("template")+"/"+c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func checkTemplateName(name string) error {
 	switch {
 	case utf8.RuneCountInString(name) > 255:
 		return wire.Invalid("VM Template name must not exceed 255 characters, Attribute: name")
-	case !store.PlainName(name):
+	case !store.IsPlainName(name):
 		return wire.Invalid(
 			"Can not add Template. The given name contains special characters. Only lower-case and upper-case " +
 				"letters, numbers, '_', '-', '.' are allowed., Attribute: name",
@@ -155,14 +155,14 @@ func checkTemplateName(name string) error {
 func addTemplate(c *call) (*wire.Element, error) {
 	in := c.body
 	if !in.Has("name") || wire.RefID(in.Get("vm")) == "" && !in.Has("vm", "name") {
-		return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+		return nil, invalidInput("No matching signature found, make sure that mandatory attributes are provided.")
 	}
 
 	if err := checkRef(in.Get("vm")); err != nil {
 		return nil, err
 	}
 
-	v := referred(c.store.VMs, in.Get("vm"), func(v *store.VM) string { return v.Name })
+	v := findReferred(c.store.VMs, in.Get("vm"), func(v *store.VM) string { return v.Name })
 	if v == nil {
 		return nil, wire.EntityNotFound("GetVmByVmId")
 	}
@@ -176,8 +176,8 @@ func addTemplate(c *call) (*wire.Element, error) {
 			"Cannot add Template. VM is locked or still running, try again once VM is in the Down state.")
 	}
 
-	made := c.templateOf(v, in)
-	if err := c.versionOf(made, in); err != nil {
+	made := c.newTemplateOf(v, in)
+	if err := c.setVersion(made, in); err != nil {
 		return nil, err
 	}
 
@@ -195,22 +195,22 @@ func addTemplate(c *call) (*wire.Element, error) {
 		origins = append(origins, origin)
 	}
 
-	if err := c.room(origins); err != nil {
+	if err := c.checkTotalSpace(origins); err != nil {
 		return nil, err
 	}
 
 	c.copyInto(made, v)
 	wait := 2 * c.settings.Timings.Clone
 	v.Status = store.StatusImageLocked
-	c.arrange(v, store.StatusDown, wait)
-	c.arrangeTemplate(made, store.StatusOK, wait)
-	c.work("Creating Template "+made.Name+" from VM "+v.Name, made.ID)
+	c.scheduleVM(v, store.StatusDown, wait)
+	c.scheduleTemplate(made, store.StatusOK, wait)
+	c.recordJob("Creating Template "+made.Name+" from VM "+v.Name, made.ID)
 
-	return c.created(templateDocument(c, made)), nil
+	return c.answerCreated(templateDocument(c, made)), nil
 }
 
-// templateOf returns a new template with its VM's hardware, not stored yet.
-func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
+// newTemplateOf returns a new template with its VM's hardware, not stored yet.
+func (c *call) newTemplateOf(v *store.VM, in *wire.Element) *store.Template {
 	made := &store.Template{
 		Hardware:       v.CopyOf(),
 		ID:             store.NewID(),
@@ -234,8 +234,8 @@ func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
 	return made
 }
 
-// versionOf makes a template a version of another one, or checks that its name is free.
-func (c *call) versionOf(made *store.Template, in *wire.Element) error {
+// setVersion makes a template a version of another one, or checks that its name is free.
+func (c *call) setVersion(made *store.Template, in *wire.Element) error {
 	base := wire.RefID(in.Get("version", "base_template"))
 	if base != "" && c.store.Templates.Get(base) == nil {
 		return wire.Invalid("Cannot add Template. The relevant Template doesn't exist.")
@@ -277,15 +277,15 @@ func (c *call) copyInto(made *store.Template, v *store.VM) {
 	}
 }
 
-func (s *Engine) arrangeTemplate(t *store.Template, status string, in time.Duration) {
+func (s *Engine) scheduleTemplate(t *store.Template, status string, in time.Duration) {
 	t.Status, t.Until = store.StatusLocked, store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.Templates.Put(t.ID, t)
-	s.wakeTemplate(t)
+	s.startTemplateTimer(t)
 }
 
-func (s *Engine) wakeTemplate(t *store.Template) {
+func (s *Engine) startTemplateTimer(t *store.Template) {
 	due := t.Until
-	s.at(due.At, func() {
+	s.scheduleChange(due.At, func() {
 		if s.store.Templates.Get(t.ID) != t || t.Until != due {
 			return
 		}
@@ -303,7 +303,7 @@ func (s *Engine) wakeTemplate(t *store.Template) {
 			}
 		}
 
-		s.finish(t.ID)
+		s.finishJobs(t.ID)
 	})
 }
 
@@ -320,7 +320,7 @@ func (s *Engine) dropTemplate(t *store.Template) {
 }
 
 func updateTemplate(c *call) (*wire.Element, error) {
-	t, err := c.template()
+	t, err := c.findTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +351,9 @@ func updateTemplate(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if next.Initialization, err = layInitialization(t.Initialization, c.body.Get("initialization"), fail); err != nil {
+	if next.Initialization, err = mergeInitialization(
+		t.Initialization, c.body.Get("initialization"), fail,
+	); err != nil {
 		return nil, err
 	}
 
@@ -364,7 +366,7 @@ func updateTemplate(c *call) (*wire.Element, error) {
 // removeTemplate is rejected while VMs depend on the template, and while disks of deleted VMs are still being removed.
 // The order, the texts about VMs and disks, and the handling of versions follow the engine's RemoveVmTemplateCommand.
 func removeTemplate(c *call) (*wire.Element, error) {
-	t, err := c.template()
+	t, err := c.findTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -407,15 +409,15 @@ func removeTemplate(c *call) (*wire.Element, error) {
 			strings.Join(based, "%n")+".")
 	}
 
-	c.work("Removing Template "+t.Name, t.ID)
+	c.recordJob("Removing Template "+t.Name, t.ID)
 	if wait := c.settings.Timings.Remove; wait > 0 {
-		c.arrangeTemplate(t, StatusRemoved, wait)
+		c.scheduleTemplate(t, StatusRemoved, wait)
 	} else {
 		c.dropTemplate(t)
-		c.finish(t.ID)
+		c.finishJobs(t.ID)
 	}
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 // disksBasedOn returns the disks depending on a template's disks, in the engine's notation.

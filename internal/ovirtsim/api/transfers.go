@@ -22,11 +22,11 @@ var transferRoutes = []route{
 	{"GET", "/imagetransfers", listTransfers},
 	{"POST", "/imagetransfers", addTransfer},
 	{"GET", "/imagetransfers/{id}", getTransfer},
-	{"POST", "/imagetransfers/{id}/cancel", steered(cancelTransfer)},
-	{"POST", "/imagetransfers/{id}/extend", steered(extendTransfer)},
-	{"POST", "/imagetransfers/{id}/finalize", steered(finalizeTransfer)},
-	{"POST", "/imagetransfers/{id}/pause", steered(pauseTransfer)},
-	{"POST", "/imagetransfers/{id}/resume", steered(resumeTransfer)},
+	{"POST", "/imagetransfers/{id}/cancel", transferAction(cancelTransfer)},
+	{"POST", "/imagetransfers/{id}/extend", transferAction(extendTransfer)},
+	{"POST", "/imagetransfers/{id}/finalize", transferAction(finalizeTransfer)},
+	{"POST", "/imagetransfers/{id}/pause", transferAction(pauseTransfer)},
+	{"POST", "/imagetransfers/{id}/resume", transferAction(resumeTransfer)},
 }
 
 // imagesPath is the path of the data endpoint, on the engine's address.
@@ -46,7 +46,7 @@ var hasTicket = []string{
 }
 
 func transferDocument(c *call, t *store.ImageTransfer) *wire.Element {
-	out := wire.Object("image_transfer", t.ID, "imagetransfers", t.ID).Flag("active", false).
+	out := wire.NewObject("image_transfer", t.ID, "imagetransfers", t.ID).Flag("active", false).
 		Str("direction", t.Direction).Str("format", t.Format).
 		Num("inactivity_timeout", t.InactivityTimeout).Str("phase", t.Phase).Flag("shallow", false).
 		Str("timeout_policy", t.TimeoutPolicy).Num("transferred", t.Transferred)
@@ -54,25 +54,25 @@ func transferDocument(c *call, t *store.ImageTransfer) *wire.Element {
 		out.Str("transfer_url", c.transferURL(t)).Str("proxy_url", c.transferURL(t))
 	}
 
-	return out.Add(wire.El("image").Set("id", t.Disk), wire.Ref("host", "hosts", t.Host))
+	return out.Add(wire.El("image").SetAttr("id", t.Disk), wire.Ref("host", "hosts", t.Host))
 }
 
-// ended reports whether the engine has released the disk.
-func ended(t *store.ImageTransfer) bool {
+// hasEnded reports whether the engine has released the disk.
+func hasEnded(t *store.ImageTransfer) bool {
 	return t.Phase == store.PhaseFinishedSuccess || t.Phase == store.PhaseFinishedFailure
 }
 
 func listTransfers(c *call) (*wire.Element, error) {
 	of := fields[*store.ImageTransfer]{
-		"id":    val(func(t *store.ImageTransfer) string { return t.ID }),
-		"phase": val(func(t *store.ImageTransfer) string { return t.Phase }),
+		"id":    singleValue(func(t *store.ImageTransfer) string { return t.ID }),
+		"phase": singleValue(func(t *store.ImageTransfer) string { return t.Phase }),
 	}
 
-	return collect(c, "image_transfers", c.store.Transfers.Where(nil, store.TransferKey), of, transferDocument)
+	return answerList(c, "image_transfers", c.store.Transfers.Where(nil, store.TransferKey), of, transferDocument)
 }
 
 func getTransfer(c *call) (*wire.Element, error) {
-	t, err := one(c.store.Transfers, c.id("id"))
+	t, err := findRow(c.store.Transfers, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func addTransfer(c *call) (*wire.Element, error) {
 	in := c.body
 	named := cmp.Or(in.Get("disk"), in.Get("image"))
 	if named == nil && !in.Has("snapshot") {
-		return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+		return nil, invalidInput("No matching signature found, make sure that mandatory attributes are provided.")
 	}
 
 	if err := checkRef(named); err != nil {
@@ -93,11 +93,11 @@ func addTransfer(c *call) (*wire.Element, error) {
 
 	d := c.store.Disks.Get(wire.RefID(named))
 	if d == nil {
-		return nil, wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
+		return nil, wire.PlainFault(http.StatusInternalServerError, "[General command validation failure.]")
 	}
 
 	const command = "transfer Virtual Disk"
-	if err := c.busy(d, command); err != nil {
+	if err := c.checkDiskFree(d, command); err != nil {
 		return nil, err
 	}
 
@@ -110,7 +110,7 @@ func addTransfer(c *call) (*wire.Element, error) {
 	}
 
 	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
-		if v := c.store.VMs.Get(a.Owner); v != nil && v.Running() {
+		if v := c.store.VMs.Get(a.Owner); v != nil && v.IsRunning() {
 			return nil, wire.Conflict("Cannot transfer Virtual Disk. At least one of the VMs is not down.")
 		}
 	}
@@ -130,10 +130,10 @@ func addTransfer(c *call) (*wire.Element, error) {
 	d.Status, d.Until = store.StatusLocked, store.Transition{}
 	c.store.Disks.Put(d.ID, d)
 	c.store.Transfers.Put(made.ID, made)
-	c.work("Transferring Disk "+d.Name, made.ID)
+	c.recordJob("Transferring Disk "+d.Name, made.ID)
 	c.watchActivity(made)
 
-	return c.created(transferDocument(c, made)), nil
+	return c.answerCreated(transferDocument(c, made)), nil
 }
 
 // transferHost returns the host with the daemon transferring a disk's data.
@@ -148,15 +148,15 @@ func (c *call) transferHost(d *store.Disk) string {
 	return ""
 }
 
-func (s *Engine) arrangeTransfer(t *store.ImageTransfer, phase string, in time.Duration) {
+func (s *Engine) scheduleTransfer(t *store.ImageTransfer, phase string, in time.Duration) {
 	t.Until = store.Transition{Status: phase, At: s.now().Add(in)}
 	s.store.Transfers.Put(t.ID, t)
-	s.wakeTransfer(t)
+	s.startTransferTimer(t)
 }
 
-func (s *Engine) wakeTransfer(t *store.ImageTransfer) {
+func (s *Engine) startTransferTimer(t *store.ImageTransfer) {
 	due := t.Until
-	s.at(due.At, func() {
+	s.scheduleChange(due.At, func() {
 		if s.store.Transfers.Get(t.ID) != t || t.Until != due {
 			return
 		}
@@ -167,12 +167,12 @@ func (s *Engine) wakeTransfer(t *store.ImageTransfer) {
 			return
 		}
 
-		s.enter(t, due.Status)
+		s.enterPhase(t, due.Status)
 	})
 }
 
-// step is the duration of a phase with work for the engine.
-func (s *Engine) step() time.Duration { return s.settings.Timings.Disk / 2 }
+// phaseDuration is the duration of a phase with work for the engine.
+func (s *Engine) phaseDuration() time.Duration { return s.settings.Timings.Disk / 2 }
 
 // afterwards maps phases to their automatic successors.
 var afterwards = map[string]string{
@@ -184,9 +184,9 @@ var afterwards = map[string]string{
 	store.PhaseResuming:        store.PhaseTransferring,
 }
 
-// enter starts a phase. The disk of a failed upload is first illegal, then locked during its removal, then deleted. The
-// disk of a download stays.
-func (s *Engine) enter(t *store.ImageTransfer, phase string) {
+// enterPhase starts a phase. The disk of a failed upload is first illegal, then locked during its removal, then
+// deleted. The disk of a download stays.
+func (s *Engine) enterPhase(t *store.ImageTransfer, phase string) {
 	t.Phase = phase
 	s.store.Transfers.Put(t.ID, t)
 	d := s.store.Disks.Get(t.Disk)
@@ -208,8 +208,8 @@ func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 		}
 	case store.PhaseFinishedSuccess:
 		status(store.StatusOK)
-		s.finish(t.ID)
-		s.arrangeTransfer(t, StatusRemoved, time.Minute)
+		s.finishJobs(t.ID)
+		s.scheduleTransfer(t, StatusRemoved, time.Minute)
 	case store.PhaseFinishedFailure:
 		switch {
 		case d != nil && upload:
@@ -218,21 +218,21 @@ func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 			status(store.StatusOK)
 		}
 
-		s.finish(t.ID)
-		s.arrangeTransfer(t, StatusRemoved, time.Minute)
+		s.finishJobs(t.ID)
+		s.scheduleTransfer(t, StatusRemoved, time.Minute)
 	}
 
 	if next := afterwards[phase]; next != "" {
-		s.arrangeTransfer(t, next, s.step())
+		s.scheduleTransfer(t, next, s.phaseDuration())
 	}
 }
 
 func (s *Engine) resumeUpload(t *store.ImageTransfer) {
 	switch {
 	case t.Until.Status != "":
-		s.wakeTransfer(t)
+		s.startTransferTimer(t)
 	case t.Phase == store.PhaseFinalizing:
-		s.verify(t)
+		s.verifyTransfer(t)
 	case t.Phase == store.PhaseTransferring:
 		t.LastActivity = s.now()
 		s.watchActivity(t)
@@ -245,7 +245,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 		return
 	}
 
-	s.at(t.LastActivity.Add(time.Duration(t.InactivityTimeout)*time.Second), func() {
+	s.scheduleChange(t.LastActivity.Add(time.Duration(t.InactivityTimeout)*time.Second), func() {
 		switch {
 		case s.store.Transfers.Get(t.ID) != t || t.Phase != store.PhaseTransferring:
 		case s.now().Sub(t.LastActivity) < time.Duration(t.InactivityTimeout)*time.Second:
@@ -253,23 +253,23 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 		case t.TimeoutPolicy == "pause" || t.TimeoutPolicy == "legacy" && t.Direction == "upload":
 			t.Phase = store.PhasePausedSystem
 			s.store.Transfers.Put(t.ID, t)
-			s.event(1030, "warning", "Transfer was paused by system: no activity.", eventOf{})
+			s.recordEvent(1030, "warning", "Transfer was paused by system: no activity.", eventOf{})
 		default:
-			s.enter(t, store.PhaseCancelledSystem)
+			s.enterPhase(t, store.PhaseCancelledSystem)
 		}
 	})
 }
 
-// steered returns an action on a transfer. It reports success for a missing or ended transfer.
-func steered(act func(c *call, t *store.ImageTransfer) error) operation {
+// transferAction returns an action on a transfer. It reports success for a missing or ended transfer.
+func transferAction(act func(c *call, t *store.ImageTransfer) error) operation {
 	return func(c *call) (*wire.Element, error) {
-		if t := c.store.Transfers.Get(c.id("id")); t != nil {
+		if t := c.store.Transfers.Get(c.pathID("id")); t != nil {
 			if err := act(c, t); err != nil {
 				return nil, err
 			}
 		}
 
-		return c.complete(), nil
+		return c.answerComplete(), nil
 	}
 }
 
@@ -278,7 +278,7 @@ func finalizeTransfer(c *call, t *store.ImageTransfer) error {
 	case store.PhaseTransferring, store.PhaseResuming, store.PhasePausedSystem, store.PhasePausedUser:
 		t.Phase, t.Until = store.PhaseFinalizing, store.Transition{}
 		c.store.Transfers.Put(t.ID, t)
-		c.verify(t)
+		c.verifyTransfer(t)
 	}
 
 	return nil
@@ -288,7 +288,7 @@ func cancelTransfer(c *call, t *store.ImageTransfer) error {
 	switch t.Phase {
 	case store.PhaseTransferring, store.PhaseResuming, store.PhasePausedSystem, store.PhasePausedUser:
 		t.Until = store.Transition{}
-		c.enter(t, store.PhaseCancelledUser)
+		c.enterPhase(t, store.PhaseCancelledUser)
 	}
 
 	return nil
@@ -315,7 +315,7 @@ func resumeTransfer(c *call, t *store.ImageTransfer) error {
 		return wire.Conflict("Cannot resume image transfer as it's not in a paused state.")
 	}
 
-	c.enter(t, store.PhaseResuming)
+	c.enterPhase(t, store.PhaseResuming)
 
 	return nil
 }
@@ -328,22 +328,22 @@ func extendTransfer(c *call, t *store.ImageTransfer) error {
 // fileBlock is the growth unit of a file on storage.
 const fileBlock = 4096
 
-// verify checks the uploaded data, outside the lock, and ends the transfer.
-func (s *Engine) verify(t *store.ImageTransfer) {
+// verifyTransfer checks the uploaded data, outside the lock, and ends the transfer.
+func (s *Engine) verifyTransfer(t *store.ImageTransfer) {
 	if t.Direction == "download" {
-		s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
+		s.scheduleTransfer(t, store.PhaseFinishedSuccess, s.phaseDuration())
 		return
 	}
 
 	d := s.store.Disks.Get(t.Disk)
 	if d == nil {
-		s.arrangeTransfer(t, store.PhaseFinishedFailure, 0)
+		s.scheduleTransfer(t, store.PhaseFinishedFailure, 0)
 		return
 	}
 
 	path, format, provisioned := s.imagePath(t.Disk), d.Format, d.Provisioned
 	go func() {
-		sum, size, err := inspect(path, format, provisioned)
+		sum, size, err := inspectImage(path, format, provisioned)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ctx.Err() != nil || s.store.Transfers.Get(t.ID) != t {
@@ -351,8 +351,8 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 		}
 
 		if err != nil {
-			s.event(1035, "error", "Image of disk "+d.Name+" is not valid: "+err.Error(), eventOf{})
-			s.arrangeTransfer(t, store.PhaseFailing, s.step())
+			s.recordEvent(1035, "error", "Image of disk "+d.Name+" is not valid: "+err.Error(), eventOf{})
+			s.scheduleTransfer(t, store.PhaseFailing, s.phaseDuration())
 		} else {
 			d.SHA256 = sum
 			if d.Sparse {
@@ -362,7 +362,7 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 			// The disk becomes usable a moment before the transfer ends.
 			d.Status, t.TicketGone = store.StatusOK, true
 			s.store.Disks.Put(d.ID, d)
-			s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
+			s.scheduleTransfer(t, store.PhaseFinishedSuccess, s.phaseDuration())
 		}
 
 		_ = s.store.Flush()
@@ -370,8 +370,8 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 	}()
 }
 
-// inspect checks an image like qemu-img, and returns its checksum.
-func inspect(path, format string, provisioned int64) (sum string, size int64, err error) {
+// inspectImage checks an image like qemu-img, and returns its checksum.
+func inspectImage(path, format string, provisioned int64) (sum string, size int64, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is unchanged
 		return "", thinBytes, nil
@@ -409,7 +409,7 @@ func inspect(path, format string, provisioned int64) (sum string, size int64, er
 	return hex.EncodeToString(hash.Sum(nil)), size, nil
 }
 
-func (s *Engine) ticket(id string) (*ticket, error) {
+func (s *Engine) findTicket(id string) (*ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// notUpdating rejects a command such as "run VM" during a change of the VM.
-func notUpdating(v *store.VM, command string) error {
+// checkNotUpdating rejects a command such as "run VM" during a change of the VM.
+func checkNotUpdating(v *store.VM, command string) error {
 	if v.Applied != nil {
 		return wire.Conflict("Cannot %s. VM is being updated.", command)
 	}
@@ -23,25 +23,28 @@ func inStatus(v *store.VM, command string) error {
 	return wire.Conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
 }
 
-// actionVM returns the VM of the path, for an action. A missing VM is reported by the action, not as a missing path.
-func (c *call) actionVM(command string) (*store.VM, error) {
-	if v := c.store.VMs.Get(c.id("vm")); v != nil {
+// findVMForAction returns the VM of the path, for an action. A missing VM is reported by the action, not as a missing
+// path.
+func (c *call) findVMForAction(command string) (*store.VM, error) {
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil {
 		return v, nil
 	}
 
 	return nil, wire.Invalid("Cannot %s. VM is not found.", command)
 }
 
-// done returns the response to an action of a VM.
-func (c *call) done(v *store.VM) *wire.Element { return c.complete(wire.Ref("vm", "vms", v.ID)) }
+// answerVMAction returns the response to an action of a VM.
+func (c *call) answerVMAction(v *store.VM) *wire.Element {
+	return c.answerComplete(wire.Ref("vm", "vms", v.ID))
+}
 
 // checkStart makes the engine's checks before the selection of a host.
 func (c *call) checkStart(v *store.VM) error {
-	if err := notUpdating(v, "run VM"); err != nil {
+	if err := checkNotUpdating(v, "run VM"); err != nil {
 		return err
 	}
 
-	if err := c.settledSnapshots(v, "run VM"); err != nil {
+	if err := c.checkSnapshotsSettled(v, "run VM"); err != nil {
 		return err
 	}
 
@@ -110,9 +113,9 @@ func (c *call) startDisks(v *store.VM) (int, error) {
 }
 
 func startVM(c *call) (*wire.Element, error) {
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
-		return nil, wire.Failed(
+		return nil, wire.PlainFault(
 			http.StatusInternalServerError,
 			"java.lang.NullPointerException: Cannot invoke "+
 				"\"org.ovirt.engine.core.common.businessentities.VM.getStatus()\" "+
@@ -121,8 +124,8 @@ func startVM(c *call) (*wire.Element, error) {
 	}
 
 	if v.Status == store.StatusPaused {
-		c.settle(v, store.StatusUp)
-		return c.done(v), nil
+		c.setStableStatus(v, store.StatusUp)
+		return c.answerVMAction(v), nil
 	}
 
 	if err := c.checkStart(v); err != nil {
@@ -136,15 +139,15 @@ func startVM(c *call) (*wire.Element, error) {
 	}
 
 	if once.Has("initialization") {
-		if _, err := layInitialization(nil, once.Get("initialization"), commandOn("run VM")); err != nil {
+		if _, err := mergeInitialization(nil, once.Get("initialization"), commandOn("run VM")); err != nil {
 			return nil, err
 		}
 	}
 
-	c.work("Launching VM "+v.Name+map[bool]string{true: " in run-once mode", false: ""}[once != nil], v.ID)
+	c.recordJob("Launching VM "+v.Name+map[bool]string{true: " in run-once mode", false: ""}[once != nil], v.ID)
 	if err := c.launchOn(v, want); err != nil {
-		c.finish(v.ID)
-		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user.Name+").", eventOf{vm: v.ID})
+		c.finishJobs(v.ID)
+		c.recordEvent(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user.Name+").", eventOf{vm: v.ID})
 		return nil, err
 	}
 
@@ -153,9 +156,9 @@ func startVM(c *call) (*wire.Element, error) {
 		v.Drive = driveOf(v.Initialization, once.Get("initialization"))
 	}
 
-	v.PauseAtStart = c.body.Yes("pause") || v.Settings.Yes("start_paused")
+	v.PauseAtStart = c.body.IsTrue("pause") || v.Settings.IsTrue("start_paused")
 	c.store.VMs.Put(v.ID, v)
-	c.event(
+	c.recordEvent(
 		153,
 		"normal",
 		"VM "+v.Name+" was started by "+c.user.Name+" (Host: "+c.store.HostName(v.Host)+").",
@@ -165,12 +168,12 @@ func startVM(c *call) (*wire.Element, error) {
 		},
 	)
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
 // asksForDrive reports whether a start requests the drive with the initialization, regardless of the VM's earlier runs.
 func (c *call) asksForDrive(v *store.VM) bool {
-	return c.body.Yes("use_initialization") || c.body.Yes("use_cloud_init") && v.OSType != store.OSRHCOS
+	return c.body.IsTrue("use_initialization") || c.body.IsTrue("use_cloud_init") && v.OSType != store.OSRHCOS
 }
 
 // driveOf returns the stored initialization, merged with the values given for this start.
@@ -181,7 +184,7 @@ func driveOf(stored, once *wire.Element) *wire.Element {
 	}
 
 	if once != nil {
-		out.Merge(once, []string{"cloud_init", "configuration"})
+		out.MergeRequest(once, []string{"cloud_init", "configuration"})
 	}
 
 	return out
@@ -198,7 +201,7 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 		return "", err
 	}
 
-	found := referred(c.store.Hosts, hosts[0], func(h *store.Host) string { return h.Name })
+	found := findReferred(c.store.Hosts, hosts[0], func(h *store.Host) string { return h.Name })
 	if found == nil {
 		return "", wire.EntityNotFound(cmp.Or(wire.RefID(hosts[0]), hosts[0].Value("name")))
 	}
@@ -209,18 +212,18 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 // stopVM powers off. Like the engine, it reports success for a stopped VM. The VM's status stays until its host reports
 // the end, and the host rejects a second stop meanwhile.
 func stopVM(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("stop VM")
+	v, err := c.findVMForAction("stop VM")
 	if err != nil {
 		return nil, err
 	}
 
 	switch {
 	case v.Status == store.StatusDown:
-		c.work("Stopping VM "+v.Name, "")
-		return c.done(v), nil
+		c.recordJob("Stopping VM "+v.Name, "")
+		return c.answerVMAction(v), nil
 	case v.Status == store.StatusSuspended:
-		c.down(v)
-		return c.done(v), nil
+		c.markDown(v)
+		return c.answerVMAction(v), nil
 	case v.Status == store.StatusSavingState:
 		return nil, savingState("stop VM")
 	case v.Status == store.StatusImageLocked || v.Status == store.StatusUnknown:
@@ -231,12 +234,12 @@ func stopVM(c *call) (*wire.Element, error) {
 
 	reason := c.body.Value("reason")
 	v.StopReason, v.Stopping = &reason, true
-	c.work("Stopping VM "+v.Name, v.ID)
-	c.halt(v)
+	c.recordJob("Stopping VM "+v.Name, v.ID)
+	c.haltGuest(v)
 	v.Destination = ""
-	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+	c.scheduleVM(v, store.StatusDown, c.settings.Timings.PowerDown)
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
 // savingState returns the error for a VM in transition to or from its saved image, with the text of the engine's
@@ -249,55 +252,55 @@ func savingState(command string) error {
 
 // shutdownVM asks the guest to shut down, and the guest may ignore it. It powers off a guest not running yet.
 func shutdownVM(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("shutdown VM")
+	v, err := c.findVMForAction("shutdown VM")
 	if err != nil {
 		return nil, err
 	}
 
 	switch v.Status {
 	case store.StatusDown, store.StatusPoweringDown:
-		c.work("Shutting down VM "+v.Name, "")
-		return c.done(v), nil
+		c.recordJob("Shutting down VM "+v.Name, "")
+		return c.answerVMAction(v), nil
 	case store.StatusSuspended: // the engine stops it instead
-		c.down(v)
-		return c.done(v), nil
+		c.markDown(v)
+		return c.answerVMAction(v), nil
 	case store.StatusSavingState:
 		return nil, savingState("shutdown VM")
 	case store.StatusImageLocked, store.StatusUnknown:
 		return nil, wire.Conflict("Cannot shutdown VM. VM is not running.")
 	case store.StatusUp:
-		c.event(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
+		c.recordEvent(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
 		if c.settings.GuestFault(GuestIgnoresShutdown, v.Name) {
 			v.Status = store.StatusPoweringDown
-			c.arrange(v, store.StatusUp, 4*c.settings.Timings.PowerDown)
-			return c.done(v), nil
+			c.scheduleVM(v, store.StatusUp, 4*c.settings.Timings.PowerDown)
+			return c.answerVMAction(v), nil
 		}
 
 		if c.settings.Guest != nil && c.settings.Guest.Shutdown(v.ID) {
-			c.work("Shutting down VM "+v.Name, v.ID)
+			c.recordJob("Shutting down VM "+v.Name, v.ID)
 			v.Status = store.StatusPoweringDown
-			c.arrange(v, store.StatusUp, shutdownPatience)
+			c.scheduleVM(v, store.StatusUp, shutdownPatience)
 
-			return c.done(v), nil
+			return c.answerVMAction(v), nil
 		}
 	}
 
 	reason := c.body.Value("reason")
 	v.StopReason = &reason
-	c.work("Shutting down VM "+v.Name, v.ID)
-	c.halt(v)
+	c.recordJob("Shutting down VM "+v.Name, v.ID)
+	c.haltGuest(v)
 	v.Status, v.Destination = store.StatusPoweringDown, ""
-	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+	c.scheduleVM(v, store.StatusDown, c.settings.Timings.PowerDown)
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
 // shutdownPatience is the time for a guest to power itself off. Afterwards, the engine returns to the observed status.
 const shutdownPatience = 3 * time.Minute
 
-// restart is a reboot by the guest, or a reset of the machine.
-func (c *call) restart(command string) (*wire.Element, error) {
-	v, err := c.actionVM(command)
+// restartGuest is a reboot by the guest, or a reset of the machine.
+func (c *call) restartGuest(command string) (*wire.Element, error) {
+	v, err := c.findVMForAction(command)
 	if err != nil {
 		return nil, err
 	}
@@ -306,21 +309,21 @@ func (c *call) restart(command string) (*wire.Element, error) {
 		return nil, inStatus(v, command)
 	}
 
-	c.halt(v)
+	c.haltGuest(v)
 	v.Status = store.StatusRebootInProgress
-	c.arrange(v, store.StatusUp, c.settings.Timings.PowerUp)
-	c.work("Restarting VM "+v.Name, "")
-	c.event(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
+	c.scheduleVM(v, store.StatusUp, c.settings.Timings.PowerUp)
+	c.recordJob("Restarting VM "+v.Name, "")
+	c.recordEvent(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
-func rebootVM(c *call) (*wire.Element, error) { return c.restart("restart VM") }
+func rebootVM(c *call) (*wire.Element, error) { return c.restartGuest("restart VM") }
 
-func resetVM(c *call) (*wire.Element, error) { return c.restart("reset VM") }
+func resetVM(c *call) (*wire.Element, error) { return c.restartGuest("reset VM") }
 
 func suspendVM(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("hibernate VM")
+	v, err := c.findVMForAction("hibernate VM")
 	if err != nil {
 		return nil, err
 	}
@@ -333,10 +336,10 @@ func suspendVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot hibernate VM. VM is not up.")
 	}
 
-	c.halt(v)
+	c.haltGuest(v)
 	v.Status = store.StatusSavingState
-	c.arrange(v, store.StatusSuspended, c.settings.Timings.PowerDown)
-	c.work("Hibernating VM "+v.Name, "")
+	c.scheduleVM(v, store.StatusSuspended, c.settings.Timings.PowerDown)
+	c.recordJob("Hibernating VM "+v.Name, "")
 	c.status = http.StatusAccepted
 
 	return wire.El("action").Flag("async", true).Add(wire.Ref("job", "jobs", c.job), wire.Ref("vm", "vms", v.ID)).
@@ -344,14 +347,14 @@ func suspendVM(c *call) (*wire.Element, error) {
 }
 
 func migrateVM(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("migrate VM")
+	v, err := c.findVMForAction("migrate VM")
 	if err != nil {
 		return nil, err
 	}
 
 	want := ""
 	if h := c.body.Get("host"); h != nil {
-		found := referred(c.store.Hosts, h, func(h *store.Host) string { return h.Name })
+		found := findReferred(c.store.Hosts, h, func(h *store.Host) string { return h.Name })
 		if found == nil {
 			return nil, wire.Invalid("Cannot migrate VM. Invalid Host Id.")
 		}
@@ -362,7 +365,7 @@ func migrateVM(c *call) (*wire.Element, error) {
 	switch { // the texts, except for a stopped VM, and the order are from the engine's sources
 	case v.PlacementAffinity == "pinned":
 		return nil, wire.Conflict("Cannot migrate VM. VM is pinned to Host.")
-	case v.PlacementAffinity == "user_migratable" && !c.body.Yes("force"):
+	case v.PlacementAffinity == "user_migratable" && !c.body.IsTrue("force"):
 		return nil, wire.Conflict("Cannot migrate VM. VM is non migratable and user did not specify the " +
 			"force-migration flag")
 	case v.Status == store.StatusMigrating:
@@ -371,15 +374,15 @@ func migrateVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot migrate VM. VM is not running.")
 	}
 
-	if err := c.move(v, want); err != nil {
+	if err := c.startMigration(v, want); err != nil {
 		return nil, err
 	}
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
 func cancelMigration(c *call) (*wire.Element, error) {
-	v, err := c.actionVM("cancel migration for VM")
+	v, err := c.findVMForAction("cancel migration for VM")
 	if err != nil {
 		return nil, err
 	}
@@ -389,17 +392,17 @@ func cancelMigration(c *call) (*wire.Element, error) {
 	}
 
 	v.Destination = ""
-	c.settle(v, store.StatusUp)
+	c.setStableStatus(v, store.StatusUp)
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
-func freezeVM(c *call) (*wire.Element, error) { return c.frozen("freeze VM") }
+func freezeVM(c *call) (*wire.Element, error) { return c.answerFreeze("freeze VM") }
 
-func thawVM(c *call) (*wire.Element, error) { return c.frozen("thaw VM") }
+func thawVM(c *call) (*wire.Element, error) { return c.answerFreeze("thaw VM") }
 
-func (c *call) frozen(command string) (*wire.Element, error) {
-	v, err := c.actionVM(command)
+func (c *call) answerFreeze(command string) (*wire.Element, error) {
+	v, err := c.findVMForAction(command)
 	if err != nil {
 		return nil, err
 	}
@@ -408,12 +411,12 @@ func (c *call) frozen(command string) (*wire.Element, error) {
 		return nil, inStatus(v, command)
 	}
 
-	return c.done(v), nil
+	return c.answerVMAction(v), nil
 }
 
 // logonVM requires a guest agent with support for it.
 func logonVM(c *call) (*wire.Element, error) {
-	if _, err := c.actionVM("logon to VM"); err != nil {
+	if _, err := c.findVMForAction("logon to VM"); err != nil {
 		return nil, err
 	}
 
@@ -424,15 +427,15 @@ func detachVM(*call) (*wire.Element, error) { return nil, wire.Forbidden() }
 
 // cloneVM and exportVM only check for missing elements; the operations are not simulated.
 func cloneVM(c *call) (*wire.Element, error) {
-	return nil, orError(mandatory(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
-		wire.Failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
+	return nil, firstError(requireParameter(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
+		wire.PlainFault(http.StatusNotImplemented, "cloning a VM is not simulated"))
 }
 
 func exportVM(*call) (*wire.Element, error) {
-	return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+	return nil, invalidInput("No matching signature found, make sure that mandatory attributes are provided.")
 }
 
-func orError(first, second error) error {
+func firstError(first, second error) error {
 	if first != nil {
 		return first
 	}
@@ -441,49 +444,53 @@ func orError(first, second error) error {
 }
 
 func ticketVM(c *call) (*wire.Element, error) {
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
-		return nil, wire.Bare(wire.EntityNotFound("GetVmByVmId"))
+		return nil, wire.WithoutAction(wire.EntityNotFound("GetVmByVmId"))
 	}
 
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
-		return nil, wire.Bare(inStatus(v, "set Virtual Machine Ticket"))
+		return nil, wire.WithoutAction(inStatus(v, "set Virtual Machine Ticket"))
 	}
 
 	asked := cmp.Or(c.body.Get("ticket"), wire.El("ticket"))
 	ticket := wire.El("ticket").Str("expiry", cmp.Or(asked.Value("expiry"), "7200")).
 		Str("value", cmp.Or(asked.Value("value"), wire.RandomHex(6)))
 
-	return c.complete(ticket), nil
+	return c.answerComplete(ticket), nil
 }
 
 // autoPinVM enables the engine's automatic pinning. Only a change of the VM can disable it.
 func autoPinVM(c *call) (*wire.Element, error) {
-	v := c.store.VMs.Get(c.id("vm"))
+	v := c.store.VMs.Get(c.pathID("vm"))
 	switch {
 	case !c.atLeast(4, 4, 5):
-		return nil, wire.Gone()
+		return nil, wire.NotFound()
 	case v == nil:
-		return nil, wire.Bare(wire.EntityNotFound("VM: id=" + c.id("vm")))
-	case !c.body.Yes("optimize_cpu_settings") && !c.atLeast(4, 5, 0):
-		return nil, wire.Bare(
-			wire.Failed(http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported."),
+		return nil, wire.WithoutAction(wire.EntityNotFound("VM: id=" + c.pathID("vm")))
+	case !c.body.IsTrue("optimize_cpu_settings") && !c.atLeast(4, 5, 0):
+		return nil, wire.WithoutAction(
+			wire.PlainFault(
+				http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported.",
+			),
 		)
-	case !c.body.Yes("optimize_cpu_settings"):
-		return nil, wire.Bare(
-			wire.Failed(http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported."),
+	case !c.body.IsTrue("optimize_cpu_settings"):
+		return nil, wire.WithoutAction(
+			wire.PlainFault(
+				http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported.",
+			),
 		)
 	case !c.atLeast(4, 5, 0) && len(v.PlacementHosts) == 0:
-		return nil, wire.Bare(
+		return nil, wire.WithoutAction(
 			wire.Invalid("Cannot edit VM. VM must be pinned to at least one host."),
 		)
 	}
 
 	wanted := v.CopyOf()
 	wanted.CPUPinning = store.PinResize
-	v.Take(wanted, v.Running(), false)
+	v.SetHardware(wanted, v.IsRunning(), false)
 	c.store.VMs.Put(v.ID, v)
-	c.work("Editing VM "+v.Name, "")
+	c.recordJob("Editing VM "+v.Name, "")
 	answer := wire.El("action").Add(wire.Ref("job", "jobs", c.job))
 
 	return answer.Str("status", "complete"), nil

@@ -10,7 +10,7 @@ import (
 
 func addVM(c *call) (*wire.Element, error) {
 	in := c.body
-	if err := require(in, "Vm", "cluster.id|name"); err != nil {
+	if err := requireElements(in, "Vm", "cluster.id|name"); err != nil {
 		return nil, err
 	}
 
@@ -18,7 +18,7 @@ func addVM(c *call) (*wire.Element, error) {
 		return c.addVMOfSnapshot()
 	}
 
-	if err := require(in, "Vm", "name", "template.id|name"); err != nil {
+	if err := requireElements(in, "Vm", "name", "template.id|name"); err != nil {
 		return nil, err
 	}
 
@@ -41,15 +41,17 @@ func addVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot add VM. Template ${TemplateName} is being created.")
 	}
 
-	return c.makeVM(source, home, c.flagParam("clone") || in.Yes("clone") || in.Yes("disk_attachments", "clone"), false)
+	return c.makeVM(
+		source, home, c.flagParam("clone") || in.IsTrue("clone") || in.IsTrue("disk_attachments", "clone"), false,
+	)
 }
 
 // makeVM creates the requested VM. goesOn reports that the engine responds before it has finished, despite copying the
 // disks.
 func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn bool) (*wire.Element, error) {
 	in := c.body
-	made := c.vmOf(source, home)
-	if err := c.equip(made, in, "add VM"); err != nil {
+	made := c.newVMOf(source, home)
+	if err := c.applyCreate(made, in, "add VM"); err != nil {
 		return nil, err
 	}
 
@@ -63,13 +65,13 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	}
 
 	c.store.VMs.Put(made.ID, made)
-	c.outfit(made, source, disks)
+	c.copyTemplateParts(made, source, disks)
 	c.lockNew(made, clone, len(disks) > 0)
-	c.work("Creating VM "+made.Name, made.ID)
-	c.event(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user.Name+".", eventOf{vm: made.ID})
+	c.recordJob("Creating VM "+made.Name, made.ID)
+	c.recordEvent(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user.Name+".", eventOf{vm: made.ID})
 
 	// The response to an unfinished create has no Location.
-	document := c.created(vmDocument(c, made))
+	document := c.answerCreated(vmDocument(c, made))
 	if len(disks) > 0 && (!clone || goesOn) {
 		c.status, c.made = http.StatusAccepted, ""
 		document.Str("creation_status", "pending")
@@ -78,8 +80,8 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	return document, nil
 }
 
-// vmOf returns a new VM with its template's settings, not stored yet.
-func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
+// newVMOf returns a new VM with its template's settings, not stored yet.
+func (c *call) newVMOf(source *store.Template, home *store.Cluster) *store.VM {
 	made := &store.VM{
 		Hardware:       source.CopyOf(),
 		ID:             store.NewID(),
@@ -95,21 +97,21 @@ func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
 		Initialization: source.Initialization.Clone(),
 	}
 	if home.BiosType != "" && !made.Settings.Has("bios", "type") {
-		made.Settings.Put(home.BiosType, "bios", "type")
+		made.Settings.SetText(home.BiosType, "bios", "type")
 	}
 
 	return made
 }
 
-// equip applies the elements of a create.
-func (c *call) equip(made *store.VM, in *wire.Element, command string) error {
+// applyCreate applies the elements of a create.
+func (c *call) applyCreate(made *store.VM, in *wire.Element, command string) error {
 	fail := commandOn(command)
 	if err := checkNames(in, "VM", "vmStatic", maxVMName, fail); err != nil {
 		return err
 	}
 
 	made.Name, made.Description, made.Comment = in.Value("name"), in.Value("description"), in.Value("comment")
-	if err := c.nameFree(made, command); err != nil {
+	if err := c.checkVMName(made, command); err != nil {
 		return err
 	}
 
@@ -117,21 +119,21 @@ func (c *call) equip(made *store.VM, in *wire.Element, command string) error {
 		return err
 	}
 
-	sized, err := c.sized(in)
+	sized, err := c.findInstanceType(in)
 	if err != nil {
 		return err
 	}
 
 	if sized != nil {
 		made.InstanceType = sized.ID
-		made.Resize(sized, in)
+		made.ApplyInstanceType(sized, in)
 	}
 
 	if kind := in.Value("display", "type"); kind != "" {
 		made.Consoles = []store.GraphicsConsole{{ID: store.ConsoleIDs[kind], Protocol: kind}}
 	}
 
-	made.Initialization, err = layInitialization(made.Initialization, in.Get("initialization"), fail)
+	made.Initialization, err = mergeInitialization(made.Initialization, in.Get("initialization"), fail)
 
 	return err
 }
@@ -148,14 +150,15 @@ func (c *call) lockNew(made *store.VM, clone, disks bool) {
 	}
 
 	made.Status = store.StatusImageLocked
-	c.arrange(made, store.StatusDown, wait)
+	c.scheduleVM(made, store.StatusDown, wait)
 }
 
-// outfit stores a new VM's parts from its template: a NIC for each of the template's, and the disks of copyDisks.
-func (s *Engine) outfit(made *store.VM, source *store.Template, disks []copied) {
+// copyTemplateParts stores a new VM's parts from its template: a NIC for each of the template's, and the disks of
+// copyDisks.
+func (s *Engine) copyTemplateParts(made *store.VM, source *store.Template, disks []copied) {
 	for _, n := range s.store.NICsOf(source.ID) {
 		own := *n
-		own.ID, own.Owner, own.MAC, own.Order = store.NewID(), made.ID, s.store.NextMAC(), s.store.Next("nics")
+		own.ID, own.Owner, own.MAC, own.Order = store.NewID(), made.ID, s.store.NextMAC(), s.store.NextNumber("nics")
 		s.store.NICs.Put(own.ID, &own)
 	}
 
@@ -166,7 +169,7 @@ func (s *Engine) outfit(made *store.VM, source *store.Template, disks []copied) 
 }
 
 func updateVM(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +188,7 @@ func updateVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if err := notUpdating(v, command); err != nil {
+	if err := checkNotUpdating(v, command); err != nil {
 		return nil, err
 	}
 
@@ -198,18 +201,18 @@ func updateVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	leased := !v.Running() && wanted.Lease() != v.Lease() && wanted.Lease() != ""
-	next.Take(wanted, v.Running(), c.flagParam("next_run"))
+	leased := !v.IsRunning() && wanted.LeaseDomain() != v.LeaseDomain() && wanted.LeaseDomain() != ""
+	next.SetHardware(wanted, v.IsRunning(), c.flagParam("next_run"))
 	*v = next
 	c.store.VMs.Put(v.ID, v)
 	if leased { // takes its storage domain a while
 		after := v.CopyOf()
 		v.Applied = &after
-		c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+		c.scheduleVM(v, store.StatusDown, c.settings.Timings.PowerDown)
 	}
 
-	c.work("Editing VM "+v.Name, "")
-	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
+	c.recordJob("Editing VM "+v.Name, "")
+	c.recordEvent(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
 
 	return vmDocument(c, v), nil
 }
@@ -222,11 +225,11 @@ func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.
 	next.Name = textOr(in, "name", v.Name)
 	next.Description = textOr(in, "description", v.Description)
 	next.Comment = textOr(in, "comment", v.Comment)
-	if err := c.nameFree(&next, command); err != nil {
+	if err := c.checkVMName(&next, command); err != nil {
 		return next, wanted, err
 	}
 
-	next.Initialization, err = layInitialization(v.Initialization, in.Get("initialization"), fail)
+	next.Initialization, err = mergeInitialization(v.Initialization, in.Get("initialization"), fail)
 	if err != nil {
 		return next, wanted, err
 	}
@@ -235,17 +238,17 @@ func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.
 		return next, wanted, err
 	}
 
-	sized, err := c.sized(in)
+	sized, err := c.findInstanceType(in)
 	if err != nil {
 		return next, wanted, err
 	}
 
 	if sized != nil {
 		next.InstanceType = sized.ID
-		wanted.Resize(sized, in)
+		wanted.ApplyInstanceType(sized, in)
 	}
 
-	if v.Running() && !c.flagParam("next_run") {
+	if v.IsRunning() && !c.flagParam("next_run") {
 		err = c.checkHotChange(v, &wanted, fail)
 	}
 
@@ -265,7 +268,7 @@ func textOr(in *wire.Element, name, there string) string {
 func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure) error {
 	added := wanted.Memory - v.Memory
 	switch {
-	case v.Lease() != "" && wanted.Lease() != "" && v.Lease() != wanted.Lease():
+	case v.LeaseDomain() != "" && wanted.LeaseDomain() != "" && v.LeaseDomain() != wanted.LeaseDomain():
 		return asConflict(
 			fail("Hot swapping of VM leases is not supported, please remove the current lease and then set a new one."),
 		)
@@ -273,14 +276,14 @@ func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure)
 		return asConflict(
 			fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", wanted.Memory>>20, v.MaxMemory>>20),
 		)
-	case v.MemoryWaits() && v.Next.Memory != wanted.Memory:
+	case v.HasPendingMemory() && v.Next.Memory != wanted.Memory:
 		return wire.Invalid("Cannot hot change memory because memory next run configuration already exists.")
 	case added > 0 && added%memoryStep != 0:
 		return fail("Amount of added memory (%dMiB) is not dividable by %dMiB.", added>>20, memoryStep>>20)
 	}
 
 	h := c.store.Hosts.Get(v.Host)
-	if h != nil && wanted.CPU.Sockets > v.CPU.Sockets && wanted.CPU.Count() > h.CPU.Count() {
+	if h != nil && wanted.CPU.Sockets > v.CPU.Sockets && wanted.CPU.CountCPUs() > h.CPU.CountCPUs() {
 		return wire.Invalid("The requested number of vCPUs is not available on the host the VM is running on")
 	}
 
@@ -296,12 +299,12 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	to, err := c.clusterOf(e)
 	switch {
 	case err != nil && wire.RefID(e) != "":
-		return wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
+		return wire.PlainFault(http.StatusInternalServerError, "[General command validation failure.]")
 	case err != nil:
 		return err
 	case to.ID == v.Cluster:
 		return nil
-	case v.Running():
+	case v.IsRunning():
 		return wire.Conflict("Cannot update a VM in this status. Try stopping the VM first.")
 	case to.DataCenter != c.store.DataCenterOf(v.Cluster):
 		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // from its source
@@ -314,15 +317,15 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 
 // removeVM makes its checks in the order of the engine's RemoveVmCommand.
 func removeVM(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
 
-	detachOnly := c.flagParam("detach_only") || c.body.Yes("vm", "detach_only")
+	detachOnly := c.flagParam("detach_only") || c.body.IsTrue("vm", "detach_only")
 	switch {
 	case v.Applied != nil:
-		return nil, notUpdating(v, "remove VM")
+		return nil, checkNotUpdating(v, "remove VM")
 	case v.DeleteProtected:
 		return nil, wire.Conflict(
 			"Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.",
@@ -331,7 +334,7 @@ func removeVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot remove VM with detaching disks, VM is based from template.")
 	case v.Status == store.StatusSuspended: // from its source
 		return nil, wire.Conflict("Cannot remove VM that its state is not down.\n-Please stop the VM first.")
-	case v.Running():
+	case v.IsRunning():
 		return nil, wire.Conflict("Cannot remove VM. VM is running.")
 	}
 
@@ -355,21 +358,21 @@ func removeVM(c *call) (*wire.Element, error) {
 		return nil, wire.Conflict("Cannot remove VM: VM is locked. Please try again in a few minutes.")
 	}
 
-	c.work("Removing VM "+v.Name, "")
-	c.event(113, "normal", "VM "+v.Name+" was successfully removed.", eventOf{vm: v.ID})
-	c.forget(v)
+	c.recordJob("Removing VM "+v.Name, "")
+	c.recordEvent(113, "normal", "VM "+v.Name+" was successfully removed.", eventOf{vm: v.ID})
+	c.dropVM(v)
 
 	for _, d := range doomed {
 		c.removeLater(d)
 	}
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
-// forget removes a VM from the inventory. Its disks stay.
-func (s *Engine) forget(v *store.VM) {
+// dropVM removes a VM from the inventory. Its disks stay.
+func (s *Engine) dropVM(v *store.VM) {
 	for _, n := range s.store.NICsOf(v.ID) {
-		s.store.Release(n.MAC)
+		s.store.ReleaseLeases(n.MAC)
 		s.store.NICs.Drop(n.ID)
 	}
 
@@ -378,19 +381,19 @@ func (s *Engine) forget(v *store.VM) {
 	}
 
 	for _, t := range s.store.Tags.Rows {
-		if store.Member(&t.VMs, v.ID, false) {
+		if store.SetMember(&t.VMs, v.ID, false) {
 			s.store.Tags.Put(t.ID, t)
 		}
 	}
 
 	for _, g := range s.store.Groups.Rows {
-		if store.Member(&g.VMs, v.ID, false) {
+		if store.SetMember(&g.VMs, v.ID, false) {
 			s.store.Groups.Put(g.ID, g)
 		}
 	}
 
 	for _, l := range s.store.Labels.Rows {
-		if store.Member(&l.VMs, v.ID, false) {
+		if store.SetMember(&l.VMs, v.ID, false) {
 			s.store.Labels.Put(l.ID, l)
 		}
 	}
@@ -400,7 +403,7 @@ func (s *Engine) forget(v *store.VM) {
 	}
 
 	s.store.VMs.Drop(v.ID)
-	s.finish(v.ID)
+	s.finishJobs(v.ID)
 	id := v.ID
-	s.callGuest(func() { s.settings.Guest.Removed(id) })
+	s.callGuest(func() { s.settings.Guest.HandleRemoval(id) })
 }

@@ -23,7 +23,7 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}", getVM},
 	{"PUT", "/vms/{vm}", updateVM},
 	{"DELETE", "/vms/{vm}", removeVM},
-	{"GET", "/vms/{vm}/applications", ofVM(listNothing("applications"))},
+	{"GET", "/vms/{vm}/applications", requireVM(listNothing("applications"))},
 	{"GET", "/vms/{vm}/backups", listNothing("backups")},
 	{"GET", "/vms/{vm}/checkpoints", listNothing("checkpoints")},
 	{"GET", "/vms/{vm}/katelloerrata", listNothing("katello_errata")},
@@ -31,7 +31,7 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}/permissions", permissionsOf("vm", "vms", "vm")},
 	{"GET", "/vms/{vm}/sessions", listNothing("sessions")},
 	{"GET", "/vms/{vm}/statistics", vmStatistics},
-	{"GET", "/vms/{vm}/statistics/{id}", itemOf(vmStatistics)},
+	{"GET", "/vms/{vm}/statistics/{id}", readItem(vmStatistics)},
 }
 
 // describeDisplay adds the console address of a VM.
@@ -41,13 +41,13 @@ func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
 		return
 	}
 
-	out.Put(v.Consoles[0].Protocol, "display", "type")
+	out.SetText(v.Consoles[0].Protocol, "display", "type")
 	h := c.store.Hosts.Get(v.Host)
 	if h == nil {
 		return
 	}
 
-	out.Put(h.Address, "display", "address").Put("5900", "display", "port")
+	out.SetText(h.Address, "display", "address").SetText("5900", "display", "port")
 	certificate := wire.El("certificate").Str("content", string(c.settings.CA)).Str("organization", "ovirtsim").
 		Str("subject", "O=ovirtsim,CN="+h.Address)
 	out.Get("display").Add(certificate)
@@ -62,23 +62,23 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 		keepDevices(&shown, &v.Hardware)
 	}
 
-	out := wire.Object("vm", v.ID, "vms", v.ID).Str("name", v.Name).Str("description", v.Description).
+	out := wire.NewObject("vm", v.ID, "vms", v.ID).Str("name", v.Name).Str("description", v.Description).
 		Str("comment", v.Comment)
 	describeHardware(&shown, out, "x86_64", full)
 	if out.Value("bios", "type") == "" {
-		out.Put("q35_ovmf", "bios", "type")
+		out.SetText("q35_ovmf", "bios", "type")
 	}
 
-	large, small := c.icons(strings.SplitN(v.OSType, "_", 2)[0])
-	out.Str("creation_time", stamp(v.Created)).Add(large, small, wire.Ref("cluster", "clusters", v.Cluster)).
+	large, small := c.iconRefs(strings.SplitN(v.OSType, "_", 2)[0])
+	out.Str("creation_time", formatTime(v.Created)).Add(large, small, wire.Ref("cluster", "clusters", v.Cluster)).
 		Add(wire.Ref("cpu_profile", "cpuprofiles", c.store.CPUProfileID(v.Cluster))).
-		Add(wire.El("quota").Set("id", c.store.QuotaID(v.Cluster))).
+		Add(wire.El("quota").SetAttr("id", c.store.QuotaID(v.Cluster))).
 		Flag("next_run_configuration_exists", v.Next != nil).Str("status", v.Status)
 	c.describeDisplay(v, out)
 	if v.Host != "" {
-		out.Flag("run_once", v.OnceRun).Str("start_time", stamp(v.Started)).Add(wire.Ref("host", "hosts", v.Host))
+		out.Flag("run_once", v.OnceRun).Str("start_time", formatTime(v.Started)).Add(wire.Ref("host", "hosts", v.Host))
 	} else {
-		out.Str("stop_time", stamp(cmp.Or(v.Stopped, v.Created)))
+		out.Str("stop_time", formatTime(cmp.Or(v.Stopped, v.Created)))
 		if v.StopReason != nil {
 			out.Str("stop_reason", *v.StopReason)
 		}
@@ -95,7 +95,7 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	initialization := shownInitialization(v.Initialization)
 	if full {
 		initialization = cmp.Or(initialization, wire.El("initialization"))
-		initialization.Add(wire.El("configuration").Str("data", c.ovf(v)).Str("type", "ovf"))
+		initialization.Add(wire.El("configuration").Str("data", c.buildOVF(v)).Str("type", "ovf"))
 	}
 
 	original := v.Original
@@ -123,7 +123,7 @@ func keepDevices(shown, now *store.Hardware) {
 	shown.Settings = shown.Settings.Clone()
 
 	for _, name := range store.Costly {
-		shown.Settings.Replace(name, now.Settings.Get(name).Clone())
+		shown.Settings.ReplaceKid(name, now.Settings.Get(name).Clone())
 	}
 }
 
@@ -140,50 +140,52 @@ func guestSystem() []*wire.Element {
 	}
 }
 
-// ovf returns the OVF of a VM, included in full responses, with its pending configuration. It also contains the user
-// data.
-func (s *Engine) ovf(v *store.VM) string {
+// buildOVF returns the OVF of a VM, included in full responses, with its pending configuration. It also contains the
+// user data.
+func (s *Engine) buildOVF(v *store.VM) string {
 	const snapshots = "ovf:SnapshotsSection_Type"
 	saved := func(id, kind, text string, date time.Time) *wire.Element {
-		return wire.El("Snapshot").Set("ovf:id", id).Str("Type", kind).Str("Description", text).
+		return wire.El("Snapshot").SetAttr("ovf:id", id).Str("Type", kind).Str("Description", text).
 			Str("CreationDate", ovfDate(date))
 	}
-	active := s.store.Active(v)
-	section := wire.El("Section").Set("xsi:type", snapshots).
+	active := s.store.ActiveSnapshot(v)
+	section := wire.El("Section").SetAttr("xsi:type", snapshots).
 		Add(saved(active.ID, "ACTIVE", active.Description, active.Date))
 
 	if v.Next != nil {
-		next := base64.StdEncoding.EncodeToString([]byte(s.envelope(v, v.Next, nil)))
+		next := base64.StdEncoding.EncodeToString([]byte(s.buildEnvelope(v, v.Next, nil)))
 		section.Add(saved(s.store.IDOf("", "next run", v.ID), "NEXT_RUN", "Next Run configuration snapshot", v.Started).
 			Str("VmConfiguration", next))
 	}
 
-	return s.envelope(v, &v.Hardware, section)
+	return s.buildEnvelope(v, &v.Hardware, section)
 }
 
 func ovfDate(t time.Time) string { return t.UTC().Format("2006/01/02 15:04:05") }
 
-// envelope returns the OVF of a VM with this hardware. Its devices are limited to those switchable by a request.
-func (s *Engine) envelope(v *store.VM, h *store.Hardware, more *wire.Element) string {
+// buildEnvelope returns the OVF of a VM with this hardware. Its devices are limited to those switchable by a request.
+func (s *Engine) buildEnvelope(v *store.VM, h *store.Hardware, more *wire.Element) string {
 	content := wire.El("Content").Str("Name", v.Name).Str("Description", v.Description).Str("Comment", v.Comment).
 		Str("CreationDate", ovfDate(v.Created)).
 		Str("ClusterName", s.store.ClusterName(v.Cluster)).Str("TemplateId", v.Template).Str("VmType", h.Type).
 		Num("MinAllocatedMem", h.GuaranteedMemory>>20).
-		Num("MaxMemorySizeMb", h.MaxMemory>>20).Num("NumOfCpus", h.CPU.Count())
+		Num("MaxMemorySizeMb", h.MaxMemory>>20).Num("NumOfCpus", h.CPU.CountCPUs())
 	if script := v.Initialization.Value("custom_script"); script != "" {
 		content.Add(
-			wire.El("VmInit").Set("ovf:customScript", script).Set("ovf:hostname", v.Initialization.Value("host_name")),
+			wire.El("VmInit").
+				SetAttr("ovf:customScript", script).
+				SetAttr("ovf:hostname", v.Initialization.Value("host_name")),
 		)
 	}
 
-	hardware := wire.El("Section").Set("xsi:type", "ovf:VirtualHardwareSection_Type").
-		Str("Info", fmt.Sprintf("%d CPU, %d Memory", h.CPU.Count(), h.Memory>>20))
+	hardware := wire.El("Section").SetAttr("xsi:type", "ovf:VirtualHardwareSection_Type").
+		Str("Info", fmt.Sprintf("%d CPU, %d Memory", h.CPU.CountCPUs(), h.Memory>>20))
 
 	for _, device := range []struct {
 		kind string
 		has  bool
 	}{
-		{"sound", h.Soundcard}, {"console", h.Console}, {"tpm", h.Settings.Yes("tpm_enabled")},
+		{"sound", h.Soundcard}, {"console", h.Console}, {"tpm", h.Settings.IsTrue("tpm_enabled")},
 	} {
 		if device.has {
 			hardware.Add(wire.El("Item").Str("Type", device.kind).Str("IsPlugged", "true"))
@@ -192,9 +194,9 @@ func (s *Engine) envelope(v *store.VM, h *store.Hardware, more *wire.Element) st
 
 	var out strings.Builder
 	out.WriteString(`<?xml version="1.0" encoding="UTF-8"?>`)
-	text, _ := wire.El("ovf:Envelope").Set("xmlns:ovf", "http://schemas.dmtf.org/ovf/envelope/1/").
-		Set("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance").
-		Set("ovf:version", "4.4.0.0").Add(content.Add(hardware, more)).MarshalText()
+	text, _ := wire.El("ovf:Envelope").SetAttr("xmlns:ovf", "http://schemas.dmtf.org/ovf/envelope/1/").
+		SetAttr("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance").
+		SetAttr("ovf:version", "4.4.0.0").Add(content.Add(hardware, more)).MarshalText()
 	out.Write(text)
 
 	return out.String()
@@ -204,26 +206,26 @@ func vmFields(c *call) fields[*store.VM] {
 	s := c.store
 
 	return fields[*store.VM]{
-		"name":        val(func(v *store.VM) string { return v.Name }),
-		"id":          val(func(v *store.VM) string { return v.ID }),
-		"status":      val(func(v *store.VM) string { return v.Status }),
-		"description": val(func(v *store.VM) string { return v.Description }),
-		"comment":     val(func(v *store.VM) string { return v.Comment }),
-		"cluster":     val(func(v *store.VM) string { return s.ClusterName(v.Cluster) }),
-		"datacenter":  val(func(v *store.VM) string { return s.DataCenterName(s.DataCenterOf(v.Cluster)) }),
-		"host":        val(func(v *store.VM) string { return s.HostName(v.Host) }),
-		"hosts.name":  val(func(v *store.VM) string { return s.HostName(v.Host) }),
-		"os":          val(func(v *store.VM) string { return v.OSType }),
-		"type":        val(func(v *store.VM) string { return v.Type }),
-		"memory":      val(func(v *store.VM) string { return strconv.FormatInt(v.Memory>>20, 10) }),
-		"template": val(func(v *store.VM) string {
+		"name":        singleValue(func(v *store.VM) string { return v.Name }),
+		"id":          singleValue(func(v *store.VM) string { return v.ID }),
+		"status":      singleValue(func(v *store.VM) string { return v.Status }),
+		"description": singleValue(func(v *store.VM) string { return v.Description }),
+		"comment":     singleValue(func(v *store.VM) string { return v.Comment }),
+		"cluster":     singleValue(func(v *store.VM) string { return s.ClusterName(v.Cluster) }),
+		"datacenter":  singleValue(func(v *store.VM) string { return s.DataCenterName(s.DataCenterOf(v.Cluster)) }),
+		"host":        singleValue(func(v *store.VM) string { return s.HostName(v.Host) }),
+		"hosts.name":  singleValue(func(v *store.VM) string { return s.HostName(v.Host) }),
+		"os":          singleValue(func(v *store.VM) string { return v.OSType }),
+		"type":        singleValue(func(v *store.VM) string { return v.Type }),
+		"memory":      singleValue(func(v *store.VM) string { return strconv.FormatInt(v.Memory>>20, 10) }),
+		"template": singleValue(func(v *store.VM) string {
 			if t := s.Templates.Get(v.Original); t != nil {
 				return t.Name
 			}
 
 			return "Blank"
 		}),
-		"ip": func(v *store.VM) []string { return v.Addresses() },
+		"ip": func(v *store.VM) []string { return v.ReportedAddresses() },
 		"tag": func(v *store.VM) []string {
 			var names []string
 
@@ -239,13 +241,13 @@ func vmFields(c *call) fields[*store.VM] {
 }
 
 func listVMs(c *call) (*wire.Element, error) {
-	return collect(c, "vms", c.store.VMs.Where(nil, store.VMKey), vmFields(c), vmDocument)
+	return answerList(c, "vms", c.store.VMs.Where(nil, store.VMKey), vmFields(c), vmDocument)
 }
 
-func (c *call) vm() (*store.VM, error) { return one(c.store.VMs, c.id("vm")) }
+func (c *call) findVM() (*store.VM, error) { return findRow(c.store.VMs, c.pathID("vm")) }
 
 func getVM(c *call) (*wire.Element, error) {
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +255,8 @@ func getVM(c *call) (*wire.Element, error) {
 	return vmDocument(c, v), nil
 }
 
-// referred finds the object named by an element, by ID or name.
-func referred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *T {
+// findReferred finds the object named by an element, by ID or name.
+func findReferred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *T {
 	if id := wire.RefID(e); id != "" {
 		return t.Get(id)
 	}
@@ -283,7 +285,7 @@ func checkNames(in *wire.Element, kind, attribute string, longest int, fail fail
 	case !in.Has("name"):
 	case length < 1 || length > 255:
 		return wire.Invalid("size must be between 1 and 255, Attribute: %s.name", attribute)
-	case !store.PlainName(name):
+	case !store.IsPlainName(name):
 		return wire.Invalid(
 			"Can not add %s. The given name contains special characters. Only lower-case and upper-case letters, "+
 				"numbers, '_', '-', '.' are allowed., Attribute: %s.name",
@@ -318,8 +320,8 @@ func commandOn(command string) failure {
 	}
 }
 
-// nameFree checks that no other VM in the data center has the name.
-func (c *call) nameFree(v *store.VM, command string) error {
+// checkVMName checks that no other VM in the data center has the name.
+func (c *call) checkVMName(v *store.VM, command string) error {
 	center := c.store.DataCenterOf(v.Cluster)
 	for _, other := range c.store.VMs.Rows {
 		if other.ID != v.ID && other.Name == v.Name && c.store.DataCenterOf(other.Cluster) == center {
@@ -337,7 +339,7 @@ func (c *call) clusterOf(e *wire.Element) (*store.Cluster, error) {
 		return nil, err
 	}
 
-	found := referred(c.store.Clusters, e, func(g *store.Cluster) string { return g.Name })
+	found := findReferred(c.store.Clusters, e, func(g *store.Cluster) string { return g.Name })
 	switch {
 	case found != nil:
 		return found, nil
@@ -365,8 +367,8 @@ func (c *call) templateFor(e *wire.Element, dataCenterID string) *store.Template
 	return newest
 }
 
-// sized returns the instance type named by a request, or nil.
-func (c *call) sized(in *wire.Element) (*store.InstanceType, error) {
+// findInstanceType returns the instance type named by a request, or nil.
+func (c *call) findInstanceType(in *wire.Element) (*store.InstanceType, error) {
 	e := in.Get("instance_type")
 	if e == nil {
 		return nil, nil

@@ -19,8 +19,8 @@ var vnicProfileRoutes = []route{
 }
 
 func profileDocument(c *call, p *store.VNICProfile) *wire.Element {
-	out := wire.Object("vnic_profile", p.ID, "vnicprofiles", p.ID).Str("name", p.Name).
-		Opt("description", p.Description).
+	out := wire.NewObject("vnic_profile", p.ID, "vnicprofiles", p.ID).Str("name", p.Name).
+		StrIfSet("description", p.Description).
 		Add(wire.El("pass_through").Str("mode", "disabled")).Flag("port_mirroring", p.Mirroring).
 		Add(wire.Ref("network", "networks", p.Network))
 
@@ -29,26 +29,26 @@ func profileDocument(c *call, p *store.VNICProfile) *wire.Element {
 
 func profilesOf(c *call, networkID string) (*wire.Element, error) {
 	of := fields[*store.VNICProfile]{
-		"name": val(func(p *store.VNICProfile) string { return p.Name }),
-		"id":   val(func(p *store.VNICProfile) string { return p.ID }),
+		"name": singleValue(func(p *store.VNICProfile) string { return p.Name }),
+		"id":   singleValue(func(p *store.VNICProfile) string { return p.ID }),
 	}
 	on := func(p *store.VNICProfile) bool { return networkID == "" || p.Network == networkID }
 
-	return collect(c, "vnic_profiles", c.store.VNICProfiles.Where(on, func(p *store.VNICProfile) string {
+	return answerList(c, "vnic_profiles", c.store.VNICProfiles.Where(on, func(p *store.VNICProfile) string {
 		return p.Name + p.ID
 	}), of, profileDocument)
 }
 
 func listVNICProfiles(c *call) (*wire.Element, error) { return profilesOf(c, "") }
 
-func listNetworkProfiles(c *call) (*wire.Element, error) { return profilesOf(c, c.id("id")) }
+func listNetworkProfiles(c *call) (*wire.Element, error) { return profilesOf(c, c.pathID("id")) }
 
 // changeProfile applies a request to a vNIC profile.
 func (c *call) changeProfile(p *store.VNICProfile, in *wire.Element, verb string) error {
 	next := *p
 	next.Name, next.Description = textOr(in, "name", p.Name), textOr(in, "description", p.Description)
 	if in.Has("port_mirroring") {
-		next.Mirroring = in.Yes("port_mirroring")
+		next.Mirroring = in.IsTrue("port_mirroring")
 	}
 
 	for _, other := range c.store.VNICProfiles.Rows {
@@ -69,15 +69,15 @@ func (c *call) changeProfile(p *store.VNICProfile, in *wire.Element, verb string
 // addVNICProfile creates a vNIC profile. The texts of its refusals are from the engine's sources.
 func addVNICProfile(c *call) (*wire.Element, error) {
 	in := c.body
-	if err := mandatory(in, "profile", "name"); err != nil {
+	if err := requireParameter(in, "profile", "name"); err != nil {
 		return nil, err
 	}
 
 	if wire.RefID(in.Get("network")) == "" {
-		return nil, notMandatory("Parameter 'profile.network.id' is mandatory but was not provided.")
+		return nil, invalidInput("Parameter 'profile.network.id' is mandatory but was not provided.")
 	}
 
-	if err := require(in, "VnicProfile", "name"); err != nil {
+	if err := requireElements(in, "VnicProfile", "name"); err != nil {
 		return nil, err
 	}
 
@@ -97,11 +97,11 @@ func addVNICProfile(c *call) (*wire.Element, error) {
 
 	c.store.VNICProfiles.Put(made.ID, made)
 
-	return c.created(profileDocument(c, made)), nil
+	return c.answerCreated(profileDocument(c, made)), nil
 }
 
 func updateVNICProfile(c *call) (*wire.Element, error) {
-	p, err := one(c.store.VNICProfiles, c.id("id"))
+	p, err := findRow(c.store.VNICProfiles, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +115,10 @@ func updateVNICProfile(c *call) (*wire.Element, error) {
 	return profileDocument(c, p), nil
 }
 
-// profileUnused rejects a command removing a profile used by VMs or templates. The texts are from the engine's sources,
-// for a network only approximately. what is the kind of object to remove, such as "VM network interface profile".
-func (c *call) profileUnused(p *store.VNICProfile, command, what string) error {
+// checkProfileUnused rejects a command removing a profile used by VMs or templates. The texts are from the engine's
+// sources, for a network only approximately. what is the kind of object to remove, such as "VM network interface
+// profile".
+func (c *call) checkProfileUnused(p *store.VNICProfile, command, what string) error {
 	vms, templates := map[string]bool{}, map[string]bool{}
 
 	for _, n := range c.store.NICs.Rows {
@@ -161,23 +162,23 @@ func nameLines(names []string) string {
 }
 
 func removeVNICProfile(c *call) (*wire.Element, error) {
-	p, err := one(c.store.VNICProfiles, c.id("id"))
+	p, err := findRow(c.store.VNICProfiles, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}
 
 	const what = "VM network interface profile"
-	if err := c.profileUnused(p, "remove "+what, what); err != nil {
+	if err := c.checkProfileUnused(p, "remove "+what, what); err != nil {
 		return nil, err
 	}
 
 	c.store.VNICProfiles.Drop(p.ID)
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }
 
 func getVNICProfile(c *call) (*wire.Element, error) {
-	p, err := one(c.store.VNICProfiles, c.id("id"))
+	p, err := findRow(c.store.VNICProfiles, c.pathID("id"))
 	if err != nil {
 		return nil, err
 	}

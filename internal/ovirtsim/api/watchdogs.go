@@ -16,15 +16,15 @@ var watchdogRoutes = []route{
 }
 
 func (c *call) watchdogDocument(v *store.VM) *wire.Element {
-	return wire.Object("watchdog", v.Watchdog.ID, "vms", v.ID, "watchdogs", v.Watchdog.ID).
+	return wire.NewObject("watchdog", v.Watchdog.ID, "vms", v.ID, "watchdogs", v.Watchdog.ID).
 		Add(wire.Ref("vm", "vms", v.ID)).Str("action", v.Watchdog.Action).Str("model", v.Watchdog.Model)
 }
 
-// watchdog returns the VM whose watchdog the path names.
-func (c *call) watchdog() (*store.VM, error) {
-	v := c.store.VMs.Get(c.id("vm"))
-	if v == nil || v.Watchdog == nil || v.Watchdog.ID != c.id("id") {
-		return nil, wire.Gone()
+// findWatchdog returns the VM whose watchdog the path names.
+func (c *call) findWatchdog() (*store.VM, error) {
+	v := c.store.VMs.Get(c.pathID("vm"))
+	if v == nil || v.Watchdog == nil || v.Watchdog.ID != c.pathID("id") {
+		return nil, wire.NotFound()
 	}
 
 	return v, nil
@@ -32,15 +32,15 @@ func (c *call) watchdog() (*store.VM, error) {
 
 func listWatchdogs(c *call) (*wire.Element, error) {
 	out := wire.El("watchdogs")
-	if v := c.store.VMs.Get(c.id("vm")); v != nil && v.Watchdog != nil {
-		out.Items(c.watchdogDocument(v))
+	if v := c.store.VMs.Get(c.pathID("vm")); v != nil && v.Watchdog != nil {
+		out.AddItems(c.watchdogDocument(v))
 	}
 
 	return out, nil
 }
 
 func getWatchdog(c *call) (*wire.Element, error) {
-	v, err := c.watchdog()
+	v, err := c.findWatchdog()
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func getWatchdog(c *call) (*wire.Element, error) {
 
 func addWatchdog(c *call) (*wire.Element, error) {
 	for _, name := range []string{"model", "action"} {
-		if err := mandatory(c.body, "watchdog", name); err != nil {
+		if err := requireParameter(c.body, "watchdog", name); err != nil {
 			return nil, err
 		}
 	}
 
-	v, err := c.vm()
+	v, err := c.findVM()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func addWatchdog(c *call) (*wire.Element, error) {
 	v.Watchdog = made
 	c.store.VMs.Put(v.ID, v)
 
-	return c.created(c.watchdogDocument(v)), nil
+	return c.answerCreated(c.watchdogDocument(v)), nil
 }
 
 // checkWatchdog rejects a model not supported by any operating system here.
@@ -87,7 +87,7 @@ func checkWatchdog(w *store.Watchdog) error {
 }
 
 func updateWatchdog(c *call) (*wire.Element, error) {
-	v, err := c.watchdog()
+	v, err := c.findWatchdog()
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func updateWatchdog(c *call) (*wire.Element, error) {
 }
 
 func removeWatchdog(c *call) (*wire.Element, error) {
-	v, err := c.watchdog()
+	v, err := c.findWatchdog()
 	if err != nil {
 		return nil, err
 	}
 
 	v.Watchdog = nil
 	c.store.VMs.Put(v.ID, v)
-	c.work("Removing the watchdog of VM "+v.Name, "")
+	c.recordJob("Removing the watchdog of VM "+v.Name, "")
 
-	return c.complete(), nil
+	return c.answerComplete(), nil
 }

@@ -33,7 +33,7 @@ type Control struct {
 func New(faults []Fault, seed uint64) (*Control, error) {
 	s := &Control{random: newRandom(seed)}
 
-	s.mux = s.routes()
+	s.mux = s.newMux()
 	for _, fault := range faults {
 		if err := s.Inject(fault); err != nil {
 			return nil, fmt.Errorf("fault: %w", err)
@@ -43,15 +43,15 @@ func New(faults []Fault, seed uint64) (*Control, error) {
 	return s, nil
 }
 
-// Watch sets the engine behind it.
-func (s *Control) Watch(engine *api.Engine) { s.engine = engine }
+// SetEngine sets the engine behind it.
+func (s *Control) SetEngine(engine *api.Engine) { s.engine = engine }
 
-// Changed wakes the observers.
-func (s *Control) Changed() { s.changes.Note() }
+// NotifyObservers wakes the observers.
+func (s *Control) NotifyObservers() { s.changes.WakeAll() }
 
-// Logins counts the successful logins so far.
-func (s *Control) Logins() int {
-	_, logins := s.engine.Sessions()
+// CountLogins counts the successful logins so far.
+func (s *Control) CountLogins() int {
+	_, logins := s.engine.CountSessions()
 	return logins
 }
 
@@ -75,7 +75,7 @@ func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	}
 
 	err := change(v)
-	s.Changed()
+	s.NotifyObservers()
 
 	return errors.Join(err, st.Flush())
 }
@@ -86,8 +86,8 @@ type Drive struct {
 	HostName string `json:"hostName"`
 }
 
-// Drive returns the drive of a VM by ID or name; empty without one.
-func (s *Control) Drive(vm string) Drive {
+// ReadDrive returns the drive of a VM by ID or name; empty without one.
+func (s *Control) ReadDrive(vm string) Drive {
 	var out Drive
 
 	_ = s.withVM(vm, func(v *store.VM) error {
@@ -101,14 +101,14 @@ func (s *Control) Drive(vm string) Drive {
 	return out
 }
 
-// Crash makes a running VM die by itself; a highly available one restarts.
-func (s *Control) Crash(vm string) error {
+// CrashVM makes a running VM die by itself; a highly available one restarts.
+func (s *Control) CrashVM(vm string) error {
 	return s.withVM(vm, func(v *store.VM) error {
 		if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
 			return fmt.Errorf("VM %s is %s, not up", v.Name, v.Status)
 		}
 
-		s.engine.Crash(v)
+		s.engine.CrashVM(v)
 
 		return nil
 	})
@@ -133,7 +133,7 @@ func (s *Control) SetNodeReady(vm, status, reason string) error {
 		return err
 	}
 
-	defer s.Changed()
+	defer s.NotifyObservers()
 
 	return s.engine.Guest().SetNodeReady(id, status, reason)
 }
@@ -145,7 +145,7 @@ func (s *Control) withHost(name string, change func(*store.Host) error) error {
 	for _, h := range st.Hosts.Rows {
 		if h.Name == name || h.ID == name {
 			err := change(h)
-			s.Changed()
+			s.NotifyObservers()
 			return errors.Join(err, st.Flush())
 		}
 	}
@@ -156,7 +156,7 @@ func (s *Control) withHost(name string, change func(*store.Host) error) error {
 // FailHost makes a host unreachable. Its VMs become unknown, and down once the host is fenced.
 func (s *Control) FailHost(name string) error {
 	return s.withHost(name, func(h *store.Host) error {
-		s.engine.Lose(h)
+		s.engine.FailHost(h)
 		return nil
 	})
 }
@@ -164,14 +164,14 @@ func (s *Control) FailHost(name string) error {
 // RecoverHost brings a host back, from failure or from maintenance.
 func (s *Control) RecoverHost(name string) error {
 	return s.withHost(name, func(h *store.Host) error {
-		s.engine.Recover(h)
+		s.engine.RecoverHost(h)
 		return nil
 	})
 }
 
 // MaintainHost empties a host by migration and takes it out of service.
 func (s *Control) MaintainHost(name string) error {
-	return s.withHost(name, s.engine.Maintain)
+	return s.withHost(name, s.engine.StartMaintenance)
 }
 
 // UnlockUser lets a user log in again after too many wrong passwords.

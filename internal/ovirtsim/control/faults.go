@@ -88,8 +88,8 @@ var (
 	}
 )
 
-// compile validates a rule.
-func (f *Fault) compile() error {
+// compileRule validates a rule.
+func (f *Fault) compileRule() error {
 	f.cleared = make(chan struct{})
 	var err error
 	if f.path, err = regexp.Compile(f.Path); err != nil {
@@ -124,8 +124,8 @@ func (f *Fault) compile() error {
 	return nil
 }
 
-// hit counts a match and reports whether the rule applies to it. The caller holds mu.
-func (s *Control) hit(f *Fault) bool {
+// countMatch counts a match and reports whether the rule applies to it. The caller holds mu.
+func (s *Control) countMatch(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
 		return false
@@ -142,11 +142,11 @@ func (s *Control) hit(f *Fault) bool {
 
 // Inject adds a fault; later ones win. ClearFaults removes all.
 func (s *Control) Inject(fault Fault) error {
-	if err := fault.compile(); err != nil {
+	if err := fault.compileRule(); err != nil {
 		return err
 	}
 
-	defer s.Changed()
+	defer s.NotifyObservers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faultIDs++
@@ -156,8 +156,8 @@ func (s *Control) Inject(fault Fault) error {
 	return nil
 }
 
-// Faults lists the active rules, the newest first, with their counts.
-func (s *Control) Faults() []Fault {
+// ListFaults lists the active rules, the newest first, with their counts.
+func (s *Control) ListFaults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -169,10 +169,10 @@ func (s *Control) Faults() []Fault {
 	return out
 }
 
-// Hits counts the requests hit by an active fault, including those still delayed.
-func (s *Control) Hits() int {
+// CountHits counts the requests hit by an active fault, including those still delayed.
+func (s *Control) CountHits() int {
 	hits := 0
-	for _, f := range s.Faults() {
+	for _, f := range s.ListFaults() {
 		hits += f.Hits
 	}
 
@@ -181,7 +181,7 @@ func (s *Control) Hits() int {
 
 // ClearFaults removes all faults.
 func (s *Control) ClearFaults() {
-	defer s.Changed()
+	defer s.NotifyObservers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -199,7 +199,7 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 	defer s.mu.Unlock()
 
 	for _, f := range s.faults {
-		if f.Guest == "" && (f.Method == "" || f.Method == r.Method) && f.path.MatchString(path) && s.hit(f) {
+		if f.Guest == "" && (f.Method == "" || f.Method == r.Method) && f.path.MatchString(path) && s.countMatch(f) {
 			applied := *f
 			return &applied
 		}
@@ -214,7 +214,7 @@ func (s *Control) GuestFault(kind, vmName string) bool {
 	defer s.mu.Unlock()
 
 	for _, f := range s.faults {
-		if f.Guest == kind && f.vm.MatchString(vmName) && s.hit(f) {
+		if f.Guest == kind && f.vm.MatchString(vmName) && s.countMatch(f) {
 			return true
 		}
 	}
@@ -222,11 +222,11 @@ func (s *Control) GuestFault(kind, vmName string) bool {
 	return false
 }
 
-// cut closes the connection of a request without an answer.
-func cut() { panic(http.ErrAbortHandler) }
+// cutConnection closes the connection of a request without an answer.
+func cutConnection() { panic(http.ErrAbortHandler) }
 
-// before applies the part of a fault ahead of the request, and reports whether it answered the request.
-func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
+// applyBefore applies the part of a fault ahead of the request, and reports whether it answered the request.
+func (s *Control) applyBefore(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
 	select {
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
 	case <-s.engine.Done(): // not the request's: an engine finishes a request even after the client gives up
@@ -240,19 +240,19 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 		case <-s.engine.Done():
 		}
 
-		cut()
+		cutConnection()
 	case f.Action == actionHold:
 		select {
 		case <-f.cleared:
 		case <-s.engine.Done():
 		}
 	case f.Action == actionCutBefore:
-		cut()
+		cutConnection()
 	case f.Action == actionExpireToken:
 		s.engine.CloseSession(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	case f.Status != 0 && (f.Reason != "" || f.Detail != ""):
 		w.Header().Set(api.CorrelationHeader, api.CorrelationID(r))
-		wire.Reply(w, r, f.Status, wire.FaultDocument(cmp.Or(f.Reason, wire.OperationFailed), f.Detail))
+		wire.WriteDocument(w, r, f.Status, wire.FaultDocument(cmp.Or(f.Reason, wire.OperationFailed), f.Detail))
 		return true
 	case f.Status != 0 && (f.Body != "" || f.MediaType != ""):
 		w.Header().Set("Content-Type", cmp.Or(f.MediaType, "text/plain"))
@@ -294,15 +294,15 @@ func (h *held) WriteHeader(status int) {
 
 func (h *held) Write(body []byte) (int, error) { return h.body.Write(body) }
 
-// late reports whether the fault follows the effect.
-func (f *Fault) late() bool {
+// isAfterEffect reports whether the fault follows the effect.
+func (f *Fault) isAfterEffect() bool {
 	return f != nil && (f.Action == actionCutAfter || f.Action == actionMalformed)
 }
 
-// after sends the held answer, modified by the fault.
-func (f *Fault) after(h *held, w http.ResponseWriter) {
+// sendHeldAnswer sends the held answer, modified by the fault.
+func (f *Fault) sendHeldAnswer(h *held, w http.ResponseWriter) {
 	if f.Action == actionCutAfter {
-		cut()
+		cutConnection()
 	}
 
 	for name, values := range h.header {

@@ -26,23 +26,23 @@ func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	recorder := &wire.StatusRecorder{ResponseWriter: w}
-	r = api.Arrived(r)
-	entry := s.record(r)
-	defer func() { s.recorded(entry, recorder) }()
+	r = api.WithArrival(r)
+	entry := s.recordRequest(r)
+	defer func() { s.recordAnswer(entry, recorder) }()
 	fault := s.faultFor(r)
 	if fault != nil {
 		s.noteFault(entry, fault)
-		if s.before(fault, recorder, r) {
+		if s.applyBefore(fault, recorder, r) {
 			return
 		}
 	}
 
-	if !fault.late() {
+	if !fault.isAfterEffect() {
 		s.engine.ServeHTTP(recorder, r)
 		return
 	}
 
 	back := &held{header: http.Header{}}
 	s.engine.ServeHTTP(back, r)
-	fault.after(back, recorder)
+	fault.sendHeldAnswer(back, recorder)
 }

@@ -28,8 +28,8 @@ type Request struct {
 // maxRequests bounds the list of requests in the control API.
 const maxRequests = 20000
 
-// record records a received request.
-func (s *Control) record(r *http.Request) *Request {
+// recordRequest records a received request.
+func (s *Control) recordRequest(r *http.Request) *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requests) >= maxRequests {
@@ -49,11 +49,11 @@ func (s *Control) record(r *http.Request) *Request {
 	return entry
 }
 
-func (s *Control) recorded(entry *Request, answer *wire.StatusRecorder) {
+func (s *Control) recordAnswer(entry *Request, answer *wire.StatusRecorder) {
 	s.mu.Lock()
 	entry.Status, entry.Millis = answer.Status, time.Since(entry.Time).Milliseconds()
 	s.mu.Unlock()
-	s.Changed()
+	s.NotifyObservers()
 }
 
 func (s *Control) noteFault(entry *Request, fault *Fault) {
@@ -62,8 +62,8 @@ func (s *Control) noteFault(entry *Request, fault *Fault) {
 	entry.Fault = fault.ID
 }
 
-// Requests returns the requests received so far, oldest first.
-func (s *Control) Requests() []Request { return s.requestsAfter(0) }
+// ListRequests returns the requests received so far, oldest first.
+func (s *Control) ListRequests() []Request { return s.requestsAfter(0) }
 
 func (s *Control) requestsAfter(seq int) []Request {
 	s.mu.Lock()

@@ -24,8 +24,8 @@ const controlHelp = `known:
   POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
 `
 
-// routes returns the handlers of the control API, for tests and people.
-func (s *Control) routes() *http.ServeMux {
+// newMux returns the handlers of the control API, for tests and people.
+func (s *Control) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
 		mux.HandleFunc("GET "+Path+pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -47,12 +47,12 @@ func (s *Control) routes() *http.ServeMux {
 		after, _ := strconv.Atoi(r.URL.Query().Get("after"))
 		return s.requestsAfter(after)
 	})
-	show("/summary", func(*http.Request) any { return s.Summary() })
-	show("/state", func(*http.Request) any { return s.State() })
-	show("/vms", func(*http.Request) any { return s.VMs() })
-	show("/vms/{name}/drive", func(r *http.Request) any { return s.Drive(r.PathValue("name")) })
-	show("/disks", func(*http.Request) any { return s.Disks() })
-	show("/faults", func(*http.Request) any { return s.Faults() })
+	show("/summary", func(*http.Request) any { return s.Summarize() })
+	show("/state", func(*http.Request) any { return s.DescribeSite() })
+	show("/vms", func(*http.Request) any { return s.ListVMs() })
+	show("/vms/{name}/drive", func(r *http.Request) any { return s.ReadDrive(r.PathValue("name")) })
+	show("/disks", func(*http.Request) any { return s.ListDisks() })
+	show("/faults", func(*http.Request) any { return s.ListFaults() })
 	do("POST /faults", func(r *http.Request) error {
 		var fault Fault
 		if err := readStrict(r.Body, &fault); err != nil {
@@ -71,7 +71,7 @@ func (s *Control) routes() *http.ServeMux {
 		return nil
 	})
 	do("POST /users/{name}/unlock", func(r *http.Request) error { return s.UnlockUser(r.PathValue("name")) })
-	do("POST /vms/{name}/crash", func(r *http.Request) error { return s.Crash(r.PathValue("name")) })
+	do("POST /vms/{name}/crash", func(r *http.Request) error { return s.CrashVM(r.PathValue("name")) })
 	do("POST /vms/{name}/fail-creation", func(r *http.Request) error { return s.FailCreation(r.PathValue("name")) })
 	do("POST /vms/{name}/node", s.setNode)
 	do("POST /hosts/{name}/fail", func(r *http.Request) error { return s.FailHost(r.PathValue("name")) })

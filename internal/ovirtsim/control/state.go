@@ -23,8 +23,8 @@ type Summary struct {
 	Logins         int `json:"logins"`
 }
 
-// Summary counts the engine's present objects.
-func (s *Control) Summary() Summary {
+// Summarize counts the engine's present objects.
+func (s *Control) Summarize() Summary {
 	st := s.engine.Lock()
 
 	out := Summary{
@@ -40,7 +40,7 @@ func (s *Control) Summary() Summary {
 	}
 
 	for _, d := range st.Disks.Rows {
-		if !st.OfTemplate(d) {
+		if !st.IsTemplateDisk(d) {
 			out.Disks++
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Control) Summary() Summary {
 
 	s.engine.Unlock()
 
-	out.Sessions, out.Logins = s.engine.Sessions()
+	out.Sessions, out.Logins = s.engine.CountSessions()
 
 	return out
 }
@@ -135,8 +135,8 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 		DataCenter: st.DataCenterName(st.DataCenterOf(v.Cluster)),
 		Cluster:    st.ClusterName(v.Cluster), Host: st.HostName(v.Host),
 		MemoryBytes: v.Memory,
-		CPUs:        v.CPU.Count(),
-		Addresses:   v.Addresses(),
+		CPUs:        v.CPU.CountCPUs(),
+		Addresses:   v.ReportedAddresses(),
 		GuestError:  v.GuestError,
 		Boots:       v.Boots,
 		Tags:        tags[v.ID],
@@ -165,8 +165,8 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	return out
 }
 
-// VMs lists the VMs by name, with the results of their guests.
-func (s *Control) VMs() []VMInfo {
+// ListVMs lists the VMs by name, with the results of their guests.
+func (s *Control) ListVMs() []VMInfo {
 	st := s.engine.Lock()
 	tags := map[string][]string{}
 
@@ -195,14 +195,14 @@ func (s *Control) VMs() []VMInfo {
 	return out
 }
 
-// Disks lists the disks by name, without those of templates.
-func (s *Control) Disks() []DiskInfo {
+// ListDisks lists the disks by name, without those of templates.
+func (s *Control) ListDisks() []DiskInfo {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
 
 	out := []DiskInfo{}
 	for _, d := range st.Disks.Where(func(d *store.Disk) bool {
-		return !st.OfTemplate(d)
+		return !st.IsTemplateDisk(d)
 	}, func(d *store.Disk) string { return d.Name + d.ID }) {
 		out = append(out, diskInfo(st, d))
 	}
@@ -277,20 +277,20 @@ type EventInfo struct {
 // latest is the number of requests and events on the page.
 const latest = 40
 
-// State describes the current site.
-func (s *Control) State() State {
+// DescribeSite describes the current site.
+func (s *Control) DescribeSite() State {
 	out := State{
 		Version:     s.engine.Version(),
 		URL:         s.engine.URL(),
 		Time:        time.Now(),
-		Summary:     s.Summary(),
-		VMs:         s.VMs(),
+		Summary:     s.Summarize(),
+		VMs:         s.ListVMs(),
 		Disks:       []DiskInfo{},
-		Faults:      s.Faults(),
+		Faults:      s.ListFaults(),
 		Events:      []EventInfo{},
 		DataCenters: []DataCenterInfo{},
 	}
-	requests := s.Requests()
+	requests := s.ListRequests()
 	slices.Reverse(requests)
 	out.Requests = requests[:min(len(requests), latest)]
 	st := s.engine.Lock()

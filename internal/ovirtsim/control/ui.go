@@ -29,16 +29,16 @@ func (s *Control) ServeUI(address string) (*localpage.Server, error) {
 		Page:    files,
 		Routes: map[string]http.Handler{
 			"state": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				wire.AnswerJSON(w, http.StatusOK, s.State())
+				wire.AnswerJSON(w, http.StatusOK, s.DescribeSite())
 			}),
-			"events": &localpage.Stream{State: s.shown, Changes: &s.changes, Done: s.engine.Done()},
+			"events": &localpage.Stream{State: s.stateWithoutTime, Changes: &s.changes, Done: s.engine.Done()},
 		},
 	})
 }
 
-// shown returns the state without its time, so that it is constant while nothing changes.
-func (s *Control) shown(*http.Request) any {
-	state := s.State()
+// stateWithoutTime returns the state without its time, so that it is constant while nothing changes.
+func (s *Control) stateWithoutTime(*http.Request) any {
+	state := s.DescribeSite()
 	state.Time = time.Time{}
 
 	return state

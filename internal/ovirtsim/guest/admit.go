@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// admit performs the checks of a joining node, and those of its cluster. The caller holds guests.mu.
-func (c *workloadCluster) admit(ctx context.Context, n *node) error {
+// admitNode performs the checks of a joining node, and those of its cluster. The caller holds guests.mu.
+func (c *workloadCluster) admitNode(ctx context.Context, n *node) error {
 	for _, hash := range n.caHashes {
-		if hash != c.clusterCA.hash() {
+		if hash != c.clusterCA.publicKeyHash() {
 			return errors.New("the cluster CA does not match discovery.bootstrapToken.caCertHashes")
 		}
 	}

@@ -53,12 +53,12 @@ func readCloudInit(userData string) (*system, error) {
 	}
 
 	for _, written := range config.WriteFiles {
-		content, err := decode(written.Encoding, written.Content)
+		content, err := decodeContent(written.Encoding, written.Content)
 		if err != nil {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
 
-		mode, err := permissions(written.Permissions)
+		mode, err := parsePermissions(written.Permissions)
 		if err != nil {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
@@ -86,8 +86,8 @@ func readCloudInit(userData string) (*system, error) {
 	return out, nil
 }
 
-// permissions parses a mode in both notations: a string is octal, and a number is used directly.
-func permissions(raw any) (uint32, error) {
+// parsePermissions parses a mode in both notations: a string is octal, and a number is used directly.
+func parsePermissions(raw any) (uint32, error) {
 	switch mode := raw.(type) {
 	case nil:
 		return defaultMode, nil
@@ -130,8 +130,8 @@ func shellText(entry any) (string, error) {
 	return "", fmt.Errorf("%v is neither text nor a list", entry)
 }
 
-// decode decodes the content of a file.
-func decode(encoding, content string) (string, error) {
+// decodeContent decodes the content of a file.
+func decodeContent(encoding, content string) (string, error) {
 	raw := []byte(content)
 
 	switch encoding {
@@ -151,7 +151,7 @@ func decode(encoding, content string) (string, error) {
 		return "", fmt.Errorf("unknown encoding %q", encoding)
 	}
 
-	return unpack(raw)
+	return gunzip(raw)
 }
 
 func decodeBase64(content string) (string, error) {
@@ -159,7 +159,7 @@ func decodeBase64(content string) (string, error) {
 	return string(plain), err
 }
 
-func unpack(raw []byte) (string, error) {
+func gunzip(raw []byte) (string, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
 		return "", fmt.Errorf("failed to unpack: %w", err)

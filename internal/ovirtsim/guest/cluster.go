@@ -114,7 +114,7 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 		names.DNSNames = append(names.DNSNames, host)
 	}
 
-	if c.serving, err = c.sign(n.clusterCA, "kube-apiserver", names); err != nil {
+	if c.serving, err = c.signCertificate(n.clusterCA, "kube-apiserver", names); err != nil {
 		return nil, err
 	}
 
@@ -122,7 +122,7 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
 		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // kube-system's is the cluster's identity
-		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: meta}); err != nil {
+		if err := c.ensureObject(g.ctx, &corev1.Namespace{ObjectMeta: meta}); err != nil {
 			return nil, err
 		}
 	}
@@ -134,8 +134,8 @@ func (c *workloadCluster) client() inmemoryruntime.Client {
 	return c.guests.manager.GetResourceGroup(c.group).GetClient()
 }
 
-// create creates an object, unless it exists.
-func (c *workloadCluster) create(ctx context.Context, object client.Object) error {
+// ensureObject creates an object, unless it exists.
+func (c *workloadCluster) ensureObject(ctx context.Context, object client.Object) error {
 	if err := c.client().Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("failed to create %T %s: %w", object, object.GetName(), err)
 	}
@@ -143,7 +143,7 @@ func (c *workloadCluster) create(ctx context.Context, object client.Object) erro
 	return nil
 }
 
-func (c *workloadCluster) sign(ca *authority, name string, names certs.AltNames) (*tls.Certificate, error) {
+func (c *workloadCluster) signCertificate(ca *authority, name string, names certs.AltNames) (*tls.Certificate, error) {
 	config := certs.Config{
 		CommonName: name,
 		AltNames:   names,
@@ -162,8 +162,8 @@ func (c *workloadCluster) sign(ca *authority, name string, names certs.AltNames)
 	return &pair, nil
 }
 
-// serve opens the endpoint.
-func (c *workloadCluster) serve() error {
+// serveEndpoint opens the endpoint.
+func (c *workloadCluster) serveEndpoint() error {
 	listener, err := net.Listen("tcp", c.address) //nolint:noctx // at once
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: failed to listen on the control plane endpoint: %w", err)
@@ -177,7 +177,7 @@ func (c *workloadCluster) serve() error {
 	c.server = &http.Server{
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // the in-memory API server answers some requests twice
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.certificate},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.selectCertificate},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 				etcd.ServeHTTP(w, r)
@@ -213,8 +213,8 @@ func (c *workloadCluster) serve() error {
 	return nil
 }
 
-// certificate returns the certificate of the named etcd member, or otherwise the API server's.
-func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// selectCertificate returns the certificate of the named etcd member, or otherwise the API server's.
+func (c *workloadCluster) selectCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.certMu.Lock()
 	defer c.certMu.Unlock()
 	if cert, ok := c.etcdCert[hello.ServerName]; ok {
@@ -227,19 +227,19 @@ func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certific
 // close stops serving and drops all objects. The caller holds guests.mu.
 func (c *workloadCluster) close() {
 	c.closed = true
-	c.stop()
+	c.stopServer()
 	c.guests.manager.DeleteResourceGroup(c.group)
 }
 
-func (c *workloadCluster) stop() {
+func (c *workloadCluster) stopServer() {
 	if c.server != nil {
 		_ = c.server.Close()
 		c.server = nil
 	}
 }
 
-// start starts the node's components, such as its kubelet. The caller holds guests.mu.
-func (c *workloadCluster) start(ctx context.Context, n *node) error {
+// startNode starts the node's components, such as its kubelet. The caller holds guests.mu.
+func (c *workloadCluster) startNode(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
 	}
@@ -259,19 +259,19 @@ func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 	}
 
 	for _, component := range staticPods[1:] {
-		if err := c.create(ctx, staticPod(component, n, nil)); err != nil {
+		if err := c.ensureObject(ctx, staticPod(component, n, nil)); err != nil {
 			return err
 		}
 	}
 
 	for _, object := range kubeadmObjects(n) {
-		if err := c.create(ctx, object); err != nil {
+		if err := c.ensureObject(ctx, object); err != nil {
 			return err
 		}
 	}
 
 	if c.server == nil {
-		if err := c.serve(); err != nil {
+		if err := c.serveEndpoint(); err != nil {
 			return err
 		}
 	}
@@ -284,7 +284,7 @@ func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 func (c *workloadCluster) removeAPIServer(n *node) {
 	delete(c.apiServers, n.name)
 	if len(c.apiServers) == 0 {
-		c.stop()
+		c.stopServer()
 	}
 }
 

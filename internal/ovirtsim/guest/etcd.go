@@ -24,7 +24,7 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 		names.IPs = append(names.IPs, net.ParseIP(address))
 	}
 
-	cert, err := c.sign(n.etcdCA, name, names)
+	cert, err := c.signCertificate(n.etcdCA, name, names)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 
 	annotations[cloudv1.EtcdClusterIDAnnotationName] = clusterID
 
-	return c.create(ctx, staticPod("etcd", n, annotations))
+	return c.ensureObject(ctx, staticPod("etcd", n, annotations))
 }
 
 // electLeader transfers the leadership from a lost member to a running one, as real etcd does by itself. guests.mu must

@@ -41,7 +41,7 @@ func FuzzUserData(f *testing.F) {
 				UserData:        string(data),
 				Interfaces:      devices(1, "10.0.0.50/24"),
 			}
-			sys, err := provision(unplugged, m)
+			sys, err := provisionSystem(unplugged, m)
 			if sys == nil && err == nil {
 				t.Fatal("neither a system nor an error")
 			}
@@ -57,12 +57,12 @@ func FuzzUserData(f *testing.F) {
 				}
 			}
 
-			call, err := sys.run(m.ID)
+			call, err := sys.runCommands(m.ID)
 			if call == nil || err != nil {
 				continue
 			}
 
-			if n, err := nodeFrom(sys, call, sys.hostName(m),
+			if n, err := newNode(sys, call, sys.hostName(m),
 				"v1.36.1"); err == nil && (n.name == "" || n.endpoint == "") {
 				t.Fatalf("a node without a name or a cluster: %+v", n)
 			}

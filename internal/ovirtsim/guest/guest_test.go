@@ -197,7 +197,7 @@ func (p *powered) up() error {
 func (p *powered) halt() {
 	p.off()
 	<-p.done
-	p.site.guests.Halted(p.id)
+	p.site.guests.HandleHalt(p.id)
 }
 
 // mustStart powers on a VM and waits until it is a node.
@@ -249,8 +249,8 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	s := first
 	c := s.client()
 	good := s.token()
-	other := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(good, s.ca.hash(), true)))
-	s.mustStart(machine("worker-1", "127.40.0.12", s.joinData(good, s.ca.hash(), false)))
+	other := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(good, s.ca.publicKeyHash(), true)))
+	s.mustStart(machine("worker-1", "127.40.0.12", s.joinData(good, s.ca.publicKeyHash(), false)))
 	var nodes corev1.NodeList
 	if err := c.List(t.Context(), &nodes); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 
 	// The leader of etcd dies: another member takes over, and the endpoint stays available.
 	leader.halt()
-	s.guests.Removed("id-cp-1")
+	s.guests.HandleRemoval("id-cp-1")
 	var pods corev1.PodList
 	err := c.List(t.Context(), &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "etcd"})
 	if err != nil {
@@ -295,7 +295,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 		t.Errorf("the endpoint is not served again: %v", err)
 	}
 
-	s.guests.Removed("id-cp-2")
+	s.guests.HandleRemoval("id-cp-2")
 	if len(s.guests.clusters) != 0 {
 		t.Error("the cluster outlives its last control plane node")
 	}
@@ -348,7 +348,7 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	data := func(text string) api.GuestVM {
 		return with(func(m *api.GuestVM) { m.UserData = text })
 	}
-	initData, joinData := s.initData("v1.36.1"), s.joinData(good, s.ca.hash(), false)
+	initData, joinData := s.initData("v1.36.1"), s.joinData(good, s.ca.publicKeyHash(), false)
 	stranger := *s
 	stranger.ca = newAuthority(t)
 
@@ -387,19 +387,19 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 			"kubeadm: /etc/kubernetes/pki/etcd/ca.key is missing",
 		},
 		"a token that the cluster does not know": {
-			data(s.joinData("aaaaaa.0123456789abcdef", s.ca.hash(), false)),
+			data(s.joinData("aaaaaa.0123456789abcdef", s.ca.publicKeyHash(), false)),
 			"does not know the bootstrap token",
 		},
 		"a token with another secret": {
-			data(s.joinData("abcdef.fedcba9876543210", s.ca.hash(), false)),
+			data(s.joinData("abcdef.fedcba9876543210", s.ca.publicKeyHash(), false)),
 			"the bootstrap token is wrong",
 		},
 		"a token that expired": {
-			data(s.joinData("oldold.0123456789abcdef", s.ca.hash(), false)),
+			data(s.joinData("oldold.0123456789abcdef", s.ca.publicKeyHash(), false)),
 			"the bootstrap token expired",
 		},
 		"a token of another form": {
-			data(s.joinData("abcdef", s.ca.hash(), false)),
+			data(s.joinData("abcdef", s.ca.publicKeyHash(), false)),
 			"the bootstrap token is not of the form",
 		},
 		"a hash of another CA": {
@@ -407,11 +407,11 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 			"does not match discovery.bootstrapToken.caCertHashes",
 		},
 		"no hash of a CA": {
-			data(strings.ReplaceAll(joinData, s.ca.hash(), "")),
+			data(strings.ReplaceAll(joinData, s.ca.publicKeyHash(), "")),
 			"caCertHashes",
 		},
 		"a control plane node with another CA": {
-			data(stranger.joinData(good, s.ca.hash(), true)),
+			data(stranger.joinData(good, s.ca.publicKeyHash(), true)),
 			"/etc/kubernetes/pki/ca.crt is not the CA of this cluster",
 		},
 		"a name that a node has": {with(func(m *api.GuestVM) {
@@ -565,7 +565,7 @@ func TestCommandsThatMakeANode(t *testing.T) {
 			sys.write("/k", "__ID__", 0o600)
 			sys.write("/run.sh", "#!/bin/bash\nset -e\n"+sed+"\nkubeadm join --config /k\n", 0o700)
 			sys.commands = test.commands
-			call, err := sys.run(id)
+			call, err := sys.runCommands(id)
 			if err != nil {
 				t.Fatal(err)
 			}

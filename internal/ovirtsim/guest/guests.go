@@ -41,8 +41,8 @@ type boot struct {
 	cancel context.CancelFunc
 }
 
-// off reports that the power is off.
-func (b *boot) off() bool { return b.ctx.Err() != nil }
+// isOff reports that the power is off.
+func (b *boot) isOff() bool { return b.ctx.Err() != nil }
 
 // member is a VM with a node. It represents the contents of the VM's disk.
 type member struct {

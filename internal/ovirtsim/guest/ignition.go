@@ -65,7 +65,7 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	}
 
 	if strings.TrimSpace(userData) == "" {
-		return (&ignitionConfig{initramfs: where}).apply() // Ignition boots without a config, too
+		return (&ignitionConfig{initramfs: where}).buildSystem() // Ignition boots without a config, too
 	}
 
 	var config *ignitionConfig
@@ -83,11 +83,11 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 		return nil, fmt.Errorf("ignition: %w", err)
 	}
 
-	return config.apply()
+	return config.buildSystem()
 }
 
-// refusal adds Ignition's report to its error.
-func refusal(err error, report string) error {
+// withReport adds Ignition's report to its error.
+func withReport(err error, report string) error {
 	if report = strings.Join(strings.Fields(report), " "); report != "" {
 		return fmt.Errorf("%w: %s", err, report)
 	}
@@ -95,13 +95,13 @@ func refusal(err error, report string) error {
 	return err
 }
 
-// tooNew adds the versions of the payload and the image to an error.
-func tooNew(err error, payload, image semver.Version) error {
+// versionTooNewError adds the versions of the payload and the image to an error.
+func versionTooNewError(err error, payload, image semver.Version) error {
 	return fmt.Errorf("%w: the payload has version %s, and the image reads %d.0.0 to %s", err, payload, image.Major,
 		image)
 }
 
-func (c *ignitionConfig) apply() (*system, error) {
+func (c *ignitionConfig) buildSystem() (*system, error) {
 	out := newSystem()
 
 	out.warnings, out.image = c.warnings, c.initramfs.image
@@ -113,7 +113,7 @@ func (c *ignitionConfig) apply() (*system, error) {
 
 		_, exists := out.files[written.path]
 		if written.contents != nil || !exists {
-			content, err := c.initramfs.fetch(written.contents)
+			content, err := c.initramfs.fetchResource(written.contents)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
@@ -122,7 +122,7 @@ func (c *ignitionConfig) apply() (*system, error) {
 		}
 
 		for _, more := range written.extend {
-			content, err := c.initramfs.fetch(&more)
+			content, err := c.initramfs.fetchResource(&more)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
@@ -136,7 +136,7 @@ func (c *ignitionConfig) apply() (*system, error) {
 	}
 
 	for _, u := range c.units {
-		out.commands = append(out.commands, u.commands(out)...)
+		out.commands = append(out.commands, u.bootCommands(out)...)
 	}
 
 	return out, nil
@@ -153,8 +153,8 @@ type initramfs struct {
 	authorities *x509.CertPool
 }
 
-// fetch returns the contents of a resource.
-func (i *initramfs) fetch(r *resource) (string, error) {
+// fetchResource returns the contents of a resource.
+func (i *initramfs) fetchResource(r *resource) (string, error) {
 	if r == nil || r.source == "" {
 		return "", nil
 	}
@@ -178,7 +178,7 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 		return "", fmt.Errorf("failed to fetch %q: the simulated guest reads data, http and https URLs only", r.source)
 	}
 
-	if err := verify(r.hash, data); err != nil {
+	if err := verifyHash(r.hash, data); err != nil {
 		return "", err
 	}
 
@@ -186,7 +186,7 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 	case "":
 		return string(data), nil
 	case "gzip":
-		return unpack(data)
+		return gunzip(data)
 	}
 
 	return "", fmt.Errorf("unsupported compression scheme %q", r.compression)
@@ -205,7 +205,7 @@ func (i *initramfs) download(r *resource) ([]byte, error) {
 	defer transport.CloseIdleConnections()
 
 	for {
-		data, again, err := i.get(&http.Client{Transport: transport, Timeout: time.Minute}, r)
+		data, again, err := i.downloadOnce(&http.Client{Transport: transport, Timeout: time.Minute}, r)
 		if err == nil || !again {
 			return data, err
 		}
@@ -218,7 +218,7 @@ func (i *initramfs) download(r *resource) ([]byte, error) {
 	}
 }
 
-func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool, err error) {
+func (i *initramfs) downloadOnce(from *http.Client, r *resource) (data []byte, again bool, err error) {
 	request, err := http.NewRequestWithContext(i.ctx, http.MethodGet, r.source, nil)
 	if err != nil {
 		return nil, false, err
@@ -247,10 +247,10 @@ func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool
 	return data, false, nil
 }
 
-// trust adds the configuration's authorities to those of the image.
-func (i *initramfs) trust(resources []resource) error {
+// addAuthorities adds the configuration's authorities to those of the image.
+func (i *initramfs) addAuthorities(resources []resource) error {
 	for _, r := range resources {
-		pem, err := i.fetch(&r)
+		pem, err := i.fetchResource(&r)
 		if err != nil {
 			return fmt.Errorf("certificate authorities: %w", err)
 		}
@@ -267,8 +267,8 @@ func (i *initramfs) trust(resources []resource) error {
 	return nil
 }
 
-// verify checks a hash in the form FUNCTION-HEX. It accepts an empty hash.
-func verify(hash string, data []byte) error {
+// verifyHash checks a hash in the form FUNCTION-HEX. It accepts an empty hash.
+func verifyHash(hash string, data []byte) error {
 	if hash == "" {
 		return nil
 	}

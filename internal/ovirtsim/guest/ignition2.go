@@ -13,7 +13,7 @@ import (
 // readIgnition2 reads a payload of the second generation, the format of stock Cluster API.
 func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
 	out := &ignitionConfig{initramfs: where}
-	config, err := out.parse2(raw, highest, 0)
+	config, err := out.parseV2(raw, highest, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -67,19 +67,19 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parse2 parses a config with Ignition's own parser, and adds the configs it refers to.
-func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (types.Config, error) {
+// parseV2 parses a config with Ignition's own parser, and adds the configs it refers to.
+func (c *ignitionConfig) parseV2(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
 	}
 
 	if version, err := semver.NewVersion(payloadVersion(raw)); err == nil && highest.LessThan(*version) {
-		return types.Config{}, tooNew(unknown.ErrUnknownVersion, *version, highest)
+		return types.Config{}, versionTooNewError(unknown.ErrUnknownVersion, *version, highest)
 	}
 
 	config, messages, err := v2_4.Parse(raw)
 	if err != nil {
-		return types.Config{}, refusal(err, fatal2(messages))
+		return types.Config{}, withReport(err, fatalMessagesV2(messages))
 	}
 
 	for _, message := range messages.Entries {
@@ -87,11 +87,11 @@ func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (
 	}
 
 	if replacement := config.Ignition.Config.Replace; replacement != nil {
-		return c.fetch2(*replacement, highest, depth)
+		return c.fetchV2(*replacement, highest, depth)
 	}
 
 	for _, reference := range config.Ignition.Config.Append {
-		more, err := c.fetch2(reference, highest, depth)
+		more, err := c.fetchV2(reference, highest, depth)
 		if err != nil {
 			return types.Config{}, err
 		}
@@ -102,20 +102,20 @@ func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (
 	return config, nil
 }
 
-func (c *ignitionConfig) fetch2(
+func (c *ignitionConfig) fetchV2(
 	reference types.ConfigReference, highest semver.Version, depth int,
 ) (types.Config, error) {
 	source := resource{source: reference.Source, hash: deref(reference.Verification.Hash)}
-	raw, err := c.initramfs.fetch(&source)
+	raw, err := c.initramfs.fetchResource(&source)
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}
 
-	return c.parse2([]byte(raw), highest, depth+1)
+	return c.parseV2([]byte(raw), highest, depth+1)
 }
 
-// fatal2 returns the fatal messages of a report.
-func fatal2(messages report.Report) string {
+// fatalMessagesV2 returns the fatal messages of a report.
+func fatalMessagesV2(messages report.Report) string {
 	var only report.Report
 
 	for _, message := range messages.Entries {

@@ -17,7 +17,7 @@ import (
 // readIgnition3 reads a payload of the third generation, the format for images of OLVM.
 func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
 	out := &ignitionConfig{initramfs: where}
-	config, err := out.parse3(raw, highest, 0)
+	config, err := out.parseV3(raw, highest, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -29,12 +29,12 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 		}
 
 		if written.Contents.Source != nil {
-			contents := resource3(written.Contents)
+			contents := resourceFromV3(written.Contents)
 			file.contents = &contents
 		}
 
 		for _, more := range written.Append {
-			file.extend = append(file.extend, resource3(more))
+			file.extend = append(file.extend, resourceFromV3(more))
 		}
 
 		out.files = append(out.files, file)
@@ -58,24 +58,24 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parse3 parses a config with Ignition's own parser, and adds the configs it refers to.
-func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (types.Config, error) {
+// parseV3 parses a config with Ignition's own parser, and adds the configs it refers to.
+func (c *ignitionConfig) parseV3(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
 	}
 
 	version, messages, err := util.GetConfigVersion(raw)
 	if err != nil {
-		return types.Config{}, refusal(err, messages.String())
+		return types.Config{}, withReport(err, messages.String())
 	}
 
 	if version.Major != highest.Major || highest.LessThan(version) {
-		return types.Config{}, tooNew(unknown.ErrUnknownVersion, version, highest)
+		return types.Config{}, versionTooNewError(unknown.ErrUnknownVersion, version, highest)
 	}
 
 	config, messages, err := v3_6.ParseCompatibleVersion(raw)
 	if err != nil {
-		return types.Config{}, refusal(err, fatal3(messages))
+		return types.Config{}, withReport(err, fatalMessagesV3(messages))
 	}
 
 	for _, message := range messages.Entries {
@@ -84,19 +84,19 @@ func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (
 
 	var authorities []resource
 	for _, authority := range config.Ignition.Security.TLS.CertificateAuthorities {
-		authorities = append(authorities, resource3(authority))
+		authorities = append(authorities, resourceFromV3(authority))
 	}
 
-	if err := c.initramfs.trust(authorities); err != nil {
+	if err := c.initramfs.addAuthorities(authorities); err != nil {
 		return types.Config{}, err
 	}
 
 	if config.Ignition.Config.Replace.Source != nil {
-		return c.fetch3(config.Ignition.Config.Replace, highest, depth)
+		return c.fetchV3(config.Ignition.Config.Replace, highest, depth)
 	}
 
 	for _, reference := range config.Ignition.Config.Merge {
-		more, err := c.fetch3(reference, highest, depth)
+		more, err := c.fetchV3(reference, highest, depth)
 		if err != nil {
 			return types.Config{}, err
 		}
@@ -107,17 +107,17 @@ func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (
 	return config, nil
 }
 
-func (c *ignitionConfig) fetch3(reference types.Resource, highest semver.Version, depth int) (types.Config, error) {
-	source := resource3(reference)
-	raw, err := c.initramfs.fetch(&source)
+func (c *ignitionConfig) fetchV3(reference types.Resource, highest semver.Version, depth int) (types.Config, error) {
+	source := resourceFromV3(reference)
+	raw, err := c.initramfs.fetchResource(&source)
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}
 
-	return c.parse3([]byte(raw), highest, depth+1)
+	return c.parseV3([]byte(raw), highest, depth+1)
 }
 
-func resource3(r types.Resource) resource {
+func resourceFromV3(r types.Resource) resource {
 	out := resource{
 		source:      deref(r.Source),
 		compression: deref(r.Compression),
@@ -131,8 +131,8 @@ func resource3(r types.Resource) resource {
 	return out
 }
 
-// fatal3 returns the fatal messages of a report.
-func fatal3(messages report.Report) string {
+// fatalMessagesV3 returns the fatal messages of a report.
+func fatalMessagesV3(messages report.Report) string {
 	var only report.Report
 
 	for _, message := range messages.Entries {

@@ -58,7 +58,7 @@ func (s *site) joinConfig(token string) string {
 	return fmt.Sprintf(
 		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n    "+
 			"apiServerEndpoint: %s\n    token: %s\n    caCertHashes: [%q]\n",
-		s.endpoint, token, s.ca.hash(),
+		s.endpoint, token, s.ca.publicKeyHash(),
 	) + nodeArguments
 }
 
@@ -613,7 +613,7 @@ func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	stub := func(at, token string, authority []byte, data []byte) string {
-		out, err := bootstrap.Pointer{URL: at, Token: token, CA: authority}.Ignition(data)
+		out, err := bootstrap.Pointer{URL: at, Token: token, CA: authority}.RenderIgnition(data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,8 +39,8 @@ var images = map[string]image{
 	},
 }
 
-// has reports whether the image or the payload contains a unit.
-func (s *system) has(name string) bool {
+// hasUnit reports whether the image or the payload contains a unit.
+func (s *system) hasUnit(name string) bool {
 	if _, known := s.image.units[name]; known || s.image.complete {
 		return true
 	}
@@ -48,25 +48,25 @@ func (s *system) has(name string) bool {
 	return s.units[name].contents != "" || s.read(unitFolder+name) != ""
 }
 
-// enabled reports whether a unit starts at boot. The payload overrides the image's presets.
-func (s *system) enabled(name string) bool {
+// isEnabled reports whether a unit starts at boot. The payload overrides the image's presets.
+func (s *system) isEnabled(name string) bool {
 	switch u := s.units[name]; {
 	case u.masked || u.disabled:
 		return false
 	case u.enabled:
-		return s.has(name)
+		return s.hasUnit(name)
 	}
 
 	return s.image.units[name]
 }
 
-// runs reports whether a unit was started, at this boot or by a command.
-func (s *system) runs(name string) bool {
+// isRunning reports whether a unit was started, at this boot or by a command.
+func (s *system) isRunning(name string) bool {
 	if started, told := s.started[name]; told {
 		return started
 	}
 
-	return s.enabled(name)
+	return s.isEnabled(name)
 }
 
 // homes maps folders to the SELinux labels of their files. systemd may not execute files with these labels: they are
@@ -75,8 +75,8 @@ var homes = map[string]string{
 	"/root/": "admin_home_t", "/home/": "user_home_t", "/tmp/": "user_tmp_t", "/var/tmp/": "user_tmp_t",
 }
 
-// denied returns the label that makes SELinux deny systemd to execute a file, or "".
-func (s *system) denied(path string) string {
+// deniedLabel returns the label that makes SELinux deny systemd to execute a file, or "".
+func (s *system) deniedLabel(path string) string {
 	if !s.image.enforcing {
 		return ""
 	}

@@ -140,7 +140,7 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 			out.gateway = gateway
 		case addressKey.MatchString(s.key):
 			for _, entry := range strings.Split(strings.TrimSuffix(s.value, ";"), ";") {
-				if err := out.add(entry, family); err != nil {
+				if err := out.addEntry(entry, family); err != nil {
 					return out, fmt.Errorf("unusable %s %q: %w", s.key, entry, err)
 				}
 			}
@@ -158,15 +158,15 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 	return out, out.checkGateway()
 }
 
-// add adds an entry ADDRESS/BITS[,GATEWAY].
-func (a *addressing) add(entry string, family func(netip.Addr) bool) error {
+// addEntry adds an entry ADDRESS/BITS[,GATEWAY].
+func (a *addressing) addEntry(entry string, family func(netip.Addr) bool) error {
 	address, gateway, _ := strings.Cut(entry, ",")
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(address))
 	if err != nil {
 		return err
 	}
 
-	if err := usable(prefix, family); err != nil {
+	if err := checkUsable(prefix, family); err != nil {
 		return err
 	}
 

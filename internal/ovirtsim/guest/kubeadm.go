@@ -56,14 +56,14 @@ type authority struct {
 	key  *rsa.PrivateKey
 }
 
-// hash returns the CA's hash in the form for joining nodes.
-func (a *authority) hash() string {
+// publicKeyHash returns the CA's hash in the form for joining nodes.
+func (a *authority) publicKeyHash() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(a.cert.RawSubjectPublicKeyInfo))
 }
 
-// nodeFrom runs kubeadm on a machine with this host name and kubeadm version. It reads the configuration and its
+// newNode runs kubeadm on a machine with this host name and kubeadm version. It reads the configuration and its
 // certificates.
-func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
+func newNode(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
 	if version == "" {
 		return nil, errors.New("kubeadm: command not found")
 	}
@@ -77,7 +77,7 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 		return nil, fmt.Errorf("kubeadm: the control plane endpoint %q is not host:port: %w", out.endpoint, err)
 	}
 
-	if out.init && minor(out.version) != minor(version) {
+	if out.init && minorVersion(out.version) != minorVersion(version) {
 		return nil, fmt.Errorf("kubeadm: this version of kubeadm (%s) does not deploy clusters with version %s",
 			version, out.version)
 	}
@@ -106,11 +106,11 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 	}
 
 	var err error
-	if out.clusterCA, err = authorityFrom(sys, "/etc/kubernetes/pki/ca"); err != nil {
+	if out.clusterCA, err = readAuthority(sys, "/etc/kubernetes/pki/ca"); err != nil {
 		return nil, err
 	}
 
-	out.etcdCA, err = authorityFrom(sys, "/etc/kubernetes/pki/etcd/ca")
+	out.etcdCA, err = readAuthority(sys, "/etc/kubernetes/pki/etcd/ca")
 
 	return out, err
 }
@@ -172,7 +172,7 @@ func (n *node) readInit(config *kubeadmConfig, version string) error {
 }
 
 func (n *node) readRegistration(registration kubeadm.NodeRegistrationOptions) {
-	args := arguments(registration.KubeletExtraArgs)
+	args := argumentMap(registration.KubeletExtraArgs)
 	n.name, n.providerID, n.criSocket = registration.Name, args["provider-id"], registration.CRISocket
 	if args["node-ip"] != "" {
 		n.nodeIPs = strings.Split(args["node-ip"], ",")
@@ -184,8 +184,8 @@ func (n *node) readRegistration(registration kubeadm.NodeRegistrationOptions) {
 	}
 }
 
-// register chooses the kubelet's addresses from those of its guest.
-func (n *node) register(found []string) error {
+// chooseAddresses chooses the kubelet's addresses from those of its guest.
+func (n *node) chooseAddresses(found []string) error {
 	if len(n.nodeIPs) == 0 {
 		n.addresses = found[:1] // a kubelet without node IPs chooses one
 		return nil
@@ -207,8 +207,8 @@ func (n *node) register(found []string) error {
 	return nil
 }
 
-// minor returns the MAJOR.MINOR of a version.
-func minor(version string) string {
+// minorVersion returns the MAJOR.MINOR of a version.
+func minorVersion(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {
 		return version
@@ -229,7 +229,7 @@ func parseLabels(list string) map[string]string {
 	return out
 }
 
-func authorityFrom(sys *system, path string) (*authority, error) {
+func readAuthority(sys *system, path string) (*authority, error) {
 	cert, err := certs.DecodeCertPEM([]byte(sys.read(path + ".crt")))
 	if err != nil || cert == nil {
 		return nil, fmt.Errorf("kubeadm: %s.crt is missing or no certificate", path)

@@ -31,9 +31,9 @@ type kubeadmConfig struct {
 var strictKubeadm = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubeadmscheme.Scheme, kubeadmscheme.Scheme,
 	json.SerializerOptions{Yaml: true, Strict: true})
 
-// kubeadmReads returns the versions of configuration supported by a kubeadm. The types come from the newest kubeadm, so
-// later additions to v1beta4 are also accepted from an older one.
-func kubeadmReads(kubeadmVersion string) ([]string, error) {
+// supportedVersions returns the versions of configuration supported by a kubeadm. The types come from the newest
+// kubeadm, so later additions to v1beta4 are also accepted from an older one.
+func supportedVersions(kubeadmVersion string) ([]string, error) {
 	v, err := version.ParseGeneric(kubeadmVersion)
 	if err != nil {
 		return nil, fmt.Errorf("the version of kubeadm in the image is none: %w", err)
@@ -48,7 +48,7 @@ func kubeadmReads(kubeadmVersion string) ([]string, error) {
 
 // readKubeadmConfig reads the documents of a file like the given version of kubeadm.
 func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
-	known, err := kubeadmReads(kubeadmVersion)
+	known, err := supportedVersions(kubeadmVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 			continue
 		}
 
-		gvk, err := interpret(document)
+		gvk, err := parseKind(document)
 		if err != nil {
 			return nil, err
 		}
@@ -84,14 +84,14 @@ func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 			continue // of the kubelet or kube-proxy, or unknown
 		}
 
-		if err := out.decode(document, *gvk, known); err != nil {
+		if err := out.decodeDocument(document, *gvk, known); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// interpret returns the kind of a document.
-func interpret(document []byte) (*schema.GroupVersionKind, error) {
+// parseKind returns the kind of a document.
+func parseKind(document []byte) (*schema.GroupVersionKind, error) {
 	asJSON, err := utilyaml.ToJSON(document)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func interpret(document []byte) (*schema.GroupVersionKind, error) {
 	return gvk, nil
 }
 
-// decode decodes one document into the strict types of its version, and converts them.
-func (c *kubeadmConfig) decode(document []byte, gvk schema.GroupVersionKind, known []string) error {
+// decodeDocument decodes one document into the strict types of its version, and converts them.
+func (c *kubeadmConfig) decodeDocument(document []byte, gvk schema.GroupVersionKind, known []string) error {
 	if !slices.Contains(known, gvk.GroupVersion().String()) {
 		return fmt.Errorf("no kind %q is registered for version %q; this kubeadm reads %s", gvk.Kind,
 			gvk.GroupVersion(), strings.Join(known, " and "))
@@ -141,8 +141,8 @@ func (c *kubeadmConfig) decode(document []byte, gvk schema.GroupVersionKind, kno
 	return nil
 }
 
-// arguments returns extra arguments by name. The last of duplicates wins.
-func arguments(list []kubeadm.Arg) map[string]string {
+// argumentMap returns extra arguments by name. The last of duplicates wins.
+func argumentMap(list []kubeadm.Arg) map[string]string {
 	out := map[string]string{}
 	for _, argument := range list {
 		out[argument.Name] = argument.Value

@@ -42,8 +42,8 @@ func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store
 	stop := context.AfterFunc(g.ctx, b.cancel)
 	defer stop()
 
-	err := g.run(b, machine, known, ready)
-	if err != nil && !b.off() {
+	err := g.bringUp(b, machine, known, ready)
+	if err != nil && !b.isOff() {
 		return err
 	}
 
@@ -65,7 +65,7 @@ func (g *Guests) powerOn(ctx context.Context, machine api.GuestVM) (*boot, *memb
 	g.boots[machine.ID] = b
 
 	if m := g.members[machine.ID]; m != nil && m.disk != machine.RootDisk {
-		g.forget(machine.ID, m)
+		g.dropMember(machine.ID, m)
 	}
 
 	return b, g.members[machine.ID]
@@ -80,35 +80,35 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 		delete(g.boots, vmID)
 	}
 
-	g.lose(g.members[vmID], b)
+	g.markLost(g.members[vmID], b)
 }
 
-// run brings up the guest.
-func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
+// bringUp brings up the guest.
+func (g *Guests) bringUp(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
 	if known != nil && known.unlasting != "" {
 		return fmt.Errorf("systemd: %s is not enabled, and did not start again", known.unlasting)
 	}
 
 	if known != nil {
-		network, err := g.configure(machine, known.profiles, nil)
+		network, err := g.configureInterfaces(machine, known.profiles, nil)
 		if err != nil {
 			return err
 		}
 
 		ready(store.AgentReport{FQDN: known.node.name, Interfaces: network.reported})
 
-		return g.rejoin(b, known, network.nodeAddresses)
+		return g.rejoinCluster(b, known, network.nodeAddresses)
 	}
 
 	if s := g.serviceOf(machine); s != nil {
-		network, err := g.configure(machine, s.profiles, nil)
+		network, err := g.configureInterfaces(machine, s.profiles, nil)
 		if err != nil {
 			return err
 		}
 
 		ready(store.AgentReport{FQDN: s.hostName, Interfaces: network.reported})
 
-		return g.follow(b, machine, s)
+		return g.followConfiguration(b, machine, s)
 	}
 
 	return g.runFirst(b, machine, ready)
@@ -116,7 +116,7 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func(sto
 
 // runFirst brings up a guest with a new disk.
 func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentReport)) error {
-	sys, userDataErr := provision(b.ctx, machine)
+	sys, userDataErr := provisionSystem(b.ctx, machine)
 	if sys == nil {
 		return userDataErr // Ignition fails before there is a network
 	}
@@ -126,7 +126,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 		return err
 	}
 
-	network, err := g.configure(machine, profiles, warnings)
+	network, err := g.configureInterfaces(machine, profiles, warnings)
 	if err != nil {
 		return err
 	}
@@ -136,13 +136,13 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 		return userDataErr
 	}
 
-	s, err := serviceFrom(sys, machine, profiles)
+	s, err := newService(sys, machine, profiles)
 	if err != nil {
 		return err
 	}
 
 	if s != nil {
-		return g.follow(b, machine, s)
+		return g.followConfiguration(b, machine, s)
 	}
 
 	n, err := g.runCommands(sys, machine, network)
@@ -150,17 +150,17 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 		return err // a VM without kubeadm is just a VM
 	}
 
-	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b, unlasting: sys.unlasting(n)}
+	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b, unlasting: sys.findDisabledUnit(n)}
 	if n.init {
 		return g.initCluster(machine.ID, m)
 	}
 
-	return g.join(machine.ID, m)
+	return g.joinCluster(machine.ID, m)
 }
 
 // runCommands runs the commands of the user data. It returns the resulting node, or nil.
 func (g *Guests) runCommands(sys *system, machine api.GuestVM, network *network) (*node, error) {
-	call, err := sys.run(machine.ID)
+	call, err := sys.runCommands(machine.ID)
 	for _, warning := range sys.warnings {
 		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
 	}
@@ -169,19 +169,19 @@ func (g *Guests) runCommands(sys *system, machine api.GuestVM, network *network)
 		return nil, err
 	}
 
-	n, err := nodeFrom(sys, call, sys.hostName(machine), machine.KubernetesVersion)
+	n, err := newNode(sys, call, sys.hostName(machine), machine.KubernetesVersion)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := sys.preflight(n, machine); err != nil {
+	if err := sys.runPreflightChecks(n, machine); err != nil {
 		return nil, err
 	}
 
-	return n, n.register(network.nodeAddresses)
+	return n, n.chooseAddresses(network.nodeAddresses)
 }
 
-func (g *Guests) configure(machine api.GuestVM, profiles []profile, warnings []string) (*network, error) {
+func (g *Guests) configureInterfaces(machine api.GuestVM, profiles []profile, warnings []string) (*network, error) {
 	for _, warning := range warnings {
 		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
 	}
@@ -198,7 +198,7 @@ func (g *Guests) initCluster(vmID string, m *member) error {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.boot.off() {
+	if m.boot.isOff() {
 		return m.boot.ctx.Err()
 	}
 
@@ -219,11 +219,11 @@ func (g *Guests) initCluster(vmID string, m *member) error {
 	return nil
 }
 
-// join simulates kubeadm join, with its timeout.
-func (g *Guests) join(vmID string, m *member) error {
+// joinCluster simulates kubeadm join, with its timeout.
+func (g *Guests) joinCluster(vmID string, m *member) error {
 	ctx, cancel := context.WithTimeout(m.boot.ctx, g.joinTimeout)
 	defer cancel()
-	err := again(ctx, func() error { return g.tryJoin(vmID, m) })
+	err := retryUntilSuccess(ctx, func() error { return g.tryJoin(vmID, m) })
 	if err != nil {
 		return fmt.Errorf("kubeadm: failed to join: %w", err)
 	}
@@ -233,9 +233,9 @@ func (g *Guests) join(vmID string, m *member) error {
 	return nil
 }
 
-// again repeats try until it succeeds, fails permanently, or ctx ends, and returns the last error. Like kubeadm, it
-// retries after conflicts with other writers.
-func again(ctx context.Context, try func() error) error {
+// retryUntilSuccess repeats try until it succeeds, fails permanently, or ctx ends, and returns the last error. Like
+// kubeadm, it retries after conflicts with other writers.
+func retryUntilSuccess(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
 
@@ -261,7 +261,7 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.boot.off() {
+	if m.boot.isOff() {
 		return m.boot.ctx.Err()
 	}
 
@@ -270,11 +270,11 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 		return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
 	}
 
-	if err := c.admit(g.ctx, m.node); err != nil {
+	if err := c.admitNode(g.ctx, m.node); err != nil {
 		return err
 	}
 
-	if err := c.start(g.ctx, m.node); err != nil {
+	if err := c.startNode(g.ctx, m.node); err != nil {
 		return err
 	}
 
@@ -283,16 +283,16 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 	return nil
 }
 
-// rejoin brings a restarted VM back as the same node. Its kubelet starts static pods by itself, and registers as soon
-// as an API server responds.
-func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
-	return again(b.ctx, func() error { return g.tryRejoin(b, m, addresses) })
+// rejoinCluster brings a restarted VM back as the same node. Its kubelet starts static pods by itself, and registers as
+// soon as an API server responds.
+func (g *Guests) rejoinCluster(b *boot, m *member, addresses []string) error {
+	return retryUntilSuccess(b.ctx, func() error { return g.tryRejoin(b, m, addresses) })
 }
 
 func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if b.off() {
+	if b.isOff() {
 		return b.ctx.Err()
 	}
 
@@ -300,18 +300,18 @@ func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
 		return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
 	}
 
-	if err := m.node.register(addresses); err != nil {
+	if err := m.node.chooseAddresses(addresses); err != nil {
 		return err
 	}
 
 	m.boot = b
 
-	return m.cluster.start(g.ctx, m.node)
+	return m.cluster.startNode(g.ctx, m.node)
 }
 
-// lose marks the node of an ended run as lost, and stops its API server. It ignores a node already up in another run.
-// The caller holds g.mu.
-func (g *Guests) lose(m *member, b *boot) {
+// markLost marks the node of an ended run as lost, and stops its API server. It ignores a node already up in another
+// run. The caller holds g.mu.
+func (g *Guests) markLost(m *member, b *boot) {
 	if m == nil || b == nil || m.boot != b {
 		return
 	}
@@ -323,7 +323,7 @@ func (g *Guests) lose(m *member, b *boot) {
 
 	if m.node.controlPlane {
 		m.cluster.removeAPIServer(m.node)
-		g.elect(m)
+		g.electLeader(m)
 	}
 
 	err := m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionUnknown, "NodeStatusUnknown")
@@ -332,8 +332,8 @@ func (g *Guests) lose(m *member, b *boot) {
 	}
 }
 
-// elect makes a member other than the lost one the leader of etcd. The caller holds g.mu.
-func (g *Guests) elect(lost *member) {
+// electLeader makes a member other than the lost one the leader of etcd. The caller holds g.mu.
+func (g *Guests) electLeader(lost *member) {
 	if err := lost.cluster.electLeader(g.ctx, "etcd-"+lost.node.name); err != nil {
 		g.log.Error(err, "Failed to elect a leader of etcd")
 	}
@@ -342,26 +342,26 @@ func (g *Guests) elect(lost *member) {
 // Shutdown returns false: these guests are off as soon as the engine says so.
 func (g *Guests) Shutdown(string) bool { return false }
 
-// Halted marks the node as lost after its power is off. If Boot was called again meanwhile, the call is outdated and
-// has no effect.
-func (g *Guests) Halted(vmID string) {
+// HandleHalt marks the node as lost after its power is off. If Boot was called again meanwhile, the call is outdated
+// and has no effect.
+func (g *Guests) HandleHalt(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m := g.members[vmID]; m != nil && m.boot != nil && m.boot.off() {
-		g.lose(m, m.boot)
+	if m := g.members[vmID]; m != nil && m.boot != nil && m.boot.isOff() {
+		g.markLost(m, m.boot)
 	}
 }
 
 // SetDisks does nothing, because the guest does not use its disks.
 func (g *Guests) SetDisks(string, []api.GuestDisk) {}
 
-// DiskRemoved does nothing, for the same reason.
-func (g *Guests) DiskRemoved(string) {}
+// HandleDiskRemoval does nothing, for the same reason.
+func (g *Guests) HandleDiskRemoval(string) {}
 
-// Removed ends the guest and deletes everything lost with the VM: its static pods, and the cluster with its last
+// HandleRemoval ends the guest and deletes everything lost with the VM: its static pods, and the cluster with its last
 // control plane node. As with a real VM, the Node object stays for Cluster API to delete. Replacing a VM's root disk
 // has the same effect.
-func (g *Guests) Removed(vmID string) {
+func (g *Guests) HandleRemoval(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b := g.boots[vmID]; b != nil {
@@ -371,19 +371,19 @@ func (g *Guests) Removed(vmID string) {
 	delete(g.services, vmID)
 
 	if m := g.members[vmID]; m != nil {
-		g.forget(vmID, m)
+		g.dropMember(vmID, m)
 	}
 }
 
-// forget deletes everything lost with the disk of a node. The caller holds g.mu.
-func (g *Guests) forget(vmID string, m *member) {
-	g.lose(m, m.boot)
+// dropMember deletes everything lost with the disk of a node. The caller holds g.mu.
+func (g *Guests) dropMember(vmID string, m *member) {
+	g.markLost(m, m.boot)
 	delete(g.members, vmID)
 	if !m.node.controlPlane || m.cluster.closed {
 		return
 	}
 
-	g.elect(m) // again: at the halt, there may have been no successor
+	g.electLeader(m) // again: at the halt, there may have been no successor
 
 	for _, component := range staticPods {
 		pod := &corev1.Pod{

@@ -61,7 +61,7 @@ func newCluster(t *testing.T, endpoint string) (s *site, leader *powered, token 
 
 func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.0.5:6443")
-	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.publicKeyHash(), false))
 	vm := s.mustStart(worker)
 	vm.halt()
 	if c := s.condition("worker-1"); c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" {
@@ -90,7 +90,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 	}
 
 	// The engine may report the halt late, when the VM already runs again.
-	s.guests.Halted(worker.ID)
+	s.guests.HandleHalt(worker.ID)
 	if got := s.ready(worker.ID); got != "True" {
 		t.Errorf("after old news: %s", got)
 	}
@@ -105,7 +105,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 
 func TestARestartedNodeReportsItsNewAddress(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.1.5:6443")
-	worker := machine("worker-1", "", s.joinData(token, s.ca.hash(), false))
+	worker := machine("worker-1", "", s.joinData(token, s.ca.publicKeyHash(), false))
 	worker.NICs, worker.Interfaces[0].DHCP = nil, "127.40.0.60/24"
 	s.mustStart(worker).halt()
 	worker.Interfaces[0].DHCP = "127.40.0.61/24"
@@ -194,7 +194,7 @@ func expectNodeAddresses(t *testing.T, endpoint, told string, want []string) {
 
 func TestAVMThatIsRestartedWhileItJoinsStartsOver(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.3.5:6443")
-	data := strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0.")
+	data := strings.ReplaceAll(s.joinData(token, s.ca.publicKeyHash(), false), "abcdef.", "later0.")
 	worker := machine("worker-1", "127.40.0.12", data)
 	vm := s.start(worker)
 	<-vm.reported // it waits for its token
@@ -223,11 +223,11 @@ func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
 	worker := machine(
 		"worker-1",
 		"127.40.0.12",
-		strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0."),
+		strings.ReplaceAll(s.joinData(token, s.ca.publicKeyHash(), false), "abcdef.", "later0."),
 	)
 	vm := s.start(worker)
 	<-vm.reported
-	s.guests.Removed(worker.ID) // even with its power still on
+	s.guests.HandleRemoval(worker.ID) // even with its power still on
 	if err := <-vm.done; err != nil {
 		t.Errorf("a removed VM fails: %v", err)
 	}
@@ -236,13 +236,13 @@ func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
 		t.Errorf("a removed VM: %s", got)
 	}
 
-	s.guests.Removed("nobody")
-	s.guests.Halted("nobody")
+	s.guests.HandleRemoval("nobody")
+	s.guests.HandleHalt("nobody")
 }
 
 func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	s, leader, token := newCluster(t, "127.41.5.5:6443")
-	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.publicKeyHash(), false))
 	s.mustStart(worker).halt()
 	leader.halt()
 	vm := s.start(worker)
@@ -256,14 +256,14 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 
 	// The cluster ends with its last control plane node. Its worker waits forever, and a new cluster at the same
 	// address is not mistaken for the old one.
-	s.guests.Removed("id-cp-1")
+	s.guests.HandleRemoval("id-cp-1")
 	vm.halt()
 	vm = s.start(worker)
 	<-vm.reported
 	s.mustStart(machine("cp-9", "127.40.0.19", s.initData("v1.36.1")))
 	s.expectWaiting(worker.ID)
 
-	s.guests.Removed(worker.ID)
+	s.guests.HandleRemoval(worker.ID)
 	if err := <-vm.done; err != nil {
 		t.Error(err)
 	}
@@ -311,7 +311,7 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 
 		return name
 	}
-	second := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(token, s.ca.hash(), true)))
+	second := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(token, s.ca.publicKeyHash(), true)))
 	if got := leader(); got != "etcd-cp-1" {
 		t.Errorf("at first: %s", got)
 	}
@@ -325,7 +325,7 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 	first.halt()
 	second.halt() // it has no successor
 	s.mustStart(machine("cp-1", "127.40.0.10", ""))
-	s.guests.Removed(second.id)
+	s.guests.HandleRemoval(second.id)
 	if got := leader(); got != "etcd-cp-1" {
 		t.Errorf("without the second: %s", got)
 	}
@@ -333,7 +333,7 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 
 func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.6.5:6443")
-	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.publicKeyHash(), false))
 
 	vm := s.mustStart(worker)
 	for _, set := range []struct{ status, reason string }{
@@ -352,7 +352,7 @@ func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
 		}
 	}
 
-	s.mustStart(machine("worker-2", "127.40.0.13", s.joinData(token, s.ca.hash(), false))) // changes nothing
+	s.mustStart(machine("worker-2", "127.40.0.13", s.joinData(token, s.ca.publicKeyHash(), false))) // changes nothing
 	if got := s.ready(worker.ID); got != "False" {
 		t.Errorf("it did not hold: %s", got)
 	}
@@ -416,7 +416,9 @@ func TestCloseEndsEverything(t *testing.T) {
 
 	s := &site{t: t, guests: guests, endpoint: "127.41.9.5:6443", ca: newAuthority(t), etcd: newAuthority(t)}
 	leader := s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
-	waiting := s.start(machine("worker-1", "127.40.0.12", s.joinData("aaaaaa.0123456789abcdef", s.ca.hash(), false)))
+	waiting := s.start(
+		machine("worker-1", "127.40.0.12", s.joinData("aaaaaa.0123456789abcdef", s.ca.publicKeyHash(), false)),
+	)
 	<-waiting.reported
 	guests.Close()
 	guests.Close()
@@ -427,8 +429,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		}
 	}
 
-	guests.Halted("id-cp-1")
-	guests.Removed("id-cp-1")
+	guests.HandleHalt("id-cp-1")
+	guests.HandleRemoval("id-cp-1")
 	if err := s.start(machine("cp-2", "127.40.0.11", s.initData("v1.36.1"))).up(); err == nil {
 		t.Error("a guest boots after the end")
 	}
@@ -463,7 +465,7 @@ func TestANodeJoinsWhileOthersChangeIt(t *testing.T) {
 	}()
 
 	for range 300 {
-		check.Error(t, again(t.Context(), func() error { return cluster.addNode(t.Context(), n) }), "")
+		check.Error(t, retryUntilSuccess(t.Context(), func() error { return cluster.addNode(t.Context(), n) }), "")
 	}
 
 	close(changes)
@@ -472,7 +474,7 @@ func TestANodeJoinsWhileOthersChangeIt(t *testing.T) {
 
 func TestAJoinThatMeetsAConflictIsTriedAgain(t *testing.T) {
 	tries := 0
-	err := again(t.Context(), func() error {
+	err := retryUntilSuccess(t.Context(), func() error {
 		if tries++; tries == 1 {
 			return fmt.Errorf("failed to update node: %w", apierrors.NewConflict(schema.GroupResource{}, "n", nil))
 		}

@@ -77,16 +77,16 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 	byFile := machine.NICs
 	if !machine.Ignition {
 		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic api.GuestNIC) bool {
-			return !sys.replaces(keyfiles, nic.Interface)
+			return !sys.replacesProfile(keyfiles, nic.Interface)
 		})
-		profiles = slices.DeleteFunc(profiles, func(p profile) bool { return sys.replaces(keyfiles, p.device) })
+		profiles = slices.DeleteFunc(profiles, func(p profile) bool { return sys.replacesProfile(keyfiles, p.device) })
 	}
 
-	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
+	return append(profiles, keyfiles...), warnings, compareAddresses(byFile, keyfiles)
 }
 
-// replaces reports whether the user data replaces cloud-init's configuration of the device with a keyfile.
-func (s *system) replaces(keyfiles []profile, device string) bool {
+// replacesProfile reports whether the user data replaces cloud-init's configuration of the device with a keyfile.
+func (s *system) replacesProfile(keyfiles []profile, device string) bool {
 	written := slices.ContainsFunc(keyfiles, func(p profile) bool { return p.device == device })
 	used := slices.ContainsFunc(s.commands, func(command string) bool {
 		return strings.HasPrefix(command, "nmcli ") && strings.HasSuffix(command, " connection up "+device)
@@ -95,9 +95,9 @@ func (s *system) replaces(keyfiles []profile, device string) bool {
 	return written && used
 }
 
-// compare rejects keyfiles with addresses other than the engine's. A real guest would not notice, and use an unexpected
-// address, possibly another guest's. SLAAC is exempt, because no engine can configure it.
-func compare(nics []api.GuestNIC, keyfiles []profile) error {
+// compareAddresses rejects keyfiles with addresses other than the engine's. A real guest would not notice, and use an
+// unexpected address, possibly another guest's. SLAAC is exempt, because no engine can configure it.
+func compareAddresses(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
 		told, err := profileFromNIC(nic)
@@ -149,7 +149,7 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 		return nil, errors.New("network: the VM has no network interface")
 	}
 
-	chosen, err := assign(devices, profiles)
+	chosen, err := assignProfiles(devices, profiles)
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +170,11 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 		}
 
 		if len(addresses) == 0 {
-			reasons = append(reasons, p.whyNone(device))
+			reasons = append(reasons, p.explainMissingAddress(device))
 			continue
 		}
 
-		routable, err := out.report(device, addresses, owners)
+		routable, err := out.reportAddresses(device, addresses, owners)
 		if err != nil {
 			return nil, err
 		}
@@ -201,9 +201,9 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 	return out, nil
 }
 
-// report adds the addresses of a device to the guest agent's report, and returns the routable ones. owners maps
-// addresses to devices.
-func (n *network) report(
+// reportAddresses adds the addresses of a device to the guest agent's report, and returns the routable ones. owners
+// maps addresses to devices.
+func (n *network) reportAddresses(
 	device api.GuestInterface, addresses []netip.Addr, owners map[netip.Addr]string,
 ) (routable []string, err error) {
 	reported := store.ReportedInterface{Name: device.Name, MAC: device.MAC}
@@ -225,8 +225,8 @@ func (n *network) report(
 	return routable, nil
 }
 
-// assign finds the device of each profile.
-func assign(devices []api.GuestInterface, profiles []profile) (map[string]*profile, error) {
+// assignProfiles finds the device of each profile.
+func assignProfiles(devices []api.GuestInterface, profiles []profile) (map[string]*profile, error) {
 	chosen := map[string]*profile{}
 
 	var names []string
@@ -316,8 +316,8 @@ func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// whyNone explains why a device has no address.
-func (p *profile) whyNone(device api.GuestInterface) string {
+// explainMissingAddress explains why a device has no address.
+func (p *profile) explainMissingAddress(device api.GuestInterface) string {
 	if p.v4.method != dhcp && p.v6.method != dhcp {
 		return fmt.Sprintf("%s has none configured (%s)", device.Name, p.source)
 	}
@@ -435,7 +435,7 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 		return out, err
 	}
 
-	if err := usable(prefix, family); err != nil {
+	if err := checkUsable(prefix, family); err != nil {
 		return out, err
 	}
 
@@ -451,8 +451,8 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 	return out, out.checkGateway()
 }
 
-// usable returns an error if a device cannot have the address.
-func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
+// checkUsable returns an error if a device cannot have the address.
+func checkUsable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	address := prefix.Addr()
 	switch {
 	case !family(address):

@@ -51,11 +51,11 @@ func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 		})
 	}
 
-	if err := c.create(ctx, object); err != nil {
+	if err := c.ensureObject(ctx, object); err != nil {
 		return err
 	}
 
-	return c.report(ctx, n.name, func(status *corev1.NodeStatus) {
+	return c.updateNodeStatus(ctx, n.name, func(status *corev1.NodeStatus) {
 		status.Addresses = nodeAddresses(n)
 		setCondition(status, corev1.ConditionTrue, "KubeletReady")
 	})
@@ -83,7 +83,7 @@ func nodeCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus,
 func (c *workloadCluster) setReady(
 	ctx context.Context, name string, status corev1.ConditionStatus, reason string,
 ) error {
-	return c.report(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
+	return c.updateNodeStatus(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
 }
 
 // setCondition sets the Ready condition. The transition time changes only with its status, because a MachineHealthCheck
@@ -107,9 +107,9 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 	current.Conditions = append(current.Conditions, ready)
 }
 
-// report changes the status of a Node despite concurrent writers: the in-memory API server rejects a patch of an object
-// changed since it was read.
-func (c *workloadCluster) report(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
+// updateNodeStatus changes the status of a Node despite concurrent writers: the in-memory API server rejects a patch of
+// an object changed since it was read.
+func (c *workloadCluster) updateNodeStatus(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var current corev1.Node
 		if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {

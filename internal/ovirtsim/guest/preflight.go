@@ -44,23 +44,23 @@ type balancer struct {
 	listens        *regexp.Regexp
 }
 
-// preflight performs kubeadm's checks before and during the creation of a node: the runtime, the kubelet, and the
-// node's share in serving the API server at the endpoint.
-func (s *system) preflight(n *node, machine api.GuestVM) error {
-	if s.runs(ocneService) {
+// runPreflightChecks performs kubeadm's checks before and during the creation of a node: the runtime, the kubelet, and
+// the node's share in serving the API server at the endpoint.
+func (s *system) runPreflightChecks(n *node, machine api.GuestVM) error {
+	if s.isRunning(ocneService) {
 		return errors.New("kubeadm: [ERROR FileAvailable--etc-kubernetes-kubelet.conf]: " +
 			"/etc/kubernetes/kubelet.conf already exists: ocne.service, which the image enables, has made a cluster " +
 			"of its own")
 	}
 
-	runtime := s.runtime(n.criSocket)
-	if !s.runs(runtime) {
+	runtime := s.runtimeUnit(n.criSocket)
+	if !s.isRunning(runtime) {
 		return fmt.Errorf("kubeadm: [ERROR CRI]: could not connect to the container runtime %q: %s does not run",
 			n.criSocket, runtime)
 	}
 
 	for _, device := range machine.Interfaces {
-		if err := s.reachRegistries(device.Proxy, runtime); err != nil {
+		if err := s.checkRegistryAccess(device.Proxy, runtime); err != nil {
 			return err
 		}
 	}
@@ -69,28 +69,28 @@ func (s *system) preflight(n *node, machine api.GuestVM) error {
 		return nil
 	}
 
-	return s.serve(n)
+	return s.checkEndpointServed(n)
 }
 
-// runtime returns the unit of a container runtime by its socket. Without a socket, it returns the running one.
-func (s *system) runtime(socket string) string {
-	if strings.Contains(socket, "crio") || socket == "" && !s.runs(containerdService) {
+// runtimeUnit returns the unit of a container runtime by its socket. Without a socket, it returns the running one.
+func (s *system) runtimeUnit(socket string) string {
+	if strings.Contains(socket, "crio") || socket == "" && !s.isRunning(containerdService) {
 		return crioService
 	}
 
 	return containerdService
 }
 
-// unlasting returns a needed unit not starting at later boots, or "".
-func (s *system) unlasting(n *node) string {
-	for _, name := range []string{s.runtime(n.criSocket), kubeletService} { // kubeadm starts the kubelet itself
-		if !s.enabled(name) {
+// findDisabledUnit returns a needed unit not starting at later boots, or "".
+func (s *system) findDisabledUnit(n *node) string {
+	for _, name := range []string{s.runtimeUnit(n.criSocket), kubeletService} { // kubeadm starts the kubelet itself
+		if !s.isEnabled(name) {
 			return name
 		}
 	}
 
 	for _, name := range []string{keepalivedService, haproxyService, nginxService} {
-		if s.runs(name) && !s.enabled(name) {
+		if s.isRunning(name) && !s.isEnabled(name) {
 			return name
 		}
 	}
@@ -98,8 +98,8 @@ func (s *system) unlasting(n *node) string {
 	return ""
 }
 
-// reachRegistries rejects units pulling images without the proxy, if the proxy is the only way to registries.
-func (s *system) reachRegistries(proxy, runtime string) error {
+// checkRegistryAccess rejects units pulling images without the proxy, if the proxy is the only way to registries.
+func (s *system) checkRegistryAccess(proxy, runtime string) error {
 	if proxy == "" {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (s *system) reachRegistries(proxy, runtime string) error {
 	pulling := []string{runtime}
 
 	for name := range s.payloadUnits() {
-		if s.runs(name) && pulls.MatchString(s.unitOf(name).text()) {
+		if s.isRunning(name) && pulls.MatchString(s.unitOf(name).fullText()) {
 			pulling = append(pulling, name)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *system) reachRegistries(proxy, runtime string) error {
 	slices.Sort(pulling)
 
 	for _, name := range pulling {
-		if !proxySet.MatchString(s.unitOf(name).text()) {
+		if !proxySet.MatchString(s.unitOf(name).fullText()) {
 			return fmt.Errorf("%s: failed to pull an image: i/o timeout: the only way to registries is the proxy %s, "+
 				"of which the unit is not told", name, proxy)
 		}
@@ -140,9 +140,9 @@ func (s *system) payloadUnits() map[string]bool {
 	return out
 }
 
-// serve rejects a control plane node that should serve the endpoint but does not. A node without any configuration for
-// it has a load balancer elsewhere.
-func (s *system) serve(n *node) error {
+// checkEndpointServed rejects a control plane node that should serve the endpoint but does not. A node without any
+// configuration for it has a load balancer elsewhere.
+func (s *system) checkEndpointServed(n *node) error {
 	host, text, err := net.SplitHostPort(n.endpoint)
 	if err != nil {
 		return fmt.Errorf("kubeadm: the control plane endpoint %q is not host:port: %w", n.endpoint, err)
@@ -158,7 +158,7 @@ func (s *system) serve(n *node) error {
 		return err
 	}
 
-	ports := s.listening()
+	ports := s.listeningPorts()
 	own := strconv.Itoa(int(n.bindPort))
 	if slices.Contains(ports, own) {
 		return fmt.Errorf("kubeadm: [ERROR Port-%s]: Port %s is in use by the load balancer of this node", own, own)
@@ -172,14 +172,14 @@ func (s *system) serve(n *node) error {
 	return nil
 }
 
-// listening returns the ports of running load balancers.
-func (s *system) listening() []string {
+// listeningPorts returns the ports of running load balancers.
+func (s *system) listeningPorts() []string {
 	var out []string
 
 	for _, b := range balancers {
 		for _, config := range b.configs {
 			written, there := s.files[config]
-			if !there || !slices.ContainsFunc(b.units, s.runs) {
+			if !there || !slices.ContainsFunc(b.units, s.isRunning) {
 				continue
 			}
 
@@ -200,7 +200,7 @@ func (s *system) startKeepalived(address string) (bool, error) {
 			continue
 		}
 
-		if !s.runs(keepalivedService) {
+		if !s.isRunning(keepalivedService) {
 			return true, fmt.Errorf("nobody has the endpoint's address %s: keepalived.service does not run", address)
 		}
 
@@ -210,7 +210,7 @@ func (s *system) startKeepalived(address string) (bool, error) {
 		}
 
 		for _, match := range checkScript.FindAllStringSubmatch(config.content, -1) {
-			if err := s.scriptIsSafe(match[1]); err != nil {
+			if err := s.checkScriptSafe(match[1]); err != nil {
 				return true, err
 			}
 		}
@@ -221,8 +221,8 @@ func (s *system) startKeepalived(address string) (bool, error) {
 	return false, nil
 }
 
-// scriptIsSafe rejects a command disabled by keepalived because of enable_script_security.
-func (s *system) scriptIsSafe(command string) error {
+// checkScriptSafe rejects a command disabled by keepalived because of enable_script_security.
+func (s *system) checkScriptSafe(command string) error {
 	words := strings.Fields(command)
 	for i, word := range words {
 		script, there := s.files[word]
@@ -255,7 +255,7 @@ func (s *system) startStaticPods(n *node) (kubeVIP bool, err error) {
 		}
 
 		for _, volume := range pod.Spec.Volumes {
-			if err := s.mount(n, volume); err != nil {
+			if err := s.checkHostFile(n, volume); err != nil {
 				return false, err
 			}
 		}
@@ -268,8 +268,8 @@ func (s *system) startStaticPods(n *node) (kubeVIP bool, err error) {
 	return kubeVIP, nil
 }
 
-// mount rejects a missing file of the host, and admin.conf while it has no rights.
-func (s *system) mount(n *node, volume corev1.Volume) error {
+// checkHostFile rejects a missing file of the host, and admin.conf while it has no rights.
+func (s *system) checkHostFile(n *node, volume corev1.Volume) error {
 	host := volume.HostPath
 	if host == nil || host.Type == nil || *host.Type != corev1.HostPathFile {
 		return nil

@@ -41,8 +41,8 @@ type service struct {
 // requestLine matches a line of a curl configuration.
 var requestLine = regexp.MustCompile(`(?m)^(url|header) = "(?:Authorization: )?([^"]*)"$`)
 
-// serviceFrom returns the service requested by the user data of a VM, or nil.
-func serviceFrom(sys *system, machine api.GuestVM, profiles []profile) (*service, error) {
+// newService returns the service requested by the user data of a VM, or nil.
+func newService(sys *system, machine api.GuestVM, profiles []profile) (*service, error) {
 	request := sys.read(serviceFolder + "request")
 	if request == "" {
 		return nil, nil
@@ -81,8 +81,8 @@ func (g *Guests) serviceOf(machine api.GuestVM) *service {
 	return known
 }
 
-// follow requests the configuration until the power is off.
-func (g *Guests) follow(b *boot, machine api.GuestVM, s *service) error {
+// followConfiguration requests the configuration until the power is off.
+func (g *Guests) followConfiguration(b *boot, machine api.GuestVM, s *service) error {
 	g.mu.Lock()
 	g.services[machine.ID] = s
 	g.mu.Unlock()
@@ -92,7 +92,7 @@ func (g *Guests) follow(b *boot, machine api.GuestVM, s *service) error {
 	from := &http.Client{Transport: transport, Timeout: time.Minute}
 
 	for {
-		if err := s.fetch(b.ctx, from); err != nil && !b.off() {
+		if err := s.fetchConfiguration(b.ctx, from); err != nil && !b.isOff() {
 			g.log.Info("A guest warns", "vm", machine.Name, "warning", "capolvm-service: "+err.Error())
 		}
 
@@ -104,8 +104,8 @@ func (g *Guests) follow(b *boot, machine api.GuestVM, s *service) error {
 	}
 }
 
-// fetch requests the configuration once, and applies a new one.
-func (s *service) fetch(ctx context.Context, from *http.Client) error {
+// fetchConfiguration requests the configuration once, and applies a new one.
+func (s *service) fetchConfiguration(ctx context.Context, from *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
 		return err

@@ -28,9 +28,10 @@ type kubeadmCall struct {
 	config string
 }
 
-// run runs the commands up to the first kubeadm call for a node. It returns this call, or nil. It knows four kinds of
-// commands: the substitution of the VM's UUID, scripts of the user data, systemctl, and kubeadm. It ignores all others.
-func (s *system) run(vmID string) (*kubeadmCall, error) {
+// runCommands runs the commands up to the first kubeadm call for a node. It returns this call, or nil. It knows four
+// kinds of commands: the substitution of the VM's UUID, scripts of the user data, systemctl, and kubeadm. It ignores
+// all others.
+func (s *system) runCommands(vmID string) (*kubeadmCall, error) {
 	for _, command := range s.commands {
 		if call, err := s.runText(command, vmID, 0); call != nil || err != nil {
 			return call, err
@@ -91,7 +92,7 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 	case "kubeadm":
 		return s.runKubeadm(words[1:])
 	case "systemctl":
-		return s.systemctl(words[1:], vmID, depth)
+		return s.runSystemctl(words[1:], vmID, depth)
 	case "bash", "sh":
 		return s.runShell(line, words[1:], vmID, depth)
 	}

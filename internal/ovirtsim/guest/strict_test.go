@@ -66,7 +66,7 @@ func (s *site) try(m api.GuestVM) error {
 	vm := s.start(m)
 	err := vm.up()
 	vm.off()
-	s.guests.Removed(vm.id)
+	s.guests.HandleRemoval(vm.id)
 
 	return err
 }
@@ -294,17 +294,17 @@ func TestANodeComesBackOnlyIfItsServicesAreEnabled(t *testing.T) {
 	check.Error(t, s.try(vm), "systemd: kubelet.service is not enabled, and did not start again")
 
 	for unit, want := range map[string]string{"kubelet.service": "", "keepalived.service": "kubelet.service"} {
-		sys, err := provision(t.Context(), ock(unit))
+		sys, err := provisionSystem(t.Context(), ock(unit))
 		check.Error(t, err, "")
-		check.Equal(t, unit, sys.unlasting(&node{criSocket: "unix:///var/run/crio/crio.sock"}), want)
+		check.Equal(t, unit, sys.findDisabledUnit(&node{criSocket: "unix:///var/run/crio/crio.sock"}), want)
 	}
 
 	sys := newSystem()
 	sys.commands = []string{"systemctl start keepalived", "systemctl enable haproxy"}
-	_, err := sys.run("id")
+	_, err := sys.runCommands("id")
 	check.Error(t, err, "")
-	check.Equal(t, "started only", sys.unlasting(&node{}), "keepalived.service")
-	check.Equal(t, "enabled only", sys.runs("haproxy.service"), false)
+	check.Equal(t, "started only", sys.findDisabledUnit(&node{}), "keepalived.service")
+	check.Equal(t, "enabled only", sys.isRunning("haproxy.service"), false)
 }
 
 // TestSystemdDoesNotExecuteWhatSELinuxDenies puts a unit's script into folders with a label systemd may not execute.

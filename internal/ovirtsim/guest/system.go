@@ -60,9 +60,9 @@ func (s *system) writeAs(owner, path, content string, mode uint32, extend bool) 
 // read returns the content of a file, or "" if there is none.
 func (s *system) read(path string) string { return s.files[path].content }
 
-// provision simulates the first boot: it reads the user data, but does not run commands. With cloud-init, it returns a
-// system even for invalid user data, because the guest still comes up.
-func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
+// provisionSystem simulates the first boot: it reads the user data, but does not run commands. With cloud-init, it
+// returns a system even for invalid user data, because the guest still comes up.
+func provisionSystem(ctx context.Context, machine api.GuestVM) (*system, error) {
 	found, known := images[machine.Image]
 	if !known {
 		return nil, fmt.Errorf("the simulator knows no image %q", machine.Image)

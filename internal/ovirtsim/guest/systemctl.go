@@ -12,9 +12,9 @@ var (
 	stoppingVerbs = []string{"stop", "kill"}
 )
 
-// systemctl runs a systemctl command line. Started units run the commands of the payload. A refusal is only a warning,
-// because neither runcmd nor a script without set -e stops there.
-func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadmCall, error) {
+// runSystemctl runs a systemctl command line. Started units run the commands of the payload. A refusal is only a
+// warning, because neither runcmd nor a script without set -e stops there.
+func (s *system) runSystemctl(arguments []string, vmID string, depth int) (*kubeadmCall, error) {
 	var verb string
 	var names []string
 
@@ -33,13 +33,13 @@ func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadm
 	}
 
 	for _, name := range names {
-		if !s.has(name) {
+		if !s.hasUnit(name) {
 			s.warnings = append(s.warnings, fmt.Sprintf("systemctl: Failed to %s unit: Unit file %s does not exist.",
 				verb, name))
 			continue
 		}
 
-		if call, err := s.control(verb, name, now, vmID, depth); call != nil || err != nil {
+		if call, err := s.controlUnit(verb, name, now, vmID, depth); call != nil || err != nil {
 			return call, err
 		}
 	}
@@ -47,10 +47,10 @@ func (s *system) systemctl(arguments []string, vmID string, depth int) (*kubeadm
 	return nil, nil
 }
 
-// control applies a systemctl verb to one unit.
-func (s *system) control(verb, name string, now bool, vmID string, depth int) (*kubeadmCall, error) {
+// controlUnit applies a systemctl verb to one unit.
+func (s *system) controlUnit(verb, name string, now bool, vmID string, depth int) (*kubeadmCall, error) {
 	u := s.unitOf(name)
-	s.started[name] = s.runs(name) // units enabled later start at the next boot
+	s.started[name] = s.isRunning(name) // units enabled later start at the next boot
 	start := slices.Contains(startingVerbs, verb)
 
 	switch verb {
@@ -79,7 +79,7 @@ func (s *system) control(verb, name string, now bool, vmID string, depth int) (*
 	}
 
 	s.started[name] = true
-	for _, command := range u.start(s, false) {
+	for _, command := range u.startCommands(s, false) {
 		if call, err := s.runText(command, vmID, depth+1); call != nil || err != nil {
 			return call, err
 		}

@@ -66,7 +66,7 @@ func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) boo
 
 	var table *metav1.Table
 	if err == nil {
-		table, err = c.table(r.Context(), path[2], client.ObjectKey{Namespace: path[1], Name: path[3]}, selector)
+		table, err = c.buildTable(r.Context(), path[2], client.ObjectKey{Namespace: path[1], Name: path[3]}, selector)
 	}
 
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) boo
 	return true
 }
 
-// table returns the nodes or pods of a namespace, or the one named by the key.
-func (c *workloadCluster) table(
+// buildTable returns the nodes or pods of a namespace, or the one named by the key.
+func (c *workloadCluster) buildTable(
 	ctx context.Context, resource string, key client.ObjectKey, selector labels.Selector,
 ) (*metav1.Table, error) {
 	out := &metav1.Table{

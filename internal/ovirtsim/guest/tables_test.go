@@ -67,7 +67,7 @@ func (s *site) table(path string) (status int, rows []string) {
 // TestKubectlSeesNodesWithStatusRolesAndVersion requests the tables printed by kubectl get.
 func TestKubectlSeesNodesWithStatusRolesAndVersion(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.9.5:6443")
-	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.publicKeyHash(), false))
 	s.mustStart(worker)
 	check.Error(t, s.guests.SetNodeReady(worker.ID, "False", "KubeletNotReady"), "")
 

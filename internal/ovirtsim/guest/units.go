@@ -37,21 +37,24 @@ func (s *system) unitOf(name string) unit {
 	return u
 }
 
-// text returns the unit's full text with its drop-ins.
-func (u unit) text() string { return strings.Join(append([]string{u.contents}, u.dropins...), "\n") }
+// fullText returns the unit's full text with its drop-ins.
+func (u unit) fullText() string {
+	return strings.Join(append([]string{u.contents}, u.dropins...), "\n")
+}
 
-// commands returns the unit's commands at boot, in systemd's order: ExecStartPre before ExecStart. Units run in the
+// bootCommands returns the unit's commands at boot, in systemd's order: ExecStartPre before ExecStart. Units run in the
 // order of the payload.
-func (u unit) commands(sys *system) []string {
+func (u unit) bootCommands(sys *system) []string {
 	if !u.enabled || u.masked {
 		return nil
 	}
 
-	return u.start(sys, true)
+	return u.startCommands(sys, true)
 }
 
-// start returns the commands of the unit. At boot, only units of the image and units with an [Install] section start.
-func (u unit) start(sys *system, boot bool) []string {
+// startCommands returns the commands of the unit. At boot, only units of the image and units with an [Install] section
+// start.
+func (u unit) startCommands(sys *system, boot bool) []string {
 	if path.Ext(u.name) != ".service" {
 		return nil
 	}
@@ -71,15 +74,15 @@ func (u unit) start(sys *system, boot bool) []string {
 			case "Install.WantedBy", "Install.RequiredBy":
 				installed = true
 			case "Unit.ConditionPathExists", "Unit.AssertPathExists":
-				if !holds(s.value, sys) {
+				if !isConditionMet(s.value, sys) {
 					sys.warnings = append(sys.warnings,
 						"systemd: "+u.name+" was skipped: its condition "+s.key+"="+s.value+" was not met")
 					return nil
 				}
 			case "Service.ExecStartPre":
-				before = extend(before, s.value)
+				before = appendCommand(before, s.value)
 			case "Service.ExecStart":
-				start = extend(start, s.value)
+				start = appendCommand(start, s.value)
 			}
 		}
 	}
@@ -91,7 +94,7 @@ func (u unit) start(sys *system, boot bool) []string {
 
 	return slices.DeleteFunc(append(before, start...), func(command string) bool {
 		program, _, _ := strings.Cut(command, " ")
-		label := sys.denied(program)
+		label := sys.deniedLabel(program)
 		if label != "" {
 			sys.warnings = append(sys.warnings, "systemd: "+u.name+": Failed at step EXEC spawning "+program+
 				": Permission denied: SELinux does not let init_t execute "+label)
@@ -101,16 +104,16 @@ func (u unit) start(sys *system, boot bool) []string {
 	})
 }
 
-// holds reports whether a condition on a path is met: the payload has the file, or with "!" it has not. The files of
-// the image are unknown.
-func holds(condition string, sys *system) bool {
+// isConditionMet reports whether a condition on a path is met: the payload has the file, or with "!" it has not. The
+// files of the image are unknown.
+func isConditionMet(condition string, sys *system) bool {
 	name, negated := strings.CutPrefix(strings.TrimPrefix(condition, "|"), "!")
 	_, exists := sys.files[name]
 	return exists != negated
 }
 
-// extend adds a command to a list. As in systemd, an empty command clears the list.
-func extend(commands []string, command string) []string {
+// appendCommand adds a command to a list. As in systemd, an empty command clears the list.
+func appendCommand(commands []string, command string) []string {
 	if command == "" {
 		return nil
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Fill adds the inventory's objects to an empty store, except its VMs and affinity groups. The engine creates those.
-func (inv Inventory) Fill(s *store.Store) {
+// FillStore adds the inventory's objects to an empty store, except its VMs and affinity groups. The engine creates
+// those.
+func (inv Inventory) FillStore(s *store.Store) {
 	now := time.Now()
 	s.Templates.Put(store.BlankTemplateID, &store.Template{
 		Hardware:     store.BlankHardware(),
@@ -27,7 +28,7 @@ func (inv Inventory) Fill(s *store.Store) {
 		made := &store.InstanceType{Hardware: store.BlankHardware(), ID: id, Name: t.Name, Created: now}
 		made.SetMemory(int64(cmp.Or(t.Memory, store.GiB)))
 		made.CPU = store.Topology{Cores: 1, Sockets: cmp.Or(t.Cores, 1), Threads: 1}
-		made.Settings.Put("0", "io", "threads")
+		made.Settings.SetText("0", "io", "threads")
 		s.InstanceTypes.Put(id, made)
 	}
 
@@ -154,7 +155,7 @@ func fillTemplate(s *store.Store, dc DataCenter, dcID string, t Template, now ti
 			Name:      n.Name,
 			Owner:     made.ID,
 			Interface: "virtio",
-			Order:     s.Next("nics"),
+			Order:     s.NextNumber("nics"),
 			Profile:   s.IDOf("", "vnicprofile", dc.Name, n.Network, cmp.Or(n.VNICProfile, n.Network)),
 		})
 	}
@@ -182,7 +183,7 @@ func fillTemplateDisk(s *store.Store, dc DataCenter, t *store.Template, index in
 		Actual:      int64(d.Size) / 10,
 		Made:        true,
 	})
-	s.Attach(t.ID, id, "virtio_scsi", index == 0)
+	s.AttachDisk(t.ID, id, "virtio_scsi", index == 0)
 }
 
 func fillCluster(s *store.Store, dcName, dcID string, c Cluster) {

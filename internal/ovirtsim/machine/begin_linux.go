@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// begin creates the file systems of the machine, and turns into its systemd.
-func begin() error {
+// runInit creates the file systems of the machine, and turns into its systemd.
+func runInit() error {
 	runtime.LockOSThread()
 
 	var config Config
@@ -27,7 +27,7 @@ func begin() error {
 	_ = wait.Close()
 
 	// Only now, so that the machine's cgroup is the root of the namespace.
-	list, err := hierarchies()
+	list, err := readHierarchies()
 	if err == nil {
 		err = unix.Unshare(unix.CLONE_NEWCGROUP)
 	}
@@ -38,7 +38,8 @@ func begin() error {
 
 	m := &mounts{config: config, root: filepath.Join(config.Disk, "root"), hierarchies: list}
 	for _, step := range []func() error{
-		m.disk, m.proc, m.sys, m.groups, m.devices, m.disks, m.memory, m.drive, m.pivot,
+		m.mountDisk, m.mountProc, m.mountSys, m.mountGroups, m.createDevices, m.createDisks, m.mountTmpfs,
+		m.mountDrive, m.pivotRoot,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -63,57 +64,57 @@ type mounts struct {
 	hierarchies []hierarchy
 }
 
-func (m *mounts) at(path string) string { return filepath.Join(m.root, path) }
+func (m *mounts) hostPath(path string) string { return filepath.Join(m.root, path) }
 
 // restricted mounts allow no devices and no programs.
 const restricted = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mount mounts a file system at a path of the machine.
-func (m *mounts) mount(source, path, kind string, flags uintptr, options string) error {
-	if err := unix.Mount(source, m.at(path), kind, flags, options); err != nil {
+// mountAt mounts a file system at a path of the machine.
+func (m *mounts) mountAt(source, path, kind string, flags uintptr, options string) error {
+	if err := unix.Mount(source, m.hostPath(path), kind, flags, options); err != nil {
 		return fmt.Errorf("failed to mount %s: %w", path, err)
 	}
 
 	return nil
 }
 
-// bind mounts a folder or a file of the host.
-func (m *mounts) bind(source, path string, readOnly bool) error {
-	err := m.mount(source, path, "", unix.MS_BIND, "")
+// bindMount mounts a folder or a file of the host.
+func (m *mounts) bindMount(source, path string, readOnly bool) error {
+	err := m.mountAt(source, path, "", unix.MS_BIND, "")
 	if err == nil && readOnly {
-		err = m.mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		err = m.mountAt("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 	}
 
 	return err
 }
 
-// file creates a temporary file, and mounts it over an existing one for the life of the machine.
-func (m *mounts) file(path, content string) error {
+// mountFile creates a temporary file, and mounts it over an existing one for the life of the machine.
+func (m *mounts) mountFile(path, content string) error {
 	temporary := filepath.Join(m.config.Disk, "file")
 	if err := os.WriteFile(temporary, []byte(content), 0o444); err != nil {
 		return err
 	}
 
 	// The mount keeps the file alive.
-	return errors.Join(m.bind(temporary, path, true), os.Remove(temporary))
+	return errors.Join(m.bindMount(temporary, path, true), os.Remove(temporary))
 }
 
-// disk mounts the disk over the image.
-func (m *mounts) disk() error {
+// mountDisk mounts the disk over the image.
+func (m *mounts) mountDisk() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("failed to make mounts private: %w", err)
 	}
 
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", m.config.RootFS,
 		filepath.Join(m.config.Disk, "upper"), filepath.Join(m.config.Disk, "work"))
-	if err := m.mount("overlay", "/", "overlay", 0, options); err != nil {
+	if err := m.mountAt("overlay", "/", "overlay", 0, options); err != nil {
 		return err
 	}
 
 	for _, path := range plain {
-		err := os.MkdirAll(m.at(path), 0o711)
+		err := os.MkdirAll(m.hostPath(path), 0o711)
 		if err == nil {
-			err = m.bind(m.config.plainFolder(path), path, false)
+			err = m.bindMount(m.config.plainFolder(path), path, false)
 		}
 
 		if err != nil {
@@ -135,83 +136,83 @@ var settings = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000\n",
 }
 
-// proc mounts /proc. The machine may only write the settings of its own network.
-func (m *mounts) proc() error {
+// mountProc mounts /proc. The machine may only write the settings of its own network.
+func (m *mounts) mountProc() error {
 	const spare = "/mnt" // of the image, used temporarily
 	net := spare + "/sys/net"
 
 	err := errors.Join(
-		m.mount("proc", "/proc", "proc", restricted, ""),
-		m.mount("proc", spare, "proc", restricted, ""),
-		m.bind(m.at("/proc/sys"), "/proc/sys", true),
-		m.bind(m.at(net), "/proc/sys/net", false),
-		unix.Unmount(m.at(spare), unix.MNT_DETACH),
+		m.mountAt("proc", "/proc", "proc", restricted, ""),
+		m.mountAt("proc", spare, "proc", restricted, ""),
+		m.bindMount(m.hostPath("/proc/sys"), "/proc/sys", true),
+		m.bindMount(m.hostPath(net), "/proc/sys/net", false),
+		unix.Unmount(m.hostPath(spare), unix.MNT_DETACH),
 	)
-	if _, there := os.Stat(m.at("/proc/sysrq-trigger")); there == nil {
-		err = errors.Join(err, m.bind("/dev/null", "/proc/sysrq-trigger", false))
+	if _, there := os.Stat(m.hostPath("/proc/sysrq-trigger")); there == nil {
+		err = errors.Join(err, m.bindMount("/dev/null", "/proc/sysrq-trigger", false))
 	}
 
 	for path, value := range settings {
-		err = errors.Join(err, m.file(path, value))
+		err = errors.Join(err, m.mountFile(path, value))
 	}
 
 	return err
 }
 
-// sys mounts /sys, with the machine's UUID in the place of its firmware.
-func (m *mounts) sys() error {
+// mountSys mounts /sys, with the machine's UUID in the place of its firmware.
+func (m *mounts) mountSys() error {
 	const (
 		classes  = "/sys/class"
 		firmware = classes + "/dmi/id"
 		uuid     = firmware + "/product_uuid"
 	)
 
-	if err := m.mount("sysfs", "/sys", "sysfs", restricted, ""); err != nil {
+	if err := m.mountAt("sysfs", "/sys", "sysfs", restricted, ""); err != nil {
 		return err
 	}
 
-	if _, err := os.Stat(m.at(uuid)); err != nil {
+	if _, err := os.Stat(m.hostPath(uuid)); err != nil {
 		if err := m.addFirmware(classes); err != nil {
 			return err
 		}
 
-		if err := os.MkdirAll(m.at(firmware), 0o755); err != nil {
+		if err := os.MkdirAll(m.hostPath(firmware), 0o755); err != nil {
 			return err
 		}
 
-		if err := os.WriteFile(m.at(uuid), []byte(m.config.ID+"\n"), 0o400); err != nil {
+		if err := os.WriteFile(m.hostPath(uuid), []byte(m.config.ID+"\n"), 0o400); err != nil {
 			return err
 		}
-	} else if err := m.file(uuid, m.config.ID+"\n"); err != nil {
+	} else if err := m.mountFile(uuid, m.config.ID+"\n"); err != nil {
 		return err
 	}
 
-	return m.mount("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|restricted, "")
+	return m.mountAt("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|restricted, "")
 }
 
 // addFirmware replaces /sys/class by a writable folder with the same contents, because this host has no firmware data.
 func (m *mounts) addFirmware(classes string) error {
-	entries, err := os.ReadDir(m.at(classes))
+	entries, err := os.ReadDir(m.hostPath(classes))
 	if err != nil {
 		return err
 	}
 
 	opened := map[string]*os.File{}
 	for _, entry := range entries {
-		if opened[entry.Name()], err = os.Open(m.at(filepath.Join(classes, entry.Name()))); err != nil {
+		if opened[entry.Name()], err = os.Open(m.hostPath(filepath.Join(classes, entry.Name()))); err != nil {
 			return err
 		}
 	}
 
-	if err := m.mount("tmpfs", classes, "tmpfs", restricted, "mode=755"); err != nil {
+	if err := m.mountAt("tmpfs", classes, "tmpfs", restricted, "mode=755"); err != nil {
 		return err
 	}
 
 	for name, folder := range opened {
 		path := filepath.Join(classes, name)
-		err := os.Mkdir(m.at(path), 0o755)
+		err := os.Mkdir(m.hostPath(path), 0o755)
 		if err == nil {
-			err = m.bind(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), path, false)
+			err = m.bindMount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), path, false)
 		}
 
 		_ = folder.Close()
@@ -224,13 +225,13 @@ func (m *mounts) addFirmware(classes string) error {
 	return nil
 }
 
-// groups mounts the cgroup hierarchies.
-func (m *mounts) groups() error {
+// mountGroups mounts the cgroup hierarchies.
+func (m *mounts) mountGroups() error {
 	if len(m.hierarchies) == 1 && m.hierarchies[0].folder == "" {
-		return m.mount("cgroup", groupRoot, "cgroup2", restricted, "")
+		return m.mountAt("cgroup", groupRoot, "cgroup2", restricted, "")
 	}
 
-	if err := m.mount("tmpfs", groupRoot, "tmpfs", restricted, "mode=755"); err != nil {
+	if err := m.mountAt("tmpfs", groupRoot, "tmpfs", restricted, "mode=755"); err != nil {
 		return err
 	}
 
@@ -244,9 +245,9 @@ func (m *mounts) groups() error {
 			options = "none," + h.options
 		}
 
-		err := os.Mkdir(m.at(path), 0o755)
+		err := os.Mkdir(m.hostPath(path), 0o755)
 		if err == nil {
-			err = m.mount("cgroup", path, kind, restricted, options)
+			err = m.mountAt("cgroup", path, kind, restricted, options)
 		}
 
 		if err != nil {
@@ -257,15 +258,15 @@ func (m *mounts) groups() error {
 	return nil
 }
 
-// devices creates /dev.
-func (m *mounts) devices() error {
-	err := m.mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=755")
+// createDevices creates /dev.
+func (m *mounts) createDevices() error {
+	err := m.mountAt("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=755")
 
 	for name, number := range map[string][2]uint32{
 		"null": {1, 3}, "zero": {1, 5}, "full": {1, 7}, "random": {1, 8}, "urandom": {1, 9}, "tty": {5, 0},
 		"kmsg": {1, 11}, "fuse": {10, 229},
 	} {
-		path := m.at("/dev/" + name)
+		path := m.hostPath("/dev/" + name)
 		err = errors.Join(err, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(number[0], number[1]))),
 			unix.Chmod(path, 0o666)) // regardless of the umask
 	}
@@ -274,51 +275,51 @@ func (m *mounts) devices() error {
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 		"core": "/proc/kcore", "ptmx": "pts/ptmx",
 	} {
-		err = errors.Join(err, os.Symlink(target, m.at("/dev/"+name)))
+		err = errors.Join(err, os.Symlink(target, m.hostPath("/dev/"+name)))
 	}
 
 	for _, name := range []string{"pts", "shm", "mqueue"} {
-		err = errors.Join(err, os.Mkdir(m.at("/dev/"+name), 0o755))
+		err = errors.Join(err, os.Mkdir(m.hostPath("/dev/"+name), 0o755))
 	}
 
 	terminal, failed := os.Readlink("/proc/self/fd/0")
 
 	return errors.Join(err, failed,
-		m.mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		m.mountAt("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
 			"newinstance,ptmxmode=0666,mode=620,gid=5"),
-		m.mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
-		m.mount("mqueue", "/dev/mqueue", "mqueue", restricted, ""),
-		os.WriteFile(m.at("/dev/console"), nil, 0o600),
-		m.bind(terminal, "/dev/console", false),
+		m.mountAt("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
+		m.mountAt("mqueue", "/dev/mqueue", "mqueue", restricted, ""),
+		os.WriteFile(m.hostPath("/dev/console"), nil, 0o600),
+		m.bindMount(terminal, "/dev/console", false),
 	)
 }
 
-// memory mounts the file systems kept in memory.
-func (m *mounts) memory() error {
+// mountTmpfs mounts the file systems kept in memory.
+func (m *mounts) mountTmpfs() error {
 	return errors.Join(
-		m.mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"),
-		m.mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
+		m.mountAt("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"),
+		m.mountAt("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
 	)
 }
 
-// drive mounts the config drive where cloud-init looks for one in the form of a folder.
-func (m *mounts) drive() error {
+// mountDrive mounts the config drive where cloud-init looks for one in the form of a folder.
+func (m *mounts) mountDrive() error {
 	const path = "/var/lib/cloud/seed/config_drive"
 	if m.config.Drive == "" {
 		return nil
 	}
 
-	if err := os.MkdirAll(m.at(path), 0o755); err != nil {
+	if err := os.MkdirAll(m.hostPath(path), 0o755); err != nil {
 		return err
 	}
 
-	return m.bind(m.config.Drive, path, true)
+	return m.bindMount(m.config.Drive, path, true)
 }
 
-// pivot switches to the machine's own file systems, and leaves the host's.
-func (m *mounts) pivot() error {
+// pivotRoot switches to the machine's own file systems, and leaves the host's.
+func (m *mounts) pivotRoot() error {
 	const old = "/mnt"
-	if err := unix.PivotRoot(m.root, m.at(old)); err != nil {
+	if err := unix.PivotRoot(m.root, m.hostPath(old)); err != nil {
 		return fmt.Errorf("failed to change the root: %w", err)
 	}
 

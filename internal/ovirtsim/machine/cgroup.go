@@ -25,8 +25,8 @@ type hierarchy struct {
 	own string
 }
 
-// hierarchies returns the mounted hierarchies.
-func hierarchies() ([]hierarchy, error) {
+// readHierarchies returns the mounted hierarchies.
+func readHierarchies() ([]hierarchy, error) {
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the cgroups of this process: %w", err)
@@ -59,17 +59,19 @@ func hierarchies() ([]hierarchy, error) {
 	return out, nil
 }
 
-func (h hierarchy) path(group string) string { return filepath.Join(groupRoot, h.folder, h.own, group) }
+func (h hierarchy) groupPath(group string) string {
+	return filepath.Join(groupRoot, h.folder, h.own, group)
+}
 
 // joinGroups creates the groups of a machine, and adds a process to them.
 func joinGroups(group string, pid int) error {
-	list, err := hierarchies()
+	list, err := readHierarchies()
 	if err != nil {
 		return err
 	}
 
 	for _, h := range list {
-		path := h.path(group)
+		path := h.groupPath(group)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return fmt.Errorf("failed to make a cgroup: %w", err)
 		}
@@ -93,7 +95,7 @@ func (h hierarchy) copyCPUs(group string) error {
 		return nil
 	}
 
-	path := h.path("")
+	path := h.groupPath("")
 
 	for _, part := range strings.Split(group, "/") {
 		above := path
@@ -129,7 +131,7 @@ func removeGroups(group string, deadline time.Time) bool {
 
 // tryRemoveGroups removes empty groups, from the leaves up. It reports whether all are removed.
 func tryRemoveGroups(group string) bool {
-	list, err := hierarchies()
+	list, err := readHierarchies()
 	if err != nil {
 		return false
 	}
@@ -139,7 +141,7 @@ func tryRemoveGroups(group string) bool {
 	for _, h := range list {
 		var folders []string
 
-		err := filepath.WalkDir(h.path(group), func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(h.groupPath(group), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}

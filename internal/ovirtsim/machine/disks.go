@@ -46,20 +46,20 @@ func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
 		args = append(args, "--read-only")
 	}
 
-	output, err := losetup(append(args, file)...)
+	output, err := runLosetup(append(args, file)...)
 
 	return strings.TrimSpace(output), err
 }
 
 // Close detaches the loop device. The kernel keeps it as long as it is mounted.
 func (d Disk) Close() error {
-	_, err := losetup("--detach", d.Loop)
+	_, err := runLosetup("--detach", d.Loop)
 	return err
 }
 
 // closeDisks detaches the loop devices of files below a folder.
 func closeDisks(dir string) error {
-	output, err := losetup("--list", "--json", "--output", "NAME,BACK-FILE")
+	output, err := runLosetup("--list", "--json", "--output", "NAME,BACK-FILE")
 	if err != nil || output == "" {
 		return err
 	}
@@ -85,7 +85,7 @@ func closeDisks(dir string) error {
 	return errors.Join(problems...)
 }
 
-func losetup(args ...string) (string, error) {
+func runLosetup(args ...string) (string, error) {
 	output, err := exec.Command("losetup", args...).CombinedOutput() //nolint:noctx // at once
 	if err != nil {
 		return "", fmt.Errorf("losetup %s: %w: %s", strings.Join(args, " "), err, output)
@@ -97,8 +97,8 @@ func losetup(args ...string) (string, error) {
 // startLimit limits the wait for a machine just powered on.
 const startLimit = 30 * time.Second
 
-// Plug adds a disk to the running machine.
-func (m *Machine) Plug(ctx context.Context, d Disk) error {
+// PlugDisk adds a disk to the running machine.
+func (m *Machine) PlugDisk(ctx context.Context, d Disk) error {
 	number, err := d.number()
 	if err == nil {
 		err = m.waitForSystemd(ctx)
@@ -110,18 +110,18 @@ func (m *Machine) Plug(ctx context.Context, d Disk) error {
 
 	script := fmt.Sprintf("mknod --mode=660 /dev/%[1]s b %[2]d %[3]d && mkdir -p %[4]s && "+
 		"ln -sf ../../%[1]s %[4]s/%[5]s", d.Name, number.major, number.minor, diskIDs, d.ID)
-	_, err = m.Run(ctx, "sh", "-c", script)
+	_, err = m.RunCommand(ctx, "sh", "-c", script)
 
 	return err
 }
 
-// Unplug removes a disk.
-func (m *Machine) Unplug(ctx context.Context, d Disk) error {
+// UnplugDisk removes a disk.
+func (m *Machine) UnplugDisk(ctx context.Context, d Disk) error {
 	if err := m.waitForSystemd(ctx); err != nil {
 		return err
 	}
 
-	_, err := m.Run(ctx, "rm", "-f", "/dev/"+d.Name, diskIDs+"/"+d.ID)
+	_, err := m.RunCommand(ctx, "rm", "-f", "/dev/"+d.Name, diskIDs+"/"+d.ID)
 
 	return err
 }
@@ -131,7 +131,7 @@ func (m *Machine) waitForSystemd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 
-	for !m.started() {
+	for !m.hasSystemd() {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("machine %s has not started: %w", m.config.Name, ctx.Err())

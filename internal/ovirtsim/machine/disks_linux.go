@@ -19,13 +19,13 @@ func (d Disk) number() (deviceNumber, error) {
 	return deviceNumber{unix.Major(info.Rdev), unix.Minor(info.Rdev)}, nil
 }
 
-// disks creates the machine's initial block devices.
-func (m *mounts) disks() error {
+// createDisks creates the machine's initial block devices.
+func (m *mounts) createDisks() error {
 	if len(m.config.Disks) == 0 {
 		return nil
 	}
 
-	if err := os.MkdirAll(m.at(diskIDs), 0o755); err != nil {
+	if err := os.MkdirAll(m.hostPath(diskIDs), 0o755); err != nil {
 		return err
 	}
 
@@ -36,11 +36,11 @@ func (m *mounts) disks() error {
 		}
 
 		device := int(unix.Mkdev(number.major, number.minor))
-		if err := unix.Mknod(m.at("/dev/"+d.Name), unix.S_IFBLK|0o660, device); err != nil {
+		if err := unix.Mknod(m.hostPath("/dev/"+d.Name), unix.S_IFBLK|0o660, device); err != nil {
 			return fmt.Errorf("failed to make /dev/%s: %w", d.Name, err)
 		}
 
-		if err := os.Symlink("../../"+d.Name, m.at(diskIDs+"/"+d.ID)); err != nil {
+		if err := os.Symlink("../../"+d.Name, m.hostPath(diskIDs+"/"+d.ID)); err != nil {
 			return err
 		}
 	}

@@ -116,13 +116,13 @@ func Start(config Config) (*Machine, error) {
 		return nil, fmt.Errorf("machine %s did not start: %s", config.Name, lines.Text())
 	}
 
-	go m.follow(lines)
+	go m.waitForEnd(lines)
 
 	return m, nil
 }
 
-// follow waits for the end of the machine.
-func (m *Machine) follow(lines *bufio.Scanner) {
+// waitForEnd waits for the end of the machine.
+func (m *Machine) waitForEnd(lines *bufio.Scanner) {
 	for lines.Scan() {
 		m.how = Ending(lines.Text())
 	}
@@ -146,28 +146,28 @@ func (m *Machine) PID() int { return m.pid }
 func (m *Machine) PowerOff() error {
 	const halt = 4 // above SIGRTMIN, 34 for the C library
 
-	if !m.started() {
+	if !m.hasSystemd() {
 		return fmt.Errorf("machine %s has not started yet", m.config.Name)
 	}
 
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
 }
 
-// started reports whether its init is already systemd.
-func (m *Machine) started() bool {
+// hasSystemd reports whether its init is already systemd.
+func (m *Machine) hasSystemd() bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
 	return err == nil && strings.TrimSpace(string(name)) == "systemd"
 }
 
-// Cut cuts the power, unless the machine has ended, and waits until nothing is left.
-func (m *Machine) Cut() {
+// CutPower cuts the power, unless the machine has ended, and waits until nothing is left.
+func (m *Machine) CutPower() {
 	_ = m.monitor.Process.Kill()
 	<-m.ended
 }
 
-// Run runs a command in the machine, without this process's environment, and returns its standard output. It ends with
-// ctx.
-func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
+// RunCommand runs a command in the machine, without this process's environment, and returns its standard output. It
+// ends with ctx.
+func (m *Machine) RunCommand(ctx context.Context, command ...string) (string, error) {
 	args := append([]string{
 		"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
 	}, command...)

@@ -16,7 +16,7 @@ import (
 // init, nor a cleaner.
 func Main() {
 	run := map[string]func() error{
-		monitorName: monitor, initName: begin, cleanerName: clean,
+		monitorName: runMonitor, initName: runInit, cleanerName: runCleaner,
 	}[os.Args[0]]
 	if run == nil {
 		return
@@ -32,8 +32,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// monitor starts the machine of the configuration on its input, and prints its ending.
-func monitor() error {
+// runMonitor starts the machine of the configuration on its input, and prints its ending.
+func runMonitor() error {
 	// The child dies with the thread starting it.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
@@ -58,21 +58,21 @@ func monitor() error {
 	defer log.Close()
 	go func() { _, _ = io.Copy(log, console) }()
 
-	child, err := config.start(terminal)
+	child, err := config.startInit(terminal)
 	if err != nil {
 		return err
 	}
 
 	fmt.Println(child.Process.Pid)
-	fmt.Println(endingOf(child.Wait()))
+	fmt.Println(parseEnding(child.Wait()))
 
 	return nil
 }
 
 func (c Config) consoleFile() string { return c.Disk + "/console.log" }
 
-// start starts the init of the machine. The init waits until its cgroups and links are ready.
-func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
+// startInit starts the init of the machine. The init waits until its cgroups and links are ready.
+func (c Config) startInit(terminal *os.File) (*exec.Cmd, error) {
 	wait, proceed, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
 
 	err = joinGroups(c.Group, child.Process.Pid)
 	if err == nil {
-		err = c.connect(child.Process.Pid)
+		err = c.connectLinks(child.Process.Pid)
 	}
 
 	if err == nil {
@@ -112,8 +112,8 @@ func (c Config) start(terminal *os.File) (*exec.Cmd, error) {
 	return child, err
 }
 
-// connect creates the links of a machine.
-func (c Config) connect(pid int) error {
+// connectLinks creates the links of a machine.
+func (c Config) connectLinks(pid int) error {
 	for _, nic := range c.NICs {
 		_ = IP(c.NetNS, "link", "delete", nic.Port) // of a killed machine
 		err := IP(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
@@ -130,8 +130,8 @@ func (c Config) connect(pid int) error {
 	return nil
 }
 
-// endingOf interprets the death of init: the kernel ends it with a different signal for each kind of reboot(2).
-func endingOf(err error) Ending {
+// parseEnding interprets the death of init: the kernel ends it with a different signal for each kind of reboot(2).
+func parseEnding(err error) Ending {
 	exited, ok := err.(*exec.ExitError) //nolint:errorlint // Wait returns it as it is
 	if !ok {
 		return Cut

@@ -25,9 +25,9 @@ type Site struct {
 	Links string
 }
 
-// Watch starts a separate process, the cleaner. The cleaner removes the site after a call of the returned function, or
-// after the end of this process for any reason. The function waits until nothing is left.
-func (s Site) Watch() (func() error, error) {
+// StartCleaner starts a separate process, the cleaner. The cleaner removes the site after a call of the returned
+// function, or after the end of this process for any reason. The function waits until nothing is left.
+func (s Site) StartCleaner() (func() error, error) {
 	content, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (s Site) Watch() (func() error, error) {
 	}, nil
 }
 
-// clean runs the cleaner.
-func clean() error {
+// runCleaner runs the cleaner.
+func runCleaner() error {
 	var site Site
 	decoder := json.NewDecoder(os.Stdin)
 	if err := decoder.Decode(&site); err != nil {

@@ -22,9 +22,9 @@ type build struct {
 	images    []string
 }
 
-// run builds the root file system first, because kube-proxy's image takes files of Debian from it.
-func (b *build) run(ctx context.Context) error {
-	if err := b.rootFS(ctx); err != nil {
+// runSteps builds the root file system first, because kube-proxy's image takes files of Debian from it.
+func (b *build) runSteps(ctx context.Context) error {
+	if err := b.linkRootFS(ctx); err != nil {
 		return err
 	}
 
@@ -40,7 +40,7 @@ func (b *build) run(ctx context.Context) error {
 	return os.Remove(archive)
 }
 
-func (b *build) root(path string) string { return filepath.Join(b.dir, "rootfs", path) }
+func (b *build) rootPath(path string) string { return filepath.Join(b.dir, "rootfs", path) }
 
 // masked are units never started: timers.
 var masked = []string{
@@ -53,10 +53,10 @@ var (
 	disabled = []string{"keepalived", "haproxy", "nginx", "NetworkManager", "NetworkManager-wait-online"}
 )
 
-// rootFS links the files of Debian and adds programs and files.
-func (b *build) rootFS(ctx context.Context) error {
+// linkRootFS links the files of Debian and adds programs and files.
+func (b *build) linkRootFS(ctx context.Context) error {
 	// All images share the files of the base: replace them, and never write to them.
-	if err := run(ctx, "cp", "--archive", "--link", b.base, b.root("")); err != nil {
+	if err := runProgram(ctx, "cp", "--archive", "--link", b.base, b.rootPath("")); err != nil {
 		return err
 	}
 
@@ -66,7 +66,7 @@ func (b *build) rootFS(ctx context.Context) error {
 				continue
 			}
 
-			if err := b.put(filepath.Join(place, name), b.programs[name], 0o755); err != nil {
+			if err := b.copyFile(filepath.Join(place, name), b.programs[name], 0o755); err != nil {
 				return err
 			}
 		}
@@ -76,24 +76,24 @@ func (b *build) rootFS(ctx context.Context) error {
 		return err
 	}
 
-	return errors.Join(b.units(), b.identity())
+	return errors.Join(b.configureUnits(), b.removeIdentity())
 }
 
-// put copies a file to a place in the root file system.
-func (b *build) put(to, from string, mode fs.FileMode) error {
+// copyFile copies a file to a place in the root file system.
+func (b *build) copyFile(to, from string, mode fs.FileMode) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 
-	return b.write(to, source, mode)
+	return b.writeFile(to, source, mode)
 }
 
-// write writes a file of the root file system, replacing an existing one.
-func (b *build) write(to string, content io.Reader, mode fs.FileMode) error {
-	path := b.root(to)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path)); err != nil {
+// writeFile writes a file of the root file system, replacing an existing one.
+func (b *build) writeFile(to string, content io.Reader, mode fs.FileMode) error {
+	path := b.rootPath(to)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), removeIfExists(path)); err != nil {
 		return err
 	}
 
@@ -107,8 +107,8 @@ func (b *build) write(to string, content io.Reader, mode fs.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
-// remove removes a file, if it exists.
-func remove(path string) error {
+// removeIfExists removes a file, if it exists.
+func removeIfExists(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -116,10 +116,10 @@ func remove(path string) error {
 	return nil
 }
 
-// link creates a symbolic link in the root file system, replacing an existing file.
-func (b *build) link(to, target string) error {
-	path := b.root(to)
-	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), remove(path), os.Symlink(target, path))
+// linkFile creates a symbolic link in the root file system, replacing an existing file.
+func (b *build) linkFile(to, target string) error {
+	path := b.rootPath(to)
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), removeIfExists(path), os.Symlink(target, path))
 }
 
 func (b *build) putFiles() error {
@@ -140,12 +140,12 @@ func (b *build) putFiles() error {
 			mode = 0o755
 		}
 
-		return b.write(strings.TrimPrefix(path, "files"), bytes.NewReader(content), mode)
+		return b.writeFile(strings.TrimPrefix(path, "files"), bytes.NewReader(content), mode)
 	})
 }
 
-// units configures the units to start.
-func (b *build) units() error {
+// configureUnits configures the units to start.
+func (b *build) configureUnits() error {
 	const (
 		folder = "/etc/systemd/system/"
 		wants  = folder + "multi-user.target.wants/"
@@ -153,24 +153,24 @@ func (b *build) units() error {
 
 	var problems []error
 	for _, name := range masked {
-		problems = append(problems, b.link(folder+name, "/dev/null"))
+		problems = append(problems, b.linkFile(folder+name, "/dev/null"))
 	}
 
 	for _, name := range wanted {
 		target := "/lib/systemd/system/" + name + ".service"
-		if _, err := os.Stat(b.root(folder + name + ".service")); err == nil {
+		if _, err := os.Stat(b.rootPath(folder + name + ".service")); err == nil {
 			target = folder + name + ".service"
 		}
 
-		problems = append(problems, b.link(wants+name+".service", target))
+		problems = append(problems, b.linkFile(wants+name+".service", target))
 	}
 
 	for _, name := range []string{"pods.path", "pods.service"} { // the networks may be known at boot
-		problems = append(problems, b.link(wants+name, folder+name))
+		problems = append(problems, b.linkFile(wants+name, folder+name))
 	}
 
 	for _, name := range disabled {
-		links, err := filepath.Glob(b.root(folder + "*.wants/" + name + ".service"))
+		links, err := filepath.Glob(b.rootPath(folder + "*.wants/" + name + ".service"))
 		problems = append(problems, err)
 
 		for _, link := range links {
@@ -181,18 +181,18 @@ func (b *build) units() error {
 	return errors.Join(problems...)
 }
 
-// identity removes the files recreated by machines at their first boot.
-func (b *build) identity() error {
-	keys, err := filepath.Glob(b.root("/etc/ssh/ssh_host_*"))
+// removeIdentity removes the files recreated by machines at their first boot.
+func (b *build) removeIdentity() error {
+	keys, err := filepath.Glob(b.rootPath("/etc/ssh/ssh_host_*"))
 	if err != nil {
 		return err
 	}
 
 	problems := []error{
-		b.write("/etc/machine-id", strings.NewReader(""), 0o444),
-		remove(b.root("/var/lib/dbus/machine-id")),
-		remove(b.root("/etc/hostname")),
-		b.link("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"),
+		b.writeFile("/etc/machine-id", strings.NewReader(""), 0o444),
+		removeIfExists(b.rootPath("/var/lib/dbus/machine-id")),
+		removeIfExists(b.rootPath("/etc/hostname")),
+		b.linkFile("/etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"),
 	}
 	for _, key := range keys {
 		problems = append(problems, os.Remove(key))
@@ -233,8 +233,8 @@ func (b *build) importImages(ctx context.Context, archive string) error {
 
 	command := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
 		importScript)
-	command.Env = append(os.Environ(), "ROOTFS="+b.root(""), "STORE="+store, "SCRATCH="+scratch, "ARCHIVE="+archive)
-	if err := finish(command); err != nil {
+	command.Env = append(os.Environ(), "ROOTFS="+b.rootPath(""), "STORE="+store, "SCRATCH="+scratch, "ARCHIVE="+archive)
+	if err := runChecked(command); err != nil {
 		log, _ := os.ReadFile(store + ".log")
 		return fmt.Errorf("%w\ncontainerd says:\n%s", err, log[max(0, len(log)-2000):])
 	}

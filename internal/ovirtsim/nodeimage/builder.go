@@ -65,7 +65,7 @@ type Image struct {
 // Open reads the description of the image in a folder.
 func Open(dir string) (Image, error) {
 	image := Image{dir: dir}
-	content, err := os.ReadFile(image.record())
+	content, err := os.ReadFile(image.recordPath())
 	if err == nil {
 		err = json.Unmarshal(content, &image)
 	}
@@ -77,17 +77,17 @@ func Open(dir string) (Image, error) {
 	return image, nil
 }
 
-// keep writes the description of the image.
-func (i Image) keep() error {
+// writeRecord writes the description of the image.
+func (i Image) writeRecord() error {
 	content, err := json.Marshal(i)
 	if err != nil {
 		return err
 	}
 
-	return os.WriteFile(i.record(), content, 0o600)
+	return os.WriteFile(i.recordPath(), content, 0o600)
 }
 
-func (i Image) record() string { return filepath.Join(i.dir, "image.json") }
+func (i Image) recordPath() string { return filepath.Join(i.dir, "image.json") }
 
 // Dir returns the folder of the image.
 func (i Image) Dir() string { return i.dir }
@@ -120,18 +120,18 @@ func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, e
 		}
 	}
 
-	if newest, err = builder.Ensure(ctx); err != nil {
+	if newest, err = builder.EnsureImage(ctx); err != nil {
 		return newest, before, err
 	}
 
 	builder.Kubernetes = "nodebefore"
-	before, err = builder.Ensure(ctx)
+	before, err = builder.EnsureImage(ctx)
 
 	return newest, before, err
 }
 
-// Ensure builds the image unless it is in the cache. It needs root.
-func (b *Builder) Ensure(ctx context.Context) (Image, error) {
+// EnsureImage builds the image unless it is in the cache. It needs root.
+func (b *Builder) EnsureImage(ctx context.Context) (Image, error) {
 	if err := Check(); err != nil {
 		return Image{}, err
 	}
@@ -139,17 +139,17 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	// The content of an image is for all users of a machine.
 	defer syscall.Umask(syscall.Umask(0o022))
 
-	programs, err := b.programs(ctx)
+	programs, err := b.ensurePrograms(ctx)
 	if err != nil {
 		return Image{}, err
 	}
 
-	base, err := b.step(ctx, "debian", []string{suite, strings.Join(packages, " ")}, b.debian)
+	base, err := b.runCached(ctx, "debian", []string{suite, strings.Join(packages, " ")}, b.bootstrapDebian)
 	if err != nil {
 		return Image{}, err
 	}
 
-	names, err := imageNames(ctx, programs)
+	names, err := queryImageNames(ctx, programs)
 	if err != nil {
 		return Image{}, err
 	}
@@ -159,12 +159,12 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 		b.Tools.Version("kubevipcloud", "github.com/kube-vip/kube-vip-cloud-provider")
 	names = append(names, kubeVIP, cloud, Hello)
 
-	inputs := append([]string{base}, programs.inputs()...)
+	inputs := append([]string{base}, programs.programDirs()...)
 	inputs = append(inputs, strings.Join(names, " "), contentOf(files), layout)
 
-	dir, err := b.step(ctx, "image", inputs, func(ctx context.Context, dir string) error {
+	dir, err := b.runCached(ctx, "image", inputs, func(ctx context.Context, dir string) error {
 		build := &build{Builder: b, base: filepath.Join(base, "rootfs"), dir: dir, programs: programs, images: names}
-		if err := build.run(ctx); err != nil {
+		if err := build.runSteps(ctx); err != nil {
 			return err
 		}
 
@@ -174,7 +174,7 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 			Pause:      nameOf(names, "pause"),
 			CoreDNS:    nameOf(names, "coredns"),
 			Ignition:   programs["ignition"] != "",
-		}.keep()
+		}.writeRecord()
 	})
 	if err != nil {
 		return Image{}, err
@@ -183,9 +183,9 @@ func (b *Builder) Ensure(ctx context.Context) (Image, error) {
 	return Open(dir)
 }
 
-// step creates a folder of the cache, named by its inputs, unless it exists. An interrupted step leaves no folder under
-// the final name.
-func (b *Builder) step(
+// runCached creates a folder of the cache, named by its inputs, unless it exists. An interrupted step leaves no folder
+// under the final name.
+func (b *Builder) runCached(
 	ctx context.Context, name string, inputs []string, make func(ctx context.Context, dir string) error,
 ) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(inputs, "\n")))
@@ -213,7 +213,7 @@ func (b *Builder) step(
 
 	b.Say("made %s in %.0f s", filepath.Base(dir), time.Since(begin).Seconds())
 
-	return dir, prune(filepath.Dir(dir), name)
+	return dir, pruneCache(filepath.Dir(dir), name)
 }
 
 // kept is the number of results of a step to keep, regardless of their age. Others are removed once unused for this
@@ -223,8 +223,8 @@ const (
 	unused = 24 * time.Hour
 )
 
-// prune removes the least recently used results of a step.
-func prune(cache, name string) error {
+// pruneCache removes the least recently used results of a step.
+func pruneCache(cache, name string) error {
 	found, err := filepath.Glob(filepath.Join(cache, name+"-*"))
 	if err != nil {
 		return err
@@ -253,17 +253,18 @@ func prune(cache, name string) error {
 	return nil
 }
 
-// debian unpacks and configures the packages in new namespaces: processes and mounts of a package end with them.
-func (b *Builder) debian(ctx context.Context, dir string) error {
-	return run(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
+// bootstrapDebian unpacks and configures the packages in new namespaces: processes and mounts of a package end with
+// them.
+func (b *Builder) bootstrapDebian(ctx context.Context, dir string) error {
+	return runProgram(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
 		"--include="+strings.Join(packages, ","), suite, filepath.Join(dir, "rootfs"))
 }
 
 // programs are executables by name.
 type programs map[string]string
 
-// inputs returns the folders of the programs. They change with the versions.
-func (p programs) inputs() []string {
+// programDirs returns the folders of the programs. They change with the versions.
+func (p programs) programDirs() []string {
 	var out []string
 	for _, name := range []string{
 		"kubelet", "containerd", "coredns", "etcd", "kube-vip", "kube-vip-cloud-provider", "ignition", "pause", "hello",
@@ -318,8 +319,8 @@ func canBuildIgnition() bool {
 	return header == nil && compiler == nil
 }
 
-// programs builds the programs missing from Debian.
-func (b *Builder) programs(ctx context.Context) (programs, error) {
+// ensurePrograms builds the programs missing from Debian.
+func (b *Builder) ensurePrograms(ctx context.Context) (programs, error) {
 	out := programs{}
 
 	for module, places := range nodePrograms {
@@ -347,7 +348,7 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 	}
 
 	for _, name := range ownPrograms {
-		path, err := b.own(ctx, name)
+		path, err := b.ensureOwnProgram(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -361,26 +362,26 @@ func (b *Builder) programs(ctx context.Context) (programs, error) {
 // ownPrograms are container image programs with their source beside this file.
 var ownPrograms = []string{"pause", "hello"}
 
-// own builds one of them.
-func (b *Builder) own(ctx context.Context, name string) (string, error) {
+// ensureOwnProgram builds one of them.
+func (b *Builder) ensureOwnProgram(ctx context.Context, name string) (string, error) {
 	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "ovirtsim", "nodeimage", name, "main.go"))
 	if err != nil {
 		return "", fmt.Errorf("failed to read the source of %s: %w", name, err)
 	}
 
-	dir, err := b.step(ctx, name, []string{string(source)}, func(ctx context.Context, dir string) error {
+	dir, err := b.runCached(ctx, name, []string{string(source)}, func(ctx context.Context, dir string) error {
 		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, name),
 			"./internal/ovirtsim/nodeimage/"+name)
 		command.Dir, command.Env = b.Tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
 
-		return finish(command)
+		return runChecked(command)
 	})
 
 	return filepath.Join(dir, name), err
 }
 
-// imageNames returns the container images required by kubeadm.
-func imageNames(ctx context.Context, p programs) ([]string, error) {
+// queryImageNames returns the container images required by kubeadm.
+func queryImageNames(ctx context.Context, p programs) ([]string, error) {
 	version, err := exec.CommandContext(ctx, p["kubeadm"], "version", "-o", "short").Output()
 	if err != nil {
 		return nil, fmt.Errorf("failed to ask kubeadm for its version: %w", err)
@@ -430,12 +431,12 @@ func contentOf(of fs.FS) string {
 	return out.String()
 }
 
-// run runs a program, and includes its output in the error.
-func run(ctx context.Context, name string, args ...string) error {
-	return finish(exec.CommandContext(ctx, name, args...))
+// runProgram runs a program, and includes its output in the error.
+func runProgram(ctx context.Context, name string, args ...string) error {
+	return runChecked(exec.CommandContext(ctx, name, args...))
 }
 
-func finish(command *exec.Cmd) error {
+func runChecked(command *exec.Cmd) error {
 	output, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, output[max(0, len(output)-2000):])

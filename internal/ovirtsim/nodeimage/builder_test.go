@@ -19,7 +19,7 @@ func TestStepsAreKeptByTheirInputs(t *testing.T) {
 	made := 0
 	step := func(input string) string {
 		t.Helper()
-		dir, err := b.step(t.Context(), "image", []string{input}, func(_ context.Context, dir string) error {
+		dir, err := b.runCached(t.Context(), "image", []string{input}, func(_ context.Context, dir string) error {
 			made++
 			return os.WriteFile(filepath.Join(dir, "input"), []byte(input), 0o600)
 		})
@@ -53,7 +53,7 @@ func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 
 	b := &Builder{Say: t.Logf}
-	_, err := b.step(t.Context(), "image", []string{"a"}, func(context.Context, string) error {
+	_, err := b.runCached(t.Context(), "image", []string{"a"}, func(context.Context, string) error {
 		return errors.New("no space")
 	})
 	check.Error(t, err, "failed to make image")
@@ -69,7 +69,7 @@ func TestOpen(t *testing.T) {
 	_, err := Open(dir)
 	check.Error(t, err, "make node-image")
 
-	check.Error(t, Image{dir: dir, Kubernetes: "v1.36.3", Pause: "pause:1"}.keep(), "")
+	check.Error(t, Image{dir: dir, Kubernetes: "v1.36.3", Pause: "pause:1"}.writeRecord(), "")
 	image, err := Open(dir)
 	check.Error(t, err, "")
 	check.Equal(t, "Kubernetes", image.Kubernetes, "v1.36.3")

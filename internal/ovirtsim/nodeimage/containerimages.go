@@ -73,7 +73,7 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 		}
 	}
 
-	return t.image(v1.Config{Entrypoint: []string{binDir + program}})
+	return t.toImage(v1.Config{Entrypoint: []string{binDir + program}})
 }
 
 // ContainerImage returns an image of executables: files of this machine by their paths in the image.
@@ -86,19 +86,19 @@ func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, 
 		}
 	}
 
-	return t.image(config)
+	return t.toImage(config)
 }
 
 // addProxyPrograms adds the programs called by kube-proxy, with their libraries.
 func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
-	loaded, err := filepath.Glob(b.root(proxyLibraries))
+	loaded, err := filepath.Glob(b.rootPath(proxyLibraries))
 	if err != nil {
 		return err
 	}
 
 	needed := slices.Clone(proxyPrograms)
 	for _, path := range loaded {
-		needed = append(needed, strings.TrimPrefix(path, b.root("")))
+		needed = append(needed, strings.TrimPrefix(path, b.rootPath("")))
 	}
 
 	libraries, err := b.librariesOf(ctx, needed)
@@ -107,7 +107,7 @@ func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 	}
 
 	for _, path := range append(needed, libraries...) {
-		real, err := filepath.EvalSymlinks(b.root(path))
+		real, err := filepath.EvalSymlinks(b.rootPath(path))
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 
 // librariesOf returns the shared libraries of executables in the root file system, with the loader.
 func (b *build) librariesOf(ctx context.Context, paths []string) ([]string, error) {
-	command := exec.CommandContext(ctx, "chroot", append([]string{b.root(""), "ldd"}, paths...)...)
+	command := exec.CommandContext(ctx, "chroot", append([]string{b.rootPath(""), "ldd"}, paths...)...)
 	output, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("failed to ask for libraries: %w", err)
@@ -206,8 +206,8 @@ func (t *tree) addParents(path string) error {
 	return nil
 }
 
-// image returns an image with the tree as its only layer, for this machine's architecture.
-func (t *tree) image(config v1.Config) (v1.Image, error) {
+// toImage returns an image with the tree as its only layer, for this machine's architecture.
+func (t *tree) toImage(config v1.Config) (v1.Image, error) {
 	if err := t.tar.Close(); err != nil {
 		return nil, err
 	}

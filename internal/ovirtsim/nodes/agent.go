@@ -18,8 +18,8 @@ const (
 	nodeInterval  = 5 * time.Second
 )
 
-// agent reports a machine's name and network after each change, until the machine or ctx ends.
-func (g *Guests) agent(
+// runAgent reports a machine's name and network after each change, until the machine or ctx ends.
+func (g *Guests) runAgent(
 	ctx context.Context, vmID string, m *machine.Machine, report func(store.AgentReport),
 ) {
 	ctx, stop := context.WithCancel(ctx)
@@ -40,13 +40,13 @@ func (g *Guests) agent(
 		case <-ticker.C:
 		}
 
-		interfaces, err := interfacesOf(ctx, m)
+		interfaces, err := queryInterfaces(ctx, m)
 		if err != nil || len(interfaces) == 0 {
 			continue
 		}
 
 		// Like QEMU's agent, ask the kernel alone, and no name server for a domain.
-		name, err := m.Run(ctx, "hostname")
+		name, err := m.RunCommand(ctx, "hostname")
 		if err != nil {
 			continue
 		}
@@ -68,7 +68,7 @@ func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine)
 		case <-time.After(nodeInterval):
 		}
 
-		node := nodeOf(ctx, m)
+		node := queryNode(ctx, m)
 
 		g.mu.Lock()
 		if g.running[vmID] == m {
@@ -79,9 +79,9 @@ func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine)
 	}
 }
 
-// interfacesOf returns the interfaces of a machine with addresses, except the loopback.
-func interfacesOf(ctx context.Context, m *machine.Machine) ([]store.ReportedInterface, error) {
-	output, err := m.Run(ctx, "ip", "-json", "address")
+// queryInterfaces returns the interfaces of a machine with addresses, except the loopback.
+func queryInterfaces(ctx context.Context, m *machine.Machine) ([]store.ReportedInterface, error) {
+	output, err := m.RunCommand(ctx, "ip", "-json", "address")
 	if err != nil {
 		return nil, err
 	}
@@ -125,17 +125,17 @@ test -f /etc/kubernetes/manifests/kube-apiserver.yaml && echo yes || echo no
 kubectl --kubeconfig /etc/kubernetes/kubelet.conf get node "$(hostname)" --request-timeout=2s \
   -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'`
 
-// nodeOf returns the machine's Kubernetes node, in the machine's own view. It returns nil if the machine is no node.
-func nodeOf(ctx context.Context, m *machine.Machine) *api.GuestNode {
+// queryNode returns the machine's Kubernetes node, in the machine's own view. It returns nil if the machine is no node.
+func queryNode(ctx context.Context, m *machine.Machine) *api.GuestNode {
 	ctx, cancel := context.WithTimeout(ctx, nodeInterval)
 	defer cancel()
-	output, _ := m.Run(ctx, "sh", "-c", nodeScript)
+	output, _ := m.RunCommand(ctx, "sh", "-c", nodeScript)
 
-	return nodeFrom(output)
+	return parseNode(output)
 }
 
-// nodeFrom parses the output of nodeScript.
-func nodeFrom(output string) *api.GuestNode {
+// parseNode parses the output of nodeScript.
+func parseNode(output string) *api.GuestNode {
 	lines := strings.Split(output, "\n")
 	if len(lines) < 3 || lines[1] == "" {
 		return nil

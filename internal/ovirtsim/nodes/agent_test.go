@@ -20,6 +20,6 @@ func TestNodeFrom(t *testing.T) {
 			Name: "vm", Endpoint: "10.0.0.5:6443", ControlPlane: true, Ready: "True",
 		}},
 	} {
-		t.Run(name, func(t *testing.T) { check.Equal(t, "the node", nodeFrom(test.output), test.want) })
+		t.Run(name, func(t *testing.T) { check.Equal(t, "the node", parseNode(test.output), test.want) })
 	}
 }

@@ -110,11 +110,11 @@ func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
 	g.mu.Lock()
 	g.changed[vmID] = disks
 	g.mu.Unlock()
-	g.plugChanged(vmID)
+	g.applyChangedDisks(vmID)
 }
 
-// plugChanged applies the last call of SetDisks once the machine of the VM runs.
-func (g *Guests) plugChanged(vmID string) {
+// applyChangedDisks applies the last call of SetDisks once the machine of the VM runs.
+func (g *Guests) applyChangedDisks(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -125,13 +125,13 @@ func (g *Guests) plugChanged(vmID string) {
 	}
 
 	delete(g.changed, vmID)
-	if err := g.plug(m, vmID, wanted); err != nil {
+	if err := g.plugDisks(m, vmID, wanted); err != nil {
 		g.options.Log.Error(err, "Failed to change the disks of a machine", "vm", vmID)
 	}
 }
 
-// plug adds missing disks to a machine, and removes unwanted ones; g.mu must be held.
-func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) error {
+// plugDisks adds missing disks to a machine, and removes unwanted ones; g.mu must be held.
+func (g *Guests) plugDisks(m *machine.Machine, vmID string, wanted []api.GuestDisk) error {
 	ctx, cancel := context.WithTimeout(g.ctx, plugLimit)
 	defer cancel()
 
@@ -142,7 +142,7 @@ func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) e
 			continue
 		}
 
-		problems = append(problems, m.Unplug(ctx, disk), disk.Close())
+		problems = append(problems, m.UnplugDisk(ctx, disk), disk.Close())
 		delete(g.disks[vmID], id)
 	}
 
@@ -153,7 +153,7 @@ func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) e
 
 		made, err := g.openDisk(vmID, disk)
 		if err == nil {
-			err = m.Plug(ctx, made)
+			err = m.PlugDisk(ctx, made)
 		}
 
 		problems = append(problems, err)
@@ -162,8 +162,8 @@ func (g *Guests) plug(m *machine.Machine, vmID string, wanted []api.GuestDisk) e
 	return errors.Join(problems...)
 }
 
-// DiskRemoved removes the file of a disk.
-func (g *Guests) DiskRemoved(diskID string) {
+// HandleDiskRemoval removes the file of a disk.
+func (g *Guests) HandleDiskRemoval(diskID string) {
 	if err := os.Remove(g.diskFile(diskID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		g.options.Log.Error(err, "Failed to remove the content of a disk")
 	}

@@ -20,28 +20,28 @@ type member struct {
 // object is a JSON object with ordered members, in the order of an engine's output.
 type object []member
 
-// add adds a member with a text. It omits an empty one.
-func (o *object) add(name, value string) {
+// addMember adds a member with a text. It omits an empty one.
+func (o *object) addMember(name, value string) {
 	if value != "" {
 		*o = append(*o, member{name, value})
 	}
 }
 
-// text encodes a value like an engine: objects over several lines, lists in one.
-func text(value any, indent string) string {
+// encodeValue encodes a value like an engine: objects over several lines, lists in one.
+func encodeValue(value any, indent string) string {
 	const step = "  "
 	var parts []string
 
 	switch v := value.(type) {
 	case object:
 		for _, m := range v {
-			parts = append(parts, indent+step+text(m.name, "")+" : "+text(m.value, indent+step))
+			parts = append(parts, indent+step+encodeValue(m.name, "")+" : "+encodeValue(m.value, indent+step))
 		}
 
 		return "{\n" + strings.Join(parts, ",\n") + "\n" + indent + "}"
 	case []any:
 		for _, entry := range v {
-			parts = append(parts, text(entry, indent))
+			parts = append(parts, encodeValue(entry, indent))
 		}
 
 		return "[ " + strings.Join(parts, ", ") + " ]"
@@ -59,16 +59,16 @@ func driveFiles(vm api.GuestVM) map[string]string {
 	const latest = "openstack/latest/"
 
 	metadata := object{{"availability_zone", "nova"}}
-	metadata.add("hostname", vm.HostName)
+	metadata.addMember("hostname", vm.HostName)
 	metadata = append(metadata, member{"launch_index", "0"}, member{"meta", object{
 		{"role", "server"}, {"dsmode", "local"}, {"essential", "false"},
 	}})
-	metadata.add("name", vm.HostName)
-	metadata.add("uuid", vm.DriveID)
+	metadata.addMember("name", vm.HostName)
+	metadata.addMember("uuid", vm.DriveID)
 
-	out := map[string]string{latest + "meta_data.json": text(metadata, ""), latest + "user_data": userData(vm)}
+	out := map[string]string{latest + "meta_data.json": encodeValue(metadata, ""), latest + "user_data": userData(vm)}
 	if network := networkData(vm); len(network) > 0 {
-		out[latest+"network_data.json"] = text(network, "")
+		out[latest+"network_data.json"] = encodeValue(network, "")
 	}
 
 	return out
@@ -78,7 +78,7 @@ func driveFiles(vm api.GuestVM) map[string]string {
 // cloud-init, it is the engine's own document followed by the custom script.
 func userData(vm api.GuestVM) string {
 	if vm.Ignition {
-		return ignition(vm.UserData, vm.HostName)
+		return ignitionOutput(vm.UserData, vm.HostName)
 	}
 
 	return `#cloud-config
@@ -103,8 +103,10 @@ func networkData(vm api.GuestVM) object {
 	)
 
 	for _, nic := range vm.NICs {
-		v4 := network(vm, nic.Interface, "ipv4", nic.BootProtocol, nic.Address, nic.Netmask, nic.Gateway)
-		v6 := network(vm, nic.Interface, "ipv6", nic.IPv6BootProtocol, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway)
+		v4 := networkConfig(vm, nic.Interface, "ipv4", nic.BootProtocol, nic.Address, nic.Netmask, nic.Gateway)
+		v6 := networkConfig(
+			vm, nic.Interface, "ipv6", nic.IPv6BootProtocol, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway,
+		)
 
 		for _, one := range []object{v4, v6} {
 			if one != nil {
@@ -133,8 +135,8 @@ func networkData(vm api.GuestVM) object {
 	return out
 }
 
-// network returns the configuration of one family of a NIC, or nil.
-func network(vm api.GuestVM, name, family, protocol, address, netmask, gateway string) object {
+// networkConfig returns the configuration of one family of a NIC, or nil.
+func networkConfig(vm api.GuestVM, name, family, protocol, address, netmask, gateway string) object {
 	kind := map[string]string{"dhcp": family + "_dhcp", "static": family}[protocol]
 	if kind == "" {
 		return nil
@@ -142,32 +144,32 @@ func network(vm api.GuestVM, name, family, protocol, address, netmask, gateway s
 
 	var out object
 	if protocol == "static" {
-		out.add("netmask", netmask)
+		out.addMember("netmask", netmask)
 	}
 
-	if domains := list(vm.SearchDomains); len(domains) > 0 {
+	if domains := toAnySlice(vm.SearchDomains); len(domains) > 0 {
 		out = append(out, member{"dns_search", domains})
 	}
 
-	out.add("link", name)
-	out.add("id", name)
+	out.addMember("link", name)
+	out.addMember("id", name)
 	if protocol == "static" {
-		out.add("ip_address", address)
+		out.addMember("ip_address", address)
 	}
 
-	out.add("type", kind)
+	out.addMember("type", kind)
 	if protocol == "static" {
-		out.add("gateway", gateway)
+		out.addMember("gateway", gateway)
 	}
 
-	if servers := list(vm.DNSServers); len(servers) > 0 {
+	if servers := toAnySlice(vm.DNSServers); len(servers) > 0 {
 		out = append(out, member{"dns_nameservers", servers})
 	}
 
 	return out
 }
 
-func list(texts []string) []any {
+func toAnySlice(texts []string) []any {
 	var out []any
 	for _, text := range texts {
 		out = append(out, text)

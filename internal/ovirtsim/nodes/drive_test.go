@@ -74,7 +74,7 @@ func TestTheHostNameOfIgnition(t *testing.T) {
 		"an empty list": {`{"storage":{"files":[]}}`, `{"storage":{"files":[` + file + `]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check.Equal(t, "user data", ignition(test.script, "rec-ign"), test.want)
+			check.Equal(t, "user data", ignitionOutput(test.script, "rec-ign"), test.want)
 		})
 	}
 }

@@ -76,7 +76,7 @@ func New(options Options) *Guests {
 
 // Boot runs the machine of a VM. A machine rebooting by itself finds the same drive.
 func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.AgentReport)) error {
-	leave, ok := g.enter(vm.ID)
+	leave, ok := g.waitForTurn(vm.ID)
 	if !ok {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 	defer context.AfterFunc(g.ctx, cancel)()
 
 	for ctx.Err() == nil {
-		config, err := g.configOf(vm)
+		config, err := g.prepareConfig(vm)
 		if err != nil {
 			return err
 		}
@@ -99,13 +99,13 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 			return err
 		}
 
-		g.set(vm.ID, m)
-		g.plugChanged(vm.ID)
-		stop := context.AfterFunc(ctx, m.Cut) // regardless of the agent
-		g.agent(ctx, vm.ID, m, ready)
+		g.setRunning(vm.ID, m)
+		g.applyChangedDisks(vm.ID)
+		stop := context.AfterFunc(ctx, m.CutPower) // regardless of the agent
+		g.runAgent(ctx, vm.ID, m, ready)
 		stop()
-		m.Cut() // in case it has not ended by itself
-		g.unset(vm.ID)
+		m.CutPower() // in case it has not ended by itself
+		g.unsetRunning(vm.ID)
 		g.closeDisks(vm.ID)
 		g.options.Log.Info("A machine has ended", "vm", vm.Name, "how", m.How())
 
@@ -122,9 +122,9 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 	return nil
 }
 
-// enter waits until the last machine of a VM has ended. It returns false after Close. The returned function ends the
-// turn.
-func (g *Guests) enter(vmID string) (leave func(), ok bool) {
+// waitForTurn waits until the last machine of a VM has ended. It returns false after Close. The returned function ends
+// the turn.
+func (g *Guests) waitForTurn(vmID string) (leave func(), ok bool) {
 	g.mu.Lock()
 	if g.ctx.Err() != nil {
 		g.mu.Unlock()
@@ -149,33 +149,33 @@ func (g *Guests) enter(vmID string) (leave func(), ok bool) {
 	}, true
 }
 
-// set records the machine of a VM.
-func (g *Guests) set(vmID string, m *machine.Machine) {
+// setRunning records the machine of a VM.
+func (g *Guests) setRunning(vmID string, m *machine.Machine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[vmID] = m
 }
 
-// unset removes the record of an ended machine.
-func (g *Guests) unset(vmID string) {
+// unsetRunning removes the record of an ended machine.
+func (g *Guests) unsetRunning(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.running, vmID)
 }
 
-// machine returns the machine of a VM, or nil if it is not running.
-func (g *Guests) machine(vmID string) *machine.Machine {
+// findMachine returns the machine of a VM, or nil if it is not running.
+func (g *Guests) findMachine(vmID string) *machine.Machine {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	return g.running[vmID]
 }
 
-// dir returns the folder of a VM.
-func (g *Guests) dir(vmID string) string { return filepath.Join(g.options.Dir, vmID) }
+// vmDir returns the folder of a VM.
+func (g *Guests) vmDir(vmID string) string { return filepath.Join(g.options.Dir, vmID) }
 
-// configOf returns the configuration of a VM's machine. It removes the VM's former disks.
-func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
+// prepareConfig returns the configuration of a VM's machine. It removes the VM's former disks.
+func (g *Guests) prepareConfig(vm api.GuestVM) (machine.Config, error) {
 	image, err := g.imageOf(vm)
 	if err != nil {
 		return machine.Config{}, err
@@ -190,12 +190,12 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 		return machine.Config{}, errors.New("no bootable device")
 	}
 
-	drive, err := WriteDrive(vm, filepath.Join(g.dir(vm.ID), "drive"))
+	drive, err := WriteDrive(vm, filepath.Join(g.vmDir(vm.ID), "drive"))
 	if err != nil {
 		return machine.Config{}, err
 	}
 
-	if err := g.keepOnly(vm); err != nil {
+	if err := g.removeFormerDisks(vm); err != nil {
 		return machine.Config{}, err
 	}
 
@@ -209,12 +209,12 @@ func (g *Guests) configOf(vm api.GuestVM) (machine.Config, error) {
 		return machine.Config{}, err
 	}
 
-	nics, err := g.connect(vm)
+	nics, err := g.connectNICs(vm)
 
 	return machine.Config{
 		Name: vm.Name, ID: vm.ID,
 		RootFS: image.RootFS(), Store: image.Store(),
-		Disk: filepath.Join(g.dir(vm.ID), vm.RootDisk), Drive: drive, Before: before,
+		Disk: filepath.Join(g.vmDir(vm.ID), vm.RootDisk), Drive: drive, Before: before,
 		Disks: disks,
 		Group: g.options.Group + "/" + vm.ID,
 		NetNS: g.options.NetNS, NICs: nics,
@@ -237,16 +237,16 @@ func (g *Guests) imageOf(vm api.GuestVM) (nodeimage.Image, error) {
 		"there are: %s", vm.KubernetesVersion, vm.Name, strings.Join(known, ", "))
 }
 
-// keepOnly removes the former disks of the VM.
-func (g *Guests) keepOnly(vm api.GuestVM) error {
-	entries, err := os.ReadDir(g.dir(vm.ID))
+// removeFormerDisks removes the former disks of the VM.
+func (g *Guests) removeFormerDisks(vm api.GuestVM) error {
+	entries, err := os.ReadDir(g.vmDir(vm.ID))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 
 	for _, entry := range entries {
 		if entry.Name() != vm.RootDisk && entry.Name() != "drive" {
-			if err := os.RemoveAll(filepath.Join(g.dir(vm.ID), entry.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(g.vmDir(vm.ID), entry.Name())); err != nil {
 				return err
 			}
 		}
@@ -257,17 +257,17 @@ func (g *Guests) keepOnly(vm api.GuestVM) error {
 
 // Shutdown asks systemd to end the machine.
 func (g *Guests) Shutdown(vmID string) bool {
-	m := g.machine(vmID)
+	m := g.findMachine(vmID)
 	return m != nil && m.PowerOff() == nil
 }
 
-// Halted does nothing: a machine ends with the context of its run.
-func (g *Guests) Halted(string) {}
+// HandleHalt does nothing: a machine ends with the context of its run.
+func (g *Guests) HandleHalt(string) {}
 
-// Removed removes the disk of a VM, once its machine has ended.
-func (g *Guests) Removed(vmID string) {
+// HandleRemoval removes the disk of a VM, once its machine has ended.
+func (g *Guests) HandleRemoval(vmID string) {
 	go func() {
-		leave, ok := g.enter(vmID)
+		leave, ok := g.waitForTurn(vmID)
 		if !ok {
 			return
 		}
@@ -279,7 +279,7 @@ func (g *Guests) Removed(vmID string) {
 		delete(g.turns, vmID) // VM IDs are never reused
 		g.mu.Unlock()
 
-		if err := os.RemoveAll(g.dir(vmID)); err != nil {
+		if err := os.RemoveAll(g.vmDir(vmID)); err != nil {
 			g.options.Log.Error(err, "Failed to remove the disk of a VM")
 		}
 	}()
@@ -287,7 +287,7 @@ func (g *Guests) Removed(vmID string) {
 
 // SetNodeReady starts or stops the kubelet of a VM. A stopped kubelet does not report, and its node becomes Unknown.
 func (g *Guests) SetNodeReady(vmID, status, _ string) error {
-	m := g.machine(vmID)
+	m := g.findMachine(vmID)
 	if m == nil {
 		return fmt.Errorf("VM %s does not run, so its kubelet reports nothing", vmID)
 	}
@@ -299,7 +299,7 @@ func (g *Guests) SetNodeReady(vmID, status, _ string) error {
 
 	ctx, cancel := context.WithTimeout(g.ctx, 30*time.Second)
 	defer cancel()
-	_, err := m.Run(ctx, "systemctl", command, "kubelet")
+	_, err := m.RunCommand(ctx, "systemctl", command, "kubelet")
 
 	return err
 }

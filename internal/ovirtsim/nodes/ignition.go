@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// ignition returns the engine's output for Ignition: the custom script, parsed and encoded again. If the initialization
-// has a host name and the script has no /etc/hostname, the engine adds this file in the form of Ignition 2. An
-// unreadable script stays unchanged.
-func ignition(script, hostName string) string {
+// ignitionOutput returns the engine's output for Ignition: the custom script, parsed and encoded again. If the
+// initialization has a host name and the script has no /etc/hostname, the engine adds this file in the form of Ignition
+// 2. An unreadable script stays unchanged.
+func ignitionOutput(script, hostName string) string {
 	if script == "" {
 		script = "{}"
 	}
@@ -31,23 +31,23 @@ func ignition(script, hostName string) string {
 		Contents   map[string]string `json:"contents"`
 	}{"root", hostNamePath, 0o644, map[string]string{"source": "data:," + url.PathEscape(hostName)}})
 
-	config := membersOf(compact.Bytes())
-	storage := membersOf(config.get("storage"))
-	files := bytes.TrimSuffix(storage.get("files"), []byte("]"))
+	config := parseMembers(compact.Bytes())
+	storage := parseMembers(config.findMember("storage"))
+	files := bytes.TrimSuffix(storage.findMember("files"), []byte("]"))
 
 	// An engine drops all other members of a storage without files.
 	switch {
 	case files == nil:
 		storage = rawObject{{"files", slices.Concat([]byte("["), file, []byte("]"))}}
 	case len(files) > 1:
-		storage.set("files", slices.Concat(files, []byte(","), file, []byte("]")))
+		storage.setMember("files", slices.Concat(files, []byte(","), file, []byte("]")))
 	default:
-		storage.set("files", slices.Concat(files, file, []byte("]")))
+		storage.setMember("files", slices.Concat(files, file, []byte("]")))
 	}
 
-	config.set("storage", storage.text())
+	config.setMember("storage", storage.encodeObject())
 
-	return string(config.text())
+	return string(config.encodeObject())
 }
 
 const hostNamePath = "/etc/hostname"
@@ -73,8 +73,8 @@ type rawMember struct {
 	value json.RawMessage
 }
 
-// membersOf returns the members of an object, or nil for other values.
-func membersOf(text []byte) rawObject {
+// parseMembers returns the members of an object, or nil for other values.
+func parseMembers(text []byte) rawObject {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return nil
@@ -96,8 +96,8 @@ func membersOf(text []byte) rawObject {
 	return out
 }
 
-// get returns the value of a member, or nil.
-func (o rawObject) get(name string) json.RawMessage {
+// findMember returns the value of a member, or nil.
+func (o rawObject) findMember(name string) json.RawMessage {
 	for _, m := range o {
 		if m.name == name {
 			return m.value
@@ -107,8 +107,8 @@ func (o rawObject) get(name string) json.RawMessage {
 	return nil
 }
 
-// set changes a member, or adds it.
-func (o *rawObject) set(name string, value json.RawMessage) {
+// setMember changes a member, or adds it.
+func (o *rawObject) setMember(name string, value json.RawMessage) {
 	for i := range *o {
 		if (*o)[i].name == name {
 			(*o)[i].value = value
@@ -119,7 +119,7 @@ func (o *rawObject) set(name string, value json.RawMessage) {
 	*o = append(*o, rawMember{name, value})
 }
 
-func (o rawObject) text() json.RawMessage {
+func (o rawObject) encodeObject() json.RawMessage {
 	out := []byte("{")
 
 	for i, m := range o {

@@ -8,18 +8,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 )
 
-// Links returns the name prefix of this process's bridges.
-func Links() string { return fmt.Sprintf("n%d.", os.Getpid()) }
+// LinkPrefix returns the name prefix of this process's bridges.
+func LinkPrefix() string { return fmt.Sprintf("n%d.", os.Getpid()) }
 
-// connect returns the network interfaces of a VM, on the bridges of their networks. An interface without a network has
-// no bridge.
-func (g *Guests) connect(vm api.GuestVM) ([]machine.NIC, error) {
+// connectNICs returns the network interfaces of a VM, on the bridges of their networks. An interface without a network
+// has no bridge.
+func (g *Guests) connectNICs(vm api.GuestVM) ([]machine.NIC, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []machine.NIC
 
 	for _, device := range vm.Interfaces {
-		bridge, err := g.bridge(device)
+		bridge, err := g.ensureBridge(device)
 		if err != nil {
 			return nil, err
 		}
@@ -36,9 +36,9 @@ func (g *Guests) connect(vm api.GuestVM) ([]machine.NIC, error) {
 	return out, nil
 }
 
-// bridge returns the bridge of a network, and creates a missing one with the network's router on it. Names contain this
-// process's number, because other processes may have networks in the same namespace. g.mu must be held.
-func (g *Guests) bridge(device api.GuestInterface) (string, error) {
+// ensureBridge returns the bridge of a network, and creates a missing one with the network's router on it. Names
+// contain this process's number, because other processes may have networks in the same namespace. g.mu must be held.
+func (g *Guests) ensureBridge(device api.GuestInterface) (string, error) {
 	if device.Network == "" {
 		return "", nil
 	}
@@ -47,7 +47,7 @@ func (g *Guests) bridge(device api.GuestInterface) (string, error) {
 		return there, nil
 	}
 
-	name := fmt.Sprintf("%s%d", Links(), len(g.bridges)+1)
+	name := fmt.Sprintf("%s%d", LinkPrefix(), len(g.bridges)+1)
 	steps := [][]string{{"link", "add", name, "alias", device.Network, "type", "bridge"}}
 
 	for _, address := range device.Router {

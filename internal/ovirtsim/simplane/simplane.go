@@ -63,7 +63,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	p := &Plane{Plane: plane}
 	if other := options.Simulator; other != nil {
 		p.Engine, p.EngineCA = other.Engine, other.EngineCA
-	} else if err := p.Step(ctx, "start the engine simulator", func(ctx context.Context) error {
+	} else if err := p.RunStep(ctx, "start the engine simulator", func(ctx context.Context) error {
 		return p.startSimulator(ctx, options)
 	}); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (p *Plane) startSimulator(ctx context.Context, options Options) error {
 	}
 
 	args = append(args, "--connection="+connection)
-	if p.Sim, err = p.Run("ovirtsim", filepath.Join(options.BinDir, "ovirtsim"), args); err != nil {
+	if p.Sim, err = p.RunProcess("ovirtsim", filepath.Join(options.BinDir, "ovirtsim"), args); err != nil {
 		return err
 	}
 
@@ -108,7 +108,7 @@ func (p *Plane) startSimulator(ctx context.Context, options Options) error {
 		return fmt.Errorf("failed to read the engine's CA: %w", err)
 	}
 
-	p.Say("the engine simulator can be looked at on %s", p.Engine.UIURL)
+	p.ReportProgress("the engine simulator can be looked at on %s", p.Engine.UIURL)
 
 	return nil
 }
@@ -150,8 +150,8 @@ func (p *Plane) EngineClient() (*engine.Client, error) {
 	})
 }
 
-// Control calls the simulator's control API: it sends in and decodes the answer into out, unless they are nil.
-func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
+// CallControl calls the simulator's control API: it sends in and decodes the answer into out, unless they are nil.
+func (p *Plane) CallControl(ctx context.Context, method, path string, in, out any) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.EngineCA)
 	c := http.Client{
@@ -188,10 +188,10 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// GuestErrors queries the simulator for failed guests. It returns a line for each of their VMs.
-func (p *Plane) GuestErrors(ctx context.Context) ([]string, error) {
+// QueryGuestErrors queries the simulator for failed guests. It returns a line for each of their VMs.
+func (p *Plane) QueryGuestErrors(ctx context.Context) ([]string, error) {
 	var vms []ovirtsim.VMInfo
-	if err := p.Control(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {
+	if err := p.CallControl(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {
 		return nil, err
 	}
 

@@ -16,7 +16,7 @@ func (brokenGuest) Boot(context.Context, ovirtsim.GuestVM, func(ovirtsim.AgentRe
 	return errors.New("kube-apiserver: address already in use")
 }
 func (brokenGuest) Node(string) (ovirtsim.GuestNode, bool) { return ovirtsim.GuestNode{}, false }
-func (brokenGuest) Halted(string)                          {}
+func (brokenGuest) HandleHalt(string)                      {}
 func (brokenGuest) Close()                                 {}
 
 // TestAGuestThatFailsIsNamedWithItsError boots a guest with its control plane endpoint already in use.
@@ -35,7 +35,7 @@ func TestAGuestThatFailsIsNamedWithItsError(t *testing.T) {
 
 	var got []string
 	for len(got) == 0 && t.Context().Err() == nil { // the guest boots concurrently
-		got, err = p.GuestErrors(t.Context())
+		got, err = p.QueryGuestErrors(t.Context())
 		check.Error(t, err, "")
 	}
 

@@ -4,17 +4,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Change applies a request's fields to the rule. As in the engine, setting positive enables the rule.
-func (r *Rule) Change(in *wire.Element) {
+// ApplyRequest applies a request's fields to the rule. As in the engine, setting positive enables the rule.
+func (r *Rule) ApplyRequest(in *wire.Element) {
 	if in.Has("enforcing") {
-		r.Enforcing = in.Yes("enforcing")
+		r.Enforcing = in.IsTrue("enforcing")
 	}
 
 	if in.Has("positive") {
-		r.Positive, r.Enabled = in.Yes("positive"), true
+		r.Positive, r.Enabled = in.IsTrue("positive"), true
 	}
 
 	if in.Has("enabled") {
-		r.Enabled = in.Yes("enabled")
+		r.Enabled = in.IsTrue("enabled")
 	}
 }

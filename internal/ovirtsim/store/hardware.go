@@ -87,7 +87,7 @@ var Costly = []string{"virtio_scsi", "rng_device", "tpm_enabled"}
 func BlankHardware() Hardware {
 	settings, err := wire.ParseXML(strings.NewReader(blankSettings))
 	if err == nil {
-		err = wire.API().Shape(settings, "Vm")
+		err = wire.API().NormalizeDocument(settings, "Vm")
 	}
 
 	if err != nil { // impossible: the text is constant
@@ -127,18 +127,18 @@ const (
 	PinResize = "resize_and_pin_numa"
 )
 
-// Count returns the number of CPUs visible to a guest.
-func (t Topology) Count() int64 { return t.Cores * t.Sockets * t.Threads }
+// CountCPUs returns the number of CPUs visible to a guest.
+func (t Topology) CountCPUs() int64 { return t.Cores * t.Sockets * t.Threads }
 
-// Lease returns the storage domain with a lease of the VM, or "".
-func (h *Hardware) Lease() string { return wire.RefID(h.Settings.Get("lease", "storage_domain")) }
+// LeaseDomain returns the storage domain with a lease of the VM, or "".
+func (h *Hardware) LeaseDomain() string { return wire.RefID(h.Settings.Get("lease", "storage_domain")) }
 
-// Resize applies an instance type. Its sizes override those of the request, but the request's memory still determines
-// the maximum. It has no sound card. Requesting one anyway was not recorded.
-func (h *Hardware) Resize(t *InstanceType, in *wire.Element) {
+// ApplyInstanceType applies an instance type. Its sizes override those of the request, but the request's memory still
+// determines the maximum. It has no sound card. Requesting one anyway was not recorded.
+func (h *Hardware) ApplyInstanceType(t *InstanceType, in *wire.Element) {
 	asked := h.MaxMemory
 	h.Memory, h.GuaranteedMemory, h.CPU = t.Memory, t.Memory, t.CPU
-	h.Soundcard = in.Yes("soundcard_enabled")
+	h.Soundcard = in.IsTrue("soundcard_enabled")
 	h.MaxMemory = max(asked, 4*t.Memory)
-	h.Settings.Put("0", "io", "threads")
+	h.Settings.SetText("0", "io", "threads")
 }

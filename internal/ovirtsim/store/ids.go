@@ -43,8 +43,8 @@ func (s *Store) EnsureUser(name, password, role string) {
 	s.Users.Put(made.ID, made)
 }
 
-// Attach attaches a disk to a VM or a template; an empty interface means virtio_scsi.
-func (s *Store) Attach(owner, diskID, iface string, bootable bool) *Attachment {
+// AttachDisk attaches a disk to a VM or a template; an empty interface means virtio_scsi.
+func (s *Store) AttachDisk(owner, diskID, iface string, bootable bool) *Attachment {
 	made := &Attachment{
 		Owner:     owner,
 		Disk:      diskID,

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// PlainName reports whether a name consists of letters of any language, digits, and "-", "_" and ".".
-func PlainName(name string) bool {
+// IsPlainName reports whether a name consists of letters of any language, digits, and "-", "_" and ".".
+func IsPlainName(name string) bool {
 	return name != "" && strings.IndexFunc(name, func(c rune) bool { return !isNameRune(c) }) < 0
 }
 

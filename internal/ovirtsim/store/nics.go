@@ -5,8 +5,9 @@ import (
 	"net/netip"
 )
 
-// Lease returns the DHCP lease of a MAC address on a network. It is stable as long as there are enough addresses.
-func (s *Store) Lease(n *Network, mac string) string {
+// LeaseAddress returns the DHCP lease of a MAC address on a network. It is stable as long as there are enough
+// addresses.
+func (s *Store) LeaseAddress(n *Network, mac string) string {
 	if n.DHCP == nil || mac == "" {
 		return ""
 	}
@@ -37,8 +38,8 @@ func (s *Store) Lease(n *Network, mac string) string {
 	return ""
 }
 
-// Release releases the leases of a deleted VM.
-func (s *Store) Release(mac string) {
+// ReleaseLeases releases the leases of a deleted VM.
+func (s *Store) ReleaseLeases(mac string) {
 	for _, n := range s.Networks.Rows {
 		if _, had := n.Leases[mac]; had {
 			delete(n.Leases, mac)

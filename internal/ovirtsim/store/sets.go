@@ -2,8 +2,8 @@ package store
 
 import "slices"
 
-// Member adds an ID to a set or removes it, and reports whether the set changed.
-func Member(set *[]string, id string, in bool) bool {
+// SetMember adds an ID to a set or removes it, and reports whether the set changed.
+func SetMember(set *[]string, id string, in bool) bool {
 	at := slices.Index(*set, id)
 	switch {
 	case in && at < 0:

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Active returns the snapshot with the VM's present state. It is stored only if there are others.
-func (s *Store) Active(v *VM) *Snapshot {
+// ActiveSnapshot returns the snapshot with the VM's present state. It is stored only if there are others.
+func (s *Store) ActiveSnapshot(v *VM) *Snapshot {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotActive {
 			return found
@@ -33,12 +33,12 @@ func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
 
 // SnapshotsOf lists the snapshots of a VM, oldest first.
 func (s *Store) SnapshotsOf(vmID string) []*Snapshot {
-	return s.snapshotsByVM.where(vmID, func(found *Snapshot) string { return fmt.Sprintf("%020d", found.Order) })
+	return s.snapshotsByVM.findRows(vmID, func(found *Snapshot) string { return fmt.Sprintf("%020d", found.Order) })
 }
 
-// Preview returns the snapshot shown by a VM for a while, and the VM's state before the preview. Both are nil if there
-// is no preview.
-func (s *Store) Preview(v *VM) (shown, before *Snapshot) {
+// PreviewSnapshots returns the snapshot shown by a VM for a while, and the VM's state before the preview. Both are nil
+// if there is no preview.
+func (s *Store) PreviewSnapshots(v *VM) (shown, before *Snapshot) {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotPreview {
 			before = found
@@ -52,14 +52,14 @@ func (s *Store) Preview(v *VM) (shown, before *Snapshot) {
 	return shown, before
 }
 
-// Keep stores a snapshot after the others.
-func (s *Store) Keep(made *Snapshot) {
-	made.Order = s.Next("snapshots")
+// AppendSnapshot stores a snapshot after the others.
+func (s *Store) AppendSnapshot(made *Snapshot) {
+	made.Order = s.NextNumber("snapshots")
 	s.Snapshots.Put(made.ID, made)
 }
 
-// Take returns a snapshot of a VM and its disks.
-func (s *Store) Take(v *VM, kind, description string) *Snapshot {
+// TakeSnapshot returns a snapshot of a VM and its disks.
+func (s *Store) TakeSnapshot(v *VM, kind, description string) *Snapshot {
 	made := &Snapshot{
 		ID:          NewID(),
 		VM:          v.ID,
@@ -89,8 +89,8 @@ func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	}
 }
 
-// InSnapshot reports whether a disk is part of a snapshot other than the active one.
-func (s *Store) InSnapshot(vmID, diskID string) bool {
+// IsInSnapshot reports whether a disk is part of a snapshot other than the active one.
+func (s *Store) IsInSnapshot(vmID, diskID string) bool {
 	return slices.ContainsFunc(s.SnapshotsOf(vmID), func(found *Snapshot) bool {
 		return found.Kind != SnapshotActive &&
 			slices.ContainsFunc(found.Disks, func(d snapshotDisk) bool { return d.Disk == diskID })

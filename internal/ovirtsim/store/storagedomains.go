@@ -3,7 +3,7 @@ package store
 // Usage returns the bytes used by the disks of a storage domain, and their maximum.
 func (s *Store) Usage(domainID string) (used, committed int64) {
 	for _, d := range s.Disks.Rows {
-		if d.On(domainID) {
+		if d.IsOnDomain(domainID) {
 			used += d.Actual
 			committed += d.Provisioned
 		}

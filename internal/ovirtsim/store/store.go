@@ -37,7 +37,7 @@ func (t *Table[T]) indexBy(of func(*T) string) *index[T] {
 	return made
 }
 
-func (i *index[T]) where(value string, key func(*T) string) []*T {
+func (i *index[T]) findRows(value string, key func(*T) string) []*T {
 	out := make([]*T, 0, len(i.rows[value]))
 	for _, row := range i.rows[value] {
 		out = append(out, row)
@@ -91,9 +91,9 @@ type Store struct {
 // persistent is the journal's view of a table.
 type persistent interface {
 	name() string
-	restore(id string, row json.RawMessage) error
-	each(func(id string, row any))
-	clear()
+	restoreRow(id string, row json.RawMessage) error
+	eachRow(func(id string, row any))
+	clearRows()
 }
 
 func newTable[T any](s *Store, kind string) *Table[T] {
@@ -142,11 +142,11 @@ func (t *Table[T]) Get(id string) *T { return t.Rows[id] }
 
 // Put stores a new or changed object.
 func (t *Table[T]) Put(id string, row *T) {
-	t.insert(id, row)
-	t.store.log(t.kind, id, row)
+	t.insertRow(id, row)
+	t.store.logChange(t.kind, id, row)
 }
 
-func (t *Table[T]) insert(id string, row *T) {
+func (t *Table[T]) insertRow(id string, row *T) {
 	t.Rows[id] = row
 	for _, i := range t.indexes {
 		value := i.of(row)
@@ -158,7 +158,7 @@ func (t *Table[T]) insert(id string, row *T) {
 	}
 }
 
-func (t *Table[T]) remove(id string) {
+func (t *Table[T]) removeRow(id string) {
 	row := t.Rows[id]
 	if row == nil {
 		return
@@ -176,8 +176,8 @@ func (t *Table[T]) remove(id string) {
 
 // Drop deletes an object.
 func (t *Table[T]) Drop(id string) {
-	t.remove(id)
-	t.store.log(t.kind, id, nil)
+	t.removeRow(id)
+	t.store.logChange(t.kind, id, nil)
 }
 
 // Where lists the matching objects, sorted by key.
@@ -195,9 +195,9 @@ func (t *Table[T]) Where(match func(*T) bool, key func(*T) string) []*T {
 	return out
 }
 
-func (t *Table[T]) restore(id string, raw json.RawMessage) error {
+func (t *Table[T]) restoreRow(id string, raw json.RawMessage) error {
 	if len(raw) == 0 || string(raw) == "null" {
-		t.remove(id)
+		t.removeRow(id)
 		return nil
 	}
 
@@ -206,13 +206,13 @@ func (t *Table[T]) restore(id string, raw json.RawMessage) error {
 		return err
 	}
 
-	t.remove(id)
-	t.insert(id, row)
+	t.removeRow(id)
+	t.insertRow(id, row)
 
 	return nil
 }
 
-func (t *Table[T]) clear() {
+func (t *Table[T]) clearRows() {
 	clear(t.Rows)
 
 	for _, i := range t.indexes {
@@ -220,7 +220,7 @@ func (t *Table[T]) clear() {
 	}
 }
 
-func (t *Table[T]) each(visit func(string, any)) {
+func (t *Table[T]) eachRow(visit func(string, any)) {
 	for _, id := range wire.SortedKeys(t.Rows) {
 		visit(id, t.Rows[id])
 	}
@@ -233,8 +233,8 @@ type record struct {
 	Row  json.RawMessage `json:"row"`
 }
 
-// log records a change for the journal.
-func (s *Store) log(kind, id string, row any) {
+// logChange records a change for the journal.
+func (s *Store) logChange(kind, id string, row any) {
 	if s.journal == nil || s.loading {
 		return
 	}
@@ -261,7 +261,7 @@ func (s *Store) Flush() error {
 
 	if s.written > max(minCompaction, 4*s.base) {
 		s.pending.Reset() // the compacted journal includes it
-		return s.compact()
+		return s.compactJournal()
 	}
 
 	n, err := s.journal.Write(s.pending.Bytes())
@@ -292,7 +292,7 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 	}
 
 	path := filepath.Join(folder, journalName)
-	existed, err = s.load(path)
+	existed, err = s.loadJournal(path)
 	if err != nil {
 		return false, err
 	}
@@ -300,7 +300,7 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 	s.path = path
 	if existed = existed && s.Counters.Get(SeededRow) != nil; !existed {
 		for _, t := range s.tables { // an incomplete first start
-			t.clear()
+			t.clearRows()
 		}
 	}
 
@@ -310,14 +310,14 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 		s.Counters.Put(saltRow, &Counter{Text: s.salt.String()})
 	}
 
-	return existed, s.compact()
+	return existed, s.compactJournal()
 }
 
 // minCompaction is the minimum size for compacting a journal.
 const minCompaction = 64 << 20
 
-// compact rewrites the journal to limit its growth. It writes a second file first, so no crash loses both.
-func (s *Store) compact() error {
+// compactJournal rewrites the journal to limit its growth. It writes a second file first, so no crash loses both.
+func (s *Store) compactJournal() error {
 	fresh, err := os.OpenFile(s.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
@@ -327,7 +327,7 @@ func (s *Store) compact() error {
 
 	s.journal = fresh
 	for _, t := range s.tables {
-		t.each(func(id string, row any) { s.log(t.name(), id, row) })
+		t.eachRow(func(id string, row any) { s.logChange(t.name(), id, row) })
 	}
 
 	s.base, s.written = int64(s.pending.Len()), 0
@@ -356,7 +356,7 @@ func (s *Store) compact() error {
 	return nil
 }
 
-func (s *Store) load(path string) (existed bool, err error) {
+func (s *Store) loadJournal(path string) (existed bool, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -395,7 +395,7 @@ func (s *Store) load(path string) (existed bool, err error) {
 				r.Kind)
 		}
 
-		if err := t.restore(r.ID, r.Row); err != nil {
+		if err := t.restoreRow(r.ID, r.Row); err != nil {
 			return false, fmt.Errorf("%s:%d: %w; remove the state folder to begin anew", path, number, err)
 		}
 	}
@@ -419,8 +419,8 @@ type Counter struct {
 	Text  string `json:",omitempty"`
 }
 
-// Next returns the next number of a counter, starting at 1.
-func (s *Store) Next(name string) int64 {
+// NextNumber returns the next number of a counter, starting at 1.
+func (s *Store) NextNumber(name string) int64 {
 	c := s.Counters.Get(name)
 	if c == nil {
 		c = &Counter{}
@@ -434,18 +434,18 @@ func (s *Store) Next(name string) int64 {
 
 // NextMAC returns the next address of oVirt's default MAC pool.
 func (s *Store) NextMAC() string {
-	n := s.Next("macs")
+	n := s.NextNumber("macs")
 	return fmt.Sprintf("56:6f:1a:%02x:%02x:%02x", n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
 // NICsOf lists the network interfaces of a VM or template by name.
 func (s *Store) NICsOf(owner string) []*NIC {
-	return s.nicsByOwner.where(owner, func(n *NIC) string { return n.Name })
+	return s.nicsByOwner.findRows(owner, func(n *NIC) string { return n.Name })
 }
 
 // AttachmentsOf lists the disks attached to a VM or template, bootable ones first.
 func (s *Store) AttachmentsOf(owner string) []*Attachment {
-	return s.attachmentsByOwner.where(owner, func(a *Attachment) string {
+	return s.attachmentsByOwner.findRows(owner, func(a *Attachment) string {
 		order := "1"
 		if a.Bootable {
 			order = "0"
@@ -457,7 +457,7 @@ func (s *Store) AttachmentsOf(owner string) []*Attachment {
 
 // AttachmentsOfDisk lists the attachments of a disk.
 func (s *Store) AttachmentsOfDisk(diskID string) []*Attachment {
-	return s.attachmentsByDisk.where(diskID, func(a *Attachment) string { return a.Owner })
+	return s.attachmentsByDisk.findRows(diskID, func(a *Attachment) string { return a.Owner })
 }
 
 // DataCenterOf returns the ID of a cluster's data center.

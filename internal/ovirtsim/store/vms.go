@@ -13,8 +13,8 @@ func (s *Store) QuotaID(clusterID string) string {
 	return s.IDOf("", "quota", s.DataCenterOf(clusterID))
 }
 
-// Addresses returns all addresses reported by the guest agent.
-func (v *VM) Addresses() []string {
+// ReportedAddresses returns all addresses reported by the guest agent.
+func (v *VM) ReportedAddresses() []string {
 	var out []string
 	for _, device := range v.Report.Interfaces {
 		out = append(out, device.Addresses...)
@@ -38,18 +38,18 @@ func (h *Host) MissingDevices(v *VM) []string {
 	return out
 }
 
-// Running reports whether the VM is on a host, or on its way there or away.
-func (v *VM) Running() bool {
+// IsRunning reports whether the VM is on a host, or on its way there or away.
+func (v *VM) IsRunning() bool {
 	return v.Status != StatusDown && v.Status != StatusImageLocked && v.Status != StatusSuspended
 }
 
-// MemoryWaits reports that the next start changes the VM's memory.
-func (v *VM) MemoryWaits() bool { return v.Next != nil && v.Next.Memory != v.Memory }
+// HasPendingMemory reports that the next start changes the VM's memory.
+func (v *VM) HasPendingMemory() bool { return v.Next != nil && v.Next.Memory != v.Memory }
 
-// Take gives a VM the requested hardware. A running VM applies some of it at once. The rest waits for its next start.
-// The pending hardware combines the VM's present hardware with this request: pending changes of earlier requests are
-// lost.
-func (v *VM) Take(wanted Hardware, running, onlyNext bool) {
+// SetHardware gives a VM the requested hardware. A running VM applies some of it at once. The rest waits for its next
+// start. The pending hardware combines the VM's present hardware with this request: pending changes of earlier requests
+// are lost.
+func (v *VM) SetHardware(wanted Hardware, running, onlyNext bool) {
 	if !running {
 		v.Hardware, v.Next = wanted, nil
 		return
@@ -63,12 +63,12 @@ func (v *VM) Take(wanted Hardware, running, onlyNext bool) {
 
 		now.PlacementAffinity, now.PlacementHosts = wanted.PlacementAffinity, wanted.PlacementHosts
 		for _, name := range []string{"high_availability", "lease", "storage_error_resume_behaviour"} {
-			now.Settings.Replace(name, wanted.Settings.Get(name).Clone())
+			now.Settings.ReplaceKid(name, wanted.Settings.Get(name).Clone())
 		}
 
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
 		now.Memory = max(wanted.Memory, now.Memory) // a guest returns memory only if it offers to
-		if !v.MemoryWaits() {
+		if !v.HasPendingMemory() {
 			wanted.Memory = now.Memory
 		}
 	}

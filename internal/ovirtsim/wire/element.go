@@ -36,8 +36,8 @@ var attributeNames = map[string]bool{"id": true, "href": true, "rel": true}
 // El begins an element with parts.
 func El(name string) *Element { return &Element{Name: name, Structured: true} }
 
-// Leaf returns an element with only text.
-func Leaf(name, text string) *Element { return &Element{Name: name, Text: text} }
+// NewLeaf returns an element with only text.
+func NewLeaf(name, text string) *Element { return &Element{Name: name, Text: text} }
 
 // Clone copies a document, because a stored one must not change when links in an answer are followed.
 func (e *Element) Clone() *Element {
@@ -55,8 +55,8 @@ func (e *Element) Clone() *Element {
 	return &out
 }
 
-// Set adds an attribute unless the value is empty.
-func (e *Element) Set(name, value string) *Element {
+// SetAttr adds an attribute unless the value is empty.
+func (e *Element) SetAttr(name, value string) *Element {
 	if value != "" {
 		e.Attrs = append(e.Attrs, attribute{name, value})
 	}
@@ -76,10 +76,10 @@ func (e *Element) Add(kids ...*Element) *Element {
 }
 
 // Str adds a child with a text.
-func (e *Element) Str(name, value string) *Element { return e.Add(Leaf(name, value)) }
+func (e *Element) Str(name, value string) *Element { return e.Add(NewLeaf(name, value)) }
 
-// Opt adds a text unless it is empty.
-func (e *Element) Opt(name, value string) *Element {
+// StrIfSet adds a text unless it is empty.
+func (e *Element) StrIfSet(name, value string) *Element {
 	if value == "" {
 		return e
 	}
@@ -97,8 +97,8 @@ func (e *Element) Flag(name string, value bool) *Element {
 	return e.Str(name, strconv.FormatBool(value))
 }
 
-// Replace replaces the child with a name, or removes it if with is nil.
-func (e *Element) Replace(name string, with *Element) {
+// ReplaceKid replaces the child with a name, or removes it if with is nil.
+func (e *Element) ReplaceKid(name string, with *Element) {
 	at := slices.IndexFunc(e.Kids, func(kid *Element) bool { return kid.Name == name })
 	switch {
 	case at < 0:
@@ -110,8 +110,8 @@ func (e *Element) Replace(name string, with *Element) {
 	}
 }
 
-// Items appends children forming a list in JSON.
-func (e *Element) Items(kids ...*Element) *Element {
+// AddItems appends children forming a list in JSON.
+func (e *Element) AddItems(kids ...*Element) *Element {
 	for _, kid := range kids {
 		kid.Item = true
 		e.Kids = append(e.Kids, kid)
@@ -190,8 +190,8 @@ func (e *Element) Number(path ...string) int64 {
 	return n
 }
 
-// Yes returns the boolean below a path, or false; parse has validated it.
-func (e *Element) Yes(path ...string) bool { return e.Value(path...) == "true" }
+// IsTrue returns the boolean below a path, or false; parse has validated it.
+func (e *Element) IsTrue(path ...string) bool { return e.Value(path...) == "true" }
 
 // MarshalText keeps documents in the state folder as XML.
 func (e *Element) MarshalText() ([]byte, error) {
@@ -208,7 +208,7 @@ func (e *Element) UnmarshalText(text []byte) error {
 	}
 
 	if kind := API().Roots[parsed.Name]; kind != "" {
-		if err := API().Shape(parsed, kind); err != nil {
+		if err := API().NormalizeDocument(parsed, kind); err != nil {
 			return err
 		}
 	}
@@ -359,7 +359,7 @@ func ParseXML(from io.Reader) (*Element, error) {
 
 		switch t := token.(type) {
 		case xml.StartElement:
-			made, err := begin(t, open, root)
+			made, err := beginElement(t, open, root)
 			if err != nil {
 				return nil, err
 			}
@@ -386,8 +386,8 @@ func ParseXML(from io.Reader) (*Element, error) {
 	}
 }
 
-// begin creates the element of a start tag, below the last open one.
-func begin(tag xml.StartElement, open []*Element, root *Element) (*Element, error) {
+// beginElement creates the element of a start tag, below the last open one.
+func beginElement(tag xml.StartElement, open []*Element, root *Element) (*Element, error) {
 	if len(open) > maxDepth {
 		return nil, errors.New("it is nested too deeply")
 	}
@@ -467,7 +467,7 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	case map[string]any:
 		for _, key := range SortedKeys(v) {
 			if text, isText := v[key].(string); isText && attributeNames[key] {
-				out.Set(key, text)
+				out.SetAttr(key, text)
 				continue
 			}
 
@@ -493,8 +493,8 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	return out, nil
 }
 
-// Put sets the text of a part of a document, and creates missing parts.
-func (e *Element) Put(value string, path ...string) *Element {
+// SetText sets the text of a part of a document, and creates missing parts.
+func (e *Element) SetText(value string, path ...string) *Element {
 	at := e
 	for _, name := range path {
 		next := at.Get(name)
@@ -512,8 +512,9 @@ func (e *Element) Put(value string, path ...string) *Element {
 	return e
 }
 
-// Merge applies the elements of a request to the existing ones: it replaces lists and texts, and merges structures.
-func (e *Element) Merge(in *Element, skip []string) {
+// MergeRequest applies the elements of a request to the existing ones: it replaces lists and texts, and merges
+// structures.
+func (e *Element) MergeRequest(in *Element, skip []string) {
 	for _, kid := range in.Kids {
 		if slices.Contains(skip, kid.Name) {
 			continue
@@ -528,7 +529,7 @@ func (e *Element) Merge(in *Element, skip []string) {
 		case isList || len(kid.Kids) == 0:
 			there.Kids, there.Text, there.Attrs = kid.Clone().Kids, kid.Text, kid.Attrs
 		default:
-			there.Merge(kid, nil)
+			there.MergeRequest(kid, nil)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func FuzzJSON(f *testing.F) {
 
 	f.Fuzz(func(_ *testing.T, text string) {
 		if document, err := ParseJSON(strings.NewReader(text), "vm"); err == nil {
-			_ = API().Shape(document, "Vm")
+			_ = API().NormalizeDocument(document, "Vm")
 		}
 	})
 }

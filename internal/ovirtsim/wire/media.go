@@ -42,8 +42,8 @@ func wantsJSON(r *http.Request) bool {
 	return weight("application/json") > weight("application/xml")
 }
 
-// encode renders a document in the client's preferred format.
-func encode(r *http.Request, document *Element) (media string, body []byte) {
+// encodeDocument renders a document in the client's preferred format.
+func encodeDocument(r *http.Request, document *Element) (media string, body []byte) {
 	var out bytes.Buffer
 	if wantsJSON(r) {
 		document.writeJSON(&out)
@@ -56,9 +56,9 @@ func encode(r *http.Request, document *Element) (media string, body []byte) {
 	return "application/xml;charset=UTF-8", out.Bytes()
 }
 
-// Reply answers with a document, in the client's preferred format.
-func Reply(w http.ResponseWriter, r *http.Request, status int, document *Element) {
-	media, body := encode(r, document)
+// WriteDocument answers with a document, in the client's preferred format.
+func WriteDocument(w http.ResponseWriter, r *http.Request, status int, document *Element) {
+	media, body := encodeDocument(r, document)
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

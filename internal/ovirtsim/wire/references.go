@@ -17,23 +17,23 @@ func Ref(name, collection, id string) *Element {
 		return nil
 	}
 
-	return El(name).Set("href", Href(collection, id)).Set("id", id)
+	return El(name).SetAttr("href", Href(collection, id)).SetAttr("id", id)
 }
 
 // Refs returns a list of references.
 func Refs(name, item, collection string, ids []string) *Element {
 	out := El(name)
 	for _, id := range ids {
-		out.Items(Ref(item, collection, id))
+		out.AddItems(Ref(item, collection, id))
 	}
 
 	return out
 }
 
-// Object returns the element of an object, with links to its actions and collections. The caller adds the fields.
-func Object(name, id string, path ...string) *Element {
-	out := El(name).Set("href", Href(path...)).Set("id", id)
-	found, _ := API().At(path)
+// NewObject returns the element of an object, with links to its actions and collections. The caller adds the fields.
+func NewObject(name, id string, path ...string) *Element {
+	out := El(name).SetAttr("href", Href(path...)).SetAttr("id", id)
+	found, _ := API().FindService(path)
 	if found == nil {
 		return out
 	}
@@ -42,7 +42,7 @@ func Object(name, id string, path ...string) *Element {
 
 	for _, method := range found.Methods {
 		if rel, ok := strings.CutPrefix(method, "!"); ok {
-			actions.Items(El("link").Set("href", base+"/"+rel).Set("rel", rel))
+			actions.AddItems(El("link").SetAttr("href", base+"/"+rel).SetAttr("rel", rel))
 		}
 	}
 
@@ -52,7 +52,7 @@ func Object(name, id string, path ...string) *Element {
 
 	for _, rel := range SortedKeys(found.Paths) {
 		if rel != "{}" {
-			out.Items(El("link").Set("href", base+"/"+rel).Set("rel", rel))
+			out.AddItems(El("link").SetAttr("href", base+"/"+rel).SetAttr("rel", rel))
 		}
 	}
 

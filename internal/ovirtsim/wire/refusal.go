@@ -29,8 +29,8 @@ func FaultDocument(reason, detail string) *Element {
 	return El("fault").Str("detail", detail).Str("reason", reason)
 }
 
-// Gone is the answer for a missing object in the path.
-func Gone() error { return &Refusal{Status: http.StatusNotFound} }
+// NotFound is the answer for a missing object in the path.
+func NotFound() error { return &Refusal{Status: http.StatusNotFound} }
 
 // EntityNotFound is the answer for a reference to a missing object.
 func EntityNotFound(what string) error {
@@ -55,8 +55,8 @@ func Invalid(format string, args ...any) error {
 	}
 }
 
-// Failed is a fault without brackets: an exception of the engine instead of a message of one of its rules.
-func Failed(status int, format string, args ...any) error {
+// PlainFault is a fault without brackets: an exception of the engine instead of a message of one of its rules.
+func PlainFault(status int, format string, args ...any) error {
 	return &Refusal{Status: status, Reason: OperationFailed, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -83,11 +83,11 @@ func Forbidden() error {
 
 // NotPermitted is the answer to a query reserved for administrators.
 func NotPermitted() error {
-	return Failed(http.StatusBadRequest, "query execution failed due to insufficient permissions.")
+	return PlainFault(http.StatusBadRequest, "query execution failed due to insufficient permissions.")
 }
 
-// Bare removes the action around the fault of an action.
-func Bare(err error) error {
+// WithoutAction removes the action around the fault of an action.
+func WithoutAction(err error) error {
 	var refused *Refusal
 	if errors.As(err, &refused) {
 		refused.Bare = true

@@ -117,8 +117,8 @@ func parseSchema(text string) *schema {
 	return out
 }
 
-// At returns the service, or the action of one, answering a path below /api, given by its segments.
-func (s *schema) At(segments []string) (found *Service, action string) {
+// FindService returns the service, or the action of one, answering a path below /api, given by its segments.
+func (s *schema) FindService(segments []string) (found *Service, action string) {
 	found = s.Services["system"]
 	for i, segment := range segments {
 		target, ok := found.Paths[segment]
@@ -138,8 +138,8 @@ func (s *schema) At(segments []string) (found *Service, action string) {
 	return found, ""
 }
 
-// HttpMethods returns the methods accepted by a service or an action of one, in the engine's order.
-func (s *Service) HttpMethods(action string) []string {
+// HTTPMethods returns the methods accepted by a service or an action of one, in the engine's order.
+func (s *Service) HTTPMethods(action string) []string {
 	if action != "" {
 		return []string{http.MethodPost, http.MethodOptions}
 	}
@@ -170,9 +170,9 @@ func InvalidValue(format string, args ...any) error {
 // ErrSyntax reports that a document is not one of the API; the refusal names the documentation of the method.
 var ErrSyntax = fmt.Errorf("the document is not one of the API")
 
-// Shape validates a parsed document against a type, and normalizes it for storage and sending: it marks lists, and
-// turns booleans into true or false.
-func (s *schema) Shape(e *Element, kind string) error {
+// NormalizeDocument validates a parsed document against a type, and normalizes it for storage and sending: it marks
+// lists, and turns booleans into true or false.
+func (s *schema) NormalizeDocument(e *Element, kind string) error {
 	e.Structured = true
 	if len(e.Kids) > 0 {
 		e.Text = ""
@@ -189,7 +189,7 @@ func (s *schema) Shape(e *Element, kind string) error {
 			return ErrSyntax
 		}
 
-		if err := s.shapeMember(kid, m); err != nil {
+		if err := s.normalizeMember(kid, m); err != nil {
 			return err
 		}
 	}
@@ -197,9 +197,9 @@ func (s *schema) Shape(e *Element, kind string) error {
 	return nil
 }
 
-func (s *schema) shapeMember(e *Element, m child) error {
+func (s *schema) normalizeMember(e *Element, m child) error {
 	if m.item == "" {
-		return s.shapeValue(e, m.kind)
+		return s.normalizeValue(e, m.kind)
 	}
 
 	e.Structured = true
@@ -214,7 +214,7 @@ func (s *schema) shapeMember(e *Element, m child) error {
 		}
 
 		kid.Item = true
-		if err := s.shapeValue(kid, m.kind); err != nil {
+		if err := s.normalizeValue(kid, m.kind); err != nil {
 			return err
 		}
 	}
@@ -222,13 +222,13 @@ func (s *schema) shapeMember(e *Element, m child) error {
 	return nil
 }
 
-func (s *schema) shapeValue(e *Element, kind string) error {
+func (s *schema) normalizeValue(e *Element, kind string) error {
 	if s.types[kind] != nil {
 		if len(e.Kids) == 0 && strings.TrimSpace(e.Text) != "" {
 			return ErrSyntax
 		}
 
-		return s.Shape(e, kind)
+		return s.NormalizeDocument(e, kind)
 	}
 
 	if len(e.Kids) > 0 {

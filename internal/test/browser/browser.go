@@ -60,8 +60,9 @@ var banned = []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.
 // elsewhere matches a reference to another site; the schemes in XML names are not fetched.
 var elsewhere = regexp.MustCompile(`(?:https?:)?//[A-Za-z0-9][^\s"']*\.[^\s"')]+`)
 
-// Unsafe lists forbidden content in a file of a page: resources of other sites, and calls interpreting names as HTML.
-func Unsafe(content string) []string {
+// FindUnsafe lists forbidden content in a file of a page: resources of other sites, and calls interpreting names as
+// HTML.
+func FindUnsafe(content string) []string {
 	var out []string
 
 	for _, found := range elsewhere.FindAllString(content, -1) {
@@ -87,10 +88,10 @@ type View struct {
 	messages []string
 }
 
-// Open opens a page in a window of this size, and waits until it is live. It skips the test without a browser.
-func Open(t *testing.T, url string, width, height int64) *View {
+// OpenPage opens a page in a window of this size, and waits until it is live. It skips the test without a browser.
+func OpenPage(t *testing.T, url string, width, height int64) *View {
 	t.Helper()
-	v := &View{t: t, ctx: start(t)}
+	v := &View{t: t, ctx: startChromium(t)}
 	// The browser lives as long as the context of the first call, so that context has no limit.
 	if err := chromedp.Do(v.ctx); err != nil {
 		t.Fatal(err)
@@ -109,14 +110,14 @@ func Open(t *testing.T, url string, width, height int64) *View {
 		}
 	}()
 
-	v.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
-	v.Until(`document.querySelector('#connection').dataset.kind === 'ok' && current`)
+	v.RunSteps(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
+	v.WaitUntil(`document.querySelector('#connection').dataset.kind === 'ok' && current`)
 
 	return v
 }
 
-// start starts headless Chromium, or skips the test without it.
-func start(t *testing.T) context.Context {
+// startChromium starts headless Chromium, or skips the test without it.
+func startChromium(t *testing.T) context.Context {
 	t.Helper()
 
 	path := ""
@@ -153,40 +154,42 @@ func start(t *testing.T) context.Context {
 	return ctx
 }
 
-// limited returns the context of one call: no call may hang.
-func (v *View) limited() (context.Context, context.CancelFunc) {
+// withLimit returns the context of one call: no call may hang.
+func (v *View) withLimit() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(v.ctx, wait.Limit)
 }
 
-// Do runs steps.
-func (v *View) Do(steps ...chromedp.Action[chromedp.Void]) {
+// RunSteps runs steps.
+func (v *View) RunSteps(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 
-	ctx, cancel := v.limited()
+	ctx, cancel := v.withLimit()
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		v.t.Fatal(err)
 	}
 }
 
-// Script runs a statement in the page.
-func (v *View) Script(statement string) {
+// RunScript runs a statement in the page.
+func (v *View) RunScript(statement string) {
 	v.t.Helper()
-	v.Do(chromedp.Evaluate[chromedp.Void](statement + "; undefined"))
+	v.RunSteps(chromedp.Evaluate[chromedp.Void](statement + "; undefined"))
 }
 
-// Type replaces the text in the element of a selector.
-func (v *View) Type(selector, words string) {
+// TypeInto replaces the text in the element of a selector.
+func (v *View) TypeInto(selector, words string) {
 	v.t.Helper()
-	v.Script(fmt.Sprintf(`document.querySelector(%q).value = ''; document.querySelector(%[1]q).oninput?.()`, selector))
+	v.RunScript(
+		fmt.Sprintf(`document.querySelector(%q).value = ''; document.querySelector(%[1]q).oninput?.()`, selector),
+	)
 
 	if words != "" {
-		v.Do(chromedp.SendKeys(chromedp.CSS(selector), words))
+		v.RunSteps(chromedp.SendKeys(chromedp.CSS(selector), words))
 	}
 }
 
-// Complaints returns the page's console output: errors, and violations of the policy.
-func (v *View) Complaints() []string {
+// ListComplaints returns the page's console output: errors, and violations of the policy.
+func (v *View) ListComplaints() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -197,7 +200,7 @@ func (v *View) Complaints() []string {
 func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption) T {
 	v.t.Helper()
 
-	ctx, cancel := v.limited()
+	ctx, cancel := v.withLimit()
 	defer cancel()
 
 	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
@@ -211,9 +214,9 @@ func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption)
 // untilLimit is below the limit of its call, so that a failure shows the page.
 const untilLimit = wait.Limit - 30*time.Second
 
-// Until waits in the page for a condition. The page's policy forbids the library's own method, because it creates
+// WaitUntil waits in the page for a condition. The page's policy forbids the library's own method, because it creates
 // functions from text.
-func (v *View) Until(condition string) {
+func (v *View) WaitUntil(condition string) {
 	v.t.Helper()
 
 	ok := Eval[bool](v, fmt.Sprintf(`new Promise(done => {
@@ -230,10 +233,10 @@ func (v *View) Until(condition string) {
 	}
 }
 
-// Colors makes the page light or dark, and static.
-func (v *View) Colors(scheme string) {
+// SetColors makes the page light or dark, and static.
+func (v *View) SetColors(scheme string) {
 	v.t.Helper()
-	ctx, cancel := v.limited()
+	ctx, cancel := v.withLimit()
 	defer cancel()
 
 	_, err := chromedp.Run(ctx, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
@@ -252,31 +255,31 @@ func (v *View) Colors(scheme string) {
 	}
 }
 
-// Readable checks that the page fits on screens of all widths, and that its texts have contrast in light and dark.
-func (v *View) Readable() {
+// CheckReadable checks that the page fits on screens of all widths, and that its texts have contrast in light and dark.
+func (v *View) CheckReadable() {
 	v.t.Helper()
 
 	for _, width := range []int64{320, 360, 768, 1100, 1600} {
-		v.Do(chromedp.EmulateViewport(width, 740))
+		v.RunSteps(chromedp.EmulateViewport(width, 740))
 		if wide := Eval[int64](v, `document.documentElement.scrollWidth`); wide > width {
 			v.t.Errorf("on a screen of %d the page is %d wide", width, wide)
 		}
 	}
 
 	for _, scheme := range []string{"light", "dark"} {
-		v.Colors(scheme)
+		v.SetColors(scheme)
 		if found := Eval[string](v, Faint); found != "" {
 			v.t.Errorf("too little contrast in %s colours: %s", scheme, found)
 		}
 	}
 }
 
-// Shoot writes a picture of the page into a folder.
-func (v *View) Shoot(folder, name string, width, height int64) {
+// TakeScreenshot writes a picture of the page into a folder.
+func (v *View) TakeScreenshot(folder, name string, width, height int64) {
 	v.t.Helper()
-	v.Do(chromedp.EmulateViewport(width, height))
+	v.RunSteps(chromedp.EmulateViewport(width, height))
 
-	ctx, cancel := v.limited()
+	ctx, cancel := v.withLimit()
 	defer cancel()
 
 	taken, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

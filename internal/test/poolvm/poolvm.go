@@ -17,29 +17,29 @@ import (
 // Tag is the tag of the pools in most tests.
 const Tag = "pool"
 
-// Make creates a VM of the template ol9-k8s in the default site of the simulator, with one network interface. It tags
-// the VM once it can be claimed. If address is set, the guest is configured with it.
-func Make(t testing.TB, session *engine.Client, tag, name, address string) engine.ID {
+// CreateVM creates a VM of the template ol9-k8s in the default site of the simulator, with one network interface. It
+// tags the VM once it can be claimed. If address is set, the guest is configured with it.
+func CreateVM(t testing.TB, session *engine.Client, tag, name, address string) engine.ID {
 	t.Helper()
 	ctx := t.Context()
-	dc, err := session.DataCenter(ctx, "Default")
+	dc, err := session.FindDataCenter(ctx, "Default")
 	check.Error(t, err, "")
-	cluster, err := session.Cluster(ctx, dc, "Default")
+	cluster, err := session.FindCluster(ctx, dc, "Default")
 	check.Error(t, err, "")
-	template, err := session.Template(ctx, dc, "ol9-k8s")
+	template, err := session.FindTemplate(ctx, dc, "ol9-k8s")
 	check.Error(t, err, "")
-	network, err := session.Network(ctx, dc, "kvm-vlan")
+	network, err := session.FindNetwork(ctx, dc, "kvm-vlan")
 	check.Error(t, err, "")
-	profile, err := session.DefaultVNICProfile(ctx, network)
+	profile, err := session.FindDefaultVNICProfile(ctx, network)
 	check.Error(t, err, "")
 
 	vm, err := session.CreateVM(ctx, &engine.VM{
 		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
-		Initialization: configured(address),
+		Initialization: guestNetwork(address),
 	}, nil)
 	check.Error(t, err, "")
 	wait.For(t, "the disks of VM "+name+" are made", func() error {
-		now, err := session.VM(ctx, vm.ID)
+		now, err := session.FetchVM(ctx, vm.ID)
 		if err == nil && now.Status != engine.VMDown {
 			err = fmt.Errorf("the VM is %s", now.Status)
 		}
@@ -48,13 +48,13 @@ func Make(t testing.TB, session *engine.Client, tag, name, address string) engin
 	})
 	_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
 	check.Error(t, err, "")
-	check.Error(t, session.TagVM(ctx, vm.ID, tagNamed(t, session, tag)), "")
+	check.Error(t, session.TagVM(ctx, vm.ID, ensureTag(t, session, tag)), "")
 
 	return vm.ID
 }
 
-// configured returns the network configuration of a guest; nil without an address.
-func configured(address string) *engine.Initialization {
+// guestNetwork returns the network configuration of a guest; nil without an address.
+func guestNetwork(address string) *engine.Initialization {
 	if address == "" {
 		return nil
 	}
@@ -65,10 +65,10 @@ func configured(address string) *engine.Initialization {
 	}}}}
 }
 
-// tagNamed returns the tag with a name, and creates it if it is missing.
-func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
+// ensureTag returns the tag with a name, and creates it if it is missing.
+func ensureTag(t testing.TB, session *engine.Client, name string) engine.ID {
 	t.Helper()
-	there, err := session.TagsNamed(t.Context(), name)
+	there, err := session.ListTagsNamed(t.Context(), name)
 	check.Error(t, err, "")
 
 	if len(there) > 0 {
@@ -81,8 +81,8 @@ func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
 	return made.ID
 }
 
-// Inventory returns an inventory of the VMs with Tag, in the engine and the namespace of a cluster.
-func Inventory(cluster *infrav1.OLVMCluster, name string) *infrav1alpha1.OLVMInventory {
+// NewInventory returns an inventory of the VMs with Tag, in the engine and the namespace of a cluster.
+func NewInventory(cluster *infrav1.OLVMCluster, name string) *infrav1alpha1.OLVMInventory {
 	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},
 		Spec: infrav1alpha1.OLVMInventorySpec{

@@ -26,8 +26,8 @@ type Value struct {
 // Name returns the name of the case in a test.
 func (v Value) Name() string { return v.Kind + " " + v.Path + ": " + v.Value }
 
-// At returns the field named in the error.
-func (v Value) At() string {
+// ErrorField returns the field named in the error.
+func (v Value) ErrorField() string {
 	switch {
 	case v.Field == "":
 		return v.Path
@@ -38,8 +38,8 @@ func (v Value) At() string {
 	}
 }
 
-// Base returns a valid object of a kind.
-func Base(kind string) (*unstructured.Unstructured, error) {
+// NewObject returns a valid object of a kind.
+func NewObject(kind string) (*unstructured.Unstructured, error) {
 	base, err := yaml.YAMLToJSON([]byte(objects[kind]))
 	if err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func Base(kind string) (*unstructured.Unstructured, error) {
 	return out, out.UnmarshalJSON(base)
 }
 
-// Object returns the object with the value, in a namespace; empty is none.
-func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
-	out, err := Base(v.Kind)
+// BuildObject returns the object with the value, in a namespace; empty is none.
+func (v Value) BuildObject(namespace string) (*unstructured.Unstructured, error) {
+	out, err := NewObject(v.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 
-	out.Object = set(out.Object, strings.FieldsFunc(v.Path, func(r rune) bool {
+	out.Object = setAt(out.Object, strings.FieldsFunc(v.Path, func(r rune) bool {
 		return strings.ContainsRune(".[]", r)
 	}), value).(map[string]any)
 
@@ -81,8 +81,8 @@ func (v Value) Object(namespace string) (*unstructured.Unstructured, error) {
 	return out, out.UnmarshalJSON(content)
 }
 
-// set puts a value at a path, and creates missing parts on the way. Numbers in the path are indexes of lists.
-func set(in any, path []string, value any) any {
+// setAt puts a value at a path, and creates missing parts on the way. Numbers in the path are indexes of lists.
+func setAt(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
 	}
@@ -93,7 +93,7 @@ func set(in any, path []string, value any) any {
 			list = append(list, nil)
 		}
 
-		list[at] = set(list[at], path[1:], value)
+		list[at] = setAt(list[at], path[1:], value)
 
 		return list
 	}
@@ -103,7 +103,7 @@ func set(in any, path []string, value any) any {
 		fields = map[string]any{}
 	}
 
-	fields[path[0]] = set(fields[path[0]], path[1:], value)
+	fields[path[0]] = setAt(fields[path[0]], path[1:], value)
 
 	return fields
 }
@@ -136,9 +136,9 @@ const (
 
 // objects are valid objects by kind.
 var objects = map[string]string{
-	machine: v1 + "kind: OLVMMachine\nmetadata: {name: refused}\nspec:\n" + indented(machineSpec, "  "),
+	machine: v1 + "kind: OLVMMachine\nmetadata: {name: refused}\nspec:\n" + indentText(machineSpec, "  "),
 	template: v1 + "kind: OLVMMachineTemplate\nmetadata: {name: refused}\nspec:\n  template:\n    spec:\n" +
-		indented(machineSpec, "      "),
+		indentText(machineSpec, "      "),
 	cluster: v1 + `kind: OLVMCluster
 metadata: {name: refused}
 spec:
@@ -176,6 +176,6 @@ spec:
 `,
 }
 
-func indented(text, by string) string {
+func indentText(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
 }

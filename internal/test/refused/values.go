@@ -26,11 +26,13 @@ const (
 )
 
 // Values are refused values, and similar accepted ones.
-var Values = slices.Concat(sizes(), hardware(), networks(), clusters(), others(), unions(), unionsOfOthers(),
-	namesOfObjects(), namesInTheEngine(), namesInGuests(), selectors(), images(), proxies(), ofServices(), issuers(),
-	identities())
+var Values = slices.Concat(
+	sizeValues(), hardwareValues(), networkValues(), clusterValues(), otherValues(), unionValues(), unionsOfOthers(),
+	namesOfObjects(), namesInTheEngine(), namesInGuests(), selectorValues(), imageValues(), proxyValues(), ofServices(),
+	issuerValues(), identityValues(),
+)
 
-func sizes() []Value {
+func sizeValues() []Value {
 	var out []Value
 
 	for _, field := range []string{"memory", "guaranteedMemory", "maximumMemory", "rootDisk.size",
@@ -39,13 +41,13 @@ func sizes() []Value {
 			"16", "-16GB", "0GB", "0", "16XB", "16 GBB", "255MB", "13TB", "262145KB", "1.0001GB", "1e9", "16,5GB",
 			"99999999999999999999GB", "256i", "16Gib i",
 		} {
-			out = append(out, sized(field, wrong, aSize))
+			out = append(out, sizeValue(field, wrong, aSize))
 		}
 
 		for _, right := range []string{
 			"16GB", "16GiB", "16G", "16Gi", "17179869184", "16384Mi", "8 GB", "8.5GB", "16gb", "12TB", "8388608Ki",
 		} {
-			out = append(out, sized(field, right, ""))
+			out = append(out, sizeValue(field, right, ""))
 		}
 	}
 
@@ -61,8 +63,8 @@ func sizes() []Value {
 	)
 }
 
-// sized returns a size in a field, with other fields matching it.
-func sized(field, size, message string) Value {
+// sizeValue returns a size in a field, with other fields matching it.
+func sizeValue(field, size, message string) Value {
 	quoted := `"` + size + `"`
 
 	switch field {
@@ -90,7 +92,7 @@ func orBounds(field, size, message string) string {
 	}
 }
 
-func hardware() []Value {
+func hardwareValues() []Value {
 	out := []Value{
 		{machine, vm, "{instanceType: Large, guaranteedMemory: 1GB, network: {ipv4: {dhcp: true}}}", ".instanceType",
 			"remove guaranteedMemory and maximumMemory, or instanceType"},
@@ -151,12 +153,12 @@ func hardware() []Value {
 	)
 }
 
-func networks() []Value {
-	return append(append(interfaces(), subnets()...), ranges()...)
+func networkValues() []Value {
+	return append(append(interfaceValues(), subnetValues()...), rangeValues()...)
 }
 
-// interfaces returns values for network interfaces.
-func interfaces() []Value {
+// interfaceValues returns values for network interfaces.
+func interfaceValues() []Value {
 	return []Value{
 		{machine, net, "{interface: enp1s0}", "", silent},
 		{machine, net, "{ipv6: {autoConf: false}}", "", silent},
@@ -196,8 +198,8 @@ func interfaces() []Value {
 	}
 }
 
-// subnets returns values for DNS servers, gateways and subnets.
-func subnets() []Value {
+// subnetValues returns values for DNS servers, gateways and subnets.
+func subnetValues() []Value {
 	return []Value{
 		{machine, net + ".dnsServers", "[10.20.30.300]", "[0]", anIP},
 		{machine, net + ".dnsServers", "[dns.example.com]", "[0]", anIP},
@@ -236,7 +238,7 @@ func subnets() []Value {
 	}
 }
 
-func ranges() []Value {
+func rangeValues() []Value {
 	var out []Value
 
 	for text, message := range map[string]string{
@@ -271,7 +273,7 @@ func ranges() []Value {
 		noSubnet})
 }
 
-func clusters() []Value {
+func clusterValues() []Value {
 	out := []Value{
 		{cluster, host, "10.0.0.300", "", "host looks like an IP address and is none"},
 		{cluster, host, `"10.0"`, "", "host looks like an IP address and is none"},
@@ -369,7 +371,7 @@ func serverURLs() []Value {
 	return out
 }
 
-func others() []Value {
+func otherValues() []Value {
 	const (
 		macs = "spec.provision[0].macAddresses"
 		data = "spec.userData"
@@ -422,8 +424,8 @@ func others() []Value {
 	}
 }
 
-// unions returns values of machines with mutually exclusive or mutually required fields.
-func unions() []Value {
+// unionValues returns values of machines with mutually exclusive or mutually required fields.
+func unionValues() []Value {
 	const (
 		spec    = "spec"
 		made    = "vmTemplateName: ol9, olvmNetwork: {networkName: a}, "
@@ -646,8 +648,8 @@ func namesInGuests() []Value {
 	)
 }
 
-// selectors returns label selectors.
-func selectors() []Value {
+// selectorValues returns label selectors.
+func selectorValues() []Value {
 	const needs = "In and NotIn need values, and Exists and DoesNotExist have none"
 
 	var out []Value
@@ -697,8 +699,8 @@ func selectors() []Value {
 	)
 }
 
-// images returns names of container images, and ports of nodes.
-func images() []Value {
+// imageValues returns names of container images, and ports of nodes.
+func imageValues() []Value {
 	const anImage = "write a container image such as"
 
 	var out []Value
@@ -728,8 +730,8 @@ func images() []Value {
 	return out
 }
 
-// proxies returns URLs of proxies, and exceptions from them.
-func proxies() []Value {
+// proxyValues returns URLs of proxies, and exceptions from them.
+func proxyValues() []Value {
 	const (
 		aURL  = "write the URL of a proxy, such as http://proxy.example.com:3128"
 		entry = "write one name, domain, IP address or network in each item"
@@ -818,8 +820,8 @@ func ofServices() []Value {
 	}
 }
 
-// issuers returns values of a provider of OpenID Connect.
-func issuers() []Value {
+// issuerValues returns values of a provider of OpenID Connect.
+func issuerValues() []Value {
 	const (
 		anIssuer = "write the URL of the issuer"
 		back     = "spec.oidc"
@@ -866,8 +868,8 @@ func issuers() []Value {
 	)
 }
 
-// identities returns values of OLVMClusterIdentities.
-func identities() []Value {
+// identityValues returns values of OLVMClusterIdentities.
+func identityValues() []Value {
 	const (
 		list   = "spec.allowedNamespaces"
 		secret = "spec.credentialsSecret"

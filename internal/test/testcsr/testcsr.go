@@ -15,16 +15,16 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Request returns the certificate request of a node's kubelet.
-func Request(name, address string) *x509.CertificateRequest {
+// NewRequest returns the certificate request of a node's kubelet.
+func NewRequest(name, address string) *x509.CertificateRequest {
 	return &x509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
 		DNSNames: []string{name}, IPAddresses: []net.IP{net.ParseIP(address)},
 	}
 }
 
-// Encode signs a request with a new key, and encodes it as PEM.
-func Encode(t testing.TB, request *x509.CertificateRequest) []byte {
+// SignAndEncode signs a request with a new key, and encodes it as PEM.
+func SignAndEncode(t testing.TB, request *x509.CertificateRequest) []byte {
 	t.Helper()
 	var key crypto.Signer
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,7 +44,7 @@ func Encode(t testing.TB, request *x509.CertificateRequest) []byte {
 func CSR(t testing.TB, name string, request *x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: Encode(t, request), SignerName: certificatesv1.KubeletServingSignerName,
+		Request: SignAndEncode(t, request), SignerName: certificatesv1.KubeletServingSignerName,
 		Usages:   []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 		Username: "system:node:" + name, Groups: []string{"system:nodes", "system:authenticated"},
 	}}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Defaults writes the user's defaults for cluster files, and returns the variable naming them. They disable the network
-// plugin: its manifests would be downloaded, and nodes of the simulator do not need it.
-func Defaults(t testing.TB, folder string) string {
+// WriteDefaults writes the user's defaults for cluster files, and returns the variable naming them. They disable the
+// network plugin: its manifests would be downloaded, and nodes of the simulator do not need it.
+func WriteDefaults(t testing.TB, folder string) string {
 	t.Helper()
 
 	path := filepath.Join(folder, "defaults.yaml")

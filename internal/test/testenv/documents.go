@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Documents returns the documents with commands for users, by path in the checkout.
-func Documents(t *testing.T) map[string]string {
+// ReadDocuments returns the documents with commands for users, by path in the checkout.
+func ReadDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	root := Toolchain(t).Root()
 	out := map[string]string{}
@@ -83,10 +83,10 @@ func CommandBlocks(text string) []string {
 // shell matches a block of commands in a document, possibly within a list item.
 var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
-// Section returns the blocks of commands below a heading of a document, one after the other.
-func Section(t *testing.T, document, heading string) []string {
+// ReadSection returns the blocks of commands below a heading of a document, one after the other.
+func ReadSection(t *testing.T, document, heading string) []string {
 	t.Helper()
-	_, section, found := strings.Cut(Documents(t)[document], "\n## "+heading+"\n")
+	_, section, found := strings.Cut(ReadDocuments(t)[document], "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("%s has no section %q", document, heading)
 	}

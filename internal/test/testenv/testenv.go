@@ -19,8 +19,8 @@ func Toolchain(t testing.TB) *toolchain.Toolchain {
 	return tools
 }
 
-// Executable returns the executor to test with. It fails the test without one: a skip would hide the missing test.
-func Executable(t testing.TB) terraform.Executable {
+// FindExecutable returns the executor to test with. It fails the test without one: a skip would hide the missing test.
+func FindExecutable(t testing.TB) terraform.Executable {
 	t.Helper()
 	found, err := Toolchain(t).FindExecutor(t.Context())
 	if err != nil {

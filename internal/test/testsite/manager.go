@@ -55,21 +55,21 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 		return nil, err
 	}
 
-	return p.At(ctx, tools, api)
+	return p.ForServer(ctx, tools, api)
 }
 
-// At returns the same program for another API server, and creates the roles and the user there.
-func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
+// ForServer returns the same program for another API server, and creates the roles and the user there.
+func (p *Program) ForServer(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
 	roles, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "rbac"))
 	if err != nil {
 		return nil, err
 	}
 
-	return p.As(ctx, api, "capolvm-manager", roles)
+	return p.AsUser(ctx, api, "capolvm-manager", roles)
 }
 
-// As returns the same program as another user of an API server, with the roles among these manifests.
-func (p *Program) As(
+// AsUser returns the same program as another user of an API server, with the roles among these manifests.
+func (p *Program) AsUser(
 	ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured,
 ) (*Program, error) {
 	if err := localplane.BindRoles(ctx, api.Client, manifests, user); err != nil {
@@ -105,9 +105,9 @@ type Manager struct {
 	temp string
 }
 
-// New returns a manager not yet started; the end of the test kills it. gate is put in front of the API server; nil
-// means none.
-func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
+// NewManager returns a manager not yet started; the end of the test kills it. gate is put in front of the API server;
+// nil means none.
+func (p *Program) NewManager(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
 	t.Helper()
 	m := &Manager{program: p, Dir: filepath.Join(p.Dir, fmt.Sprintf("manager-%d", p.managers.Add(1)))}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
@@ -127,7 +127,7 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 	}
 
 	if gate != nil {
-		kubeconfig = Kubeconfig(t, p.user.Config(), gate)
+		kubeconfig = NewKubeconfig(t, p.user.Config(), gate)
 	}
 
 	path := filepath.Join(m.Dir, "kubeconfig")
@@ -147,8 +147,8 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 	return m
 }
 
-// Kubeconfig puts a gate in front of an API server, and returns a kubeconfig for it.
-func Kubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handler) []byte {
+// NewKubeconfig puts a gate in front of an API server, and returns a kubeconfig for it.
+func NewKubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handler) []byte {
 	t.Helper()
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -184,14 +184,14 @@ func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
 // first.
 func (m *Manager) Start(ctx context.Context) error {
 	for try := 1; ; try++ {
-		err := m.start(ctx)
+		err := m.tryStart(ctx)
 		if err == nil || try == 3 || !strings.Contains(err.Error(), "address already in use") {
 			return err
 		}
 	}
 }
 
-func (m *Manager) start(ctx context.Context) error {
+func (m *Manager) tryStart(ctx context.Context) error {
 	ports, err := localplane.FreePorts(2)
 	if err != nil {
 		return err
@@ -210,20 +210,26 @@ func (m *Manager) start(ctx context.Context) error {
 		return err
 	}
 
-	err = m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	err = m.Process.WaitUntil(
+		ctx,
+		"ready",
+		localplane.NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])),
+	)
 	if err != nil {
 		return err
 	}
 
-	return m.Process.WaitUntil(ctx, "serving metrics", localplane.Answers(m.Metrics))
+	return m.Process.WaitUntil(ctx, "serving metrics", localplane.NewHTTPCheck(m.Metrics))
 }
 
-// Executors returns the process IDs of the manager's running executors.
-func (m *Manager) Executors() []int { return slices.DeleteFunc(m.Process.Children(), isProvider) }
+// ListExecutors returns the process IDs of the manager's running executors.
+func (m *Manager) ListExecutors() []int {
+	return slices.DeleteFunc(m.Process.ListChildren(), isProvider)
+}
 
-// Providers returns the process IDs of the manager's Terraform providers. They outlive a run.
-func (m *Manager) Providers() []int {
-	return slices.DeleteFunc(m.Process.Children(), func(pid int) bool { return !isProvider(pid) })
+// ListProviders returns the process IDs of the manager's Terraform providers. They outlive a run.
+func (m *Manager) ListProviders() []int {
+	return slices.DeleteFunc(m.Process.ListChildren(), func(pid int) bool { return !isProvider(pid) })
 }
 
 // isProvider reports whether a child of a manager serves the provider.
@@ -234,19 +240,19 @@ func isProvider(pid int) bool {
 }
 
 // KillExecutors kills the manager's running executors.
-func (m *Manager) KillExecutors() { kill(m.Executors()) }
+func (m *Manager) KillExecutors() { killAll(m.ListExecutors()) }
 
 // KillProviders kills the manager's Terraform providers.
-func (m *Manager) KillProviders() { kill(m.Providers()) }
+func (m *Manager) KillProviders() { killAll(m.ListProviders()) }
 
-func kill(pids []int) {
+func killAll(pids []int) {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
-// Scrape reads the metrics of the manager, by name.
-func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
+// ScrapeMetrics reads the metrics of the manager, by name.
+func (m *Manager) ScrapeMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.Metrics, http.NoBody)
 	if err != nil {
@@ -267,8 +273,8 @@ func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// Series returns the values of a counter or a gauge by labels: {controller="olvmmachine",result="success"}.
-func Series(family *dto.MetricFamily) map[string]float64 {
+// SeriesValues returns the values of a counter or a gauge by labels: {controller="olvmmachine",result="success"}.
+func SeriesValues(family *dto.MetricFamily) map[string]float64 {
 	out := map[string]float64{}
 
 	for _, m := range family.GetMetric() {
@@ -288,11 +294,11 @@ func Series(family *dto.MetricFamily) map[string]float64 {
 	return out
 }
 
-// Sum returns the sum of the series with all these labels, each written as name="value".
-func Sum(family *dto.MetricFamily, labels ...string) float64 {
+// SumSeries returns the sum of the series with all these labels, each written as name="value".
+func SumSeries(family *dto.MetricFamily, labels ...string) float64 {
 	total := 0.0
 
-	for series, value := range Series(family) {
+	for series, value := range SeriesValues(family) {
 		if !slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(series, label) }) {
 			total += value
 		}

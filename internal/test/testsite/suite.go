@@ -28,7 +28,7 @@ type Suite struct {
 // prepare and tidy may be nil.
 func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) error, tidy func()) {
 	ctrl.SetLogger(logr.Discard())
-	code, err := s.run(m, name, prepare, tidy)
+	code, err := s.runSuite(m, name, prepare, tidy)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -37,7 +37,7 @@ func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) er
 	os.Exit(code)
 }
 
-func (s *Suite) run(m *testing.M, name string, prepare func(context.Context) error, tidy func()) (int, error) {
+func (s *Suite) runSuite(m *testing.M, name string, prepare func(context.Context) error, tidy func()) (int, error) {
 	ctx := context.Background()
 	var err error
 	if s.Tools, err = toolchain.New(); err != nil {

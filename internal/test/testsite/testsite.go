@@ -200,22 +200,22 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 
 	t.Cleanup(sim.Close)
 	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
-	t.Cleanup(s.Clear)
+	t.Cleanup(s.RemoveObjects)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
 	s.Cluster = s.newCluster()
 	s.Create(s.Cluster)
 	s.Cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(s.Cluster)
 	secret := &corev1.Secret{
-		ObjectMeta: s.Meta("creds"),
+		ObjectMeta: s.NewMeta("creds"),
 		StringData: map[string]string{
 			"username":                   sim.Username(),
 			"password":                   sim.Password(),
 			infrav1.AllowedServerURLsKey: sim.URL(),
 		},
 	}
-	ca := &corev1.ConfigMap{ObjectMeta: s.Meta("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}}
-	s.OLVM = &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: infrav1.OLVMClusterSpec{
+	ca := &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}}
+	s.OLVM = &infrav1.OLVMCluster{ObjectMeta: s.NewMeta("demo"), Spec: infrav1.OLVMClusterSpec{
 		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}, OLVMDatacenterName: "Default",
 		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
 			ServerURL:         sim.URL(),
@@ -239,7 +239,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 
 // newCluster returns the Cluster of the site.
 func (s *Site) newCluster() *clusterv1.Cluster {
-	return &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
+	return &clusterv1.Cluster{ObjectMeta: s.NewMeta("demo"), Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 			APIGroup: infrav1.GroupVersion.Group,
 			Kind:     "OLVMCluster",
@@ -253,9 +253,9 @@ func (s *Site) newCluster() *clusterv1.Cluster {
 	}}
 }
 
-// Clear removes leftovers of a test. The next engine may be given the same port, and its machines must not find the old
-// machines' addresses in use.
-func (s *Site) Clear() {
+// RemoveObjects removes leftovers of a test. The next engine may be given the same port, and its machines must not find
+// the old machines' addresses in use.
+func (s *Site) RemoveObjects() {
 	ctx := context.Background()
 	var machines infrav1.OLVMMachineList
 	var clusters infrav1.OLVMClusterList
@@ -281,8 +281,8 @@ func (s *Site) Clear() {
 	}
 }
 
-// Meta returns the metadata of an object of the cluster.
-func (s *Site) Meta(name string) metav1.ObjectMeta {
+// NewMeta returns the metadata of an object of the cluster.
+func (s *Site) NewMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: s.Namespace,
 		Name:      name,
@@ -306,8 +306,8 @@ func (s *Site) UpdateStatus(object client.Object) {
 	}
 }
 
-// Change reads, changes and writes an object, and repeats this after conflicting writes.
-func Change[T client.Object](s *Site, object T, apply func(T)) {
+// UpdateObject reads, changes and writes an object, and repeats this after conflicting writes.
+func UpdateObject[T client.Object](s *Site, object T, apply func(T)) {
 	s.T.Helper()
 	s.Eventually("the change is written", func() error {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -335,7 +335,7 @@ func (s *Site) UseEndpoint(server string) {
 	}
 
 	endpoint := clusterv1.APIEndpoint{Host: at.Hostname(), Port: int32(port)}
-	Change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint = endpoint })
+	UpdateObject(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint = endpoint })
 
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 		s.T.Fatal(err)
@@ -345,7 +345,7 @@ func (s *Site) UseEndpoint(server string) {
 		return
 	}
 
-	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta(s.OLVM.Name), Spec: *s.OLVM.Spec.DeepCopy()}
+	again := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta(s.OLVM.Name), Spec: *s.OLVM.Spec.DeepCopy()}
 	again.OwnerReferences, again.Annotations = s.OLVM.OwnerReferences, s.OLVM.Annotations
 	again.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint(endpoint)
 
@@ -369,8 +369,8 @@ func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	}
 }
 
-// In returns the site for a subtest.
-func (s *Site) In(t *testing.T) *Site {
+// ForSubtest returns the site for a subtest.
+func (s *Site) ForSubtest(t *testing.T) *Site {
 	t.Helper()
 	out := *s
 	out.T = t
@@ -382,7 +382,7 @@ func (s *Site) In(t *testing.T) *Site {
 // OLVMCluster.
 func (s *Site) ExpectEmptyEngine() {
 	s.T.Helper()
-	left := s.Sim.Summary()
+	left := s.Sim.Summarize()
 	err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{})
 	if err == nil {
 		left.AffinityGroups = 0 // they live as long as the OLVMCluster
@@ -393,14 +393,14 @@ func (s *Site) ExpectEmptyEngine() {
 	}
 }
 
-// Machine creates a Machine with its bootstrap data and its OLVMMachine. spoil may change the OLVMMachine.
-func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
+// CreateMachine creates a Machine with its bootstrap data and its OLVMMachine. spoil may change the OLVMMachine.
+func (s *Site) CreateMachine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
+	s.Create(&corev1.Secret{ObjectMeta: s.NewMeta(name + "-bootstrap"), Data: map[string][]byte{
 		"format": []byte(cmp.Or(s.Format, "cloud-config")),
 		"value":  []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
 	}})
-	owner := &clusterv1.Machine{ObjectMeta: s.Meta(name), Spec: clusterv1.MachineSpec{
+	owner := &clusterv1.Machine{ObjectMeta: s.NewMeta(name), Spec: clusterv1.MachineSpec{
 		ClusterName: "demo",
 		Version:     "v1.36.1",
 		Bootstrap:   clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
@@ -420,7 +420,7 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	owner.Spec.FailureDomain = s.Domain
 	maps.Copy(owner.Labels, s.Label)
 	s.Create(owner)
-	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
+	m := &infrav1.OLVMMachine{ObjectMeta: s.NewMeta(name), Spec: s.MachineSpec()}
 	maps.Copy(m.Labels, s.Label)
 	m.OwnerReferences = []metav1.OwnerReference{
 		{
@@ -452,9 +452,9 @@ type Object interface {
 	conditions.Getter
 }
 
-// Expect waits for a condition of an object and returns its message. want is the status and the reason:
+// ExpectCondition waits for a condition of an object and returns its message. want is the status and the reason:
 // "False/AddressRangeExhausted".
-func (s *Site) Expect(o Object, conditionType, want string) string {
+func (s *Site) ExpectCondition(o Object, conditionType, want string) string {
 	s.T.Helper()
 	message := ""
 	s.Eventually(fmt.Sprintf("%s of %T %s", conditionType, o, o.GetName()), func() error {
@@ -483,14 +483,14 @@ func (s *Site) Expect(o Object, conditionType, want string) string {
 func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
 	s.T.Helper()
 
-	message := s.Expect(m, conditionType, "False/"+reason)
+	message := s.ExpectCondition(m, conditionType, "False/"+reason)
 	for _, want := range names {
 		if !strings.Contains(message, want) {
 			s.T.Errorf("%q does not name %s", message, want)
 		}
 	}
 
-	if s.Sim.Summary().VMs != 0 {
+	if s.Sim.Summarize().VMs != 0 {
 		s.T.Error("a VM was made all the same")
 	}
 }
@@ -498,7 +498,7 @@ func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string,
 // ExpectProvisioned waits until the machine is provisioned from Cluster API's view.
 func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
 	s.T.Helper()
-	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the whole status is written", func() error { // conditions are written first
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
@@ -539,18 +539,18 @@ func (s *Site) Delete(o client.Object) {
 	}
 }
 
-// States lists the state Secrets of the site's machines.
-func (s *Site) States() []corev1.Secret {
+// ListStates lists the state Secrets of the site's machines.
+func (s *Site) ListStates() []corev1.Secret {
 	s.T.Helper()
 
-	return slices.DeleteFunc(s.AllStates(), func(secret corev1.Secret) bool {
+	return slices.DeleteFunc(s.ListAllStates(), func(secret corev1.Secret) bool {
 		return secret.Labels["tfstateSecretSuffix"] != "" && strings.HasPrefix(secret.Labels["tfstateSecretSuffix"],
 			"olvmcluster.")
 	})
 }
 
-// AllStates lists the state Secrets of the site, including the cluster's.
-func (s *Site) AllStates() []corev1.Secret {
+// ListAllStates lists the state Secrets of the site, including the cluster's.
+func (s *Site) ListAllStates() []corev1.Secret {
 	s.T.Helper()
 	var list corev1.SecretList
 	err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace), client.MatchingLabels{
@@ -563,11 +563,11 @@ func (s *Site) AllStates() []corev1.Secret {
 	return list.Items
 }
 
-// Changes counts the requests to create, start, stop or delete objects in the engine.
-func (s *Site) Changes() int {
+// CountChanges counts the requests to create, start, stop or delete objects in the engine.
+func (s *Site) CountChanges() int {
 	count := 0
 
-	for _, r := range s.Sim.Requests() {
+	for _, r := range s.Sim.ListRequests() {
 		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
 			count++
 		}
@@ -576,8 +576,8 @@ func (s *Site) Changes() int {
 	return count
 }
 
-// Session returns a separate client of the site's engine, for changes without the controllers' knowledge.
-func (s *Site) Session() *engine.Client {
+// NewSession returns a separate client of the site's engine, for changes without the controllers' knowledge.
+func (s *Site) NewSession() *engine.Client {
 	s.T.Helper()
 	session, err := engine.New(engine.Config{
 		URL:      s.Sim.URL(),

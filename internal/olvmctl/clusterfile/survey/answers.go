@@ -42,7 +42,7 @@ func ReadFile(path string) (*File, error) {
 	}
 
 	var wrong []error
-	for _, p := range clusterfile.Unknown[Answers](path, root) {
+	for _, p := range clusterfile.UnknownKeys[Answers](path, root) {
 		wrong = append(wrong, p)
 	}
 
@@ -60,8 +60,8 @@ func ReadFile(path string) (*File, error) {
 	return f, errors.Join(wrong...)
 }
 
-// problem returns a problem with an answer.
-func (f *File) problem(key, format string, args ...any) error {
+// answerProblem returns a problem with an answer.
+func (f *File) answerProblem(key, format string, args ...any) error {
 	p := clusterfile.Problem{File: f.path, Path: key, Message: fmt.Sprintf(format, args...)}
 	if value := f.values[key]; value != nil {
 		p.Line = value.Line
@@ -70,8 +70,8 @@ func (f *File) problem(key, format string, args ...any) error {
 	return p
 }
 
-// value returns the answer to a question as written, and whether there is one.
-func (f *File) value(key string) (string, bool) {
+// givenAnswer returns the answer to a question as written, and whether there is one.
+func (f *File) givenAnswer(key string) (string, bool) {
 	if value := f.values[key]; value != nil {
 		return value.Value, true
 	}
@@ -79,9 +79,9 @@ func (f *File) value(key string) (string, bool) {
 	return "", false
 }
 
-// Ask implements Asker.
-func (f *File) Ask(_ context.Context, q Question) (string, error) {
-	text, given := f.value(q.Key)
+// AskQuestion implements Asker.
+func (f *File) AskQuestion(_ context.Context, q Question) (string, error) {
+	text, given := f.givenAnswer(q.Key)
 	switch {
 	case given || q.Default != "" || q.Optional:
 	case q.Given != "":
@@ -89,43 +89,45 @@ func (f *File) Ask(_ context.Context, q Question) (string, error) {
 	case q.Sole && len(q.Choices) == 1:
 		text = q.Choices[0]
 	case len(q.Choices) > 0:
-		return "", f.problem(q.Key, "it is missing; there are %s", strings.Join(q.Choices, ", "))
+		return "", f.answerProblem(q.Key, "it is missing; there are %s", strings.Join(q.Choices, ", "))
 	case q.Secret:
-		return "", f.problem(q.Key, "it is missing; set %s, or write it", q.From)
+		return "", f.answerProblem(q.Key, "it is missing; set %s, or write it", q.From)
 	default:
-		return "", f.problem(q.Key, "it is missing. %s", q.Help)
+		return "", f.answerProblem(q.Key, "it is missing. %s", q.Help)
 	}
 
-	text, err := q.accept(text)
+	text, err := q.parseAnswer(text)
 	if err != nil {
-		return "", f.problem(q.Key, "%v", err)
+		return "", f.answerProblem(q.Key, "%v", err)
 	}
 
 	return text, nil
 }
 
-// Confirm implements Asker: the file has the fingerprint of the CA.
-func (f *File) Confirm(_ context.Context, ca *x509.Certificate) error {
+// ConfirmCA implements Asker: the file has the fingerprint of the CA.
+func (f *File) ConfirmCA(_ context.Context, ca *x509.Certificate) error {
 	const key = "caFingerprint"
-	subject, validity, fingerprint := describe(ca)
-	text, given := f.value(key)
+	subject, validity, fingerprint := describeCA(ca)
+	text, given := f.givenAnswer(key)
 
 	plain := func(text string) string { return strings.ToUpper(strings.NewReplacer(":", "", " ", "").Replace(text)) }
 	switch {
 	case !given:
-		return f.problem(
+		return f.answerProblem(
 			key,
 			"it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare "+
 				"that with the engine's own, and write it",
 			subject, validity, fingerprint,
 		)
 	case plain(text) != plain(fingerprint):
-		return f.problem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",
+		return f.answerProblem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",
 			fingerprint, text)
 	}
 
 	return nil
 }
 
-// Again implements Asker: a file has only one answer.
-func (f *File) Again(key string, reason error) error { return f.problem(key, "%v", reason) }
+// RejectAnswer implements Asker: a file has only one answer.
+func (f *File) RejectAnswer(key string, reason error) error {
+	return f.answerProblem(key, "%v", reason)
+}

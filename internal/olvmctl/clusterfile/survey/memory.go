@@ -35,12 +35,12 @@ func newMemory(asker Asker) *memory {
 	return &memory{Asker: asker, last: map[string]earlier{}, confirmed: map[string]bool{}}
 }
 
-// rewind restarts the survey with the remaining answers.
-func (m *memory) rewind() { m.at = 0 }
+// rewindAnswers restarts the survey with the remaining answers.
+func (m *memory) rewindAnswers() { m.at = 0 }
 
-// Ask implements Asker.
-func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
-	if text, known := m.replay(q); known {
+// AskQuestion implements Asker.
+func (m *memory) AskQuestion(ctx context.Context, q Question) (string, error) {
+	if text, known := m.replayAnswer(q); known {
 		return text, nil
 	}
 
@@ -49,15 +49,15 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 	// A different default results from other earlier answers. It is better than the old answer.
 	last, known := m.last[q.Key]
 	if known && !q.Secret && last.offered == now.offered && last.help == now.help {
-		if _, err := q.accept(last.text); err == nil {
+		if _, err := q.parseAnswer(last.text); err == nil {
 			q.Default = last.text
 		}
 	}
 
 	for {
-		text, err := m.Asker.Ask(ctx, q)
+		text, err := m.Asker.AskQuestion(ctx, q)
 		if errors.Is(err, ErrBack) {
-			if m.back() {
+			if m.dropLastAnswer() {
 				return "", ErrBack
 			}
 
@@ -68,7 +68,7 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 			return "", err
 		}
 
-		m.given = append(m.given, given{key: q.Key, text: text, asked: !q.decided()})
+		m.given = append(m.given, given{key: q.Key, text: text, asked: !q.isDecided()})
 		m.at = len(m.given)
 		now.text = text
 		m.last[q.Key] = now
@@ -77,11 +77,11 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 	}
 }
 
-// replay returns the earlier answer to a question. If the question has moved, or its answer is no longer acceptable,
-// replay forgets this answer and later ones.
-func (m *memory) replay(q Question) (string, bool) {
+// replayAnswer returns the earlier answer to a question. If the question has moved, or its answer is no longer
+// acceptable, replay forgets this answer and later ones.
+func (m *memory) replayAnswer(q Question) (string, bool) {
 	if m.at < len(m.given) && m.given[m.at].key == q.Key {
-		if text, err := q.accept(m.given[m.at].text); err == nil {
+		if text, err := q.parseAnswer(m.given[m.at].text); err == nil {
 			m.at++
 			return text, true
 		}
@@ -92,8 +92,8 @@ func (m *memory) replay(q Question) (string, bool) {
 	return "", false
 }
 
-// back forgets the answers from the user's last one on. It returns false if there is none.
-func (m *memory) back() bool {
+// dropLastAnswer forgets the answers from the user's last one on. It returns false if there is none.
+func (m *memory) dropLastAnswer() bool {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].asked {
 			m.given = m.given[:i]
@@ -104,27 +104,27 @@ func (m *memory) back() bool {
 	return false
 }
 
-// Confirm implements Asker.
-func (m *memory) Confirm(ctx context.Context, ca *x509.Certificate) error {
+// ConfirmCA implements Asker.
+func (m *memory) ConfirmCA(ctx context.Context, ca *x509.Certificate) error {
 	fingerprint := Fingerprint(ca)
 	if m.confirmed[fingerprint] {
 		return nil
 	}
 
-	err := m.Asker.Confirm(ctx, ca)
+	err := m.Asker.ConfirmCA(ctx, ca)
 	if err == nil {
 		m.confirmed[fingerprint] = true
 	}
 
 	if errors.Is(err, ErrBack) {
-		m.back()
+		m.dropLastAnswer()
 	}
 
 	return err
 }
 
-// Again implements Asker: it forgets the answer.
-func (m *memory) Again(key string, reason error) error {
+// RejectAnswer implements Asker: it forgets the answer.
+func (m *memory) RejectAnswer(key string, reason error) error {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].key == key {
 			m.given = m.given[:i]
@@ -134,5 +134,5 @@ func (m *memory) Again(key string, reason error) error {
 		}
 	}
 
-	return m.Asker.Again(key, reason)
+	return m.Asker.RejectAnswer(key, reason)
 }

@@ -15,7 +15,7 @@ type script struct {
 	defaults []string
 }
 
-func (s *script) Ask(_ context.Context, q Question) (string, error) {
+func (s *script) AskQuestion(_ context.Context, q Question) (string, error) {
 	next := s.answers[0]
 	s.answers = s.answers[1:]
 	s.defaults = append(s.defaults, q.Default)
@@ -30,8 +30,8 @@ func (s *script) Ask(_ context.Context, q Question) (string, error) {
 	return next, nil
 }
 
-func (s *script) Confirm(context.Context, *x509.Certificate) error { return nil }
-func (s *script) Again(string, error) error                        { return nil }
+func (s *script) ConfirmCA(context.Context, *x509.Certificate) error { return nil }
+func (s *script) RejectAnswer(string, error) error                   { return nil }
 
 // TestGoingBackOffersEarlierAnswers answers a template, its version and a name, goes back twice, and answers another
 // template.
@@ -40,7 +40,7 @@ func TestGoingBackOffersEarlierAnswers(t *testing.T) {
 	m := newMemory(person)
 
 	survey := func() (answers []string, err error) {
-		m.rewind()
+		m.rewindAnswers()
 
 		for _, key := range []string{"template", "kubernetesVersion", "name", "subnet"} {
 			q := Question{Key: key, Optional: true}
@@ -48,7 +48,7 @@ func TestGoingBackOffersEarlierAnswers(t *testing.T) {
 				q.Default = versionIn(answers[0])
 			}
 
-			answer, err := m.Ask(t.Context(), q)
+			answer, err := m.AskQuestion(t.Context(), q)
 			if err != nil {
 				return nil, err
 			}

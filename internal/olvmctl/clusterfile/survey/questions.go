@@ -23,19 +23,21 @@ func (s *survey) askEngine(ctx context.Context) error {
 	var trusted bool
 
 	for {
-		err := s.ask(ctx, &s.answers.Engine, Question{
+		err := s.askQuestion(ctx, &s.answers.Engine, Question{
 			Key: "engine", Title: "Engine", Help: "Its name with or without a port, or its URL: engine.example.com",
-			Check: func(text string) error { _, err := engine.BaseURL(text); return err },
+			Check: func(text string) error { _, err := engine.ParseBaseURL(text); return err },
 		})
 		if err != nil {
 			return err
 		}
 
-		if s.ca, trusted, err = engine.Authority(ctx, s.answers.Engine); err == nil {
+		if s.ca, trusted, err = engine.FetchAuthority(ctx, s.answers.Engine); err == nil {
 			break
 		}
 
-		err = s.again(ctx, "engine", fmt.Errorf("%w; correct its name, and see that it can be reached from here", err))
+		err = s.rejectAnswer(
+			ctx, "engine", fmt.Errorf("%w; correct its name, and see that it can be reached from here", err),
+		)
 		if err != nil {
 			return err
 		}
@@ -46,24 +48,24 @@ func (s *survey) askEngine(ctx context.Context) error {
 		return nil
 	}
 
-	if err := s.asker.Confirm(ctx, s.ca); err != nil {
+	if err := s.asker.ConfirmCA(ctx, s.ca); err != nil {
 		return err
 	}
 
 	s.answers.CAFingerprint = Fingerprint(s.ca)
 
-	return untrusted(engine.Verify(ctx, s.answers.Engine, s.ca))
+	return explainUntrusted(engine.VerifyAuthority(ctx, s.answers.Engine, s.ca))
 }
 
-// untrusted adds advice for an engine not verified by the confirmed CA.
-func untrusted(err error) error {
+// explainUntrusted adds advice for an engine not verified by the confirmed CA.
+func explainUntrusted(err error) error {
 	var refused *engine.TLSError
 
 	switch {
 	case !errors.As(err, &refused):
 		return err
 	case refused.Problem != engine.CertificateOfUnknownAuthority:
-		return blocker.Explain(err, blocker.Places{CA: "the trust store of this system", URL: "engine"})
+		return blocker.AddRemedy(err, blocker.Places{CA: "the trust store of this system", URL: "engine"})
 	}
 
 	return fmt.Errorf(
@@ -74,13 +76,13 @@ func untrusted(err error) error {
 	)
 }
 
-// again calls the asker's Again, unless the user ended the survey.
-func (s *survey) again(ctx context.Context, key string, reason error) error {
+// rejectAnswer calls the asker's Again, unless the user ended the survey.
+func (s *survey) rejectAnswer(ctx context.Context, key string, reason error) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}
 
-	return s.asker.Again(key, reason)
+	return s.asker.RejectAnswer(key, reason)
 }
 
 // askLogin asks for user and password until the engine accepts them. If the profile is wrong, it asks for another user
@@ -96,25 +98,25 @@ func (s *survey) askLogin(ctx context.Context) error {
 	}
 
 	for {
-		if err := s.ask(ctx, &s.answers.Password, password); err != nil {
+		if err := s.askQuestion(ctx, &s.answers.Password, password); err != nil {
 			return err
 		}
 
-		err := s.login(ctx)
+		err := s.tryLogin(ctx)
 		var refused *engine.AuthError
 
 		switch {
 		case !errors.As(err, &refused):
-			return untrusted(err)
-		case refused.Closed():
-			return blocker.Explain(refused, blocker.Places{})
-		case refused.NoProfile():
+			return explainUntrusted(err)
+		case refused.IsClosed():
+			return blocker.AddRemedy(refused, blocker.Places{})
+		case refused.HasUnknownProfile():
 			if password.Given == "" {
 				password.Given, password.From = s.answers.Password, "the first try"
 			}
 
-			told := blocker.Explain(refused, blocker.Places{Credentials: "the answer"})
-			if err := s.again(ctx, "user", told); err != nil {
+			told := blocker.AddRemedy(refused, blocker.Places{Credentials: "the answer"})
+			if err := s.rejectAnswer(ctx, "user", told); err != nil {
 				return err
 			}
 
@@ -129,7 +131,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 			return fmt.Errorf("%w; these were %d tries, and more of them may lock the user", refused, logins)
 		}
 
-		if err := s.again(ctx, "password", refused); err != nil {
+		if err := s.rejectAnswer(ctx, "password", refused); err != nil {
 			return err
 		}
 
@@ -139,7 +141,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 
 // askUser asks for the user.
 func (s *survey) askUser(ctx context.Context) error {
-	return s.ask(ctx, &s.answers.User, Question{
+	return s.askQuestion(ctx, &s.answers.User, Question{
 		Key:     "user",
 		Title:   "User",
 		Help:    "With its domain: admin@internal, or admin@ovirt@internalsso at an engine with Keycloak",
@@ -147,8 +149,8 @@ func (s *survey) askUser(ctx context.Context) error {
 	})
 }
 
-// login tries user and password.
-func (s *survey) login(ctx context.Context) error {
+// tryLogin tries user and password.
+func (s *survey) tryLogin(ctx context.Context) error {
 	s.answers.User, s.answers.Password = engine.CleanLogin(s.answers.User, s.answers.Password)
 	config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
 	if s.ca != nil {
@@ -160,15 +162,15 @@ func (s *survey) login(ctx context.Context) error {
 		return err
 	}
 
-	s.logout(ctx)
+	s.endSession(ctx)
 	s.client = client
-	_, err = client.Product(ctx)
+	_, err = client.FetchProduct(ctx)
 
 	return err
 }
 
-// named returns the unique names of items, sorted.
-func named[T any](items []T, name func(T) string) []string {
+// uniqueNames returns the unique names of items, sorted.
+func uniqueNames[T any](items []T, name func(T) string) []string {
 	var out []string
 	for _, item := range items {
 		out = append(out, name(item))
@@ -179,15 +181,15 @@ func named[T any](items []T, name func(T) string) []string {
 	return slices.Compact(out)
 }
 
-// choose asks for one of the items by its name.
-func choose[T any](
+// chooseItem asks for one of the items by its name.
+func chooseItem[T any](
 	ctx context.Context, s *survey, field *string, items []T, name func(T) string, q Question,
 ) (*T, error) {
-	if q.Choices = named(items, name); len(q.Choices) == 0 {
+	if q.Choices = uniqueNames(items, name); len(q.Choices) == 0 {
 		return nil, fmt.Errorf("%s: the engine has none that can be used; make one (%s)", q.Key, q.Help)
 	}
 
-	if err := s.ask(ctx, field, q); err != nil {
+	if err := s.askQuestion(ctx, field, q); err != nil {
 		return nil, err
 	}
 
@@ -197,12 +199,12 @@ func choose[T any](
 // askPlacement asks for the cluster's place in the engine, and for its template.
 func (s *survey) askPlacement(ctx context.Context) error {
 	a := &s.answers
-	centers, err := s.client.DataCenters(ctx)
+	centers, err := s.client.ListDataCenters(ctx)
 	if err != nil {
 		return err
 	}
 
-	dc, err := choose(ctx, s, &a.DataCenter, centers, func(d engine.DataCenter) string { return d.Name }, Question{
+	dc, err := chooseItem(ctx, s, &a.DataCenter, centers, func(d engine.DataCenter) string { return d.Name }, Question{
 		Key:   "dataCenter",
 		Title: "Data center",
 		Help:  "The engine's",
@@ -211,12 +213,12 @@ func (s *survey) askPlacement(ctx context.Context) error {
 		return err
 	}
 
-	clusters, err := s.client.Clusters(ctx, dc)
+	clusters, err := s.client.ListClusters(ctx, dc)
 	if err != nil {
 		return err
 	}
 
-	cluster, err := choose(ctx, s, &a.Cluster, clusters, func(c engine.Cluster) string { return c.Name }, Question{
+	cluster, err := chooseItem(ctx, s, &a.Cluster, clusters, func(c engine.Cluster) string { return c.Name }, Question{
 		Key:   "cluster",
 		Title: "Cluster",
 		Help:  fmt.Sprintf("Hosts of data center %q, on which the machines run", dc.Name),
@@ -233,35 +235,42 @@ func (s *survey) askPlacement(ctx context.Context) error {
 		return err
 	}
 
-	domains, err := s.client.StorageDomains(ctx, dc)
+	domains, err := s.client.ListStorageDomains(ctx, dc)
 	if err != nil {
 		return err
 	}
 
-	_, err = choose(ctx, s, &a.StorageDomain, domains, func(d engine.StorageDomain) string { return d.Name }, Question{
-		Key:   "storageDomain",
-		Title: "Storage domain",
-		Help:  fmt.Sprintf("For images, in data center %q", dc.Name),
-	})
+	_, err = chooseItem(
+		ctx,
+		s,
+		&a.StorageDomain,
+		domains,
+		func(d engine.StorageDomain) string { return d.Name },
+		Question{
+			Key:   "storageDomain",
+			Title: "Storage domain",
+			Help:  fmt.Sprintf("For images, in data center %q", dc.Name),
+		},
+	)
 
 	return err
 }
 
 // askTemplate asks for the template. The user may name a future one.
 func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error {
-	templates, err := s.client.ClusterTemplates(ctx, cluster)
+	templates, err := s.client.ListClusterTemplates(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
-	names := named(templates, func(t engine.Template) string { return t.Name })
+	names := uniqueNames(templates, func(t engine.Template) string { return t.Name })
 	help := "Of which the machines are made"
 	if s.noTemplate = len(names) == 0; s.noTemplate {
 		help = fmt.Sprintf("Cluster %q has none yet. Name the one that olvmctl image template is to make of an image "+
 			"afterwards: ock-1.33", cluster.Name)
 	}
 
-	return s.ask(ctx, &s.answers.Template, Question{
+	return s.askQuestion(ctx, &s.answers.Template, Question{
 		Key:     "template",
 		Title:   "Template",
 		Help:    help,
@@ -271,18 +280,18 @@ func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error
 
 // askNICs asks for the network and its vNIC profile.
 func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
-	networks, err := s.client.ClusterNetworks(ctx, cluster)
+	networks, err := s.client.ListClusterNetworks(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
-	profiles, err := s.client.NetworkProfiles(ctx)
+	profiles, err := s.client.ListNetworkProfiles(ctx)
 	if err != nil {
 		return err
 	}
 
 	networks = slices.DeleteFunc(networks, func(n engine.Network) bool { return len(profiles[n.ID]) == 0 })
-	network, err := choose(ctx, s, &s.answers.Network, networks, func(n engine.Network) string {
+	network, err := chooseItem(ctx, s, &s.answers.Network, networks, func(n engine.Network) string {
 		return n.Name
 	}, Question{
 		Key:   "network",
@@ -293,7 +302,7 @@ func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 		return err
 	}
 
-	_, err = choose(ctx, s, &s.answers.VNICProfile, profiles[network.ID], func(p engine.VNICProfile) string {
+	_, err = chooseItem(ctx, s, &s.answers.VNICProfile, profiles[network.ID], func(p engine.VNICProfile) string {
 		return p.Name
 	}, Question{
 		Key: "vnicProfile", Title: "vNIC profile", Help: fmt.Sprintf("Of network %q", network.Name), Sole: true})
@@ -313,13 +322,13 @@ func (s *survey) askCluster(ctx context.Context) error {
 			Title: "Name of the cluster",
 			Help:  "Small letters, digits and -: prod",
 			Check: func(text string) error {
-				return s.freeBeside(text)
+				return s.checkCompanions(text)
 			},
 		}},
 		{&a.KubernetesVersion, s.versionQuestion()},
 		{&a.Subnet, Question{Key: "subnet", Title: "Subnet", Help: "Of all machines: 10.20.30.0/24"}},
 	} {
-		if err := s.ask(ctx, q.field, q.Question); err != nil {
+		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
 			return err
 		}
 	}
@@ -374,7 +383,7 @@ func (s *survey) askAddresses(ctx context.Context) error {
 			Help:  "Addresses, ranges and CIDR blocks, one more than machines: 10.20.30.100-10.20.30.149",
 		}},
 	} {
-		if err := s.ask(ctx, q.field, q.Question); err != nil {
+		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
 			return err
 		}
 	}
@@ -402,9 +411,9 @@ func (s *survey) versionQuestion() Question {
 	}
 
 	q.Default = of
-	before, with := s.problems(s.answers), s.answers
+	before, with := s.fileProblems(s.answers), s.answers
 	with.KubernetesVersion = of
-	if newProblems(before, s.problems(with)) != nil {
+	if newProblems(before, s.fileProblems(with)) != nil {
 		q.Default = ""
 		q.Help = fmt.Sprintf("With the patch, as the template has it; %s is of %s", s.answers.Template, of)
 	}
@@ -421,8 +430,8 @@ func versionIn(template string) string {
 	return ""
 }
 
-// number reports whether a text is a positive number. Zero would mean the default in a cluster file.
-func number(text string) error {
+// checkPositive reports whether a text is a positive number. Zero would mean the default in a cluster file.
+func checkPositive(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number from 1 on", text)
 	}
@@ -433,7 +442,7 @@ func number(text string) error {
 // askMachines asks for the number and size of machines, and for the login on them.
 func (s *survey) askMachines(ctx context.Context) error {
 	for _, q := range slices.Concat(s.countQuestions(), s.sizeQuestions()) {
-		if err := s.ask(ctx, q.field, q.Question); err != nil {
+		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
 			return err
 		}
 	}
@@ -455,14 +464,14 @@ func (s *survey) countQuestions() []fieldQuestion {
 			Title:   "Machines of the control plane",
 			Help:    "An odd number",
 			Default: strconv.Itoa(s.defaults.ControlPlaneNodes),
-			Check:   number,
+			Check:   checkPositive,
 		}},
 		{&s.answers.WorkerNodes, Question{
 			Key:     "workerNodes",
 			Title:   "Workers",
 			Help:    "How many",
 			Default: strconv.Itoa(s.defaults.WorkerNodes),
-			Check:   number,
+			Check:   checkPositive,
 		}},
 	}
 }
@@ -489,7 +498,7 @@ func (s *survey) sizeQuestions() []fieldQuestion {
 			Title:   "Cores of a control plane machine",
 			Help:    "How many",
 			Default: cores(control),
-			Check:   number,
+			Check:   checkPositive,
 		}},
 		{&a.ControlPlaneDisk, Question{
 			Key:      "controlPlaneDisk",
@@ -509,7 +518,7 @@ func (s *survey) sizeQuestions() []fieldQuestion {
 			Title:   "Cores of a worker",
 			Help:    "How many",
 			Default: cores(worker),
-			Check:   number,
+			Check:   checkPositive,
 		}},
 		{&a.WorkerDisk, Question{
 			Key:      "workerDisk",
@@ -530,8 +539,8 @@ func (s *survey) sizeQuestions() []fieldQuestion {
 // askKey asks for the key itself or for a file with it; the cluster file has the key.
 func (s *survey) askKey(ctx context.Context) error {
 	field := &s.answers.SSHPublicKey
-	before := s.problems(s.answers)
-	text, err := s.asker.Ask(ctx, Question{
+	before := s.fileProblems(s.answers)
+	text, err := s.asker.AskQuestion(ctx, Question{
 		Key:   "sshPublicKey",
 		Title: "SSH key",
 		Help: "Public key for the user ocne of the machines, or a file with it; empty for " +
@@ -544,7 +553,7 @@ func (s *survey) askKey(ctx context.Context) error {
 			}
 
 			*field = key
-			after := s.problems(s.answers)
+			after := s.fileProblems(s.answers)
 			*field = ""
 
 			return newProblems(before, after)

@@ -90,11 +90,11 @@ type Question struct {
 	Check func(string) error
 }
 
-// decided reports whether there is nothing to ask.
-func (q Question) decided() bool { return q.Given != "" || q.Sole && len(q.Choices) == 1 }
+// isDecided reports whether there is nothing to ask.
+func (q Question) isDecided() bool { return q.Given != "" || q.Sole && len(q.Choices) == 1 }
 
-// accept converts a text to an answer: without surrounding space, or the default.
-func (q Question) accept(text string) (string, error) {
+// parseAnswer converts a text to an answer: without surrounding space, or the default.
+func (q Question) parseAnswer(text string) (string, error) {
 	if !q.Secret {
 		text = strings.TrimSpace(text)
 	}
@@ -119,12 +119,13 @@ func (q Question) accept(text string) (string, error) {
 
 // Asker asks questions. It returns only accepted answers.
 type Asker interface {
-	// Ask returns the answer to a question, or ErrBack.
-	Ask(ctx context.Context, q Question) (string, error)
-	// Confirm returns nil if the CA is confirmed as the engine's. It may return ErrBack.
-	Confirm(ctx context.Context, ca *x509.Certificate) error
-	// Again gives the reason for rejecting an answer after trying it. It returns nil if another answer is possible.
-	Again(key string, reason error) error
+	// AskQuestion returns the answer to a question, or ErrBack.
+	AskQuestion(ctx context.Context, q Question) (string, error)
+	// ConfirmCA returns nil if the CA is confirmed as the engine's. It may return ErrBack.
+	ConfirmCA(ctx context.Context, ca *x509.Certificate) error
+	// RejectAnswer gives the reason for rejecting an answer after trying it. It returns nil if another answer is
+	// possible.
+	RejectAnswer(key string, reason error) error
 }
 
 // Options of a survey.
@@ -155,14 +156,14 @@ type survey struct {
 func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	s := &survey{Options: options, asker: newMemory(asker)}
 
-	written, err := s.run(ctx)
+	written, err := s.askAll(ctx)
 	for errors.Is(err, ErrBack) {
 		s.answers = Answers{}
-		s.asker.rewind()
-		written, err = s.run(ctx)
+		s.asker.rewindAnswers()
+		written, err = s.askAll(ctx)
 	}
 
-	s.logout(ctx)
+	s.endSession(ctx)
 
 	if ctx.Err() != nil && written == nil {
 		return nil, ErrInterrupted
@@ -171,18 +172,18 @@ func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	return written, err
 }
 
-// logout ends the session of the engine.
-func (s *survey) logout(ctx context.Context) {
+// endSession ends the session of the engine.
+func (s *survey) endSession(ctx context.Context) {
 	if s.client != nil {
 		_ = s.client.Logout(context.WithoutCancel(ctx))
 		s.client = nil
 	}
 }
 
-// run asks everything and writes the files. It returns ErrBack if a user wants the previous question. The survey must
-// restart then, and reaches that question with the remembered answers.
-func (s *survey) run(ctx context.Context) (*Written, error) {
-	if err := s.prepare(); err != nil {
+// askAll asks everything and writes the files. It returns ErrBack if a user wants the previous question. The survey
+// must restart then, and reaches that question with the remembered answers.
+func (s *survey) askAll(ctx context.Context) (*Written, error) {
+	if err := s.checkPreconditions(); err != nil {
 		return nil, err
 	}
 
@@ -193,18 +194,18 @@ func (s *survey) run(ctx context.Context) (*Written, error) {
 		}
 	}
 
-	return s.write(ctx)
+	return s.writeFiles(ctx)
 }
 
-// prepare finds problems making all answers useless.
-func (s *survey) prepare() error {
+// checkPreconditions finds problems making all answers useless.
+func (s *survey) checkPreconditions() error {
 	if info, err := os.Stat(filepath.Dir(s.Output)); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("--out: %s is not a folder", filepath.Dir(s.Output))
 	}
 
-	if err := s.free(filepath.Base(s.Output)); err != nil {
+	if err := s.checkWritable(filepath.Base(s.Output)); err != nil {
 		return err
 	}
 
@@ -224,8 +225,8 @@ func (s *survey) prepare() error {
 	return nil
 }
 
-// free returns an error unless a file can be written to the output's folder.
-func (s *survey) free(name string) error {
+// checkWritable returns an error unless a file can be written to the output's folder.
+func (s *survey) checkWritable(name string) error {
 	path := filepath.Join(filepath.Dir(s.Output), name)
 
 	info, err := os.Lstat(path)
@@ -243,8 +244,8 @@ func (s *survey) free(name string) error {
 	return nil
 }
 
-// freeBeside is like free for the companion files of a cluster with this name.
-func (s *survey) freeBeside(name string) error {
+// checkCompanions is like free for the companion files of a cluster with this name.
+func (s *survey) checkCompanions(name string) error {
 	beside := []string{s.answers.secretFile(name)}
 	if s.ca != nil {
 		beside = append(beside, s.answers.caFile(name))
@@ -255,7 +256,7 @@ func (s *survey) freeBeside(name string) error {
 			return fmt.Errorf("%s is the cluster file's name; choose another name", file)
 		}
 
-		if err := s.free(file); err != nil {
+		if err := s.checkWritable(file); err != nil {
 			return err
 		}
 	}
@@ -263,10 +264,10 @@ func (s *survey) freeBeside(name string) error {
 	return nil
 }
 
-// ask asks a question, stores the answer in a field, and checks the resulting cluster file.
-func (s *survey) ask(ctx context.Context, field *string, q Question) error {
+// askQuestion asks a question, stores the answer in a field, and checks the resulting cluster file.
+func (s *survey) askQuestion(ctx context.Context, field *string, q Question) error {
 	*field = ""
-	before, check := s.problems(s.answers), q.Check
+	before, check := s.fileProblems(s.answers), q.Check
 	q.Check = func(text string) error {
 		if check != nil {
 			if err := check(text); err != nil {
@@ -275,12 +276,12 @@ func (s *survey) ask(ctx context.Context, field *string, q Question) error {
 		}
 
 		*field = text
-		after := s.problems(s.answers)
+		after := s.fileProblems(s.answers)
 		*field = ""
 
 		return newProblems(before, after)
 	}
-	text, err := s.asker.Ask(ctx, q)
+	text, err := s.asker.AskQuestion(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -290,9 +291,9 @@ func (s *survey) ask(ctx context.Context, field *string, q Question) error {
 	return nil
 }
 
-// problems returns the problems of the cluster file so far.
-func (s *survey) problems(a Answers) []clusterfile.Problem {
-	content, err := a.file("")
+// fileProblems returns the problems of the cluster file so far.
+func (s *survey) fileProblems(a Answers) []clusterfile.Problem {
+	content, err := a.renderFile("")
 	if err == nil {
 		var read *clusterfile.Source
 		if read, err = clusterfile.Parse(s.Output, content, s.Defaults); err == nil {
@@ -331,9 +332,9 @@ func Fingerprint(certificate *x509.Certificate) string {
 	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(certificate.Raw)), " ", ":")
 }
 
-// describe returns the parts of a CA for a user to compare. The CA is not trusted yet, and must not control the
+// describeCA returns the parts of a CA for a user to compare. The CA is not trusted yet, and must not control the
 // terminal.
-func describe(ca *x509.Certificate) (subject, validity, fingerprint string) {
+func describeCA(ca *x509.Certificate) (subject, validity, fingerprint string) {
 	subject = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -55,7 +55,7 @@ func TestAllFilesAreWrittenOrNone(t *testing.T) {
 
 			dir, staging := files(t, before), files(t, map[string]string{"a": "new a", "b": "new b"})
 			s := &survey{Options: Options{Output: filepath.Join(dir, "a"), Force: force}}
-			err := s.publish(staging, []output{{name: "a"}, {name: "b"}, {name: "lost"}})
+			err := s.publishFiles(staging, []output{{name: "a"}, {name: "b"}, {name: "lost"}})
 			if !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestAllFilesAreWrittenOrNone(t *testing.T) {
 func TestAFileThatCameMeanwhileIsKept(t *testing.T) {
 	dir, staging := files(t, map[string]string{"b": "theirs"}), files(t, map[string]string{"a": "a", "b": "b"})
 	s := &survey{Options: Options{Output: filepath.Join(dir, "a")}}
-	err := s.publish(staging, []output{{name: "a"}, {name: "b"}})
+	err := s.publishFiles(staging, []output{{name: "a"}, {name: "b"}})
 	if err == nil || !strings.Contains(err.Error(), "is there already") {
 		t.Errorf("%v", err)
 	}
@@ -94,12 +94,12 @@ func TestAFileThatCameMeanwhileIsKept(t *testing.T) {
 // ends is an Asker whose user leaves at the first question.
 type ends struct{ cancel context.CancelFunc }
 
-func (e ends) Ask(ctx context.Context, _ Question) (string, error) {
+func (e ends) AskQuestion(ctx context.Context, _ Question) (string, error) {
 	e.cancel()
 	return "", ctx.Err()
 }
-func (ends) Confirm(context.Context, *x509.Certificate) error { return nil }
-func (ends) Again(_ string, reason error) error               { return reason }
+func (ends) ConfirmCA(context.Context, *x509.Certificate) error { return nil }
+func (ends) RejectAnswer(_ string, reason error) error          { return reason }
 
 func TestASurveyThatEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func TestASurveyThatEnds(t *testing.T) {
 func TestACADoesNotSteerTheTerminal(t *testing.T) {
 	ca := &x509.Certificate{Raw: []byte("a certificate")}
 	ca.Subject.CommonName = "an engine\x1b[2J\rof mine"
-	if subject, _, fingerprint := describe(ca); subject != "CN=an engine?[2J?of mine" || len(fingerprint) != 32*3-1 {
+	if subject, _, fingerprint := describeCA(ca); subject != "CN=an engine?[2J?of mine" || len(fingerprint) != 32*3-1 {
 		t.Errorf("%q, %s", subject, fingerprint)
 	}
 }

@@ -44,18 +44,18 @@ func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	return &Terminal{in: from, out: to, lines: os.Getenv("ACCESSIBLE") != "" || os.Getenv("TERM") == "dumb"}
 }
 
-// Ask implements Asker.
-func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
+// AskQuestion implements Asker.
+func (t *Terminal) AskQuestion(ctx context.Context, q Question) (string, error) {
 	switch {
 	case q.Given != "":
 		_, err := fmt.Fprintf(t.out, "%s: that of %s\n", q.Title, q.From)
 		return q.Given, err
-	case q.decided():
+	case q.isDecided():
 		_, err := fmt.Fprintf(t.out, "%s: %s, the only one\n", q.Title, q.Choices[0])
 		return q.Choices[0], err
 	}
 
-	if err := t.introduce(); err != nil {
+	if err := t.explainGoingBack(); err != nil {
 		return "", err
 	}
 
@@ -77,7 +77,7 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 		title += ":"
 	}
 
-	if err := t.put(ctx, t.field(q, title, &answer)); err != nil {
+	if err := t.showField(ctx, t.newField(q, title, &answer)); err != nil {
 		return "", err
 	}
 
@@ -85,7 +85,7 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 		return "", ErrBack
 	}
 
-	answer, err := q.accept(answer)
+	answer, err := q.parseAnswer(answer)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed after being accepted
 	}
@@ -102,8 +102,8 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 	return answer, err
 }
 
-// introduce explains once how to go back.
-func (t *Terminal) introduce() error {
+// explainGoingBack explains once how to go back.
+func (t *Terminal) explainGoingBack() error {
 	if t.introduced {
 		return nil
 	}
@@ -119,8 +119,8 @@ func (t *Terminal) introduce() error {
 	return err
 }
 
-// field returns the huh field of a question.
-func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
+// newField returns the huh field of a question.
+func (t *Terminal) newField(q Question, title string, answer *string) huh.Field {
 	if len(q.Choices) > 0 {
 		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).
 			Value(answer)
@@ -142,16 +142,16 @@ func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
 			return nil
 		}
 
-		_, err := q.accept(text)
+		_, err := q.parseAnswer(text)
 
 		return err
 	})
 }
 
-// put lets the user answer a field.
-func (t *Terminal) put(ctx context.Context, field huh.Field) error {
+// showField lets the user answer a field.
+func (t *Terminal) showField(ctx context.Context, field huh.Field) error {
 	if t.lines {
-		return t.putLine(ctx, field)
+		return t.showLine(ctx, field)
 	}
 
 	// Signals end ctx. Bubble Tea's own signal handler would wait for the program already ended by ctx, and the program
@@ -202,9 +202,9 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putLine lets the user answer a field by a line. huh cannot be interrupted there: the reading goroutine is abandoned,
+// showLine lets the user answer a field by a line. huh cannot be interrupted there: the reading goroutine is abandoned,
 // because the program ends.
-func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
+func (t *Terminal) showLine(ctx context.Context, field huh.Field) error {
 	state, err := term.GetState(int(t.in.Fd()))
 	if err != nil {
 		return fmt.Errorf("failed to ask on the terminal: %w", err)
@@ -230,9 +230,9 @@ func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 	}
 }
 
-// Confirm implements Asker.
-func (t *Terminal) Confirm(ctx context.Context, ca *x509.Certificate) error {
-	subject, validity, fingerprint := describe(ca)
+// ConfirmCA implements Asker.
+func (t *Terminal) ConfirmCA(ctx context.Context, ca *x509.Certificate) error {
+	subject, validity, fingerprint := describeCA(ca)
 	_, err := fmt.Fprintf(
 		t.out,
 		`The system does not know who signed the engine's certificate. The engine says that it was this CA:
@@ -248,7 +248,9 @@ On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engin
 	}
 
 	var is bool
-	err = t.put(ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is))
+	err = t.showField(
+		ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is),
+	)
 	if err != nil {
 		return err
 	}
@@ -260,8 +262,8 @@ On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engin
 	return nil
 }
 
-// Again implements Asker.
-func (t *Terminal) Again(_ string, reason error) error {
+// RejectAnswer implements Asker.
+func (t *Terminal) RejectAnswer(_ string, reason error) error {
 	_, err := fmt.Fprintln(t.out, reason)
 	return err
 }

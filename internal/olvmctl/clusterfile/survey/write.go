@@ -73,41 +73,41 @@ func (k *keys) add(key string, value any, comment string) *keys {
 // count is a number as the user wrote it.
 type count string
 
-func block() *keys { return &keys{Kind: yaml.MappingNode} }
-func line() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
+func newBlockMapping() *keys { return &keys{Kind: yaml.MappingNode} }
+func newFlowMapping() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
 
-// machine returns the settings of a kind of machines.
-func (a *Answers) machine(memory, cores, disk, dataDisk, addresses string) *keys {
+// machineKeys returns the settings of a kind of machines.
+func (a *Answers) machineKeys(memory, cores, disk, dataDisk, addresses string) *keys {
 	var data []*keys
 	if dataDisk != "" {
-		data = append(data, line().add("name", "data", "").add("size", dataDisk, ""))
+		data = append(data, newFlowMapping().add("name", "data", "").add("size", dataDisk, ""))
 	}
 
-	topology := line()
+	topology := newFlowMapping()
 	if cores != "" {
 		topology.add("cores", count(cores), "").add("sockets", count("1"), "")
 	}
 
-	return block().
+	return newBlockMapping().
 		add("olvmOvirtClusterName", a.Cluster, "").
 		add("vmTemplateName", a.Template, "").
-		add("olvmNetwork", line().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
-		add("virtualMachine", block().
+		add("olvmNetwork", newFlowMapping().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
+		add("virtualMachine", newBlockMapping().
 			add("memory", memory, "").
-			add("cpu", line().add("topology", topology, ""), "").
-			add("rootDisk", line().add("size", disk, ""), "").
+			add("cpu", newFlowMapping().add("topology", topology, ""), "").
+			add("rootDisk", newFlowMapping().add("size", disk, ""), "").
 			add("dataDisks", data, "").
-			add("network", block().add("gateway", a.Gateway, "").
+			add("network", newBlockMapping().add("gateway", a.Gateway, "").
 				add("dnsServers", a.DNSServers, "").
-				add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
+				add("ipv4", newFlowMapping().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
 			"")
 }
 
-// file renders the cluster file of the answers, even incomplete ones. ca is its CA file, empty for none.
-func (a *Answers) file(ca string) ([]byte, error) {
+// renderFile renders the cluster file of the answers, even incomplete ones. ca is its CA file, empty for none.
+func (a *Answers) renderFile(ca string) ([]byte, error) {
 	server := ""
 	if a.Engine != "" {
-		base, err := engine.BaseURL(a.Engine)
+		base, err := engine.ParseBaseURL(a.Engine)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		server = base.String()
 	}
 
-	root := block().
+	root := newBlockMapping().
 		add("name", a.Name, "").
 		add("provider", "olvm", "").
 		add("kubernetesVersion", a.KubernetesVersion, "").
@@ -123,16 +123,16 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		add("workerNodes", count(a.WorkerNodes), "").
 		add("virtualIp", a.VirtualIP, "# The control plane endpoint, which one of its machines holds.").
 		add("sshPublicKey", a.SSHPublicKey, "# Of the user ocne on the machines.").
-		add("providers", block().add("olvm", block().
+		add("providers", newBlockMapping().add("olvm", newBlockMapping().
 			add("olvmDatacenterName", a.DataCenter, "").
-			add("olvmOvirtAPIServer", block().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
-			add("olvmOCK", line().add("storageDomainName", a.StorageDomain, ""),
+			add("olvmOvirtAPIServer", newBlockMapping().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
+			add("olvmOCK", newFlowMapping().add("storageDomainName", a.StorageDomain, ""),
 				"# Where olvmctl image puts the disks of images.").
 			add("ingressVirtualIp", a.IngressVirtualIP, "# A node on which ingress answers holds it.").
 			add("baseDomain", a.BaseDomain, "# Nodes answer for api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
-			add("controlPlaneMachine", a.machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
+			add("controlPlaneMachine", a.machineKeys(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
 				a.ControlPlaneAddresses), "").
-			add("workerMachine", a.machine(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
+			add("workerMachine", a.machineKeys(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
 				a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
 	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
@@ -145,8 +145,8 @@ func (a *Answers) file(ca string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// secret renders the Secret with the credentials, under the name used by the cluster file's manifests.
-func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
+// renderSecret renders the Secret with the credentials, under the name used by the cluster file's manifests.
+func (s *survey) renderSecret(file *clusterfile.Source) ([]byte, error) {
 	namespace, reference := file.Providers.OLVM.Namespace, file.Providers.OLVM.OvirtAPIServer.CredentialsSecret
 	if reference.Namespace != "" {
 		namespace = reference.Namespace
@@ -176,9 +176,9 @@ type output struct {
 	content []byte
 }
 
-// write creates the files in a temporary folder next to the output. It checks the cluster file there like olvmctl
+// writeFiles creates the files in a temporary folder next to the output. It checks the cluster file there like olvmctl
 // validate, and only then moves the files to their places.
-func (s *survey) write(ctx context.Context) (*Written, error) {
+func (s *survey) writeFiles(ctx context.Context) (*Written, error) {
 	dir := filepath.Dir(s.Output)
 	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
 	if err != nil {
@@ -200,28 +200,28 @@ func (s *survey) write(ctx context.Context) (*Written, error) {
 		files = append(files, output{ca, encodeCA(s.ca)})
 	}
 
-	content, err := a.file(ca)
+	content, err := a.renderFile(ca)
 	if err != nil {
 		return nil, err
 	}
 
 	files = append(files, output{filepath.Base(s.Output), content})
-	if err := stage(staging, files); err != nil {
+	if err := stageFiles(staging, files); err != nil {
 		return nil, err
 	}
 
-	read, err := s.valid(filepath.Join(staging, filepath.Base(s.Output)), out)
+	read, err := s.readValidated(filepath.Join(staging, filepath.Base(s.Output)), out)
 	if err != nil {
 		return nil, err
 	}
 
-	secret, err := s.secret(read)
+	secret, err := s.renderSecret(read)
 	if err != nil {
 		return nil, err
 	}
 
 	files = append(files, output{a.secretFile(a.Name), secret})
-	if err := stage(staging, files[len(files)-1:]); err != nil {
+	if err := stageFiles(staging, files[len(files)-1:]); err != nil {
 		return nil, err
 	}
 
@@ -229,14 +229,14 @@ func (s *survey) write(ctx context.Context) (*Written, error) {
 		return nil, ErrInterrupted
 	}
 
-	if err := s.publish(staging, files); err != nil {
+	if err := s.publishFiles(staging, files); err != nil {
 		return nil, err
 	}
 
 	return out, nil
 }
 
-func stage(dir string, files []output) error {
+func stageFiles(dir string, files []output) error {
 	for _, f := range files {
 		if err := os.WriteFile(filepath.Join(dir, f.name), f.content, 0o600); err != nil {
 			return fmt.Errorf("failed to write %s: %w", f.name, err)
@@ -246,8 +246,8 @@ func stage(dir string, files []output) error {
 	return nil
 }
 
-// valid reads the cluster file at a path and checks all of it; problems show the output's path instead.
-func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
+// readValidated reads the cluster file at a path and checks all of it; problems show the output's path instead.
+func (s *survey) readValidated(path string, out *Written) (*clusterfile.Source, error) {
 	read, err := clusterfile.Read(path, s.Defaults)
 	if err != nil {
 		return nil, err
@@ -275,8 +275,8 @@ func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
 	return read, errors.Join(wrong...)
 }
 
-// publish moves files to their places: all of them, or none. Without Force, it does not overwrite existing files.
-func (s *survey) publish(staging string, files []output) (err error) {
+// publishFiles moves files to their places: all of them, or none. Without Force, it does not overwrite existing files.
+func (s *survey) publishFiles(staging string, files []output) (err error) {
 	var undo []func()
 	defer func() {
 		if err == nil {
@@ -289,7 +289,7 @@ func (s *survey) publish(staging string, files []output) (err error) {
 	}()
 
 	for _, f := range files {
-		if err := s.free(f.name); err != nil {
+		if err := s.checkWritable(f.name); err != nil {
 			return err
 		}
 

@@ -26,8 +26,8 @@ type File struct {
 	Content []byte
 }
 
-// Layer has files.
-func Layer(t testing.TB, files ...File) v1.Layer {
+// NewLayer has files.
+func NewLayer(t testing.TB, files ...File) v1.Layer {
 	t.Helper()
 	var content bytes.Buffer
 
@@ -62,8 +62,8 @@ func Layer(t testing.TB, files ...File) v1.Layer {
 	return layer
 }
 
-// Image is one for Linux on an architecture, with layers from the lowest.
-func Image(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
+// NewImage is one for Linux on an architecture, with layers from the lowest.
+func NewImage(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	image, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
@@ -84,9 +84,9 @@ func Image(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
 	return image
 }
 
-// Serve has an empty registry on loopback until the test ends, and returns its address. front, where it is not nil, is
-// asked before the registry. Nobody is logged in.
-func Serve(t testing.TB, front func(http.Handler) http.Handler) string {
+// ServeRegistry has an empty registry on loopback until the test ends, and returns its address. front, where it is not
+// nil, is asked before the registry. Nobody is logged in.
+func ServeRegistry(t testing.TB, front func(http.Handler) http.Handler) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	if front != nil {
@@ -100,8 +100,8 @@ func Serve(t testing.TB, front func(http.Handler) http.Handler) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// Push brings an image to a registry.
-func Push(t testing.TB, reference string, image v1.Image, options ...remote.Option) {
+// PushImage brings an image to a registry.
+func PushImage(t testing.TB, reference string, image v1.Image, options ...remote.Option) {
 	t.Helper()
 	ref, err := name.ParseReference(reference)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 )
 
 func main() {
-	run := serve
+	run := serveHello
 	if len(os.Args) == 3 && os.Args[1] == "get" {
-		run = func() error { return get(os.Args[2]) }
+		run = func() error { return printURL(os.Args[2]) }
 	}
 
 	if len(os.Args) == 3 && os.Args[1] == "keep" {
-		run = func() error { return keep(os.Args[2]) }
+		run = func() error { return recordNode(os.Args[2]) }
 	}
 
 	if err := run(); err != nil {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-func serve() error {
+func serveHello() error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func serve() error {
 	return server.ListenAndServe()
 }
 
-func get(url string) error {
+func printURL(url string) error {
 	client := &http.Client{Timeout: 5 * time.Second}
 	answer, err := client.Get(url) //nolint:noctx,gosec // it has a timeout, and a given URL
 	if err != nil {
@@ -66,8 +66,8 @@ func get(url string) error {
 	return err
 }
 
-// keep adds a line to a file, prints the file and the folder's device, and waits until it is stopped.
-func keep(folder string) error {
+// recordNode adds a line to a file, prints the file and the folder's device, and waits until it is stopped.
+func recordNode(folder string) error {
 	file, err := os.OpenFile(filepath.Join(folder, "nodes"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

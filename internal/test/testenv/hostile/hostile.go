@@ -24,9 +24,9 @@ const Version = "1.12.6"
 // Got begins its report of a successful attempt.
 const Got = "GOT "
 
-// Attempts returns a text for any part of a configuration: read:PATH, write:PATH, link:PATH, run:PATH, connect:ADDRESS,
-// signal:PID, and spy: for the environment of the process that started it.
-func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
+// EncodeAttempts returns a text for any part of a configuration: read:PATH, write:PATH, link:PATH, run:PATH,
+// connect:ADDRESS, signal:PID, and spy: for the environment of the process that started it.
+func EncodeAttempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
 var told = regexp.MustCompile(`attempt<([^>]*)>`)
 
@@ -38,9 +38,9 @@ func Main() {
 
 	switch os.Args[1] {
 	case "version":
-		version()
+		printVersion()
 	case "plan", "apply":
-		try()
+		reportAttempts()
 	default:
 		return
 	}
@@ -48,7 +48,7 @@ func Main() {
 	os.Exit(0)
 }
 
-func version() {
+func printVersion() {
 	if len(os.Args) > 2 {
 		fmt.Printf("{%q: %q}\n", "terraform_version", Version)
 		return
@@ -57,26 +57,26 @@ func version() {
 	fmt.Printf("OpenTofu v%s\n", Version)
 }
 
-// try reports the result of each attempt, as an error of the run.
-func try() {
+// reportAttempts reports the result of each attempt, as an error of the run.
+func reportAttempts() {
 	configuration, _ := os.ReadFile("main.tf")
 	match := told.FindSubmatch(configuration)
 	if match == nil {
-		say("there is nothing to try")
+		printDiagnostic("there is nothing to try")
 		os.Exit(1)
 	}
 
-	say(strings.Join(Try(strings.Split(string(match[1]), ";")...), " | "))
+	printDiagnostic(strings.Join(MakeAttempts(strings.Split(string(match[1]), ";")...), " | "))
 	os.Exit(1)
 }
 
-// Try makes attempts, and returns the result of each.
-func Try(attempts ...string) []string {
+// MakeAttempts makes attempts, and returns the result of each.
+func MakeAttempts(attempts ...string) []string {
 	var out []string
 
 	for _, attempt := range attempts {
 		what, on, _ := strings.Cut(attempt, ":")
-		got, err := act(what, on)
+		got, err := makeAttempt(what, on)
 		if err != nil {
 			out = append(out, fmt.Sprintf("%s: %v", attempt, err))
 			continue
@@ -88,8 +88,8 @@ func Try(attempts ...string) []string {
 	return out
 }
 
-// act makes one attempt, and returns its yield.
-func act(what, on string) (string, error) {
+// makeAttempt makes one attempt, and returns its yield.
+func makeAttempt(what, on string) (string, error) {
 	switch what {
 	case "read":
 		content, err := os.ReadFile(on)
@@ -123,7 +123,7 @@ func act(what, on string) (string, error) {
 	return "", fmt.Errorf("nobody knows how")
 }
 
-func say(text string) {
+func printDiagnostic(text string) {
 	line, _ := json.Marshal(map[string]any{
 		"@level":     "error",
 		"@message":   "Error",
