@@ -312,7 +312,7 @@ func (m *management) start(olvmctl string) ([]byte, error) {
 		fmt.Sprintf(machine, 10, 19), fmt.Sprintf(machine, 20, 29)))
 
 	command := exec.CommandContext(m.t.Context(), olvmctl, "start", file, "--kubeconfig", m.kubeconfig,
-		"--clusterctl-config", m.config, "--timeout", "20s", "--yes")
+		"--clusterctl-config", m.config, "--timeout", "20s", "--cni", "none", "--yes")
 	command.Env = append(m.environment(), "OLVM_USERNAME="+sim.Username(), "OLVM_PASSWORD="+sim.Password(),
 		"OLVM_URL="+sim.URL(), "CAPOLVM_TERRAFORM="+testenv.FindExecutable(m.t).Path)
 

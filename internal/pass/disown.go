@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,20 +14,56 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// filledIn are the fields that the manager fills in where a manifest leaves them empty.
+// filledIn lists the fields filled in by the manager if a manifest leaves them empty.
 var filledIn = []fieldpath.Path{
 	fieldpath.MakePathOrDie("spec", "controlPlaneEndpoint", "host"),
 	fieldpath.MakePathOrDie("spec", "controlPlaneEndpoint", "port"),
 	fieldpath.MakePathOrDie("spec", "providerID"),
 }
 
-// disownFields gives up the ownership of fields that a write has filled in. Who applies an empty one again, with
-// server-side apply and without force, would have a conflict with the manager. The object is what the API server
-// answered.
+// disownAttempts bounds the attempts to release fields while others write the object.
+const disownAttempts = 5
+
+// disownFields releases the manager's ownership of fields filled in by a write. Otherwise, a user with an empty field
+// in a manifest gets a conflict from server-side apply without force. object is the API server's answer to the write.
+//
+// No later pass repeats the release, because it has nothing to write to these fields. If somebody else has written the
+// object meanwhile, disownFields therefore reads it again, repeats the release, and returns errOutdated: the pass does
+// not know that write. A manager killed between the two requests keeps the ownership.
 func (p *Pass) disownFields(ctx context.Context, object client.Object, content []byte, part part) error {
+	filled, err := p.findFilled(content)
+	if err != nil || filled.Empty() {
+		return err
+	}
+
+	var outdated error
+
+	for range disownAttempts {
+		if len(object.GetManagedFields()) == 0 {
+			return outdated
+		}
+
+		err = p.releaseFields(ctx, object, filled, part)
+		if !apierrors.IsConflict(err) {
+			return errors.Join(outdated, err)
+		}
+
+		outdated = fmt.Errorf("%w: %w", errOutdated, err)
+
+		// An empty patch changes nothing. The answer is the object from the API server, not from the cache.
+		if errRead := part.patch(ctx, object, client.RawPatch(types.MergePatchType, []byte("{}"))); errRead != nil {
+			return fmt.Errorf("failed to read %s again: %w", p.key, errRead)
+		}
+	}
+
+	return outdated
+}
+
+// findFilled returns the fields of filledIn in a merge patch.
+func (p *Pass) findFilled(content []byte) (*fieldpath.Set, error) {
 	var changes map[string]any
 	if err := json.Unmarshal(content, &changes); err != nil {
-		return fmt.Errorf("failed to read the patch of %s: %w", p.key, err)
+		return nil, fmt.Errorf("failed to read the patch of %s: %w", p.key, err)
 	}
 
 	filled := fieldpath.NewSet()
@@ -37,11 +74,12 @@ func (p *Pass) disownFields(ctx context.Context, object client.Object, content [
 		}
 	}
 
-	if filled.Empty() || len(object.GetManagedFields()) == 0 {
-		return nil
-	}
+	return filled, nil
+}
 
-	entries, err := removeFields(object.GetManagedFields(), filled)
+// releaseFields removes fields from the owners of one version of an object. It returns a conflict for an old version.
+func (p *Pass) releaseFields(ctx context.Context, object client.Object, fields *fieldpath.Set, part part) error {
+	entries, err := removeFields(object.GetManagedFields(), fields)
 	if err != nil {
 		return fmt.Errorf("failed to read the owners of %s: %w", p.key, err)
 	}
@@ -54,11 +92,8 @@ func (p *Pass) disownFields(ctx context.Context, object client.Object, content [
 		return fmt.Errorf("failed to encode the owners of %s: %w", p.key, err)
 	}
 
-	err = part.patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%w: %w", errOutdated, err)
-	} else if err != nil {
-		return fmt.Errorf("failed to give up fields of %s: %w", p.key, err)
+	if err := part.patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("failed to release fields of %s: %w", p.key, err)
 	}
 
 	p.tracker.noteWritten(p.key, object.GetResourceVersion())
