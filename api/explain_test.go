@@ -253,15 +253,20 @@ func keptAttributes(t *testing.T) []string {
 	file, err := parser.ParseFile(token.NewFileSet(), "../render/machine.go", nil, 0)
 	check.Error(t, err, "")
 
-	resources := map[string]string{"ignored": "ovirt_vm", "nics": "ovirt_nic", "disks": "ovirt_disk"}
+	resources := map[string]string{"ignoredAttributes": "ovirt_vm", "writeNICs": "ovirt_nic", "writeDisks": "ovirt_disk"}
 
-	var out []string
+	var (
+		out   []string
+		found int
+	)
 
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
 		if !ok || resources[function.Name.Name] == "" {
 			continue
 		}
+
+		found++
 
 		ast.Inspect(function, func(node ast.Node) bool {
 			literal, ok := node.(*ast.BasicLit)
@@ -279,6 +284,8 @@ func keptAttributes(t *testing.T) []string {
 		})
 	}
 
+	check.Equal(t, "functions of render with ignored attributes", found, len(resources))
+
 	return out
 }
 
@@ -286,9 +293,9 @@ func keptAttributes(t *testing.T) []string {
 // placement names some.
 func isKept(function, text string) bool {
 	switch function {
-	case "nics":
+	case "writeNICs":
 		return text == "mac" || text == "interface"
-	case "disks":
+	case "writeDisks":
 		return slices.Contains([]string{"format", "sparse", "storage_domain_id"}, text)
 	}
 
