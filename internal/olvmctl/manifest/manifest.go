@@ -11,10 +11,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -180,13 +183,24 @@ func (e *ConflictError) Unwrap() error { return e.err }
 // managerIn finds the field manager in the message of a conflict.
 var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
 
+// overload is the wait between attempts to apply an object while the API server is too busy: 31 s in all.
+var overload = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 6}
+
+// isOverload reports whether the API server was too busy to finish a request. It may have applied the object.
+func isOverload(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+}
+
 // Apply applies objects by server-side apply; the options name the field owner. It returns a *ConflictError if other
-// field managers have changed the applied fields.
+// field managers have changed the applied fields. It repeats requests to a busy API server: applying an object twice
+// changes nothing.
 func Apply(
 	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
 ) error {
 	for _, object := range objects {
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+		err := retry.OnError(overload, isOverload, func() error {
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+		})
 		if apierrors.IsConflict(err) {
 			return &ConflictError{Object: object, Fields: conflictsOf(err), err: err}
 		}
