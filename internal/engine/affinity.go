@@ -24,7 +24,7 @@ type AffinityGroup struct {
 	} `xml:"vms"`
 }
 
-// AffinityRule is one of a group's two rules: between its VMs, or between VMs and hosts.
+// AffinityRule is one of the two rules of a group: the rule between its VMs, or the rule between VMs and hosts.
 type AffinityRule struct {
 	Enabled   bool `xml:"enabled"`
 	Enforcing bool `xml:"enforcing"`
@@ -59,9 +59,9 @@ func (c *Client) FetchAffinityGroup(ctx context.Context, clusterID, id ID) (*Aff
 	return &group, nil
 }
 
-// checkGroupGone converts a refusal into a 404 if the group no longer exists, or the VM is not in it. The engine
-// answers 400 in these cases, with words of its own code, so only the cluster's list shows it. vmID is "" for requests
-// without a member.
+// checkGroupGone replaces a refusal by a 404 if the group no longer exists, or if the VM is not a member. The engine
+// answers 400 in both cases, so only the cluster's list of groups shows the reason. vmID is "" for requests without a
+// member.
 func (c *Client) checkGroupGone(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
 		return err
@@ -106,8 +106,8 @@ func (c *Client) ListAffinityGroups(ctx context.Context, clusterID ID) ([]Affini
 	return list.Items, nil
 }
 
-// ListAffinityGroupsNamed lists the groups with this name in all clusters of the engine. It returns several only if
-// they were made at the same moment.
+// ListAffinityGroupsNamed lists the groups with this name in all clusters of the engine. It returns more than one only
+// if several clients created them at the same moment.
 func (c *Client) ListAffinityGroupsNamed(ctx context.Context, name string) ([]AffinityGroup, error) {
 	clusters, err := c.listAllClusters(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Client) ListAffinityGroupsNamed(ctx context.Context, name string) ([]Af
 	return out, nil
 }
 
-// CreateAffinityGroup makes a group in the cluster.
+// CreateAffinityGroup creates a group in the cluster.
 func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID ID, group *AffinityGroup) (*AffinityGroup, error) {
 	var created AffinityGroup
 	err := c.callEngine(
@@ -145,7 +145,7 @@ func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID ID, group *A
 	return &created, nil
 }
 
-// UpdateAffinityGroup changes the set fields of the group. Its members stay.
+// UpdateAffinityGroup changes the set fields of the group. The group keeps its members.
 func (c *Client) UpdateAffinityGroup(
 	ctx context.Context, clusterID, id ID, change *AffinityGroup,
 ) (*AffinityGroup, error) {
@@ -159,7 +159,7 @@ func (c *Client) UpdateAffinityGroup(
 	return &updated, nil
 }
 
-// DeleteAffinityGroup deletes a group. Its VMs stay. A missing group is an IsNotFound error.
+// DeleteAffinityGroup deletes a group, but not its VMs. A missing group is an IsNotFound error.
 func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) error {
 	if err := c.callEngine(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.checkGroupGone(ctx, clusterID, id, "", err))
@@ -168,8 +168,8 @@ func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) erro
 	return nil
 }
 
-// AddToAffinityGroup puts a VM into a group. Two simultaneous additions to one group may refuse each other. A missing
-// group is an IsNotFound error.
+// AddToAffinityGroup adds a VM to a group. The engine may refuse one of two simultaneous additions to the same group. A
+// missing group is an IsNotFound error.
 func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	type vm struct {
 		XMLName xml.Name `xml:"vm"`
@@ -184,7 +184,7 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 	return nil
 }
 
-// RemoveFromAffinityGroup takes a VM out of a group. A missing group or member is an IsNotFound error.
+// RemoveFromAffinityGroup removes a VM from a group. A missing group or member is an IsNotFound error.
 func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	err := c.callEngine(
 		ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.pathSegment(), nil, nil, nil,

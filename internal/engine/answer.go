@@ -9,35 +9,35 @@ import (
 	"strings"
 )
 
-// This file decides whether an answer is the engine's. A proxy, an ingress or a default backend may send any status and
-// any body, but answers decide whether objects count as gone or as made.
+// This file decides whether an answer comes from the engine. A proxy, an ingress or a default backend may send any
+// status and any body. Without the check, such an answer would make an object look deleted or created.
 
-// correlationHeader names a request. As was recorded, an engine repeats the client's name on each answer of its API. It
-// omits the name if it does not accept the session, or if an internal error replaces the answer. Nothing else knows the
-// name.
+// correlationHeader carries the name of a request. Recordings show that an engine repeats this name in each answer of
+// its API. It omits the name if it does not accept the session, or if an internal error replaces the answer. No other
+// server knows the name.
 const correlationHeader = "Correlation-Id"
 
-// formLength is the length of the part of an answer used to check its form.
+// formLength is the number of leading bytes of an answer used to check its form.
 const formLength = 256
 
-// origin is the client's knowledge of the answers from an engine's URL.
+// origin is the client's knowledge about the source of the answers at an engine's URL.
 type origin int
 
 const (
-	// originUnknown means that no answer was seen yet.
+	// originUnknown means that the client has not seen an answer yet.
 	originUnknown origin = iota
 	// originNamed means that the engine's answers carry the names of their requests.
 	originNamed
-	// originPlain means that something in between removes the names. The engine's identity then decides.
+	// originPlain means that a proxy removes the names. The engine's identity then shows whether it gave the answer.
 	originPlain
 )
 
-// verifying marks the request that checks if the engine is there. Its value is a *probe.
+// verifying is the context key of the request that checks whether the engine is there. Its value is a *probe.
 type verifying struct{}
 
-// probe is the result of the request that checks if the engine is there.
+// probe is the result of the request that checks whether the engine is there.
 type probe struct {
-	// named reports that the answer carried the name of the request.
+	// named reports whether the answer carried the name of the request.
 	named bool
 }
 
@@ -48,7 +48,7 @@ func getProbe(ctx context.Context) *probe {
 	return found
 }
 
-// newForeignError reports an answer from something other than the engine.
+// newForeignError returns an error for an answer from a server other than the engine.
 func newForeignError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, without the %s of the request)", method, path,
@@ -56,7 +56,8 @@ func newForeignError(method, path string, status int) error {
 	)}
 }
 
-// checkOrigin returns an error for an answer not from the engine. known reports a proven answer of the engine.
+// checkOrigin returns an error for an answer from another server. known reports whether the engine certainly gave the
+// answer.
 func (c *Client) checkOrigin(
 	ctx context.Context, method, path, id string, response *http.Response,
 ) (known bool, err error) {
@@ -73,9 +74,9 @@ func (c *Client) checkOrigin(
 
 		return true, nil
 	case probing != nil:
-		return false, nil // the identity in the answer decides
+		return false, nil // the caller compares the engine's identity
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusInternalServerError:
-		return false, nil // the engine's own lack the name too, and neither status shows what exists
+		return false, nil // an engine's own 401 or 500 has no name either, and neither status says what exists
 	case c.answers == originNamed:
 		return false, newForeignError(method, path, response.StatusCode)
 	}
@@ -83,8 +84,8 @@ func (c *Client) checkOrigin(
 	return false, nil
 }
 
-// hasLostNames reports whether something has begun to remove the names of requests, such as a proxy newly put before
-// the engine. It asks the engine for its identity: only the previous installation knows its ID.
+// hasLostNames reports whether a proxy has begun to remove the names of requests, for example because it is new. It
+// asks the engine for its identity, because only the same installation knows its ID.
 func (c *Client) hasLostNames(ctx context.Context) bool {
 	c.mu.Lock()
 	known := c.identity.Installation
@@ -109,9 +110,9 @@ func (c *Client) hasLostNames(ctx context.Context) bool {
 	return true
 }
 
-// checkForm returns an error for an answer with the request's name, but in a form never used by an engine, as was
-// recorded. An engine reports a missing object with no body and no media type, or with a fault. It answers changes with
-// XML, or with 202 and no body. body is the beginning of the answer.
+// checkForm returns an error for an answer with the request's name, but in a form no recorded engine uses. An engine
+// reports a missing object with a fault, or with no body and no media type. It answers a change with XML, or with 202
+// and no body. body is the beginning of the answer.
 func checkForm(method, path string, response *http.Response, body []byte) error {
 	document := strings.Contains(response.Header.Get("Content-Type"), "xml") && bytes.HasPrefix(body, []byte("<"))
 	fits := true
@@ -136,10 +137,10 @@ func checkForm(method, path string, response *http.Response, body []byte) error 
 	return newForeignFormError(method, path, response.StatusCode)
 }
 
-// apiRealm is in the header by which the engine asks for a login with each 401 of its API, as was recorded.
+// apiRealm is part of the header in each recorded 401 of the engine's API.
 const apiRealm = `realm="RESTAPI"`
 
-// newForeignFormError reports an answer in a form that the engine's never have.
+// newForeignFormError returns an error for an answer in a form no engine uses.
 func newForeignFormError(method, path string, status int) error {
 	return &UnreachableError{Err: fmt.Errorf(
 		"%s %s was answered by something before the engine (HTTP %d, in a form that no engine uses)", method, path,
@@ -147,8 +148,8 @@ func newForeignFormError(method, path string, status int) error {
 	)}
 }
 
-// isEngineRefusal reports whether a refusal that is no page has a form that the engine's have: none at all, or XML with
-// a fault. A proxy refuses with JSON or with plain text.
+// isEngineRefusal reports whether a refusal other than a web page has the form of an engine's: no body, or XML with a
+// fault. A proxy refuses with JSON or with plain text.
 func isEngineRefusal(response *http.Response, content []byte) bool {
 	media := response.Header.Get("Content-Type")
 
@@ -157,14 +158,14 @@ func isEngineRefusal(response *http.Response, content []byte) bool {
 			bytes.Contains(content, []byte("<action")) || bytes.Contains(content, []byte("<usage_message")))
 }
 
-// verifyOrigin returns the result of a request, or an error if it is not the engine's. known reports that the engine
-// gave the answer.
+// verifyOrigin returns err, or another error if the engine did not answer the request. known reports whether the engine
+// certainly gave the answer.
 func (c *Client) verifyOrigin(ctx context.Context, method, path string, known bool, err error) error {
 	if getProbe(ctx) != nil || path == "" || !c.shouldVerify(method, known, err) {
 		return err
 	}
 
-	// A starting engine may itself answer 404. A 404 counts only from an engine that knows its identity.
+	// A starting engine may itself answer 404. A 404 counts only if the engine also returns its identity.
 	if _, alive := c.FetchProduct(context.WithValue(ctx, verifying{}, &probe{})); IsCancelled(alive) {
 		return alive
 	} else if alive != nil {
@@ -192,7 +193,7 @@ func (c *Client) verifyOrigin(ctx context.Context, method, path string, known bo
 	return err
 }
 
-// shouldVerify reports whether to believe the result of a request only if the engine is there.
+// shouldVerify reports whether the result of a request counts only after a check that the engine is there.
 func (c *Client) shouldVerify(method string, known bool, err error) bool {
 	switch {
 	case IsNotFound(err):

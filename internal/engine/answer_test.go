@@ -103,7 +103,7 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 					err := call(t.Context(), c)
 					var away *engine.UnreachableError
 					refused := state == "first" && status > 404 && err != nil && !engine.IsNotFound(err)
-					root := state == "first" && kind == "GET the root" && err != nil // it decides nothing
+					root := state == "first" && kind == "GET the root" && err != nil // it proves nothing
 
 					if !errors.As(err, &away) && !refused && !root {
 						t.Errorf("%s, %s: it counted: %v", what, state, err)
@@ -125,8 +125,8 @@ func TestAnAnswerThatIsNotTheEnginesDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestOneForeignAnswerAmongTheEnginesDecidesNothing has a balancer send one request of a client elsewhere, even its
-// first one.
+// TestOneForeignAnswerAmongTheEnginesDecidesNothing has a load balancer send one request of a client to another server,
+// even the first one.
 func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{})
 	check.Error(t, err, "")
@@ -136,7 +136,7 @@ func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 
 	for kind, call := range kindsOfRequests("33333333-3333-4333-8333-333333333333") {
 		if kind == "GET the root" {
-			continue // it decides nothing
+			continue // it proves nothing
 		}
 
 		for status := range bodies {
@@ -159,8 +159,7 @@ func TestOneForeignAnswerAmongTheEnginesDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestAProxyMayTakeTheNamesOfRequestsAway has a proxy that does not pass on the header. A 404 counts if the engine
-// answers.
+// TestAProxyMayTakeTheNamesOfRequestsAway has a proxy that drops the header. A 404 counts if the engine answers.
 func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 	c, sim := proxied(t, func(r *http.Response) error {
 		r.Header.Del("Correlation-Id")
@@ -182,8 +181,8 @@ func TestAProxyMayTakeTheNamesOfRequestsAway(t *testing.T) {
 		c.DeleteVM(t.Context(), "33333333-3333-4333-8333-333333333333")), true)
 }
 
-// TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy begin to remove the names. The engine still reports
-// its identity. A different engine there is a stranger.
+// TestAProxyThatIsPutBeforeARunningEngineIsNoStranger has a proxy begin to remove the names. The client accepts it as
+// long as the engine reports its identity, and refuses a different engine.
 func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 	var takes, lies atomic.Bool
 
@@ -210,8 +209,7 @@ func TestAProxyThatIsPutBeforeARunningEngineIsNoStranger(t *testing.T) {
 	check.Equal(t, "a stranger's word that a VM is missing", engine.IsNotFound(err), false)
 }
 
-// proxied returns a client for a simulated engine behind a proxy, and the simulator. answer changes the proxy's
-// answers.
+// proxied returns a client of a simulated engine behind a proxy, and the simulator. answer changes the proxy's answers.
 func proxied(t *testing.T, answer func(*http.Response) error) (*engine.Client, *ovirtsim.Server) {
 	t.Helper()
 
@@ -239,7 +237,7 @@ func proxied(t *testing.T, answer func(*http.Response) error) (*engine.Client, *
 	return c, sim
 }
 
-// trusting returns a transport trusting a CA.
+// trusting returns a transport that trusts a CA.
 func trusting(ca []byte) *http.Transport {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
@@ -247,7 +245,8 @@ func trusting(ca []byte) *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 }
 
-// TestNothingIsChangedBySomebodyWhoMayNotAct checks MayAct before each kind of changing request, and before no other.
+// TestNothingIsChangedBySomebodyWhoMayNotAct checks that the client calls MayAct before each kind of changing request,
+// and before no other.
 func TestNothingIsChangedBySomebodyWhoMayNotAct(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	const id = "22222222-2222-4222-8222-222222222222"

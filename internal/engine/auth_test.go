@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestHowLongRefusedCredentialsRest has the words of a running engine's refusals: M10, D9. Permanent refusals are not
-// retried for long. A dead directory server looks like a wrong password, and is soon asked again.
+// TestHowLongRefusedCredentialsRest has the messages of a running engine's refusals: M10, D9. The client does not retry
+// permanent refusals for long. A directory server that is down looks like a wrong password, so the client soon tries
+// again.
 func TestHowLongRefusedCredentialsRest(t *testing.T) {
 	const (
 		wrong   = "Unable to log in. Verify your login information or contact the system administrator.."

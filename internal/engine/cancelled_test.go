@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestACancelledRequestSaysNothingOfTheEngine cancels a request at each place a client waits for an engine.
+// TestACancelledRequestSaysNothingOfTheEngine cancels a request at each place where a client waits for an engine.
 func TestACancelledRequestSaysNothingOfTheEngine(t *testing.T) {
 	stopped := errors.New("the process ends")
 	vms := func(ctx context.Context, c *engine.Client) error {
@@ -23,7 +23,7 @@ func TestACancelledRequestSaysNothingOfTheEngine(t *testing.T) {
 	}
 
 	for name, at := range map[string]struct {
-		// holds is the end of the path without an answer. begun lets its headers and a part of the answer arrive.
+		// holds is the end of the path without an answer. If begun is set, the headers and a part of the answer arrive.
 		holds string
 		begun bool
 		call  func(ctx context.Context, c *engine.Client) error
@@ -72,7 +72,7 @@ func TestACancelledRequestSaysNothingOfTheEngine(t *testing.T) {
 	}
 }
 
-// TestACancelledWaitForALoginSaysNothingOfTheEngine cancels a request waiting behind the login of another one.
+// TestACancelledWaitForALoginSaysNothingOfTheEngine cancels a request that waits for the login of another request.
 func TestACancelledWaitForALoginSaysNothingOfTheEngine(t *testing.T) {
 	reached, free := make(chan struct{}, 1), make(chan struct{})
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -103,7 +103,7 @@ func TestACancelledWaitForALoginSaysNothingOfTheEngine(t *testing.T) {
 	check.Error(t, wait.Receive(t, "the first request", first), "")
 }
 
-// checkCancelled checks that an error reports a canceled request, and blames nobody.
+// checkCancelled checks that an error reports a canceled request, and nothing about the engine.
 func checkCancelled(t *testing.T, err error) {
 	t.Helper()
 

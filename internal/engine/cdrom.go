@@ -9,7 +9,7 @@ import (
 	"net/url"
 )
 
-// CDROM is the drive of a VM.
+// CDROM is the CD drive of a VM.
 type CDROM struct {
 	XMLName xml.Name   `xml:"cdrom"`
 	ID      ID         `xml:"id,attr,omitempty"`
@@ -30,7 +30,7 @@ func (d *CDROM) ImageID() ID {
 	return d.File.ID
 }
 
-// FetchCDROM returns the drive of a VM, with the image for its next start. A VM has one drive.
+// FetchCDROM returns the drive of a VM, with the image the drive has after the VM's next start. A VM has one drive.
 func (c *Client) FetchCDROM(ctx context.Context, vmID ID) (*CDROM, error) {
 	var list struct {
 		XMLName xml.Name `xml:"cdroms"`
@@ -49,8 +49,8 @@ func (c *Client) FetchCDROM(ctx context.Context, vmID ID) (*CDROM, error) {
 
 var errNoDrive = errors.New("the VM has no CD-ROM drive")
 
-// ChangeCDROM inserts an image into the drive of a VM, or ejects it: for the next start, or at once in a running VM.
-// Refusals of the engine were recorded, but no successful change.
+// ChangeCDROM inserts an image into the drive of a VM, or ejects it. The change takes effect at the next start, or with
+// atOnce immediately in the running VM. Recordings have refusals by an engine, but no successful change.
 func (c *Client) ChangeCDROM(ctx context.Context, vmID, drive, image ID, atOnce bool) error {
 	query := url.Values{}
 	if atOnce {

@@ -31,44 +31,43 @@ const (
 	DefaultTimeout = 30 * time.Second
 
 	// maxVMs limits the body of a list of VMs in bytes: 5,000 VMs with their devices are about 40 MB of XML. maxAnswer
-	// limits other answers. They are parsed as they arrive, and not kept.
+	// limits other answers. The client parses answers as they arrive, and does not keep them.
 	maxVMs, maxAnswer = 96 << 20, 16 << 20
 	// maxItems and maxElements limit the decoded content: 5,000 VMs with their devices have a million elements.
 	maxItems, maxElements = 50_000, 4_000_000
 	// maxTag limits one tag with its attributes, in bytes.
 	maxTag = 64 << 10
-	// maxRefusal limits the body of an answer without an object, such as a fault or a page, in bytes.
+	// maxRefusal limits the body of an answer without an object in bytes. Examples are a fault and a web page.
 	maxRefusal = 1 << 20
 
-	// unreachableMemory is how long a login that found no engine speaks for those that waited behind it.
+	// unreachableMemory is how long a failed attempt to reach the engine also answers the logins waiting behind it.
 	unreachableMemory = time.Second
-	// foreignPause is the time between logins for answers of 401 that are not the engine's.
+	// foreignPause is the minimum time between logins caused by a 401 from another server.
 	foreignPause = 30 * time.Second
 )
 
-// authRetry are the pauses after each refusal of credentials; the last one repeats. The first retries tell a short
-// disturbance from a wrong password; the rest come as seldom as refusals are forgotten. Corrected credentials make
-// another client, which waits only if a user has had too many refusals.
+// authRetry lists the pauses after each refusal of credentials. The last one repeats. The first retries tell a short
+// disturbance from a wrong password. The last pause is as long as the client remembers a refusal. Corrected credentials
+// belong to a new client, so they wait only if their user has too many refusals.
 var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour, refusalLifetime}
 
-// directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for
-// a directory server that is down, so that no pause is long.
+// directoryRetry lists the pauses for users of an external directory. The engine reports a wrong password and an
+// unreachable directory server in the same words, so all pauses are short.
 var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
-// finalPause is the pause after a refusal that no retry changes. An engine unlocks a locked user after an hour.
+// finalPause is the pause after a refusal that retries cannot change. An engine unlocks a locked user after an hour.
 const finalPause = time.Hour
 
-// noValidProfile is in what an engine says of a user name whose profile it does not have.
+// noValidProfile is part of the engine's message for a user name with an unknown profile.
 const noValidProfile = "No valid profile found"
 
-// finalRefusals are the engine's words for refusals that no later try changes.
+// finalRefusals are parts of the engine's messages for refusals that retries cannot change.
 var finalRefusals = append([]string{noValidProfile, "No user name found"}, closedUsers...)
 
-// closedUsers are those of them that are not about the user name or the password.
+// closedUsers are the final refusals with another reason than the user name or the password.
 var closedUsers = []string{"disabled or locked", "password has expired", "account has expired"}
 
-// computeAuthPause is how long credentials are not tried that were refused with those words, for the n-th time in a
-// row.
+// computeAuthPause returns the pause before the next login after the n-th refusal in a row with this message.
 func computeAuthPause(username, message string, failures int) time.Duration {
 	pauses := directoryRetry
 	if strings.HasSuffix(username, "@internal") {
@@ -82,7 +81,7 @@ func computeAuthPause(username, message string, failures int) time.Duration {
 	return pauses[min(failures, len(pauses)-1)]
 }
 
-// lock is a mutex whose waiters give up with their context: what it guards includes requests.
+// lock is a mutex for code that sends requests. A waiter gives up when its context ends.
 type lock struct {
 	once sync.Once
 	held chan struct{}
@@ -105,11 +104,11 @@ func (l *lock) acquire(ctx context.Context) error {
 
 func (l *lock) release() { <-l.held }
 
-// Config is an engine's address, with the credentials for it.
+// Config has the address of an engine and the credentials for it.
 type Config struct {
 	// URL is the base URL of the engine, with or without the trailing /api: https://host/ovirt-engine.
 	URL string
-	// Username with its domain, such as admin@internal, or admin@ovirt@internalsso for an engine with Keycloak.
+	// Username includes the domain, such as admin@internal, or admin@ovirt@internalsso for an engine with Keycloak.
 	Username string
 	// Password of the user.
 	Password string
@@ -118,19 +117,20 @@ type Config struct {
 	// Insecure disables the verification of the engine's certificate.
 	Insecure bool
 	// Filtered limits answers to objects the user has rights for. It is for users without an administrator role.
-	// Without it such users are refused, because hidden objects would look deleted.
+	// Without it, the client refuses such users, because hidden objects would look deleted.
 	Filtered bool
 	// Headers are sent with each API request, in addition to those of this package; see CheckHeader.
 	Headers map[string]string
-	// Timeout of one request. 0 means DefaultTimeout.
+	// Timeout limits one request. 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Token returns the token of a session that somebody else holds, who logs in and out; Username and Password are not
-	// used then. refused is a token that the engine did not accept; empty the first time. nil logs in.
+	// Token returns the token of a session owned by another process. That process logs in and out, and the client
+	// ignores Username and Password. refused is the last token the engine did not accept, or empty the first time. If
+	// Token is nil, the client logs in itself.
 	Token func(ctx context.Context, refused string) (string, error)
-	// MayAct is called before each changing request. An error keeps the request from being sent. A halted process does
-	// not know that another one acts in its place. A nil MayAct agrees.
+	// MayAct is called before each changing request. If it returns an error, the client does not send the request. A
+	// process that was paused does not know that another one has replaced it. A nil MayAct allows all requests.
 	MayAct func(ctx context.Context) error
-	// Observe is called with the values for metrics. nil counts them in this process.
+	// Observe is called with the values for metrics. If it is nil, the client updates the metrics of this process.
 	Observe func(Observation)
 }
 
@@ -142,29 +142,30 @@ type Client struct {
 	now  func() time.Time
 
 	mu             sync.Mutex
-	token, refused string    // refused is the last token that the engine did not accept
-	retiredAt      time.Time // when a session was last ended for an answer that is not the engine's
-	identity       Identity  // of the engine that made the session of the token identityOf
+	token, refused string    // refused is the last token the engine did not accept
+	retiredAt      time.Time // last time the client ended a session after a 401 from another server
+	identity       Identity  // of the engine with the session of the token identityOf
 	identityOf     string
-	seenEvents     map[int64]time.Time // that the session of identityOf has got, with their times
-	changed        error               // why the client must not be used any more; nil if it may
+	seenEvents     map[int64]time.Time // events received in the session of identityOf, with their times
+	changed        error               // the reason to refuse further requests, or nil
 	answers        origin
 
-	// loggingIn is held during a login and guards what follows.
+	// loggingIn is held during a login and guards the following fields.
 	loggingIn    lock
 	logins       *loginLimiter // shared by all clients of this process
-	accepted     bool          // reports that the engine has accepted the credentials, now or before a restart
-	authErr      *AuthError    // the last refusal; until its RetryAt no login is tried
+	accepted     bool          // whether the engine has accepted the credentials, now or before a restart
+	authErr      *AuthError    // the last refusal; no login before its RetryAt
 	authFailures int
-	unreachable  error // the last login that found no engine; the next one is at unreachableUntil
-	// unreachableUntil is when the next login is tried, and hidden how many answers may have hidden a refusal.
+	unreachable  error // the last login that did not reach the engine; the next one follows at unreachableUntil
+	// unreachableUntil is the earliest time of the next login. hidden counts the answers that may have hidden a
+	// refusal.
 	unreachableUntil time.Time
 	hidden           int
 
 	lists listCache
 }
 
-// New returns a client for the engine. It sends nothing yet. It fails if the URL or the CA is unusable.
+// New returns a client for the engine without sending a request. It fails if the URL or the CA is unusable.
 func New(cfg Config) (*Client, error) {
 	base, err := ParseBaseURL(cfg.URL)
 	if err != nil {
@@ -214,8 +215,8 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// refuseRedirects keeps credentials, sessions and user data at the server in the URL. A redirect preserving the method
-// would send them to another server, or without encryption.
+// refuseRedirects keeps credentials, sessions and user data at the server in the URL. A redirect that preserves the
+// method would send them to another server, or without encryption.
 func refuseRedirects(request *http.Request, _ []*http.Request) error {
 	return &redirectError{target: request.URL.Scheme + "://" + abridgeText(request.URL.Host)}
 }
@@ -223,7 +224,7 @@ func refuseRedirects(request *http.Request, _ []*http.Request) error {
 // APIURL returns the URL of the engine's REST API, without a trailing slash.
 func (c *Client) APIURL() string { return c.base.String() + "/api" }
 
-// ensureLogin returns the session's token, and makes a session where there is none.
+// ensureLogin returns the session's token. It starts a session if there is none.
 func (c *Client) ensureLogin(ctx context.Context) (string, error) {
 	if token := c.getToken(); token != "" {
 		return token, nil
@@ -235,7 +236,7 @@ func (c *Client) ensureLogin(ctx context.Context) (string, error) {
 
 	defer c.loggingIn.release()
 	if token := c.getToken(); token != "" {
-		return token, nil // the one before us got it
+		return token, nil // another request has logged in meanwhile
 	}
 
 	if c.cfg.Token != nil {
@@ -253,7 +254,7 @@ func (c *Client) ensureLogin(ctx context.Context) (string, error) {
 	return c.startSession(ctx)
 }
 
-// startSession makes a session, if the user has not had too many passwords refused; loggingIn is held.
+// startSession logs in, unless the user has too many refused passwords. The caller holds loggingIn.
 func (c *Client) startSession(ctx context.Context) (string, error) {
 	user, begun := userKeys(ctx, c.base, c.cfg.Username), c.now()
 	c.accepted = c.accepted || c.logins.isAccepted(ctx, user, c.cfg.Password)
@@ -299,9 +300,9 @@ func (c *Client) startSession(ctx context.Context) (string, error) {
 	return c.token, nil
 }
 
-// computeHiddenPause is how long the login rests after one that found no engine; loggingIn is held. An engine refuses
-// passwords with 400. A proxy may replace that answer with a page of its own, so the login rests for longer.
-// That the engine has accepted the password before says nothing: it may have changed since.
+// computeHiddenPause returns the pause after a login that did not reach the engine. An engine refuses passwords with
+// 400. A proxy may replace that answer with its own page, so the pause is longer after a 400. An earlier accepted
+// password proves nothing, because the password may have changed since. The caller holds loggingIn.
 func (c *Client) computeHiddenPause(status int) time.Duration {
 	if status != http.StatusBadRequest {
 		return unreachableMemory
@@ -319,30 +320,30 @@ type tokenReply struct {
 	ErrorCode   string `json:"error_code"`
 
 	status int
-	// isJSON reports that the answer says so of itself.
+	// isJSON reports whether the content type of the answer is JSON.
 	isJSON bool
-	// remote is the address that answered.
+	// remote is the address of the server that answered.
 	remote string
 }
 
-// refusalText is why the engine refuses the credentials.
+// refusalText returns the engine's reason for refusing the credentials.
 func (r tokenReply) refusalText() string { return r.ErrorCode + " " + r.Error }
 
-// isRefusal reports whether the answer is the engine's, and about the credentials. An engine refuses with 400 and JSON,
-// a code and words, as was recorded. A proxy or a portal that wants a login of its own answers 401 or 403 with a page,
-// or with JSON that has no such code.
+// isRefusal reports whether the engine refused the credentials. Recordings show a refusal with status 400 and JSON with
+// a code and a message. A proxy or a portal with its own login answers 401 or 403, with a page or with JSON without
+// such a code.
 func (r tokenReply) isRefusal() bool {
 	return r.isJSON && r.status >= 400 && r.status <= 499 && r.Error != "" &&
 		(r.ErrorCode == "access_denied" || r.ErrorCode == "invalid_grant")
 }
 
-// isOfEngine reports whether an answer without a token has the form of the engine's. Some of the engine's have their
-// code in error.
+// isOfEngine reports whether an answer without a token has the form of an engine's answer. In some answers of an
+// engine, the field error has the code.
 func (r tokenReply) isOfEngine() bool {
 	return r.isJSON && r.Error != "" && r.status != http.StatusUnauthorized && r.status != http.StatusForbidden
 }
 
-// requestToken sends the credentials. An answer that is about anything else is an error.
+// requestToken sends the credentials. An answer about anything else is an error.
 func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) { reply.remote = got.Conn.RemoteAddr().String() },
@@ -374,7 +375,7 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 	)}
 }
 
-// borrowToken takes the token of a session that somebody else holds; loggingIn is held.
+// borrowToken gets the token of a session owned by another process. The caller holds loggingIn.
 func (c *Client) borrowToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	refused := c.refused
@@ -392,9 +393,9 @@ func (c *Client) borrowToken(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// ShareToken returns the token of the session, for a process that has no credentials, and logs in if there is none.
-// refused is a token that the engine did not accept, or empty. The new one is of the same engine: that process does not
-// know another one.
+// ShareToken returns the session's token for a process without credentials. It logs in if there is no session. refused
+// is a token the engine did not accept, or empty. The new token is for the same engine, because the process must not
+// continue with another engine.
 func (c *Client) ShareToken(ctx context.Context, refused string) (string, error) {
 	if refused != "" {
 		c.dropToken(refused)
@@ -412,7 +413,7 @@ func (c *Client) ShareToken(ctx context.Context, refused string) (string, error)
 	return token, nil
 }
 
-// rememberRefusal remembers a refusal of the credentials; loggingIn is held.
+// rememberRefusal stores a refusal of the credentials, and returns it. The caller holds loggingIn.
 func (c *Client) rememberRefusal(message string) *AuthError {
 	pause := computeAuthPause(c.cfg.Username, message, c.authFailures)
 	c.authFailures++
@@ -427,7 +428,7 @@ func (c *Client) getToken() string {
 	return c.token
 }
 
-// postForm sends a form, and reads the answer into reply if it is JSON.
+// postForm sends a form, and decodes a JSON answer into reply.
 func (c *Client) postForm(
 	ctx context.Context, path string, form url.Values, reply any,
 ) (status int, isJSON bool, err error) {
@@ -463,7 +464,7 @@ func (c *Client) postForm(
 	return response.StatusCode, isJSON, nil
 }
 
-// dropToken forgets a token that the engine no longer accepts, unless another call has already replaced it.
+// dropToken discards a token the engine no longer accepts, unless another call has already replaced it.
 func (c *Client) dropToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -472,7 +473,7 @@ func (c *Client) dropToken(token string) {
 	}
 }
 
-// DropSession drops a session that somebody else holds, and the connections to the engine.
+// DropSession discards the token of a session owned by another process, and closes the connections to the engine.
 func (c *Client) DropSession() {
 	c.mu.Lock()
 	c.token, c.refused = "", ""
@@ -480,7 +481,7 @@ func (c *Client) DropSession() {
 	c.http.CloseIdleConnections()
 }
 
-// Logout ends the session on the engine. The client can be used again and logs in anew.
+// Logout ends the session on the engine. A later call logs in again.
 func (c *Client) Logout(ctx context.Context) error {
 	c.mu.Lock()
 	token := c.token
@@ -493,7 +494,7 @@ func (c *Client) Logout(ctx context.Context) error {
 	return c.endSession(ctx, token)
 }
 
-// endSession tells the engine that nobody uses a session any more.
+// endSession ends a session on the engine.
 func (c *Client) endSession(ctx context.Context, token string) error {
 	var reply map[string]any
 	status, _, err := c.postForm(ctx, "/services/sso-logout", url.Values{
@@ -507,7 +508,7 @@ func (c *Client) endSession(ctx context.Context, token string) error {
 	return err
 }
 
-// fetchInto reads an object or a list.
+// fetchInto reads an object or a list into out.
 func (c *Client) fetchInto(ctx context.Context, path string, header http.Header, out any) error {
 	return c.sendWithSession(ctx, http.MethodGet, path, nil, header, nil, out)
 }
@@ -522,7 +523,7 @@ func (c *Client) sendWithSession(
 ) error {
 	var payload []byte
 	if in != nil {
-		// The encoder replaces invalid XML characters by U+FFFD.
+		// The encoder replaces invalid XML characters with U+FFFD.
 		err := CheckTexts("xml", in)
 		if err != nil {
 			return fmt.Errorf("%s %s cannot be sent: %w", method, path, err)
@@ -537,8 +538,8 @@ func (c *Client) sendWithSession(
 		return fmt.Errorf("%s %s was not sent: %w", method, path, err)
 	}
 
-	// A session ends by itself, and a restart of the engine ends all of them. The first refusal therefore means a new
-	// login.
+	// A session ends after some time, and a restart of the engine ends all sessions. So the client logs in again after
+	// the first refusal.
 	var ended *sessionError
 
 	for range 2 {
@@ -566,7 +567,7 @@ func (c *Client) sendWithSession(
 	return c.explainNotAdmitted(ctx, ended)
 }
 
-// tidying marks requests to remove results of a process that may no longer act.
+// tidying is the context key for requests that remove the results of a process that may no longer act.
 type tidying struct{}
 
 // checkMayAct calls MayAct for a request with this method.
@@ -578,20 +579,20 @@ func (c *Client) checkMayAct(ctx context.Context, method string) error {
 	return c.cfg.MayAct(ctx)
 }
 
-// sessionError is a 401 of the API: the token is unknown or has ended, or its user may not log in. The servlet
-// container answers it before the API does, with a web page.
+// sessionError is a 401 of the API: the token is unknown or has expired, or its user may not log in. The servlet
+// container answers in place of the API, with a web page.
 type sessionError struct {
-	// page is what the page says.
+	// page is the text of the page.
 	page string
-	// foreign is the error for a 401 that is not the engine's; nil for one that is.
+	// foreign is the error for a 401 from another server, or nil for a 401 of the engine.
 	foreign error
 }
 
 func (e *sessionError) Error() string { return "the engine does not accept the session: " + e.page }
 
-// retireToken ends a session whose token something before the engine does not accept: a proxy may have taken the
-// engine's name off the refusal. It reports false for a session to keep, because a new one was tried just now, or
-// somebody else holds the session.
+// retireToken ends a session after a 401 without the engine's name: either another server refused the token, or a proxy
+// removed the name. It reports false if the client keeps the session, because it has just tried a new one, or another
+// process owns the session.
 func (c *Client) retireToken(ctx context.Context, token string) bool {
 	if c.cfg.Token != nil {
 		return false
@@ -607,14 +608,14 @@ func (c *Client) retireToken(ctx context.Context, token string) bool {
 	c.mu.Unlock()
 
 	if !isReplaced && !isTooEarly {
-		_ = c.endSession(ctx, token) // else the engine ends it later
+		_ = c.endSession(ctx, token) // otherwise, the engine ends it later
 	}
 
 	return isReplaced || !isTooEarly
 }
 
-// explainNotAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
-// may not log in, or has too many sessions.
+// explainNotAdmitted returns the error for a user whose login succeeds, but whose new session the API refuses. The
+// password is right, but the user may not log in, or has too many sessions.
 func (c *Client) explainNotAdmitted(ctx context.Context, refused *sessionError) error {
 	if refused.foreign != nil {
 		return refused.foreign
@@ -626,7 +627,7 @@ func (c *Client) explainNotAdmitted(ctx context.Context, refused *sessionError) 
 
 	defer c.loggingIn.release()
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
-		return c.authErr // another request has met it at the same time
+		return c.authErr // another request has already got this refusal
 	}
 
 	return c.rememberRefusal(
@@ -635,7 +636,7 @@ func (c *Client) explainNotAdmitted(ctx context.Context, refused *sessionError) 
 	)
 }
 
-// sendRequest sends a request. known reports a proven answer of the engine.
+// sendRequest sends a request. known reports whether the engine certainly gave the answer.
 func (c *Client) sendRequest(
 	ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any,
 ) (known bool, err error) {
@@ -663,7 +664,7 @@ func (c *Client) sendRequest(
 	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
-	id := rand.Text() // letters and digits only, so the engine repeats all of it
+	id := rand.Text() // only letters and digits, so the engine repeats it unchanged
 	request.Header.Set(correlationHeader, id)
 	request.Header.Set("Filter", strconv.FormatBool(c.cfg.Filtered))
 	request.Header.Set("Accept", "application/xml")
@@ -684,7 +685,7 @@ func (c *Client) sendRequest(
 	answer := bufio.NewReader(response.Body)
 	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
 	if known && !isPage {
-		begins, _ := answer.Peek(formLength) // a short or broken answer is read again
+		begins, _ := answer.Peek(formLength) // the body is read below even if Peek fails
 		if err := checkForm(method, path, response, bytes.TrimSpace(begins)); err != nil {
 			return false, err
 		}
@@ -697,7 +698,7 @@ func (c *Client) sendRequest(
 	return known, c.readRefusal(ctx, method, path, response, answer, isPage)
 }
 
-// readRefusal returns the error of an unexpected answer. isPage reports a web page.
+// readRefusal returns the error for an unexpected answer. isPage reports whether the answer is a web page.
 func (c *Client) readRefusal(
 	ctx context.Context, method, path string, response *http.Response, answer io.Reader, isPage bool,
 ) error {
@@ -709,7 +710,7 @@ func (c *Client) readRefusal(
 	if response.StatusCode == http.StatusUnauthorized {
 		refused := &sessionError{
 			page: c.redactSecrets(extractPageText(content)),
-		} // before the content type: it is always a page
+		} // before the check of the content type: an engine's 401 is always a page
 		if !strings.Contains(response.Header.Get("WWW-Authenticate"), apiRealm) {
 			refused.foreign = newForeignFormError(method, path, response.StatusCode)
 		}
@@ -718,7 +719,7 @@ func (c *Client) readRefusal(
 	}
 
 	if isPage {
-		if response.StatusCode == http.StatusInternalServerError { // an engine's internal error looks like this
+		if response.StatusCode == http.StatusInternalServerError { // an engine reports an internal error with a page
 			return &Fault{
 				Method:     method,
 				Path:       path,
@@ -743,12 +744,12 @@ func (c *Client) readRefusal(
 	return fault
 }
 
-// redactSecrets returns the engine's words without the password and the session.
+// redactSecrets returns a text of the engine without the password and the session's token.
 func (c *Client) redactSecrets(text string) string {
 	return redact.New([]string{c.cfg.Password, c.getToken()}).RemoveSecrets(text)
 }
 
-// decodeAnswer decodes an object or a list into out while it arrives, unless out is nil. The answer to a change may be
+// decodeAnswer decodes an object or a list into out as it arrives, unless out is nil. The answer to a change may be
 // empty.
 func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out any) error {
 	most := int64(maxAnswer)
@@ -758,7 +759,7 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 
 	limited := &io.LimitedReader{R: body, N: most}
 	if out == nil {
-		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // to reuse the connection
+		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be reused
 		if err != nil {
 			return classifyTransportError(ctx, err)
 		}
@@ -792,8 +793,8 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 	}
 }
 
-// boundedTags stops reading within an overlong tag, because the decoder keeps all attributes of a tag before anybody
-// sees them.
+// boundedTags stops reading within an overlong tag, because the decoder keeps all attributes of a tag in memory before
+// it returns them.
 type boundedTags struct {
 	from   io.Reader
 	inside bool
@@ -821,8 +822,8 @@ func (b *boundedTags) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// boundedTokens stops if there are more elements than any engine has. An empty element has few bytes on the wire, but
-// hundreds in memory. It also filters names and comments.
+// boundedTokens stops if an answer has more elements than any engine sends. An empty element takes a few bytes on the
+// wire, but hundreds in memory. boundedTokens also filters names and comments.
 type boundedTokens struct {
 	from                   *xml.Decoder
 	depth, items, elements int
@@ -855,7 +856,7 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 	return token, err
 }
 
-// isTransport reports whether an error comes from the connection, not from its content.
+// isTransport reports whether an error comes from the connection, not from the content of an answer.
 func isTransport(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
@@ -867,7 +868,7 @@ var (
 	pageTag   = regexp.MustCompile(`<[^>]*>`)
 )
 
-// extractPageText returns the text of a web page, in at most 200 characters.
+// extractPageText returns the text of a web page, shortened to 200 characters.
 func extractPageText(content []byte) string {
 	text := pageTag.ReplaceAllString(pageTitle.ReplaceAllString(string(content), " "), " ")
 	text = strings.Join(strings.Fields(text), " ")
@@ -878,7 +879,8 @@ func extractPageText(content []byte) string {
 	return text
 }
 
-// parseFault reads the fault in an error response. The fault is bare, or inside the failed action.
+// parseFault reads the fault from the body of an error. The body is the fault, or the failed action with the fault
+// inside.
 func parseFault(method, path string, status int, content []byte) *Fault {
 	type faultXML struct {
 		Reason string `xml:"reason"`

@@ -126,7 +126,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a wrong password": {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
 		"an unknown CA":    {with(func(c *engine.Config) { c.CA = nil }), &tls},
 		"nobody listens": {with(func(c *engine.Config) {
-			c.URL = "https://127.0.0.1:1/ovirt-engine" // a port never assigned by the system
+			c.URL = "https://127.0.0.1:1/ovirt-engine" // the system never assigns this port
 		}), &unreachable},
 		"a URL that is not its path": {with(func(c *engine.Config) {
 			c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1)
@@ -199,8 +199,8 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens refused by the API: B1. The client logs in once more, and
-// then gives up for a while.
+// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce has an API that refuses each token: B1. The client logs in once more,
+// and then gives up for a while.
 func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	if err := sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token"}); err != nil {
@@ -322,7 +322,8 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 	}
 }
 
-// TestAnEngineThatRepeatsSecrets has an engine write the password and the session into its faults, in several forms.
+// TestAnEngineThatRepeatsSecrets has an engine write the password and the token of the session into its faults, in
+// several forms.
 func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 	var password string
 	sim, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -376,7 +377,7 @@ func TestASessionThatIsLetGo(t *testing.T) {
 	sessions.Close(t.Context())
 }
 
-// TestAGarbledIDHidesNoVM has one tenant's invalid provider ID among those of others.
+// TestAGarbledIDHidesNoVM has one tenant's invalid provider ID among valid ones of others.
 func TestAGarbledIDHidesNoVM(t *testing.T) {
 	sim := newEngine(t)
 	client, err := engine.New(engine.Config{

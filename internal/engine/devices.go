@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// This file has the devices with resources of their own: watchdogs, host devices, and mediated devices.
+// This file has the devices with API collections of their own: watchdogs, host devices, and mediated devices.
 
-// Watchdog of a VM. A VM has at most one.
+// Watchdog is the watchdog device of a VM. A VM has at most one.
 type Watchdog struct {
 	XMLName xml.Name `xml:"watchdog"`
 	ID      ID       `xml:"id,attr,omitempty"`
@@ -21,7 +21,7 @@ type Watchdog struct {
 
 func watchdogsPath(vmID ID) string { return vmPath(vmID) + "/watchdogs" }
 
-// ListWatchdogs returns the watchdog of a VM, or none. An engine also answers none for a deleted VM.
+// ListWatchdogs returns the watchdog of a VM, if it has one. For a deleted VM, an engine returns an empty list, too.
 func (c *Client) ListWatchdogs(ctx context.Context, vmID ID) ([]Watchdog, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"watchdogs"`
@@ -145,7 +145,7 @@ func (c *Client) RemoveHostDevice(ctx context.Context, vmID ID, name string) err
 	return nil
 }
 
-// MediatedDevice of a VM.
+// MediatedDevice is a mediated device of a VM, such as a virtual GPU.
 type MediatedDevice struct {
 	XMLName    xml.Name   `xml:"vm_mediated_device"`
 	ID         ID         `xml:"id,attr,omitempty"`

@@ -123,7 +123,7 @@ func (c *Client) ListDisks(ctx context.Context) ([]Disk, error) {
 	return list.Items, nil
 }
 
-// FindDisks returns the disks with this alias in the data center, or in the whole engine for nil. An alias is not
+// FindDisks returns the disks with this alias in the data center, or in the whole engine if dc is nil. An alias is not
 // unique.
 func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	var list struct {
@@ -146,9 +146,9 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 	return found, nil
 }
 
-// ListDisksMadeFor returns the disks of the whole engine with the mark of an owner. They were made by CreateDiskOnce,
-// or are the engine's copies of such disks; see MadeFor and WithoutTemplateCopies. It lists all disks, because no
-// engine was recorded that searches descriptions, and the aliases of a change's additions may be unknown by now.
+// ListDisksMadeFor returns all disks of the engine with the mark of an owner; see IsMadeFor. CreateDiskOnce created
+// them, or the engine copied them from such disks; see ExcludeTemplateCopies. It lists all disks, because no recorded
+// engine searches descriptions. Their aliases may no longer be known.
 func (c *Client) ListDisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -162,7 +162,7 @@ func (c *Client) ListDisksMadeFor(ctx context.Context, owner string) ([]Disk, er
 	return filterItems(list.Items, func(d Disk) bool { return d.IsMadeFor(owner) }), nil
 }
 
-// FindImageDisks returns the results of FindDisks without copies from templates; see WithoutTemplateCopies.
+// FindImageDisks returns the results of FindDisks without copies from templates; see ExcludeTemplateCopies.
 func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	found, err := c.FindDisks(ctx, dc, alias)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias strin
 	return out, nil
 }
 
-// ExcludeTemplateCopies removes disks of templates, and of VMs made from templates, from the list. The engine gives
+// ExcludeTemplateCopies removes disks of templates, and of VMs created from templates, from the list. The engine gives
 // such copies the alias and the description of the template's original disk. It sends no request for an empty list.
 func (c *Client) ExcludeTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
@@ -192,7 +192,7 @@ func (c *Client) ExcludeTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
-// ExcludeUsedDisks removes disks of templates and VMs from the list. It sends no request for an empty list.
+// ExcludeUsedDisks removes disks used by templates and VMs from the list. It sends no request for an empty list.
 func (c *Client) ExcludeUsedDisks(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
@@ -206,8 +206,8 @@ func (c *Client) ExcludeUsedDisks(ctx context.Context, disks []Disk) ([]Disk, er
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return used[d.ID] }), nil
 }
 
-// listHeldDisks returns the IDs of the disks of all templates and VMs. With copies, it ignores VMs made without a
-// template.
+// listHeldDisks returns the IDs of the disks of all templates and VMs. If copies is set, it ignores VMs created without
+// a template.
 func (c *Client) listHeldDisks(ctx context.Context, copies bool) (map[ID]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
@@ -246,7 +246,7 @@ func (c *Client) listHeldDisks(ctx context.Context, copies bool) (map[ID]bool, e
 	return held, nil
 }
 
-// CreateDisk requests a disk and returns it, usually still locked. It does not wait.
+// CreateDisk creates a disk and returns it without waiting. The disk is usually still locked.
 func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 	var created Disk
 	if err := c.callEngine(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
@@ -334,8 +334,8 @@ func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *Disk
 	return nil
 }
 
-// DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 if the disk is not attached; the
-// returned error is then a 404.
+// DetachDisk detaches a disk from a VM. The disk and its data stay. Engines answer 400 if the disk is not attached.
+// DetachDisk then returns a 404.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.callEngine(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
@@ -361,7 +361,7 @@ func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// ReleaseDisks detaches all disks of a VM except its own, so they outlive it. The engine deletes a VM's disks with the
+// ReleaseDisks detaches all disks of a VM except its own, because the engine deletes attached disks together with the
 // VM.
 func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
 	attached, err := c.ListDiskAttachments(ctx, vmID)
@@ -391,14 +391,14 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 	return nil
 }
 
-// CreateDiskOnce makes a disk and returns it, usually still locked. If the answer is lost, it finds the disk by a mark
-// in its description, because an alias need not be unique. It never repeats a request with a possible effect. An
-// interrupt does not cut the request off, because the disk would be missing from every state. owner is the mark for
-// MadeFor, and may be empty.
+// CreateDiskOnce creates a disk and returns it, usually still locked. If the answer is lost, it finds the disk by a
+// mark in its description, because an alias is not unique. It never repeats a request that may have had an effect. An
+// interrupt does not stop the request, because no state would then record the disk. owner is the mark for IsMadeFor,
+// and may be empty.
 //
-// mayAct is called before each request, and again after the disk is made. It may be nil. A process halted in between
-// may have made a disk another process had already made. If mayAct then returns ErrSuperseded, CreateDiskOnce removes
-// the disk if time allows and no VM has it, and returns the refusal.
+// mayAct is called before each request, and again after the disk exists. It may be nil. A process paused in between may
+// have created a disk that another process had already created. If mayAct then returns ErrSuperseded, CreateDiskOnce
+// removes the disk and returns that error. It keeps the disk if a VM uses it, or if the time is up.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
 ) (*Disk, error) {
@@ -418,7 +418,7 @@ func (c *Client) CreateDiskOnce(
 			return c.CreateDisk(ctx, &marked)
 		},
 		func(ctx context.Context) (*Disk, error) {
-			disks, err := c.ListDisks(ctx) // a mark tells them apart; the engine may have chosen the alias
+			disks, err := c.ListDisks(ctx) // find the disk by its mark, because the engine may have changed the alias
 			for i := range disks {
 				if err == nil && disks[i].Description == marked.Description {
 					return &disks[i], nil
@@ -436,7 +436,7 @@ func (c *Client) CreateDiskOnce(
 		return nil, err
 	}
 
-	// Neither an interrupt nor an unreachable API server is a reason to lose a disk.
+	// Neither an interrupt nor an unreachable API server is a reason to lose the disk.
 	ctx = context.WithoutCancel(ctx)
 	if refused := callWithTimeout(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
 		return nil, errors.Join(refused, c.removeOrphanedDisk(ctx, made, report))
@@ -445,8 +445,9 @@ func (c *Client) CreateDiskOnce(
 	return made, nil
 }
 
-// removeOrphanedDisk removes a disk made by a process that may no longer act. It keeps a used disk: the acting process
-// may have found it by its mark and given it to its VM. An engine would delete even the disk of a VM that is down.
+// removeOrphanedDisk removes a disk created by a process that may no longer act. It keeps a disk in use, because the
+// acting process may have found it by its mark and attached it to its VM. An engine would delete even the disk of a VM
+// that is down.
 func (c *Client) removeOrphanedDisk(ctx context.Context, made *Disk, report func(seen string)) error {
 	left, err := c.ExcludeUsedDisks(ctx, []Disk{*made})
 	if err != nil || len(left) == 0 {
@@ -456,10 +457,10 @@ func (c *Client) removeOrphanedDisk(ctx context.Context, made *Disk, report func
 	return c.RemoveDisk(context.WithValue(ctx, tidying{}, true), made.ID, report)
 }
 
-// ErrSuperseded reports that a process may no longer act, because another one does.
+// ErrSuperseded reports that a process may no longer act, because another one leads.
 var ErrSuperseded = errors.New("another manager leads")
 
-// askLimit limits the question whether a process may act.
+// askLimit limits the check whether a process may act.
 const askLimit = 10 * time.Second
 
 // callWithTimeout calls a function with a time limit.
@@ -473,7 +474,7 @@ func callWithTimeout(ctx context.Context, limit time.Duration, call func(context
 // requestMark precedes the mark of a request in the description of a disk.
 const requestMark = " request="
 
-// OwnerMark returns the mark of the disk's owner, or "" for disks made otherwise.
+// OwnerMark returns the mark of the disk's owner, or "" if CreateDiskOnce did not create the disk.
 func (d *Disk) OwnerMark() string {
 	mark, _, made := strings.Cut(d.Description, requestMark)
 	if !made {
@@ -483,12 +484,12 @@ func (d *Disk) OwnerMark() string {
 	return mark
 }
 
-// IsMadeFor reports whether the disk was made for this owner. The alias alone is not enough.
+// IsMadeFor reports whether CreateDiskOnce created the disk for this owner. The alias alone is not enough.
 func (d *Disk) IsMadeFor(owner string) bool {
 	return owner != "" && strings.HasPrefix(d.Description, owner+requestMark)
 }
 
-// WaitDisk waits until the disk is usable. It fails for an illegal disk.
+// WaitDisk waits until the disk is usable. It fails if the engine marks the disk as illegal.
 func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
 	status, err := c.waitDiskUnlocked(ctx, id, report)
 	if err == nil && status == DiskIllegal {
@@ -499,7 +500,7 @@ func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) 
 }
 
 // waitDiskUnlocked waits until the engine unlocks the disk, and returns its final status: DiskOK or DiskIllegal. The
-// engine locks a disk for a while to check written data, and for each change of its description.
+// engine locks a disk while it checks written data, and during each change of the description.
 func (c *Client) waitDiskUnlocked(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
 	err = Wait(ctx, "disk "+id.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.FetchDisk(ctx, id)
@@ -515,8 +516,8 @@ func (c *Client) waitDiskUnlocked(ctx context.Context, id ID, report func(seen s
 	return status, err
 }
 
-// GrowDisk grows the disk to at least this size in bytes, and waits. A larger disk stays as it is, because disks do not
-// shrink.
+// GrowDisk grows the disk to at least this size in bytes, and waits. It does not change a larger disk, because disks
+// cannot shrink.
 func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(seen string)) error {
 	asked := false
 
@@ -559,7 +560,7 @@ func (c *Client) MoveDisk(ctx context.Context, id, domain ID, report func(seen s
 			err = fmt.Errorf("failed to move disk %s: %w", id, err)
 		}
 
-		return false, string(disk.Status), err // only another look proves the move, not the engine's acceptance
+		return false, string(disk.Status), err // the engine's acceptance proves no move, so look again
 	}, report)
 }
 
@@ -590,6 +591,6 @@ func (c *Client) RemoveDisk(ctx context.Context, id ID, report func(seen string)
 			return true, "", nil
 		}
 
-		return false, string(disk.Status), err // only another look proves the deletion, not the engine's acceptance
+		return false, string(disk.Status), err // the engine's acceptance proves no deletion, so look again
 	}, report)
 }

@@ -15,7 +15,7 @@ import (
 // TestADiskOfAProcessThatMayNoLongerAct has a process lose its right to act before and after the engine made its disk.
 func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 	for name, test := range map[string]struct {
-		may     int // number of granted questions
+		may     int // number of times MayAct agrees
 		refusal error
 		asked   int
 		disks   int
@@ -63,9 +63,9 @@ func TestADiskOfAProcessThatMayNoLongerAct(t *testing.T) {
 	}
 }
 
-// TestADiskThatTheSuccessorHasTakenStays has the acting process find the disk by its mark and give it to its VM. Only
-// then does the disk's maker learn that it may no longer act. An engine would delete even the disk of a VM that is
-// down.
+// TestADiskThatTheSuccessorHasTakenStays has the acting process find the disk by its mark and attach it to its VM. Only
+// then does the creator of the disk learn that it may no longer act. An engine would delete even the disk of a VM that
+// is down.
 func TestADiskThatTheSuccessorHasTakenStays(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

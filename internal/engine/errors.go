@@ -13,13 +13,13 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Fault is a refusal by the engine.
+// Fault is an error answer of the engine.
 type Fault struct {
 	// Method and Path of the request.
 	Method, Path string
 	// StatusCode is the HTTP status code.
 	StatusCode int
-	// Reason and Detail are the engine's words. Detail names the broken rule.
+	// Reason and Detail are the engine's messages. Detail names the violated rule.
 	Reason, Detail string
 }
 
@@ -34,14 +34,15 @@ func (f *Fault) Error() string {
 }
 
 // IsNotAnAdministrator reports whether the engine refused a user for lack of an administrator role. Such a user may not
-// see everything.
+// see all objects.
 func IsNotAnAdministrator(err error) bool {
 	var fault *Fault
 	return errors.As(err, &fault) && fault.StatusCode == http.StatusBadRequest &&
 		strings.Contains(fault.Detail, notAnAdministrator)
 }
 
-// notAnAdministrator is part of the engine's message if a user without an administrator role asks for everything.
+// notAnAdministrator is part of the engine's message if a user without an administrator role requests unfiltered
+// objects.
 const notAnAdministrator = "query execution failed due to insufficient permissions"
 
 // AuthError reports that the engine does not accept the credentials.
@@ -51,7 +52,7 @@ type AuthError struct {
 	// Message of the engine.
 	Message string
 	// RetryAt is the time of the client's next attempt with these credentials. Earlier calls fail without a request, so
-	// a wrong password does not lock the account.
+	// repeated attempts with a wrong password do not lock the account.
 	RetryAt time.Time
 }
 
@@ -61,15 +62,16 @@ func (e *AuthError) IsClosed() bool {
 	return slices.ContainsFunc(closedUsers, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
-// HasUnknownProfile reports whether the engine knows no profile with this name. The profile follows the last @ of a
-// user name. The engine has not checked the password.
+// HasUnknownProfile reports whether the engine knows no profile with the name after the last @ of the user name. In
+// this case, the engine has not checked the password.
 func (e *AuthError) HasUnknownProfile() bool { return strings.Contains(e.Message, noValidProfile) }
 
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }
 
-// UnreachableError reports the lack of a usable answer: no connection, a timeout, or an answer not from the engine.
+// UnreachableError reports that the client got no usable answer: no connection, a timeout, or an answer from another
+// server.
 type UnreachableError struct{ Err error }
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be reached: %v", e.Err) }
@@ -77,17 +79,17 @@ func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // CancelledError reports a request canceled by its caller, for example because a user pressed Ctrl-C or the process
-// ends. It says nothing about the engine. The engine may have processed the request.
+// ends. It says nothing about the state of the engine, because the engine may have processed the request.
 type CancelledError struct{ Err error }
 
 func (e *CancelledError) Error() string { return "the request to the engine was cancelled" }
 
 func (e *CancelledError) Unwrap() error { return e.Err }
 
-// Is makes the error a context.Canceled, regardless of the cancellation's cause.
+// Is makes the error match context.Canceled, regardless of the cause of the cancellation.
 func (e *CancelledError) Is(target error) bool { return target == context.Canceled }
 
-// IsCancelled reports whether err is a canceled request, and says nothing about the engine.
+// IsCancelled reports whether err is a canceled request. Such an error says nothing about the engine.
 func IsCancelled(err error) bool {
 	var cancelled *CancelledError
 
@@ -127,8 +129,8 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
 }
 
-// sortBySimilarity sorts names by similarity to a name. An engine may have many long names, so only their beginnings
-// count, and too many names stay in their order.
+// sortBySimilarity sorts names by similarity to a name. It compares only the beginnings of long names, and does not
+// sort a very long list.
 func sortBySimilarity(name string, known []string) []string {
 	const most = 2000
 	if len(known) > most {
@@ -151,12 +153,12 @@ func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 // IsConflict reports whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsRefused reports whether err is the engine's 400 or 409. Such a request breaks a rule of the engine, or does not fit
-// the state of an object.
+// IsRefused reports whether err is the engine's 400 or 409. Such a request violates a rule of the engine, or does not
+// fit the state of an object.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
-// hasStatus reports whether the engine answered with a status. An UnreachableError may contain a foreign answer. It
-// says nothing about the engine.
+// hasStatus reports whether the engine answered with this status. It ignores a status inside an UnreachableError,
+// because that answer may come from another server.
 func hasStatus(err error, code int) bool {
 	var (
 		fault       *Fault
@@ -189,8 +191,8 @@ func IsTransient(err error) bool {
 		slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// passingConflicts are lower-case parts of the engine's messages for conflicts that end by themselves. Another
-// operation uses the object, or its dependents are still being removed.
+// passingConflicts are lower-case parts of the engine's messages for conflicts that end without a user's action. For
+// example, another operation uses the object, or the engine still removes its dependents.
 var passingConflicts = []string{
 	"is locked",
 	"are locked",
@@ -220,7 +222,7 @@ var passingConflicts = []string{
 	"unknown data center status",
 }
 
-// lastingConflicts are lower-case parts of the engine's messages for conflicts until someone acts.
+// lastingConflicts are lower-case parts of the engine's messages for conflicts that end only if a user acts.
 var lastingConflicts = []string{
 	"already in use",
 	"already exists",
@@ -249,8 +251,8 @@ var lastingConflicts = []string{
 	"in order to detach",
 }
 
-// isWorthRetrying reports whether an engine refused for an unknown reason, so the request is worth another try for a
-// while.
+// isWorthRetrying reports whether the engine refused the request for an unknown reason. The caller retries such a
+// request for a while.
 func isWorthRetrying(err error) bool {
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
@@ -262,7 +264,7 @@ func isWorthRetrying(err error) bool {
 	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// IsAnswerLost reports whether the engine may have processed the request in spite of err, because there was no
+// IsAnswerLost reports whether the engine may have processed the request in spite of err, because the client got no
 // conclusive answer.
 func IsAnswerLost(err error) bool {
 	var unreachable *UnreachableError
@@ -272,7 +274,7 @@ func IsAnswerLost(err error) bool {
 		errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.hasNotBegun()
 }
 
-// hasNotBegun reports that the engine refused a command before it did anything, although with an error status. Such a
+// hasNotBegun reports whether the engine refused a command before it had any effect, although the status is 5xx. Such a
 // command refers to a missing object.
 func (f *Fault) hasNotBegun() bool {
 	return strings.Contains(f.Detail, "General command validation failure")

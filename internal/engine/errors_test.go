@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestErrorsOfTheEngineItself sends a create and checks the answer: whether the object may exist all the same, and
+// TestErrorsOfTheEngineItself sends a create for each error. It checks whether the object may exist all the same, and
 // whether another try is worthwhile.
 func TestErrorsOfTheEngineItself(t *testing.T) {
 	tests := map[string]struct {
@@ -87,8 +87,8 @@ func TestErrorsOfTheEngineItself(t *testing.T) {
 	}
 }
 
-// TestAConflictOfUnknownWordsIsTriedAgain has an engine refuse with unknown words for a while, and with permanent
-// words.
+// TestAConflictOfUnknownWordsIsTriedAgain has an engine refuse a request with an unknown message for a while, and with
+// a permanent one.
 func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
 	refuse := func(detail string) error { return &Fault{StatusCode: http.StatusConflict, Detail: detail} }
 	looks := 0
@@ -117,8 +117,8 @@ func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhichConflictsPass has texts of a running engine 4.5.8: M4, D13, P7, P8, P12. Wait tolerates conflicts that pass
-// by themselves. It neither waits for conflicts until someone acts, nor retries them like unknown ones.
+// TestWhichConflictsPass has messages of a running engine 4.5.8: M4, D13, P7, P8, P12. Wait tolerates conflicts that
+// end without a user's action. It neither waits for lasting conflicts, nor retries them like unknown ones.
 func TestWhichConflictsPass(t *testing.T) {
 	passing := []string{
 		"[Cannot run VM: VM is locked. Please try again in a few minutes.]",

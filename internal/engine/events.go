@@ -45,8 +45,8 @@ func (c *Client) ListEvents(ctx context.Context, search string, most int) ([]Eve
 	return c.queryEvents(ctx, query)
 }
 
-// ListEventsAfter returns at most this many of the newest events after the one with this index, newest first. A full
-// answer may lack earlier ones.
+// ListEventsAfter returns at most this many of the newest events after the one with this index, newest first. If it
+// returns the maximum number, earlier events may be missing.
 func (c *Client) ListEventsAfter(ctx context.Context, index int64, most int) ([]Event, error) {
 	return c.queryEvents(ctx, url.Values{"from": {strconv.FormatInt(index, 10)}, "max": {strconv.Itoa(most)}})
 }
@@ -54,15 +54,15 @@ func (c *Client) ListEventsAfter(ctx context.Context, index int64, most int) ([]
 const (
 	// failureEvents is the number of recent events to search for a VM's failure.
 	failureEvents = 500
-	// maxEventText limits the part of an event in an error, in characters.
+	// maxEventText limits the text of an event in an error, in characters.
 	maxEventText = 300
 )
 
 // ExplainMissing adds the engine's explanation to an error about a missing VM or disk. If an engine fails to copy a
-// VM's disks, it removes both the VM and the disks, and only its events have the reason. Other errors stay unchanged.
+// VM's disks, it removes both the VM and the disks, and only its events give the reason. Other errors stay unchanged.
 func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 	missing := IsNotFound(err) || errors.Is(err, ErrNoBootDisk)
-	if IsRefused(err) { // with any message
+	if IsRefused(err) { // regardless of the message
 		_, gone := c.FetchVM(ctx, vm)
 		missing = IsNotFound(gone)
 	}
@@ -88,22 +88,22 @@ func (c *Client) ExplainMissing(ctx context.Context, vm ID, err error) error {
 
 // Codes of events of VMs.
 const (
-	// vmStarted is a VM that has started on a host.
+	// vmStarted means that a VM has started on a host.
 	vmStarted = 32
-	// vmDownByError is a VM that ended by an error, such as the end of its process on the host. An end that its guest
-	// or a user wanted has another code.
+	// vmDownByError means that a VM ended with an error, for example because its process on the host died. A stop by
+	// the guest or by a user has another code.
 	vmDownByError = 119
 )
 
-// endTolerance is how long before the recorded end of a VM its event may be.
+// endTolerance is the maximum time between the event about a VM's end and the recorded stop time.
 const endTolerance = time.Minute
 
-// HasEndedByError reports whether the engine's events say that the last end of a VM was an error. A VM that is down has
-// the time of its end, and not that of its start.
+// HasEndedByError reports whether, according to the engine's events, a VM last ended with an error. A VM that is down
+// has a stop time, but no start time.
 func (c *Client) HasEndedByError(ctx context.Context, vm *VM) (bool, error) {
 	end, err := time.Parse(time.RFC3339, vm.StopTime)
 	if err != nil {
-		return false, nil //nolint:nilerr // nothing says which end is the last one
+		return false, nil //nolint:nilerr // without the stop time, the last event may be about an earlier run
 	}
 
 	events, err := c.ListEvents(ctx, "", failureEvents)
@@ -121,7 +121,7 @@ func (c *Client) HasEndedByError(ctx context.Context, vm *VM) (bool, error) {
 	return false, err
 }
 
-// ErrNoBootDisk reports that a VM has no disk that it can boot from.
+// ErrNoBootDisk reports that a VM has no bootable disk.
 var ErrNoBootDisk = errors.New("the VM has no bootable disk")
 
 func (c *Client) queryEvents(ctx context.Context, query url.Values) ([]Event, error) {

@@ -82,7 +82,7 @@ func TestOnlyAnErrorAtTheLastEndIsAFailure(t *testing.T) {
 	}
 }
 
-// withEvents is a client of an engine that has events and nothing else.
+// withEvents returns a client of an engine that has only events.
 func withEvents(t *testing.T, events string) *engine.Client {
 	t.Helper()
 

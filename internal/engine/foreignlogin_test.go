@@ -13,8 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// foreignRefusals are what proxies, portals and gateways say who want a login of their own, by the name of the sample.
-// None is a recording.
+// foreignRefusals are the refusals of proxies, portals and gateways with a login of their own, by the name of the
+// sample. None is a recording.
 var foreignRefusals = map[string]struct{ media, body string }{
 	"a page":                {"text/html", "<html><body>Sign in to continue</body></html>"},
 	"text":                  {"text/plain; charset=utf-8", "Unauthorized"},
@@ -33,19 +33,20 @@ var foreignRefusals = map[string]struct{ media, body string }{
 	"nothing":              {"application/json", ""},
 }
 
-// sampleOfForeign are those of the fast tier.
+// sampleOfForeign has the samples for the fast tier.
 var sampleOfForeign = map[string]bool{
 	"200, a page": true, "302, a page": true, "400, a refusal in a page": true, "401, a page": true,
 	"401, JSON of OAuth without a code": true, "403, an API gateway's JSON": true, "403, a code without words": true,
 	"503, a page": true,
 }
 
-// engineRefusal is how an engine refuses a password, as was recorded.
+// engineRefusal is an engine's recorded refusal of a password.
 const engineRefusal = `{"error_code":"access_denied","error":"Cannot authenticate user 'admin@internal': Unable to log ` +
 	`in. Verify your login information or contact the system administrator.."}`
 
-// TestALoginThatSomethingElseRefusesIsNoRefusal has a proxy or a portal answer the login, at the first one of a client
-// and after a session has ended. The user is not refused, and the login succeeds once the portal is gone.
+// TestALoginThatSomethingElseRefusesIsNoRefusal has a proxy or a portal answer the login: at the first login of a
+// client, and after a session has ended. This does not count as a refusal of the user. The login succeeds once the
+// portal is gone.
 func TestALoginThatSomethingElseRefusesIsNoRefusal(t *testing.T) {
 	sim := newEngine(t)
 
@@ -73,7 +74,7 @@ func TestALoginThatSomethingElseRefusesIsNoRefusal(t *testing.T) {
 				check.Error(t, sim.Inject(ovirtsim.Fault{
 					Path: "^/sso/oauth/token", Status: status, Body: answer.body, MediaType: answer.media,
 				}), "")
-				present = present.Add(time.Hour) // no list is remembered
+				present = present.Add(time.Hour) // so the client reads its lists again
 				_, err = client.ListVMs(t.Context())
 				expectForeign(t, what, err)
 				sim.ClearFaults()
@@ -99,8 +100,8 @@ func expectForeign(t *testing.T, what string, err error) {
 	}
 }
 
-// TestARefusalOfTheEngineIsOneWhateverTheStatus has the engine's own words, with the recorded status and with those
-// that a proxy may make of it: a user must not be locked.
+// TestARefusalOfTheEngineIsOneWhateverTheStatus has the engine's own message, with the recorded status and with
+// statuses a proxy may change it to. The client must not lock the user.
 func TestARefusalOfTheEngineIsOneWhateverTheStatus(t *testing.T) {
 	sim := newEngine(t)
 
@@ -117,8 +118,8 @@ func TestARefusalOfTheEngineIsOneWhateverTheStatus(t *testing.T) {
 	}
 }
 
-// TestAForeignRefusalForgetsNoPassword has a portal refuse credentials that the engine has accepted before: other wrong
-// passwords of the user do not make them wait.
+// TestAForeignRefusalForgetsNoPassword has a portal refuse credentials that the engine has accepted before. These
+// credentials do not wait because of other wrong passwords of the user.
 func TestAForeignRefusalForgetsNoPassword(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -143,8 +144,8 @@ func TestAForeignRefusalForgetsNoPassword(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestARefusalBehindAPageLocksNobody has a proxy that puts a page of its own in the place of the engine's refusals. The
-// engine may have accepted the same credentials before. No recording has one.
+// TestARefusalBehindAPageLocksNobody has a proxy that replaces the engine's refusals with its own page. The engine may
+// have accepted the same credentials before. No recording has such a proxy.
 func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		sim := newEngine(t)
@@ -166,7 +167,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 			check.Error(t, err, "")
 			sim.ExpireSessions()
 
-			present = present.Add(time.Hour) // no list is remembered
+			present = present.Add(time.Hour) // so the client reads its lists again
 		}
 
 		check.Error(t, sim.Inject(ovirtsim.Fault{
@@ -175,7 +176,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 
 		before := logins(sim)
 
-		for range 60 { // a minute of passes
+		for range 60 { // a minute of reconciles
 			_, err := client.ListVMs(t.Context())
 			expectForeign(t, "a page", err)
 
@@ -186,7 +187,7 @@ func TestARefusalBehindAPageLocksNobody(t *testing.T) {
 	}
 }
 
-// logins counts the logins that an engine has had.
+// logins returns the number of logins at an engine.
 func logins(sim *ovirtsim.Server) int { return requestsTo(sim, "/sso/oauth/token") }
 
 // requestsTo counts the requests to paths with a prefix.
@@ -201,7 +202,7 @@ func requestsTo(sim *ovirtsim.Server, prefix string) (count int) {
 }
 
 // TestAPortalBeforeTheAPILeavesNoSessions has a portal answer each request to the API with 401 for a minute. The client
-// keeps the session that it cannot use, and pauses.
+// keeps its session although it cannot use it, and pauses.
 func TestAPortalBeforeTheAPILeavesNoSessions(t *testing.T) {
 	sim := newEngine(t)
 	client, err := engine.New(engine.Config{
@@ -231,8 +232,8 @@ func TestAPortalBeforeTheAPILeavesNoSessions(t *testing.T) {
 	check.Equal(t, "logins once the portal is gone", logins(sim), 3)
 }
 
-// TestA401OfAPortalIsNoRefusalOfTheUser has a portal answer the API after the login, with 401. An engine asks for its
-// realm with each of its own, as was recorded.
+// TestA401OfAPortalIsNoRefusalOfTheUser has a portal answer requests to the API with 401 after the login. In
+// recordings, each 401 of an engine names its realm.
 func TestA401OfAPortalIsNoRefusalOfTheUser(t *testing.T) {
 	sim := newEngine(t)
 
@@ -260,7 +261,7 @@ func TestARefusalThatIsNotXMLIsNotTheEngines(t *testing.T) {
 	for _, status := range statuses {
 		for _, sample := range []string{"a page", "text", "an API gateway's JSON", "a problem document", "nothing"} {
 			if status == 500 && sample == "a page" {
-				continue // so an engine reports an error of its own
+				continue // an engine also reports an error of its own like this
 			}
 
 			answer := foreignRefusals[sample]

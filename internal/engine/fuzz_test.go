@@ -34,7 +34,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(200, "text/html", "<html/>")
 	f.Fuzz(func(t *testing.T, status int, media, body string) {
 		if status < 200 || status > 599 || status >= 300 && status < 400 {
-			return // left to the transport
+			return // the transport handles this
 		}
 
 		c, err := New(Config{URL: "https://engine.example.com", Username: "u", Password: "p"})

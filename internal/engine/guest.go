@@ -24,15 +24,15 @@ type ReportedDevice struct {
 type GuestInterface struct {
 	// Name in the guest, such as enp1s0.
 	Name string
-	// IPv4 and IPv6 addresses in the order of the guest's report.
+	// IPv4 and IPv6 are the addresses, in the order of the guest's report.
 	IPv4, IPv6 []netip.Addr
 }
 
 // dummyInterface matches interfaces without a network.
 var dummyInterface = regexp.MustCompile(`^(lo|dummy\d+)$`)
 
-// ListGuestInterfaces lists the guest's network interfaces with addresses, except loopback and link-local ones. It is
-// empty until the agent reports.
+// ListGuestInterfaces lists the guest's network interfaces with addresses, except loopback and link-local ones. The
+// list is empty until the guest agent reports.
 func (c *Client) ListGuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"reported_devices"`
@@ -45,7 +45,7 @@ func (c *Client) ListGuestInterfaces(ctx context.Context, vmID ID) ([]GuestInter
 	return filterGuestInterfaces(list.Items), nil
 }
 
-// ListAllGuestInterfaces returns the GuestInterfaces of every VM by ID, in one request.
+// ListAllGuestInterfaces returns the result of ListGuestInterfaces for every VM by ID, in one request.
 func (c *Client) ListAllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`
@@ -80,7 +80,7 @@ func filterGuestInterfaces(devices []ReportedDevice) []GuestInterface {
 		for _, ip := range device.IPs.Items {
 			address, err := netip.ParseAddr(ip.Address)
 			switch {
-			case err != nil || address.Zone() != "" || !address.IsGlobalUnicast(): // a zone may be any text
+			case err != nil || address.Zone() != "" || !address.IsGlobalUnicast(): // a zone may contain any text
 			case address.Unmap().Is4():
 				found.IPv4 = append(found.IPv4, address.Unmap())
 			default:
@@ -131,8 +131,8 @@ func (c *Client) ListGraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID
 	return ids, nil
 }
 
-// FetchViewerFile returns the virt-viewer connection file for a graphics console of a running VM. The file has a
-// short-lived password. ViewerFile fails if the VM has no such console.
+// FetchViewerFile returns the virt-viewer connection file for a graphics console of a running VM. The file contains a
+// short-lived password. FetchViewerFile fails if the VM has no such console.
 func (c *Client) FetchViewerFile(ctx context.Context, vmID ID) (string, error) {
 	consoles, err := c.ListGraphicsConsoles(ctx, vmID)
 	if err != nil {
@@ -167,16 +167,16 @@ func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleI
 	return nil
 }
 
-// AutoPinningOff is the automatic pinning policy of a VM without CPU pinning by the engine.
+// AutoPinningOff is the automatic pinning policy of a VM if the engine does not pin its CPUs.
 const AutoPinningOff = "disabled"
 
-// OptimizeCPU enables the engine's pinning of the VM's CPUs and NUMA nodes.
+// OptimizeCPU lets the engine pin the VM's CPUs and NUMA nodes.
 func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 	on := true
 	return c.runAction(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
 }
 
-// StopOptimizingCPU disables the engine's pinning. On all engines, the action behind OptimizeCPU can only enable it.
+// StopOptimizingCPU disables the engine's pinning. On every engine, the action of OptimizeCPU can only enable it.
 func (c *Client) StopOptimizingCPU(ctx context.Context, vmID ID) error {
 	_, err := c.ChangeVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
 	return err

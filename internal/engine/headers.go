@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ownHeaders are headers sent by this package. They decide whether its requests are understood.
+// ownHeaders are the headers set by this package. The engine needs them to understand its requests.
 var ownHeaders = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type", "Filter", "Host",
 	"Prefer", "Transfer-Encoding", "Version",

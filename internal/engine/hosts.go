@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Host of a cluster.
+// Host is a host of a cluster.
 type Host struct {
 	ID      ID     `xml:"id,attr"`
 	Name    string `xml:"name"`
@@ -30,11 +30,11 @@ func (h *Host) CPUs() int64 {
 	return h.Topology.Cores * h.Topology.Sockets * h.Topology.Threads
 }
 
-// HostUp is the status of a host ready to run VMs.
+// HostUp is the status of a host that can run VMs.
 const HostUp = "up"
 
-// ListHostsWithin lists all hosts of the engine from a list at most maxAge old. Hosts come and go, and many machines
-// ask.
+// ListHostsWithin lists all hosts of the engine from a cached list at most maxAge old. Hosts may change at any time,
+// but many machines need the list.
 func (c *Client) ListHostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
 	list := &c.lists.hosts
 	if err := list.mu.acquire(ctx); err != nil {
@@ -55,14 +55,14 @@ func (c *Client) ListHostsWithin(ctx context.Context, maxAge time.Duration) ([]H
 }
 
 const (
-	// hostNamesAge is the maximum age of a list of hosts for the name of a listed host. Hosts are seldom renamed.
+	// hostNamesAge is the maximum age of the list for the name of a host on it. Hosts are seldom renamed.
 	hostNamesAge = 10 * time.Minute
-	// newHostAge is the maximum age for an unlisted host.
+	// newHostAge is the maximum age of the list if it lacks the host.
 	newHostAge = time.Minute
 )
 
-// FindHostName returns the name of a host from a list. It returns false if the engine does not have the host, or does
-// not answer.
+// FindHostName returns the name of a host from a cached list. It returns false if the engine does not have the host, or
+// does not answer.
 func (c *Client) FindHostName(ctx context.Context, id ID) (name string, known bool) {
 	for _, maxAge := range []time.Duration{hostNamesAge, newHostAge} {
 		hosts, err := c.ListHostsWithin(ctx, maxAge)
@@ -89,8 +89,8 @@ type AffinityLabel struct {
 	} `xml:"hosts"`
 }
 
-// FindAffinityLabel returns the label with this name and its hosts from a list at most maxAge old. A missing label is a
-// NameError.
+// FindAffinityLabel returns the label with this name and its hosts, from a cached list at most maxAge old. A missing
+// label is a NameError.
 func (c *Client) FindAffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
 	list := &c.lists.labels
 	if err := list.mu.acquire(ctx); err != nil {

@@ -9,13 +9,13 @@ import (
 
 // ID is the UUID of an object of the engine, in lower case and with dashes.
 //
-// An engine is hostile input, because tenants choose its URL. IDs become parts of paths, of addresses in Terraform's
-// state and of import IDs. The decoder therefore refuses the whole answer if an ID is no UUID.
+// The client treats an engine as hostile input, because tenants choose its URL. IDs become parts of paths, of addresses
+// in Terraform's state and of import IDs. The decoder therefore refuses the whole answer if an ID is not a UUID.
 type ID string
 
 var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// ParseID parses an ID. It fails unless the text is a UUID in the form of engines.
+// ParseID parses an ID. It fails unless the text is a UUID in the engine's form.
 func ParseID(text string) (ID, error) {
 	if !uuidForm.MatchString(text) {
 		return "", fmt.Errorf("%q is not a UUID", abridgeText(text))
@@ -39,7 +39,7 @@ func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 // String returns the ID as text.
 func (id ID) String() string { return string(id) }
 
-// pathSegment returns the ID as one segment of a path. An ID from a tenant's state may be any text.
+// pathSegment returns the ID as one segment of a path. An ID from a tenant's state may contain any text.
 func (id ID) pathSegment() string {
 	if _, err := ParseID(string(id)); err != nil {
 		return url.PathEscape("not-a-uuid:" + string(id))
@@ -51,7 +51,7 @@ func (id ID) pathSegment() string {
 // abridgeText returns the beginning of a text, enough to recognize it.
 func abridgeText(text string) string { return abridgeTo(60, text) }
 
-// abridgeTo returns a text, cut after limit characters.
+// abridgeTo returns a text, shortened to limit characters.
 func abridgeTo(limit int, text string) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit]) + "…"

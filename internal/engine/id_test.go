@@ -38,7 +38,7 @@ func TestParseID(t *testing.T) {
 	}
 }
 
-// TestAnIDThatIsNoneIsRefused asks an engine with hostile IDs in its answers.
+// TestAnIDThatIsNoneIsRefused uses an engine with hostile IDs in its answers.
 func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	hostile := ""
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -82,7 +82,7 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnIDOfAStateStaysOneStep asks for a VM by IDs forged in a state.
+// TestAnIDOfAStateStaysOneStep requests a VM by IDs forged in a state. The path must keep its number of segments.
 func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 	var asked []string
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -111,7 +111,7 @@ func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 	}
 }
 
-// TestEveryIDIsChecked reads the sources. Each field decoded from an answer's ID must have a checking type.
+// TestEveryIDIsChecked reads the sources. Each field for an ID in an answer must have a type that checks the ID.
 func TestEveryIDIsChecked(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {

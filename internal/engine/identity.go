@@ -16,16 +16,16 @@ type Identity struct {
 	// unknown.
 	NewestEvent int64
 	NewestTime  time.Time
-	// Forgot reports that the engine no longer has the event looked for: it has only older events, or another event has
-	// the same ID. A restored engine assigns the same IDs again.
+	// Forgot reports whether the engine no longer has the requested event: it has only older events, or a different
+	// event with this ID. An engine restored from a backup assigns the same IDs again.
 	Forgot bool
 }
 
-// identifying marks the requests of a client to identify the engine.
+// identifying is the context key of the requests that read the engine's identity.
 type identifying struct{}
 
-// LoadIdentity returns the engine's identity. It asks once per session, because only a new session can reach another
-// engine, or one with a restored database.
+// LoadIdentity returns the engine's identity. It sends requests only once per session, because only a new session can
+// reach another engine, or an engine with a restored database.
 func (c *Client) LoadIdentity(ctx context.Context) (Identity, error) {
 	token, err := c.ensureLogin(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Client) LoadIdentity(ctx context.Context) (Identity, error) {
 // maxSeenEvents limits the events remembered per session.
 const maxSeenEvents = 10_000
 
-// HasSeenEvent reports whether this session has asked the engine for an event, and received it.
+// HasSeenEvent reports whether this session has received an event from the engine.
 func (c *Client) HasSeenEvent(id int64, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +60,8 @@ func (c *Client) HasSeenEvent(id int64, at time.Time) bool {
 	return ok && isSameSecond(seen, at)
 }
 
-// FetchIdentity asks the engine for its identity again, and for the event with this ID and time. ID 0 asks for no
-// event. A found event counts as the newest even if it is in no list, because an administrator may have dismissed it.
+// FetchIdentity reads the engine's identity again, and looks for the event with this ID and time. ID 0 looks for no
+// event. A found event counts as the newest even if the list lacks it, because an administrator may have dismissed it.
 func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (Identity, error) {
 	token, err := c.ensureLogin(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) FetchIdentity(ctx context.Context, event int64, at time.Time) (
 	}
 
 	c.identity, c.identityOf = identity, token
-	c.identity.Forgot = false // Forgot is about the event of this call only
+	c.identity.Forgot = false // Forgot is valid only for this call
 	c.seenEvents[identity.NewestEvent] = identity.NewestTime
 
 	if event != 0 && !identity.Forgot {
@@ -127,17 +127,17 @@ func (c *Client) requestIdentity(ctx context.Context, event int64, at time.Time)
 	return identity, c.lookForEvent(ctx, &identity, event, at)
 }
 
-// lookForEvent looks for an event other than the newest in the list.
+// lookForEvent looks for an event that is not the newest in the list.
 func (c *Client) lookForEvent(ctx context.Context, identity *Identity, event int64, at time.Time) error {
 	var found Event
 
-	// The answer for an existing event was not recorded. The answer for a missing one is a 404.
+	// The answer for a missing event is a 404. No recording has the answer for an existing one.
 	err := c.callEngine(ctx, http.MethodGet, "/events/"+strconv.FormatInt(event, 10), nil, nil, &found)
 
 	switch {
 	case IsTransient(err):
 		return err
-	case err != nil: // an event older than the newest may have been cleaned up
+	case err != nil: // the engine may have deleted an old event
 		identity.Forgot = identity.NewestEvent < event
 	case !isSameSecond(found.parseTime(), at):
 		identity.Forgot = true
@@ -149,14 +149,14 @@ func (c *Client) lookForEvent(ctx context.Context, identity *Identity, event int
 }
 
 // isSameSecond reports whether two times are equal to the second, because objects record only seconds. An unknown time
-// equals any.
+// is equal to any other.
 func isSameSecond(a, b time.Time) bool {
 	return a.IsZero() || b.IsZero() || a.Truncate(time.Second).Equal(b.Truncate(time.Second))
 }
 
-// checkSession runs before the first request of a new session. It checks that the engine is the one of the previous
-// session. If not, the client refuses all further requests, so nobody starts with one engine and continues with
-// another. Sessions then makes a new client.
+// checkSession runs before the first request of a new session. It checks that the engine is still the one of the
+// previous session. If not, the client refuses all further requests, so that no operation begins on one engine and
+// continues on another. Sessions then creates a new client.
 func (c *Client) checkSession(ctx context.Context, token string) error {
 	c.mu.Lock()
 	changed, known, of := c.changed, c.identity, c.identityOf

@@ -14,18 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// log is an engine. The test sets its identity and its event log.
+// log is a fake engine. The test sets its identity and its event log.
 type log struct {
 	mu           sync.Mutex
 	installation string
-	// listed is the newest listed event. dismissed ones exist, but are not listed.
+	// listed is the newest event in the list. dismissed events exist, but the list omits them.
 	listed    int64
 	dismissed int64
-	// restored is the first event replaced by another one, or 0.
+	// restored is the first event that another one replaces, or 0.
 	restored int64
 	sessions int
 	asked    int // number of requests for an event by ID
-	// cleaned is the last event removed for its age.
+	// cleaned is the last event removed because of its age.
 	cleaned int64
 }
 
@@ -69,7 +69,7 @@ func (l *log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // eventTime returns the time of the event with this ID.
 func eventTime(id int64) time.Time { return time.Date(2026, 11, 9, 3, 0, int(id), 5e6, time.UTC) }
 
-// event returns the document of an event.
+// event returns the XML document of an event.
 func (l *log) event(id int64) string {
 	at := eventTime(id)
 	if l.restored != 0 && id >= l.restored {
@@ -140,7 +140,7 @@ func TestARestoredEngineIsNotTheSameWithAsManyEventsAgain(t *testing.T) {
 }
 
 // TestARunGetsNoTokenOfAnotherEngine refuses the token of a Terraform run halfway. The new token must come from the
-// same engine. Another engine would report the run's VM as gone.
+// same engine, because another engine would report the run's VM as gone.
 func TestARunGetsNoTokenOfAnotherEngine(t *testing.T) {
 	for name, test := range map[string]struct {
 		swap    func(*log)
@@ -199,7 +199,7 @@ func TestAClientDoesNotGoOnWithAnotherEngine(t *testing.T) {
 			t.Errorf("%s: identity: %v", name, err)
 		}
 
-		// The next pass gets the new identity.
+		// The next reconcile gets the new identity.
 		next, err := sessions.Get(config)
 		check.Error(t, err, "")
 		check.Equal(t, name+" has a new client", next != c, test.refused)

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// TestDisksOfVMsAreNoImages has the engine give VMs the alias of their template's disk: M9. Neither the template's
-// disk, nor its dependents, nor its copies are disks of an image.
+// TestDisksOfVMsAreNoImages has the engine give VMs the alias of their template's disk: M9. The disk of the template,
+// the disks that depend on it, and its copies are not disks of an image.
 func TestDisksOfVMsAreNoImages(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

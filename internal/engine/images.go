@@ -33,18 +33,18 @@ type qcow2Header struct {
 	ClusterBits       uint32
 	Size              uint64
 	CryptMethod       uint32
-	// The tables locate all other data. L1Size counts entries of 8 bytes.
+	// The tables locate all other data. L1Size is a number of entries of 8 bytes.
 	L1Size           uint32
 	L1Offset         uint64
 	RefcountOffset   uint64
 	RefcountClusters uint32
-	// Snapshots are ignored. Features of version 3 are required knowledge for readers.
+	// The reader ignores snapshots. In version 3, a reader must know every feature in this field.
 	_        [12]byte
 	Features uint64
 }
 
-// fitsInto reports whether the tables are inside a file of size bytes. A truncated file ends before them, but a host
-// reading only the header would accept it.
+// fitsInto reports whether the tables are inside a file of size bytes. A truncated file ends before its tables, but a
+// host that reads only the header would accept it.
 func (h *qcow2Header) fitsInto(size int64) bool {
 	const most = 1 << 62 // keeps the sums from overflowing
 	l1, refcounts := uint64(h.L1Size)*8, uint64(h.RefcountClusters)<<h.ClusterBits
@@ -56,7 +56,7 @@ func (h *qcow2Header) fitsInto(size int64) bool {
 // externalData is the feature of images with their data in another file.
 const externalData = 1 << 2
 
-// foreign are the beginnings of files an engine would mistake for a raw disk.
+// foreign lists the first bytes of files that an engine would mistake for a raw disk.
 var foreign = []struct{ begin, what, remedy string }{
 	{"\x1f\x8b", "compressed with gzip", "decompress it with gunzip"},
 	{"\xfd7zXZ\x00", "compressed with xz", "decompress it with unxz"},
@@ -85,8 +85,8 @@ func OpenImage(path string) (*os.File, Image, error) {
 	return file, image, nil
 }
 
-// IdentifyImage reads the header of an image file like ReadImage. It also fails for a file named .qcow2 in another
-// format, because an engine would make a disk from its bytes.
+// IdentifyImage reads the header of an image file like ReadImage. It also fails if a file named .qcow2 has another
+// format, because an engine would take its bytes for a raw disk.
 func IdentifyImage(file *os.File, name string) (Image, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -106,7 +106,7 @@ func IdentifyImage(file *os.File, name string) (Image, error) {
 }
 
 // ReadImage reads the header of an image of size bytes. It fails for incomplete or damaged qcow2 images, and for
-// formats no engine reads. Everything else is a raw image.
+// formats the engine cannot read. Any other file is a raw image.
 func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	if size <= 0 {
 		return Image{}, errors.New("the image is empty")
@@ -164,7 +164,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
 }
 
-// NewReaderUntil reads until a context ends, because images are large.
+// NewReaderUntil returns a reader that fails when the context ends, because reading a large image takes long.
 func NewReaderUntil(ctx context.Context, from io.Reader) io.Reader { return &readerUntil{ctx, from} }
 
 type readerUntil struct {

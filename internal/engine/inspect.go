@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Appearance has an engine's public properties.
+// Appearance has the properties an engine shows without a login.
 type Appearance struct {
-	// CertificateEnds is the end of its certificate's validity.
+	// CertificateEnds is the end of the certificate's validity.
 	CertificateEnds time.Time
-	// Ahead is the lead of its clock over ours, or negative if it is behind. Its resolution is one second.
+	// Ahead is how far the engine's clock is ahead of ours. It is negative if the clock is behind. Its resolution is
+	// one second.
 	Ahead time.Duration
 }
 
-// FetchAppearance asks the engine without a login.
+// FetchAppearance reads the public properties of the engine without a login.
 func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -46,7 +47,7 @@ func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 		return out, fmt.Errorf("the engine does not tell its time: %w", err)
 	}
 
-	// The engine wrote the answer at some time in between, and truncated the seconds.
+	// The engine wrote the time of its answer between these two times, and truncated it to seconds.
 	if now := time.Now(); told.After(now) {
 		out.Ahead = told.Sub(now).Round(time.Second)
 	} else if told.Add(time.Second).Before(asked) {
@@ -56,18 +57,18 @@ func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 	return out, nil
 }
 
-// Grant is a role of a user.
+// Grant is a role granted to a user.
 type Grant struct {
 	// Role is the name of the role, such as SuperUser.
 	Role string
-	// On is the kind of object the role applies to, such as cluster. It is "" for the whole system, and for kinds
-	// irrelevant to machines.
+	// On is the kind of object the role applies to, such as cluster. It is "" for the whole system, and for kinds that
+	// do not matter for machines.
 	On string
-	// Permits are the role's permissions by the engine's numbers.
+	// Permits are the role's permits, by the numbers the engine gives them.
 	Permits []string
 }
 
-// permission of a user, with its possible objects.
+// permission is a role of a user on one of the possible objects.
 type permission struct {
 	Role       *Ref `xml:"role"`
 	DataCenter *Ref `xml:"data_center"`
@@ -98,8 +99,8 @@ func (p *permission) objectKind() string {
 	return ""
 }
 
-// ListGrants returns the administrator roles of this session's user. Whether an engine also lists those of the user's
-// groups was not recorded.
+// ListGrants returns the administrator roles of this session's user. No recording shows whether an engine also lists
+// the roles of the user's groups.
 func (c *Client) ListGrants(ctx context.Context) ([]Grant, error) {
 	var root struct {
 		XMLName xml.Name `xml:"api"`

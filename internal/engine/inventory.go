@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// DescribedVM is a VM with the properties for describing an inventory.
+// DescribedVM is a VM with the properties needed to describe an inventory.
 type DescribedVM struct {
 	VM
 	Tags     []Tag           `xml:"tags>tag"`
@@ -36,7 +36,7 @@ type NetworkProfile struct {
 	Network *NetworkName `xml:"network"`
 }
 
-// NetworkName is a network with its name. The engine omits the name if the answer has it elsewhere.
+// NetworkName is a network with its name. The engine omits the name if the answer already has it elsewhere.
 type NetworkName struct {
 	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
@@ -51,8 +51,8 @@ func (n DescribedNIC) ConnectedNetwork() string {
 	return n.Profile.Network.Name
 }
 
-// ListTaggedVMs lists the VMs with this tag, not with a child of it. It omits their user data. The engine omits the
-// descriptions of their tags; Tags has them.
+// ListTaggedVMs lists the VMs with this tag, but not those with only a child of it. It omits their user data. The
+// engine omits the descriptions of their tags; ListTags has them.
 func (c *Client) ListTaggedVMs(ctx context.Context, tag string) ([]DescribedVM, error) {
 	var list struct {
 		XMLName xml.Name      `xml:"vms"`
@@ -60,7 +60,7 @@ func (c *Client) ListTaggedVMs(ctx context.Context, tag string) ([]DescribedVM, 
 	}
 	query := url.Values{
 		"search": {bypassCache("tag=" + strings.ReplaceAll(tag, `"`, ""))},
-		// Omit host: the engine fails as soon as one VM has none.
+		// Do not follow host: the request fails as soon as one VM has no host.
 		"follow": {"tags,affinity_labels,nics.vnic_profile.network,template"},
 	}
 	if err := c.callEngine(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
@@ -89,9 +89,9 @@ func (c *Client) ListTaggedVMs(ctx context.Context, tag string) ([]DescribedVM, 
 	return out, nil
 }
 
-// bypassCache returns a search with an answer the engine does not cache. If an engine is asked for a tag before the tag
-// exists, the same text finds nothing for a day. The recording "tag-searches" shows this. A search with sorting or
-// paging stays unchanged, because no condition can follow it.
+// bypassCache changes a search so that the engine does not answer it from its cache. If a search for a tag comes before
+// the tag exists, the same search finds nothing for a day, as the recording "tag-searches" shows. A search with sorting
+// or paging stays unchanged, because no condition can follow it.
 func bypassCache(search string) string {
 	for word := range strings.FieldsSeq(strings.ToLower(search)) {
 		if word == "sortby" || word == "page" {
@@ -145,8 +145,8 @@ func (c *Client) fetchNetworkName(ctx context.Context, id ID) (string, error) {
 	return network.Name, nil
 }
 
-// SearchVMs returns the IDs of the VMs found by a query in the engine's language. For an invalid query, the engine
-// finds nothing.
+// SearchVMs returns the IDs of the VMs found by a query in the engine's search language. For an invalid query, the
+// engine finds no VMs.
 func (c *Client) SearchVMs(ctx context.Context, query string) (map[ID]bool, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`

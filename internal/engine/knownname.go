@@ -5,8 +5,8 @@ import (
 	"context"
 )
 
-// GetKnownName returns the name of an object from the cached lists, or "". It sends no request. The name is for users
-// only, because it may have changed since.
+// GetKnownName returns the name of an object from the cached lists, or "". It sends no request. The name is only for
+// display, because it may have changed since.
 func (c *Client) GetKnownName(ctx context.Context, id ID) string {
 	return cmp.Or(
 		findCachedName(ctx, &c.lists.storage, func(d StorageDomain) (ID, string) { return d.ID, d.Name }, id),

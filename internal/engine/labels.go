@@ -12,7 +12,8 @@ type labelList struct {
 	Items   []Label  `xml:"affinity_label"`
 }
 
-// Label is an affinity label without its members. With an implicit affinity group it binds its VMs to its hosts.
+// Label is an affinity label without its members. With an implicit affinity group, the label binds its VMs to its
+// hosts.
 type Label struct {
 	XMLName  xml.Name `xml:"affinity_label"`
 	ID       ID       `xml:"id,attr,omitempty"`
@@ -71,7 +72,7 @@ func (c *Client) CreateAffinityLabel(ctx context.Context, label *Label) (*Label,
 	return &made, nil
 }
 
-// UpdateAffinityLabel changes the name and kind of an affinity label. No recording of an engine has the answer.
+// UpdateAffinityLabel changes the name and the kind of an affinity label. No recording has an engine's answer.
 func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) error {
 	if err := c.callEngine(ctx, http.MethodPut, "/affinitylabels/"+id.pathSegment(), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update affinity label %s: %w", id, err)
@@ -80,8 +81,8 @@ func (c *Client) UpdateAffinityLabel(ctx context.Context, id ID, change *Label) 
 	return nil
 }
 
-// DeleteAffinityLabel deletes an unused affinity label. An engine answers 400 if it is gone; the error is then an
-// IsNotFound error.
+// DeleteAffinityLabel deletes an unused affinity label. An engine answers 400 for a missing label. DeleteAffinityLabel
+// then returns an IsNotFound error.
 func (c *Client) DeleteAffinityLabel(ctx context.Context, id ID) error {
 	err := c.callEngine(ctx, http.MethodDelete, "/affinitylabels/"+id.pathSegment(), nil, nil, nil)
 	if IsRefused(err) {

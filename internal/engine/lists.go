@@ -13,8 +13,8 @@ func (c *Client) ListDataCenters(ctx context.Context) ([]DataCenter, error) {
 	return filterItems(all, func(d DataCenter) bool { return d.Name != "" }), err
 }
 
-// ListClusterTemplates lists the templates for VMs of the cluster, in all their versions. They are templates of this
-// cluster or of no cluster. Locked and illegal ones and Blank are omitted.
+// ListClusterTemplates lists all versions of the templates for VMs of the cluster: the templates of this cluster, and
+// those without a cluster. It omits locked and illegal templates, and Blank.
 func (c *Client) ListClusterTemplates(ctx context.Context, cluster *Cluster) ([]Template, error) {
 	all, err := c.ListTemplates(ctx)
 
@@ -24,7 +24,7 @@ func (c *Client) ListClusterTemplates(ctx context.Context, cluster *Cluster) ([]
 	}), err
 }
 
-// ListClusterNetworks lists the networks of the cluster for VMs. It omits those only for storage or migration.
+// ListClusterNetworks lists the cluster's networks for VMs. It omits networks used only for storage or migration.
 func (c *Client) ListClusterNetworks(ctx context.Context, cluster *Cluster) ([]Network, error) {
 	var list struct {
 		XMLName xml.Name  `xml:"networks"`
@@ -52,7 +52,7 @@ func (c *Client) ListNetworkProfiles(ctx context.Context) (map[ID][]VNICProfile,
 	return out, nil
 }
 
-// ListStorageDomains lists the storage domains of the data center ready for new disks.
+// ListStorageDomains lists the storage domains of the data center that are ready for new disks.
 func (c *Client) ListStorageDomains(ctx context.Context, dc *DataCenter) ([]StorageDomain, error) {
 	_, all, err := findInList(ctx, c, &c.lists.storage, "storagedomains", acceptAny[StorageDomain])
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Client) ListStorageDomains(ctx context.Context, dc *DataCenter) ([]Stor
 	return filterItems(there, func(d StorageDomain) bool { return d.isReadyForDisks() }), err
 }
 
-// filterItems returns the wanted items in a new list, because the caches keep theirs.
+// filterItems returns the wanted items in a new list, because the original list belongs to a cache.
 func filterItems[T any](items []T, want func(T) bool) []T {
 	var out []T
 

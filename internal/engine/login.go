@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// CleanLogin returns the intended user name and password. It removes the line break left by echo and editors at the end
-// of a file. It also removes the byte order mark left by editors on Windows at its beginning. Blanks around a user name
-// mean nothing, but those of a password are part of it.
+// CleanLogin returns the user name and the password without artifacts. It removes the final line break left by echo and
+// editors, and the byte order mark left by editors on Windows. It also removes blanks around a user name, but not
+// around a password, because they may belong to it.
 func CleanLogin(username, password string) (cleanUsername, cleanPassword string) {
 	clean := func(text string) string { return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n") }
 
 	return strings.TrimSpace(clean(username)), clean(password)
 }
 
-// CheckLogin refuses a user name or a password unless it is valid text, because the engine and Terraform would get
-// different ones. It also refuses text never chosen as a login, such as ciphertext, because an engine locks a user
+// CheckLogin refuses a user name or a password that is not valid text, because the engine and Terraform would receive
+// different ones. It also refuses text nobody chooses as a login, such as ciphertext, because an engine locks a user
 // after a few wrong passwords. The error repeats neither.
 func CheckLogin(username, password string) error {
 	if part, what := findStandIn(username, password, describeStandIn); what != "" {
@@ -34,8 +34,8 @@ func CheckLogin(username, password string) error {
 	return nil
 }
 
-// CheckWrittenLogin also refuses placeholders to be filled in by a user. It is only for manifests to plan. An engine's
-// real password may look as weak, so logins already in use are not checked like this.
+// CheckWrittenLogin also refuses placeholders that the user should have replaced. It is only for manifests in a
+// preview. An engine's real password may look as weak, so this check does not apply to logins in use.
 func CheckWrittenLogin(username, password string) error {
 	if err := CheckLogin(username, password); err != nil {
 		return err
@@ -49,8 +49,8 @@ func CheckWrittenLogin(username, password string) error {
 	return nil
 }
 
-// findStandIn returns the part of a login with a stand-in for the real one, and a description of the stand-in. Both are
-// "" if there is none.
+// findStandIn returns the part of a login that is a stand-in for the real one, and a description of the stand-in. It
+// returns "" for both if there is no stand-in.
 func findStandIn(username, password string, find func(string) string) (part, what string) {
 	if what := find(username); what != "" {
 		return "user name", what
@@ -65,13 +65,13 @@ const (
 	aReference = "a reference to a secret"
 )
 
-// known is a whole text standing for a secret. A user name may include its domain.
+// known is a complete text that stands for a secret. In a user name, a domain may follow it.
 type known struct {
 	pattern *regexp.Regexp
 	what    string
 }
 
-// standIns are texts tools put in place of a secret, in forms nobody chooses for a password.
+// standIns are texts that tools put in place of a secret, in a form nobody chooses as a password.
 var standIns = []known{
 	{regexp.MustCompile(`^ENC\[[A-Za-z0-9_]+,.*\]$`), "encrypted (ENC[...])"},
 	{regexp.MustCompile(`^(ENC\(.+\)|\{cipher\}.+)$`), "encrypted"},
@@ -86,7 +86,7 @@ var standIns = []known{
 	{regexp.MustCompile(`^(arn:aws:(secretsmanager|ssm|kms):|projects/[^/]+/secrets/[^/]+)`), aReference},
 }
 
-// fillIns are texts users and tools put there to be filled in. A weak password may look like one.
+// fillIns are texts that users should replace. A weak password may look like one.
 var fillIns = []known{
 	{regexp.MustCompile(`^\$[A-Z_][A-Z0-9_]{2,}(@[^@]*)?$`), aVariable},
 	{regexp.MustCompile(`^(\(\([^()]+\)\)|\[\[[^\[\]]+\]\])(@[^@]*)?$`), aTemplate},
@@ -119,10 +119,10 @@ func describeMatch(text string, among []known) string {
 	return ""
 }
 
-// describeStandIn describes a text that is evidently no user name or password. It returns "" if the text may be one.
+// describeStandIn describes a text that cannot be a user name or a password. It returns "" if it can.
 func describeStandIn(text string) string { return describeMatch(text, standIns) }
 
-// describePlaceholder describes a text to be replaced by a user, or returns "".
+// describePlaceholder describes a text that the user should have replaced, or returns "".
 func describePlaceholder(text string) string {
 	if what := describeMatch(text, fillIns); what != "" {
 		return what

@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// forms are stand-ins for a login: those no engine accepts, and those a weak login may look like.
+// forms are stand-ins for a login: texts no engine accepts, and texts a weak login may look like.
 var forms = struct{ never, weak, real []string }{
 	never: []string{
 		"ENC[AES256_GCM,data:Zm9v,iv:YmFy,tag:cXV4,type:str]", "ENC[PKCS7,MIIB]", "-----BEGIN PGP MESSAGE-----\nx",
@@ -51,8 +51,8 @@ func TestWhatIsEvidentlyNoLoginIsRefused(t *testing.T) {
 	}
 }
 
-// TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp has passwords an engine may have. A running cluster must continue with
-// such a password. In manifests to plan it counts as a placeholder.
+// TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp has passwords an engine may have. A running cluster must keep working
+// with such a password. In a manifest for a preview, it counts as a placeholder.
 func TestAWeakPasswordIsNoPlaceholderOfWhoSetItUp(t *testing.T) {
 	for _, text := range forms.weak {
 		check.Error(t, CheckLogin("admin@internal", text), "")

@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// maxRefusals limits a user's refused passwords in a row. An engine's internal domain locks a user after five, and
-	// directories after about as many. One attempt is left for the user.
+	// maxRefusals limits the refused passwords of a user in a row. An engine's internal domain locks a user after five,
+	// and directories after about as many. One attempt remains for the user.
 	maxRefusals = 4
-	// maxRetries is the part of maxRefusals for retries of refused credentials. The last one is for corrected
-	// credentials.
+	// maxRetries is the part of maxRefusals for retries of refused credentials. The last attempt is reserved for
+	// corrected credentials.
 	maxRetries = maxRefusals - 1
 	// refusalLifetime is the time until one refusal is forgotten.
 	refusalLifetime = 6 * time.Hour
 	// maxUsers limits the number of remembered users. Their records must fit into a Secret.
 	maxUsers = 2000
-	// maxAddresses limits the number of an engine's addresses counted as its names.
+	// maxAddresses limits how many addresses of an engine count as its names.
 	maxAddresses = 8
 	// lookupLimit limits the look-up of an engine's addresses.
 	lookupLimit = 2 * time.Second
@@ -46,9 +46,9 @@ type RefusalStore interface {
 	Save(ctx context.Context, content []byte) error
 }
 
-// loginLimiter limits the number of wrong passwords of one user sent to the engine, across all tenants. Several tenants
-// may use the same user, and each of them could lock it for the others. A previously accepted password never waits for
-// the refusals of others.
+// loginLimiter limits how many wrong passwords of one user reach the engine, across all tenants. Several tenants may
+// use the same user, and each of them could lock it for the others. A password accepted before never waits because of
+// others' refusals.
 type loginLimiter struct {
 	store RefusalStore // nil stores nothing
 
@@ -58,23 +58,23 @@ type loginLimiter struct {
 
 	mu    sync.Mutex
 	users map[string]userRecord
-	// key of the digests in the records.
+	// key is the key of the password digests in the records.
 	key []byte
 }
 
 // userRecord is the record of a user of an engine.
 type userRecord struct {
-	// Count of refused passwords at the time At. They are forgotten one by one.
+	// Count is the number of refused passwords at the time At. It decreases with time.
 	Count float64   `json:"count,omitempty"`
 	At    time.Time `json:"at"`
-	// Accepted is the bcrypt hash of the last accepted password, if a store keeps the record. Without it, a restarted
-	// manager could not tell the right password from a guess.
+	// Accepted is the bcrypt hash of the last accepted password, or empty without a store. Without the hash, a
+	// restarted manager could not distinguish the right password from a guess.
 	Accepted string `json:"accepted,omitempty"`
 	// digest identifies the same password within this process.
 	digest string
 }
 
-// decayTo returns the record with the remaining refusals at a time.
+// decayTo returns the record with the refusals that remain at a time.
 func (r userRecord) decayTo(now time.Time) userRecord {
 	passed := max(now.Sub(r.At), 0)
 	r.Count, r.At = max(r.Count-passed.Hours()/refusalLifetime.Hours(), 0), now
@@ -82,8 +82,8 @@ func (r userRecord) decayTo(now time.Time) userRecord {
 	return r
 }
 
-// userKeys returns the keys of a user of an engine: one for its name, and one for each of its addresses. Another name
-// of the same engine therefore has no refusals of its own. Engines ignore case in names of users.
+// userKeys returns the keys of a user of an engine: one for the engine's name in the URL, and one for each of its
+// addresses. So another name of the same engine does not get a count of its own. Engines ignore case in user names.
 func userKeys(ctx context.Context, base *url.URL, username string) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -102,7 +102,7 @@ func userKeys(ctx context.Context, base *url.URL, username string) []string {
 }
 
 // reachedKeys returns the keys of a user after a successful login: for the engine's name, and for the address of the
-// connection. The owner of the name could make it resolve to addresses of other engines.
+// connection. It omits other addresses, because the owner of the name could make it resolve to other engines.
 func reachedKeys(base *url.URL, remote, username string) []string {
 	keys := []string{userKey(base, base.Hostname(), username)}
 	if host, port, err := net.SplitHostPort(remote); err == nil && port == getPort(base) {
@@ -125,7 +125,7 @@ func userKey(base *url.URL, name, username string) string {
 func getPort(base *url.URL) string { return cmp.Or(base.Port(), "443") }
 
 // reserveLogin counts a login as one refusal of the user, up to limit. Beyond the limit, ok is false, and retryAt is
-// the earliest time for the next login. A pending login counts as refused, so concurrent logins cannot exceed the
+// the earliest time for the next login. A pending login counts as refused, so that concurrent logins cannot exceed the
 // limit.
 func (l *loginLimiter) reserveLogin(
 	ctx context.Context, user []string, limit float64, now time.Time,
@@ -149,7 +149,7 @@ func (l *loginLimiter) reserveLogin(
 	return time.Time{}, true
 }
 
-// addRefusals adds refusals to those of a user. The caller holds mu.
+// addRefusals changes the refusals of a user by count. The caller holds mu.
 func (l *loginLimiter) addRefusals(user []string, count float64, now time.Time) {
 	if l.users == nil {
 		l.users = map[string]userRecord{}
@@ -162,7 +162,7 @@ func (l *loginLimiter) addRefusals(user []string, count float64, now time.Time) 
 	}
 }
 
-// releaseLogin undoes a reserve.
+// releaseLogin undoes reserveLogin.
 func (l *loginLimiter) releaseLogin(user []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *loginLimiter) releaseLogin(user []string, now time.Time) {
 	l.addRefusals(user, -1, now)
 }
 
-// recordRefusal stores a refusal. counted reports that reserve has counted it.
+// recordRefusal stores a refusal. counted reports whether reserveLogin has already counted it.
 func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, password string, counted bool, now time.Time) {
 	wasAccepted := l.isAccepted(ctx, user, password)
 
@@ -191,7 +191,7 @@ func (l *loginLimiter) recordRefusal(ctx context.Context, user []string, passwor
 	l.saveRecords(ctx, now)
 }
 
-// recordSuccess forgets the refusals of a user, like the engine after a login, and remembers the password.
+// recordSuccess resets the refusals of a user, like the engine after a login, and remembers the password.
 func (l *loginLimiter) recordSuccess(ctx context.Context, user []string, password string, now time.Time) {
 	hash := l.hashToStore(ctx, user, password)
 
@@ -269,7 +269,7 @@ func (l *loginLimiter) getRecords(user []string) []userRecord {
 	return out
 }
 
-// hashPassword identifies a password in this process. The caller holds mu.
+// hashPassword returns a digest of a password that is valid in this process. The caller holds mu.
 func (l *loginLimiter) hashPassword(password string) string {
 	if l.key == nil {
 		l.key = make([]byte, sha256.Size)
@@ -282,7 +282,7 @@ func (l *loginLimiter) hashPassword(password string) string {
 	return string(mac.Sum(nil))
 }
 
-// shortenPassword makes a password short enough for bcrypt, with its limit of 72 bytes.
+// shortenPassword shortens a password to the 72 bytes that bcrypt accepts.
 func shortenPassword(password string) []byte {
 	digest := sha256.Sum256([]byte(password))
 
@@ -301,7 +301,7 @@ func (l *loginLimiter) loadRecords(ctx context.Context) {
 	l.loadLocked(ctx)
 }
 
-// loadLocked is load for a caller holding stored. It reports whether the store has been read.
+// loadLocked is loadRecords for a caller that holds stored. It reports whether the store has been read.
 func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	if l.loaded {
 		return true
@@ -340,8 +340,8 @@ func (l *loginLimiter) loadLocked(ctx context.Context) bool {
 	return true
 }
 
-// saveRecords stores the records. It never replaces the records of an earlier process before reading them. If it fails,
-// the next refusal tries again.
+// saveRecords stores the records. It never replaces the records of an earlier process before it has read them. If it
+// fails, the next refusal tries again.
 func (l *loginLimiter) saveRecords(ctx context.Context, now time.Time) {
 	l.pruneRecords(now)
 
@@ -365,8 +365,8 @@ func (l *loginLimiter) saveRecords(ctx context.Context, now time.Time) {
 	}
 }
 
-// pruneRecords removes empty records, and the least important ones if there are too many. Anyone with write access to
-// Secrets can invent users.
+// pruneRecords removes empty records, and the least important ones if there are too many. The limit is necessary
+// because anyone with write access to Secrets can invent users.
 func (l *loginLimiter) pruneRecords(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -387,7 +387,8 @@ func (l *loginLimiter) pruneRecords(now time.Time) {
 	}
 }
 
-// getWeight returns the importance of a record. A user with a successful login exists; others may be invented.
+// getWeight returns the importance of a record. A user with a successful login certainly exists, but others may be
+// invented.
 func (r userRecord) getWeight(now time.Time) float64 {
 	weight := r.decayTo(now).Count
 	if r.Accepted != "" || r.digest != "" {
@@ -397,7 +398,7 @@ func (r userRecord) getWeight(now time.Time) float64 {
 	return weight
 }
 
-// tooManyRefusals returns the message for a login refused before the engine is asked.
+// tooManyRefusals returns the message for a login refused without a request to the engine.
 func tooManyRefusals(username string) string {
 	return fmt.Sprintf(
 		"the engine refused several passwords of user %s, in this namespace or in others, and one more could lock the "+

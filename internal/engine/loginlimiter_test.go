@@ -59,7 +59,7 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	sessions := &engine.Sessions{Refusals: memory}
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// A restarted manager knows the earlier refusals, but no password.
+	// A restarted manager knows the earlier refusals, but not the passwords.
 	for attempt := range 8 {
 		restarted := &engine.Sessions{Refusals: memory}
 		err := login(t, sim, restarted, strings.ToUpper(sim.Username()[:1])+sim.Username()[1:],
@@ -75,11 +75,11 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	check.Lacks(t, "what is kept", string(memory.content), "wrong")
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// The others' session ends, and they log in again, because their password was accepted before.
+	// The other tenants' session ends, and they can log in again, because their password was accepted before.
 	sim.ExpireSessions()
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 
-	// A restarted manager also knows the password, although no other one may be tried.
+	// A restarted manager also recognizes this password, although it may try no other one.
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 
 	for attempt := range 5 {
@@ -93,7 +93,7 @@ func TestAUserIsNotLockedByOthersPasswords(t *testing.T) {
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 	check.Lacks(t, "what is kept", string(memory.content), sim.Password())
 
-	// The engine then counts anew, and so does the manager.
+	// The engine then starts a new count, and so does the manager.
 	check.Error(t, login(t, sim, sessions, sim.Username(), "wrong again"), "Unable to log in")
 	check.Error(t, login(t, sim, &engine.Sessions{Refusals: memory}, sim.Username(), sim.Password()), "")
 }
@@ -133,7 +133,7 @@ func TestAnEngineThatDoesNotAnswerRefusesNothing(t *testing.T) {
 	check.Error(t, login(t, sim, sessions, sim.Username(), sim.Password()), "")
 }
 
-// TestRefusalsAreForgotten lets time pass, with a store full of nonsense and a failing store.
+// TestRefusalsAreForgotten lets time pass, once with a store full of nonsense and once with a failing store.
 func TestRefusalsAreForgotten(t *testing.T) {
 	for name, store := range map[string]*kept{
 		"nothing is kept":       nil,
@@ -196,7 +196,7 @@ func TestRetriesLeaveARefusalForCorrectedCredentials(t *testing.T) {
 }
 
 // TestAcceptedCredentialsDoNotWaitForOthers has an engine temporarily refuse a correct password, for example because
-// its directory is down. Others have used up all refusals before.
+// its directory server is down. Others have already used up all refusals.
 func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 	sim := newEngine(t)
 	sessions := &engine.Sessions{}
@@ -213,7 +213,7 @@ func TestAcceptedCredentialsDoNotWaitForOthers(t *testing.T) {
 	}
 
 	sim.ExpireSessions()
-	present = present.Add(time.Hour) // the list of data centers is not asked for each time
+	present = present.Add(time.Hour) // so the list of data centers is not cached
 	check.Error(t, sim.Inject(ovirtsim.Fault{
 		Path: "/sso/oauth/token", Status: 400, Body: engineRefusal, MediaType: "application/json", Count: 1,
 	}), "")
@@ -294,7 +294,7 @@ func TestWhatIsStoredIsNotLost(t *testing.T) {
 	check.Error(t, json.Unmarshal(store.content, &stored), "")
 	check.Equal(t, "users that are stored", len(stored), engine.MaxUsers)
 
-	// A password no longer accepted by the engine is a guess like others.
+	// A password the engine no longer accepts is a guess like any other.
 	restarted.RecordRefusal(t.Context(), "victim", "right", now)
 	check.Equal(t, "the old password is known", restarted.IsAccepted(t.Context(), "victim", "right"), false)
 	check.Equal(t, "it is known after a restart", engine.NewLoginLimiter(store).IsAccepted(t.Context(), "victim", "right"),

@@ -17,8 +17,8 @@ import (
 const (
 	// listTTL is the maximum age of a list. Data centers, clusters, networks and templates change rarely.
 	listTTL = time.Minute
-	// listMissTTL is the maximum age of a list without the wanted name. A new object must be found soon, but a missing
-	// name must not cost a request per reconcile.
+	// listMissTTL is the maximum age of a list without the wanted name. The client must find a new object soon, but a
+	// missing name must not cost a request per reconcile.
 	listMissTTL = 5 * time.Second
 )
 
@@ -46,7 +46,7 @@ type cachedList[T any] struct {
 	at    time.Time
 }
 
-// findInList returns the first matching item. It refreshes the list if it is too old to decide.
+// findInList returns the first matching item. It reads the list again if the cached one is too old to decide.
 func findInList[T any](
 	ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool,
 ) (*T, []T, error) {
@@ -87,7 +87,7 @@ func collectNames[T any](items []T, keep func(T) bool, name func(T) string) []st
 	var out []string
 
 	for _, item := range items {
-		// An engine may put elements other than items into a list. They have no name.
+		// An engine may include elements that are not items in a list. They have no name.
 		if text := name(item); text != "" && keep(item) {
 			out = append(out, text)
 		}
@@ -98,7 +98,7 @@ func collectNames[T any](items []T, keep func(T) bool, name func(T) string) []st
 	return slices.Compact(out)
 }
 
-// FetchProduct asks the engine for its version and identity. It is the cheapest call with a session.
+// FetchProduct reads the engine's version and identity. It is the cheapest call that needs a session.
 func (c *Client) FetchProduct(ctx context.Context) (Product, error) {
 	var reply struct {
 		XMLName xml.Name `xml:"api"`
@@ -125,9 +125,9 @@ func (c *Client) FetchProduct(ctx context.Context) (Product, error) {
 	}, nil
 }
 
-// readRoot reads the root document. If a user without an administrator role asks for everything, an engine answers with
-// an internal error. Collections answer the same user with the real cause. readRoot therefore asks for one to tell the
-// two apart.
+// readRoot reads the root document. If a user without an administrator role requests unfiltered objects, the engine
+// answers with an internal error. A collection answers the same user with the real cause, so after such an error
+// readRoot also requests a collection.
 func (c *Client) readRoot(ctx context.Context, out any) error {
 	err := c.callEngine(ctx, http.MethodGet, "", nil, nil, out)
 	if hasStatus(err, http.StatusInternalServerError) {
@@ -140,7 +140,8 @@ func (c *Client) readRoot(ctx context.Context, out any) error {
 	return err
 }
 
-// installationID matches IDs of installations: UUIDs and similar. They are shown and stored.
+// installationID matches IDs of installations: UUIDs and similar texts. Messages show these IDs, and objects store
+// them.
 var installationID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
 // validateID returns the ID of an installation, or "" if it is invalid.
@@ -222,7 +223,7 @@ func (c *Client) FindTemplate(ctx context.Context, dc *DataCenter, name string) 
 	return c.FindTemplateVersion(ctx, dc, name, 0)
 }
 
-// FindTemplateVersion is Template for a specific version. 0 means the newest.
+// FindTemplateVersion is FindTemplate for a specific version. 0 means the newest.
 func (c *Client) FindTemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
 	usable := func(t Template) bool { return t.Status == TemplateOK }
 	wanted := func(t Template) bool { return usable(t) && (version == 0 || t.Version.Number == version) }
@@ -298,7 +299,7 @@ func (c *Client) ListVNICProfiles(ctx context.Context, dc *DataCenter, name stri
 			return nil, nil, err
 		}
 
-		if network != nil { // the network may be gone, or the engine lists a profile without a network
+		if network != nil { // the network may be gone, or the engine lists a profile without its network
 			there, networks = append(there, p), append(networks, *network)
 		}
 	}
@@ -306,7 +307,7 @@ func (c *Client) ListVNICProfiles(ctx context.Context, dc *DataCenter, name stri
 	return there, networks, nil
 }
 
-// ProfileChoiceError reports that a network does not determine one of its vNIC profiles.
+// ProfileChoiceError reports that the vNIC profile is ambiguous for a network.
 type ProfileChoiceError struct {
 	Network string
 	// Profiles are the sorted names of the network's profiles.
@@ -323,8 +324,8 @@ func (e *ProfileChoiceError) Error() string {
 		strings.Join(e.Profiles, ", "))
 }
 
-// FindDefaultVNICProfile returns the network's only vNIC profile, or the one with the network's name, or a
-// ProfileChoiceError.
+// FindDefaultVNICProfile returns the network's only vNIC profile, or the one with the name of the network. Otherwise,
+// it returns a ProfileChoiceError.
 func (c *Client) FindDefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
 	item, all, err := findInList(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
@@ -375,8 +376,8 @@ func (c *Client) FindInstanceType(ctx context.Context, name string) (*InstanceTy
 	}
 }
 
-// FindTag returns the tag with this name, or a NameError. Of several it always returns the same one. Unlike
-// TagsNamed, it may answer from a list up to a minute old.
+// FindTag returns the tag with this name, or a NameError. If several tags have the name, it always returns the same
+// one. Unlike ListTagsNamed, it may use a cached list up to a minute old.
 func (c *Client) FindTag(ctx context.Context, name string) (*Tag, error) {
 	item, all, err := findInList(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
 	if err != nil {
@@ -403,7 +404,7 @@ type Hardware struct {
 	RootDisk *Disk
 	// OtherDisks are all other disks.
 	OtherDisks []*Disk
-	// NICs of the template.
+	// NICs are the network interfaces.
 	NICs []NIC
 }
 
@@ -417,8 +418,8 @@ type cachedHardware struct {
 	at       time.Time
 }
 
-// FetchHardware reads the disks and network interfaces of a template. They do not change while it exists, so the answer
-// is cached as long as a list.
+// FetchHardware reads the disks and network interfaces of a template. They do not change while the template exists, so
+// the client caches the answer as long as a list.
 func (c *Client) FetchHardware(ctx context.Context, templateID ID) (*Hardware, error) {
 	cache := &c.lists.hardware
 	if err := cache.mu.acquire(ctx); err != nil {
@@ -471,12 +472,12 @@ func (c *Client) CheckTPM(ctx context.Context, name string) error {
 }
 
 // CheckOperatingSystem returns a NameError if the engine does not know an operating system with this name, such as
-// rhel_9x64. The engine would not refuse the name, but make the VM with another one.
+// rhel_9x64. The engine itself would not refuse the name, but create the VM with another operating system.
 func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
 	return c.checkSystem(ctx, "operating system", name, func(OperatingSystem) bool { return true })
 }
 
-// checkSystem returns a NameError if the engine has no fitting operating system with this name.
+// checkSystem returns a NameError if the engine has no operating system with this name that fits.
 func (c *Client) checkSystem(ctx context.Context, kind, name string, fits func(OperatingSystem) bool) error {
 	item, all, err := findInList(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
 		return o.Name == name && fits(o)

@@ -33,32 +33,32 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{requestsTotal, requestSeconds, receivedBytes}
 }
 
-// Observation is a request's contribution to the metrics: an answer, or a number of bytes read.
+// Observation is the contribution of one request to the metrics: an answer, or a number of bytes read.
 type Observation struct {
-	// Engine is the engine's host. Resource is the kind of object requested.
+	// Engine is the engine's host. Resource is the kind of the requested object.
 	Engine, Resource string
-	// Method and Code of an answered request. They are empty for bytes.
+	// Method and Code are the request's method and the answer's status code. They are empty for bytes.
 	Method, Code string
-	// Seconds until the first byte.
+	// Seconds is the time until the first byte of the answer.
 	Seconds float64
-	// Bytes read.
+	// Bytes is the number of bytes read.
 	Bytes int64
 }
 
 const (
-	// maxCollection is the maximum length of a collection's or an action's name.
+	// maxCollection limits the name of a collection or an action in characters.
 	maxCollection = 40
-	// maxResources limits the number of kinds in metrics.
+	// maxResources limits the number of kinds of objects in the metrics.
 	maxResources = 200
 )
 
-// resources are the kinds of objects in metrics.
+// resources are the kinds of objects in the metrics.
 var resources struct {
 	sync.Mutex
 	known map[string]bool
 }
 
-// isKnownResource reports whether metrics have a kind. It learns up to maxResources kinds.
+// isKnownResource reports whether the metrics have this kind of object. It adds new kinds, up to maxResources.
 func isKnownResource(name string) bool {
 	resources.Lock()
 	defer resources.Unlock()
@@ -74,7 +74,7 @@ func isKnownResource(name string) bool {
 	return resources.known[name]
 }
 
-// IsValid reports whether a client can have made the observation. Another process may have forged it.
+// IsValid reports whether a client can have made the observation, because another process may have forged it.
 func (o Observation) IsValid() bool {
 	for part := range strings.SplitSeq(o.Resource, "/") {
 		if !isCollection(part) {
@@ -106,7 +106,7 @@ func (o Observation) AddToMetrics() {
 	}
 }
 
-// measured counts requests. It calls observe with each observation.
+// measured is a transport that calls observe for each request.
 type measured struct {
 	next    http.RoundTripper
 	observe func(Observation)
@@ -131,7 +131,7 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// counted counts the bytes read from an answer until it is closed.
+// counted is a body that counts the bytes read until it is closed.
 type counted struct {
 	io.ReadCloser
 	bytes int64
@@ -154,13 +154,13 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// isCollection reports whether a part of a path is the name of a collection or an action, not an ID.
+// isCollection reports whether a segment of a path is the name of a collection or an action, not an ID.
 func isCollection(part string) bool {
 	return part != "" && len(part) <= maxCollection && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// getResource returns the kind of object in a path: vms/nics for /ovirt-engine/api/vms/UUID/nics. IDs would create a
-// metric per VM.
+// getResource returns the kind of object in a path: vms/nics for /ovirt-engine/api/vms/UUID/nics. It drops the IDs,
+// because they would create a metric per VM.
 func getResource(path string) string {
 	if strings.Contains(path, "/sso/") || strings.Contains(path, "/services/") {
 		return "session"

@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// Settings are the settings of a VM: the current ones, and those after its next start. Next equals Now if nothing is
+// Settings has the settings of a VM: the current ones, and those after its next start. Next equals Now if no change is
 // pending.
 type Settings struct{ Now, Next *VM }
 
@@ -33,11 +33,11 @@ func (c *Client) FetchVMSettings(ctx context.Context, id ID) (Settings, error) {
 	return Settings{now, next}, nil
 }
 
-// devices are the devices requests turn on and off. An engine reports the current ones even for the next start. Only
-// the OVF has the pending ones.
+// devices are the devices that a request can add or remove. Even for the next start, an engine reports only the current
+// ones. Only the OVF has the pending ones.
 type devices struct{ console, soundcard, tpm bool }
 
-// dropOVF removes the OVF from a full answer and keeps the needed part. The OVF must not come back in a request.
+// dropOVF removes the OVF from a full answer, but keeps the devices in it. A later request must not send the OVF back.
 func (v *VM) dropOVF() *VM {
 	if v.Initialization != nil && v.Initialization.Configuration != nil {
 		v.devicesAtNextStart = devicesAtNextStart(v.Initialization.Configuration.OVF)
@@ -47,7 +47,7 @@ func (v *VM) dropOVF() *VM {
 	return v
 }
 
-// applyTo sets the devices of a VM. nil leaves them as reported by the engine.
+// applyTo sets the devices of a VM. A nil receiver changes nothing.
 func (d *devices) applyTo(to *VM) {
 	if d == nil {
 		return
@@ -59,7 +59,7 @@ func (d *devices) applyTo(to *VM) {
 	}
 }
 
-// envelope is the needed part of an OVF.
+// envelope is the part of an OVF that this package needs.
 type envelope struct {
 	Items []struct {
 		Type string `xml:"Type"`
@@ -71,11 +71,11 @@ type envelope struct {
 	} `xml:"Content>Section>Snapshot"`
 }
 
-// maxOVF is a generous limit for an OVF with user data, and the same again in base64.
+// maxOVF limits an OVF in bytes. It has room for the user data, and for its copy in base64.
 const maxOVF = 16 << 20
 
-// devicesAtNextStart returns the devices of a VM after its next start. It returns nil if nothing is pending, or if the
-// OVF is unreadable.
+// devicesAtNextStart returns the devices of a VM after its next start. It returns nil if no change is pending, or if
+// the OVF is unreadable.
 func devicesAtNextStart(ovf string) *devices {
 	var now, next envelope
 	if len(ovf) > maxOVF || xml.Unmarshal([]byte(ovf), &now) != nil {
@@ -106,8 +106,8 @@ func devicesAtNextStart(ovf string) *devices {
 	return nil
 }
 
-// PendingChanges returns the changes pending for the next start: a request to repeat only them, and their names for
-// users. The engine drops pending changes at the next change, unless its request repeats them.
+// PendingChanges returns a request that repeats the changes pending for the next start, and their names for users. The
+// engine drops pending changes at the next change, unless its request repeats them.
 func (s Settings) PendingChanges() (again *VM, names []string) {
 	again = &VM{}
 	now, next := s.Now, s.Next
@@ -141,7 +141,7 @@ func (s Settings) PendingChanges() (again *VM, names []string) {
 	return again, names
 }
 
-// keepPending adds a pending setting to the request to repeat it, and adds its name to names.
+// keepPending adds a pending setting to the request that repeats it, and adds its name to names.
 func keepPending[T any](names *[]string, name string, now, next *T, again **T) {
 	if next == nil || reflect.DeepEqual(now, next) {
 		return
@@ -151,7 +151,7 @@ func keepPending[T any](names *[]string, name string, now, next *T, again **T) {
 	*names = append(*names, name)
 }
 
-// keepPendingText is keep for a text. The text is empty if the engine omits it.
+// keepPendingText is keepPending for a text. The text is empty if the engine omits it.
 func keepPendingText(names *[]string, name, now, next string, again *string) {
 	if next == "" || now == next {
 		return
@@ -178,7 +178,7 @@ func getTopology(vm *VM) *Topology {
 	return vm.CPU.Topology
 }
 
-// ensureCPU returns the CPU of a request, to set its parts.
+// ensureCPU returns the CPU of a request, and adds it if necessary.
 func (v *VM) ensureCPU() *CPU {
 	if v.CPU == nil {
 		v.CPU = &CPU{}
@@ -187,7 +187,7 @@ func (v *VM) ensureCPU() *CPU {
 	return v.CPU
 }
 
-// getCPUMode returns the CPU mode. An engine reports only host_passthrough, and takes any other word for its opposite.
+// getCPUMode returns the CPU mode. An engine reports only host_passthrough. In a request, any other word turns it off.
 func getCPUMode(vm *VM) string {
 	if vm.CPU == nil || vm.CPU.Mode == "" {
 		return "custom"
@@ -196,7 +196,8 @@ func getCPUMode(vm *VM) string {
 	return vm.CPU.Mode
 }
 
-// getProperties returns the custom properties. It returns empty properties instead of nil, to be repeated in a request.
+// getProperties returns the custom properties for a request that repeats them. It returns empty properties instead of
+// nil.
 func getProperties(vm *VM) *Properties {
 	if vm.Properties == nil {
 		return &Properties{}
@@ -205,7 +206,7 @@ func getProperties(vm *VM) *Properties {
 	return vm.Properties
 }
 
-// FillPending fills in the fields omitted by the request from the pending settings.
+// FillPending copies the pending settings into the fields the request omits.
 func (v *VM) FillPending(again *VM) {
 	fillNil(&v.Memory, again.Memory)
 	if again.MemoryPolicy != nil {
@@ -256,8 +257,8 @@ func fillNil[T any](value **T, other *T) {
 	}
 }
 
-// ChangeVM changes the set fields of the VM, and repeats the settings pending for its next start. It postpones changes
-// a running VM cannot take. UpdateVM would drop pending settings.
+// ChangeVM changes the set fields of the VM, and repeats the settings pending for its next start, because UpdateVM
+// would drop them. A change that a running VM cannot take waits for the next start.
 func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
@@ -267,7 +268,7 @@ func (c *Client) ChangeVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.changeWithSettings(ctx, id, settings, change)
 }
 
-// changeWithSettings is ChangeVM with known settings.
+// changeWithSettings is ChangeVM for a caller that knows the settings.
 func (c *Client) changeWithSettings(ctx context.Context, id ID, settings Settings, change *VM) (*VM, error) {
 	again, _ := settings.PendingChanges()
 	whole := *change
@@ -280,11 +281,11 @@ func (c *Client) changeWithSettings(ctx context.Context, id ID, settings Setting
 	return c.UpdateVM(ctx, id, &whole)
 }
 
-// memoryStep is the granularity for adding memory to a running VM, in bytes.
+// memoryStep is the granularity in bytes for adding memory to a running VM.
 const memoryStep = 128 << 20
 
-// CanTakeMemory reports whether a running VM can get this amount of memory, in bytes, without a restart. An engine also
-// accepts less, but does nothing.
+// CanTakeMemory reports whether a running VM can get this amount of memory, in bytes, without a restart. An engine
+// accepts a smaller amount, but ignores it.
 func (s Settings) CanTakeMemory(memory int64) bool {
 	now, most := s.Now.Memory, getPolicy(s.Now).Max
 	return now == nil || memory == *now ||

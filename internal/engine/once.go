@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// lostWait is the time for the engine to finish a create after its answer was lost.
+// lostWait is how long the engine may take to finish a create after its answer was lost.
 const lostWait = 10 * time.Second
 
-// CreateOnce creates an object and returns it, even if something is locked for a while. If the answer is lost, it calls
-// find for lostWait to look for the object; find returns nil if there is none. CreateOnce never repeats a request with
-// a possible effect. An interrupt does not cut off either function, because the object would be missing from every
-// state. Both have their own timeouts.
+// CreateOnce creates an object and returns it. It retries while the engine refuses because an object is locked. If the
+// answer is lost, it calls find for lostWait to look for the object. find returns nil if the object does not exist.
+// CreateOnce never repeats a request that may have had an effect. An interrupt stops neither function, because no state
+// would then record the object. Both functions have their own timeouts.
 func CreateOnce[T any](
 	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
 ) (*T, error) {
@@ -91,17 +91,17 @@ func CreateUnique[T any](
 // object was not found. No wait is for it: the request must not be repeated.
 type UnansweredError struct {
 	Err error
-	// Mark is the description of the disk that was asked for; empty if it was another object.
+	// Mark is the description of the requested disk. It is empty for other objects.
 	Mark string
-	// Known are the IDs of the objects alike that were there before.
+	// Known has the IDs of similar objects that existed before the request.
 	Known []ID
-	// Asked is when the create began, and GaveUp when nobody looked for the object any more; zero if that is not known.
+	// Asked is the start of the create, and GaveUp the end of the search for the object. Unknown times are zero.
 	Asked, GaveUp time.Time
 }
 
 func (e *UnansweredError) Error() string { return e.Err.Error() }
 
-// AddKnownIDs notes in an UnansweredError which objects alike were there before. It returns err.
+// AddKnownIDs records in an UnansweredError the similar objects that existed before. It returns err.
 func AddKnownIDs(err error, known []ID) error {
 	var lost *UnansweredError
 	if errors.As(err, &lost) {
@@ -111,7 +111,7 @@ func AddKnownIDs(err error, known []ID) error {
 	return err
 }
 
-// finalError is an error that no wait is for, whatever it is by itself.
+// finalError is an error that Wait never retries, even if the wrapped error is transient.
 type finalError struct{ err error }
 
 func (e *finalError) Error() string { return e.err.Error() }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// element is an XML element of a VM. This package does not interpret it, and only sends it back to the engine.
+// element is an XML element of a VM. This package does not interpret it, but only sends it back to the engine.
 type element struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -15,9 +15,9 @@ type element struct {
 	Kids    []element  `xml:",any"`
 }
 
-// otherSettings lists elements without a field in VM. If a running VM gets a change to one, the engine applies it at
-// the next start. The engine's source has them in VmBase, as fields editable only while the VM is down. If an entry
-// names parts, the rest of the element is no setting. No recording of an engine shows a pending one.
+// otherSettings lists elements without a field in VM. If a running VM gets a change to one of them, the engine applies
+// it at the next start. The engine's source has them in VmBase, as fields editable only while the VM is down. If an
+// entry names parts, only these parts are settings. No recording of an engine shows a pending one.
 var otherSettings = map[string][]string{
 	pinningPolicy:                      nil,
 	"cpu_shares":                       nil,
@@ -35,7 +35,7 @@ var otherSettings = map[string][]string{
 	"virtio_scsi_multi_queues_enabled": nil,
 }
 
-// pinningPolicy is an element that auto_pinning_policy sets, too.
+// pinningPolicy is an element that auto_pinning_policy also sets.
 const pinningPolicy = "cpu_pinning_policy"
 
 // wholeVM is a VM with its otherSettings, in an answer or a request.
@@ -45,7 +45,7 @@ type wholeVM struct {
 	Others []element `xml:",any"`
 }
 
-// toVM returns the VM of an answer, with its otherSettings.
+// toVM returns the VM of an answer, including its otherSettings.
 func (w *wholeVM) toVM() *VM {
 	for _, other := range w.Others {
 		if parts, isSetting := otherSettings[other.XMLName.Local]; isSetting {
@@ -56,7 +56,8 @@ func (w *wholeVM) toVM() *VM {
 	return w.dropOVF()
 }
 
-// selectParts returns the named parts of an element, or all of it, without the line breaks between elements.
+// selectParts returns the named parts of an element without the line breaks between them, or all of the element if
+// parts is nil.
 func (e element) selectParts(parts []string) element {
 	out := element{XMLName: e.XMLName, Attrs: e.Attrs, Text: strings.TrimSpace(e.Text)}
 
@@ -79,8 +80,8 @@ func findElement(all []element, name string) element {
 	return all[at]
 }
 
-// keepOtherPending adds the pending otherSettings to again, the request to repeat them, and their names to names. Of an
-// element with named parts, it adds only the pending parts.
+// keepOtherPending adds the pending otherSettings to again, the request that repeats them, and adds their names to
+// names. If otherSettings names parts of an element, it adds only the pending parts.
 func keepOtherPending(names *[]string, now, next []element, again *VM) {
 	for _, waits := range next {
 		name := waits.XMLName.Local
@@ -102,7 +103,7 @@ func keepOtherPending(names *[]string, now, next []element, again *VM) {
 	}
 }
 
-// fillOtherPending adds the pending otherSettings to a request, except those the request changes itself.
+// fillOtherPending adds the pending otherSettings to a request, except those that the request itself changes.
 func (v *VM) fillOtherPending(again []element) {
 	for _, waits := range again {
 		if waits.XMLName.Local != pinningPolicy || v.AutoPinning == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// read decodes a VM like VMInFull.
+// read decodes a VM like FetchFullVM.
 func read(t *testing.T, answer string) *VM {
 	t.Helper()
 	var vm wholeVM
@@ -16,8 +16,8 @@ func read(t *testing.T, answer string) *VM {
 	return vm.toVM()
 }
 
-// TestARequestSaysAgainWhatWaits has pending settings, and a request for another comment. No recording of an engine has
-// these settings pending. The fields come from the source.
+// TestARequestSaysAgainWhatWaits has pending settings, and a request that changes the comment. No recording of an
+// engine has these settings pending. The fields come from the engine's source.
 func TestARequestSaysAgainWhatWaits(t *testing.T) {
 	t.Parallel()
 	now := `<vm><cpu><mode>host_passthrough</mode></cpu><type>server</type>` +

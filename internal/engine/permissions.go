@@ -16,7 +16,7 @@ type Permission struct {
 	Group   *Ref     `xml:"group,omitempty"`
 }
 
-// HolderID is the user or the group.
+// HolderID returns the ID of the user or the group.
 func (p *Permission) HolderID() ID {
 	if id := RefID(p.User); id != "" {
 		return id
@@ -25,7 +25,7 @@ func (p *Permission) HolderID() ID {
 	return RefID(p.Group)
 }
 
-// Permitted is an object on which permissions are given.
+// Permitted is an object that permissions apply to.
 type Permitted struct {
 	// Collection of the object in the API, such as vms.
 	Collection string
@@ -36,8 +36,8 @@ func (p Permitted) permissionsPath() string {
 	return "/" + p.Collection + "/" + p.ID.pathSegment() + "/permissions"
 }
 
-// ListPermissions lists the permissions that hold for an object, also those that were given on what it belongs to. The
-// answer does not tell them apart.
+// ListPermissions lists the permissions for an object, including those inherited from its parents. The answer does not
+// distinguish the two.
 func (c *Client) ListPermissions(ctx context.Context, on Permitted) ([]Permission, error) {
 	var list struct {
 		XMLName xml.Name     `xml:"permissions"`
@@ -50,7 +50,7 @@ func (c *Client) ListPermissions(ctx context.Context, on Permitted) ([]Permissio
 	return list.Items, nil
 }
 
-// AddPermission gives a permission. If there is such a permission on the object, the engine answers with it.
+// AddPermission adds a permission. If the object already has this permission, the engine returns the existing one.
 func (c *Client) AddPermission(ctx context.Context, on Permitted, permission Permission) (*Permission, error) {
 	var made Permission
 	if err := c.callEngine(ctx, http.MethodPost, on.permissionsPath(), nil, permission, &made); err != nil {
@@ -60,7 +60,7 @@ func (c *Client) AddPermission(ctx context.Context, on Permitted, permission Per
 	return &made, nil
 }
 
-// RemovePermission takes a permission away.
+// RemovePermission removes a permission from an object.
 func (c *Client) RemovePermission(ctx context.Context, on Permitted, id ID) error {
 	if err := c.callEngine(
 		ctx, http.MethodDelete, on.permissionsPath()+"/"+id.pathSegment(), nil, nil, nil,
@@ -78,7 +78,7 @@ type Role struct {
 	Name    string   `xml:"name"`
 }
 
-// FindRole returns the role of that name.
+// FindRole returns the role with this name.
 func (c *Client) FindRole(ctx context.Context, name string) (*Role, error) {
 	all, err := c.listRoles(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Client) FindRole(ctx context.Context, name string) (*Role, error) {
 	return nil, &NameError{Kind: "role", Name: name, Scope: "engine", Known: known}
 }
 
-// FetchRoleName returns the name of a role, or "" if there is no such role.
+// FetchRoleName returns the name of a role, or "" if the role does not exist.
 func (c *Client) FetchRoleName(ctx context.Context, id ID) (string, error) {
 	all, err := c.listRoles(ctx)
 	for i := range all {

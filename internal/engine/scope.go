@@ -13,7 +13,7 @@ type located interface {
 	getName() string
 }
 
-// home determines the data center of an object: directly, or through other objects.
+// home determines the data center of an object, directly or through other objects.
 type home struct {
 	dataCenters, clusters, storage, networks []ID
 	// everywhere reports that all data centers can use the object.
@@ -31,7 +31,7 @@ func (h Host) getName() string        { return h.Name }
 func (v VM) getHome() home            { return home{clusters: []ID{RefID(v.Cluster)}} }
 func (v VM) getName() string          { return v.Name }
 
-// getHome of a template is its cluster. The engine's Blank has none and serves all data centers.
+// getHome returns the cluster of a template. The engine's Blank has no cluster, and all data centers can use it.
 func (t Template) getHome() home {
 	return home{clusters: []ID{RefID(t.Cluster)}, everywhere: t.Cluster == nil}
 }
@@ -50,7 +50,7 @@ func (d StorageDomain) getHome() home {
 
 func (d StorageDomain) getName() string { return d.Name }
 
-// getHome of a disk are its storage domains. A disk on its own LUN has none.
+// getHome returns the storage domains of a disk. A disk on its own LUN has none.
 func (d Disk) getHome() home {
 	domains := d.StorageDomainIDs()
 	return home{storage: domains, everywhere: len(domains) == 0}
@@ -58,7 +58,7 @@ func (d Disk) getHome() home {
 
 func (d Disk) getName() string { return d.AliasText() }
 
-// DescribeScope describes the scope of a look-up in errors: a data center, or the engine for nil.
+// DescribeScope describes the scope of a look-up for errors: a data center, or the engine if dc is nil.
 func DescribeScope(dc *DataCenter) string {
 	if dc == nil {
 		return "the engine"
@@ -67,9 +67,9 @@ func DescribeScope(dc *DataCenter) string {
 	return fmt.Sprintf("data center %q", dc.Name)
 }
 
-// newScopeFilter returns the only function deciding which objects a look-up by name sees: those of the data center, or
-// for nil those of the whole engine. Names are unique only within a data center. If a request of the function fails,
-// the function returns false and failed has the error.
+// newScopeFilter returns the filter for all look-ups by name: the objects of the data center, or of the whole engine if
+// dc is nil. Names are unique only within a data center. If a request of the filter fails, the filter returns false and
+// sets failed.
 func (c *Client) newScopeFilter(ctx context.Context, dc *DataCenter, failed *error) func(located) bool {
 	note := func(err error) {
 		if *failed == nil {
@@ -112,7 +112,7 @@ func (c *Client) newScopeFilter(ctx context.Context, dc *DataCenter, failed *err
 	}
 }
 
-// FilterByDataCenter returns the objects in a data center, or all of them for nil.
+// FilterByDataCenter returns the objects of a data center, or all objects if dc is nil.
 func FilterByDataCenter[T located](ctx context.Context, c *Client, dc *DataCenter, objects []T) ([]T, error) {
 	var failed error
 	has := c.newScopeFilter(ctx, dc, &failed)
@@ -121,8 +121,8 @@ func FilterByDataCenter[T located](ctx context.Context, c *Client, dc *DataCente
 	return found, failed
 }
 
-// findNamed returns the fitting object with this name in a data center, or a NameError for the same data center. all
-// are the objects of the engine.
+// findNamed returns the object with this name in a data center that fits, or a NameError with the same scope. all has
+// the objects of the engine.
 func findNamed[T located](
 	ctx context.Context, c *Client, list *cachedList[T], collection, kind string, dc *DataCenter, name string,
 	fits func(T) bool,
@@ -145,7 +145,7 @@ func findNamed[T located](
 	return item, all, err
 }
 
-// acceptAny fits all objects.
+// acceptAny accepts all objects.
 func acceptAny[T any](T) bool { return true }
 
 // FindDataCenterOf returns the data center of a cluster, or nil if the engine does not have the cluster.
@@ -162,7 +162,8 @@ func (c *Client) FindDataCenterOf(ctx context.Context, clusterID ID) (*DataCente
 	return dc, err
 }
 
-// ListHostsIn lists the hosts of a cluster, or for nil those of the data center, from a list at most maxAge old.
+// ListHostsIn lists the hosts of a cluster from a cached list at most maxAge old. A nil cluster means all hosts of the
+// data center.
 func (c *Client) ListHostsIn(
 	ctx context.Context, dc *DataCenter, cluster *Cluster, maxAge time.Duration,
 ) ([]Host, error) {

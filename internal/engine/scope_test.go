@@ -15,7 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// twoDataCenters has the same names in both, and an object of each kind only in one of them.
+// twoDataCenters returns an inventory with two data centers. Both have objects with the same names, and each has an
+// object of each kind that the other lacks.
 func twoDataCenters() ovirtsim.Inventory {
 	center := func(name string) ovirtsim.DataCenter {
 		return ovirtsim.DataCenter{
@@ -163,7 +164,7 @@ func TestNamesAreLookedUpInTheirDataCenter(t *testing.T) {
 			check.Equal(t, what+": count", count, 1)
 			check.Equal(t, what+": data center", in, dc.ID)
 
-			// Objects only in the other data center are missing, and no error reveals them.
+			// A look-up does not find objects of the other data center, and no error reveals them.
 			count, _, err = find(dc, "only-"+test.other)
 			check.Equal(t, what+": of the other's", count, 0)
 
@@ -192,7 +193,7 @@ func TestALookUpFailsWithItsEngine(t *testing.T) {
 	}), "")
 
 	for kind, find := range lookups(t, client(t, config)) {
-		if kind == "disk" { // no disk's storage domain would be looked up
+		if kind == "disk" { // a look-up of no disk reads no storage domain
 			continue
 		}
 

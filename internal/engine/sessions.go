@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// sessionIdle is the lifetime of an unused session. Rotated credentials leave one behind.
+// sessionIdle is how long an unused session lives. A change of credentials leaves an unused session behind.
 const sessionIdle = 30 * time.Minute
 
-// sessionGrace keeps a dropped session open for its current runs. If the credentials were replaced, a run could not log
-// in again, and its login would count as a guess.
+// sessionGrace keeps a dropped session open for Terraform runs that still use it. If the credentials were replaced,
+// such a run could not log in again, and its attempt would count as a guess.
 const sessionGrace = time.Minute
 
-// Sessions shares one Client among all users of the same engine and credentials. An engine thus sees one login, for any
+// Sessions shares one Client among all users of the same engine and credentials. So the engine sees one login for any
 // number of machines and Terraform runs. The zero value is ready to use.
 type Sessions struct {
-	// Refusals stores the number of refused passwords. nil forgets it with the process.
+	// Refusals stores the number of refused passwords. If it is nil, the count ends with the process.
 	Refusals RefusalStore
 	// MayAct is the clients' MayAct, called before each changing request; see Config.
 	MayAct func(ctx context.Context) error
 
 	mu      sync.Mutex
-	logins  *loginLimiter // of all clients
+	logins  *loginLimiter // shared by all clients
 	clients map[string]*session
 	// ending holds the dropped sessions until they end.
 	ending map[*Client]*time.Timer
@@ -35,7 +35,7 @@ type session struct {
 	used   time.Time
 }
 
-// Get returns the client for the configuration. It sends nothing. Other credentials make another client.
+// Get returns the client for the configuration without sending a request. Different credentials get different clients.
 func (s *Sessions) Get(cfg Config) (*Client, error) {
 	base, err := ParseBaseURL(cfg.URL)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	return client, nil
 }
 
-// Drop gives up the session of a client no longer needed. The session ends a minute later.
+// Drop gives up a client that is no longer needed. Its session ends a minute later.
 func (s *Sessions) Drop(client *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Sessions) HasClient(client *Client) bool {
 	return false
 }
 
-// dropLocked gives up a session. The caller holds mu.
+// dropLocked gives up the client with this key. The caller holds mu.
 func (s *Sessions) dropLocked(key string) {
 	client := s.clients[key].client
 	delete(s.clients, key)

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// Snapshot of a VM. Every VM has one with the type "active" for its current state.
+// Snapshot is a snapshot of a VM. Every VM has one of type "active" for its current state.
 type Snapshot struct {
 	XMLName     xml.Name `xml:"snapshot"`
 	ID          ID       `xml:"id,attr,omitempty"`
 	Description string   `xml:"description"`
-	// Date of creation. Only in answers.
+	// Date is the time of creation. Requests do not have it.
 	Date string `xml:"date,omitempty"`
-	// Memory reports that it includes the memory of a running VM.
+	// Memory reports whether the snapshot includes the memory of a running VM.
 	Memory *bool `xml:"persist_memorystate"`
 	// Type is SnapshotRegular if a user made it.
 	Type string `xml:"snapshot_type,omitempty"`
@@ -54,8 +54,8 @@ func (c *Client) CreateSnapshot(ctx context.Context, vmID ID, description string
 	return &made, nil
 }
 
-// CreateSnapshotOnce makes a snapshot of a VM, and looks it up if the answer is lost. It does not wait until the engine
-// is done.
+// CreateSnapshotOnce creates a snapshot of a VM, and looks for it if the answer is lost. It does not wait for the end
+// of the operation.
 func (c *Client) CreateSnapshotOnce(
 	ctx context.Context, vmID ID, description string, memory bool, report func(seen string),
 ) (*Snapshot, error) {
@@ -94,7 +94,7 @@ func (c *Client) DeleteSnapshot(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// ListSnapshots lists the snapshots of a VM made by users.
+// ListSnapshots lists the snapshots of a VM that users made.
 func (c *Client) ListSnapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"snapshots"`
@@ -115,8 +115,8 @@ func (c *Client) ListSnapshots(ctx context.Context, vmID ID) ([]Snapshot, error)
 	return out, nil
 }
 
-// RemoveSnapshots removes the users' snapshots of a VM one by one, and waits. The VM must be down: the host of a
-// running VM merges its disks, and this takes as long as copying the data.
+// RemoveSnapshots removes the users' snapshots of a VM one by one, and waits. The VM must be down, because the host of
+// a running VM merges the disks, and this takes as long as copying the data.
 func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen string)) error {
 	var asked ID
 

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhichVMsAreOff has the statuses with nothing to stop: D20. After an engine has lost track of a VM, it reports
-// unassigned, or nothing at all, and removes the VM without a stop.
+// TestWhichVMsAreOff has the statuses of VMs that need no stop: D20. If an engine has lost track of a VM, it reports
+// unassigned or no status, and removes the VM without a stop.
 func TestWhichVMsAreOff(t *testing.T) {
 	off := map[engine.VMStatus]bool{engine.VMDown: true, "unassigned": true, "": true}
 	for _, status := range []engine.VMStatus{
@@ -25,7 +25,7 @@ func TestWhichVMsAreOff(t *testing.T) {
 	}
 }
 
-// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. A caller looking for the disks of a VM must
+// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. A caller that lists the disks of a VM must
 // not mistake this for a VM without disks.
 func TestListsOfAVMThatIsGone(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
@@ -50,8 +50,8 @@ func TestListsOfAVMThatIsGone(t *testing.T) {
 	}
 }
 
-// TestAGroupOfAnyClusterHasItsName makes a group in one cluster and looks for it from another: B4, D2. Names are unique
-// in the whole engine.
+// TestAGroupOfAnyClusterHasItsName creates a group in one cluster and looks for it from another: B4, D2. Names of
+// groups are unique in the whole engine.
 func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]

@@ -47,8 +47,8 @@ type DiskPlace struct {
 	// Domain names the storage domain, or DomainID is its ID. If both are empty, PlaceDisk chooses one of Among.
 	Domain   string
 	DomainID ID
-	// Among lists the possible storage domains of a disk without a Domain. PlaceDisk always chooses the same of several
-	// active ones.
+	// Among lists the possible storage domains of a disk without a Domain. If several are active, PlaceDisk always
+	// chooses the same one.
 	Among []ID
 	// Format is the format of the disk. Sparse is the requested allocation; nil lets PlaceDisk decide.
 	Format string
@@ -56,9 +56,9 @@ type DiskPlace struct {
 }
 
 // ChooseDiskPlace chooses the storage domain for a disk in a data center, and decides whether the disk is sparse there.
-// It alone checks the status and the kind of a storage domain. It returns no domain if at names none, and a nil
-// allocation to let the engine decide. The data center may be nil with a DomainID. If a user can correct the error, it
-// is a NameError, an InactiveError or an AllocationError.
+// No other function checks the status and the kind of a storage domain. If at names no domain, it returns nil. A nil
+// allocation lets the engine decide. dc may be nil if at has a DomainID. An error that a user can correct is a
+// NameError, an InactiveError or an AllocationError.
 func (c *Client) ChooseDiskPlace(ctx context.Context, dc *DataCenter, at DiskPlace) (*StorageDomain, *bool, error) {
 	domain, err := c.chooseDomain(ctx, dc, at)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 			return nil, err
 		}
 
-		if domain == nil { // the user may not see it, so the engine checks it
+		if domain == nil { // this user may not see the domain, so the engine checks it
 			return &StorageDomain{ID: id}, nil
 		}
 
@@ -109,11 +109,12 @@ func (c *Client) chooseDomain(ctx context.Context, dc *DataCenter, at DiskPlace)
 	return nil, nil
 }
 
-// canHoldDisks reports whether the domain's kind can hold disks, unlike ISO or export domains.
+// canHoldDisks reports whether a domain of this kind can hold disks. ISO and export domains cannot.
 func (d StorageDomain) canHoldDisks() bool { return d.Type == "data" }
 
-// findDomainForDisks returns the storage domain with this ID, an InactiveError, or an AllocationError if its kind
-// holds no disks. If the user may not see the domain, the result has only an ID, and the engine checks the domain.
+// findDomainForDisks returns the storage domain with this ID. It returns an InactiveError, or an AllocationError if the
+// domain's kind holds no disks. If the user may not see the domain, the result has only an ID, and the engine checks
+// the domain.
 func (c *Client) findDomainForDisks(ctx context.Context, id ID) (*StorageDomain, error) {
 	domain, err := c.findStorageDomainByID(ctx, id)
 	if err != nil {
@@ -146,8 +147,8 @@ func (c *Client) findDomainForDisks(ctx context.Context, id ID) (*StorageDomain,
 	return domain, nil
 }
 
-// isReadyForDisks reports whether the storage domain is ready for new disks. It also reports true for an unknown
-// status; the engine then checks the domain.
+// isReadyForDisks reports whether the storage domain accepts new disks. It also reports true for an unknown status,
+// because the engine then checks the domain.
 func (d *StorageDomain) isReadyForDisks() bool { return d.Status == "" || d.Status == DomainActive }
 
 // FindStorageDomain returns the storage domain for disks with this name in the data center, a NameError, or an
@@ -172,7 +173,7 @@ func (c *Client) FindStorageDomain(ctx context.Context, dc *DataCenter, name str
 }
 
 // attachedDomains caches a list of storage domains per data center. Only these lists have the status of a domain, as
-// the recording "lists" of an engine shows.
+// the recording "lists" shows.
 type attachedDomains struct {
 	mu    sync.Mutex
 	lists map[ID]*cachedList[StorageDomain]
@@ -195,8 +196,8 @@ func (a *attachedDomains) getList(dc ID) *cachedList[StorageDomain] {
 
 // fetchStatus sets the status of a storage domain in its data center.
 func (c *Client) fetchStatus(ctx context.Context, dc *DataCenter, domain *StorageDomain) error {
-	// A cached list may be outdated: a user may have activated the domain since, and tries again. So find reads the
-	// list again unless the domain takes disks.
+	// A cached list may be outdated, because a user may have activated the domain and tried again. So findInList reads
+	// the list again unless the domain is ready for disks.
 	_, all, err := findInList(
 		ctx, c, c.lists.attached.getList(dc.ID), "datacenters/"+dc.ID.pathSegment()+"/storagedomains",
 		func(d StorageDomain) bool { return d.ID == domain.ID && d.isReadyForDisks() },
@@ -222,7 +223,7 @@ func (c *Client) findStorageDomainByID(ctx context.Context, id ID) (*StorageDoma
 }
 
 // chooseAllocation decides whether a disk is sparse on a storage domain. It follows the request if possible. A nil
-// result lets the engine choose; the engine then makes a sparse disk. A nil domain means an unknown one.
+// result lets the engine choose, and the engine then creates a sparse disk. A nil domain means an unknown one.
 func chooseAllocation(domain *StorageDomain, format string, sparse *bool) (*bool, error) {
 	yes, no := true, false
 

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAStorageDomainOfAnotherKindTakesNoDisks refers to an ISO domain by its ID, as a configuration does.
+// TestAStorageDomainOfAnotherKindTakesNoDisks refers to an ISO domain by its ID, as a configuration may.
 func TestAStorageDomainOfAnotherKindTakesNoDisks(t *testing.T) {
 	var rewrites atomic.Bool
 

@@ -8,7 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAllTaggedVMsHaveTheirNetworks has several VMs on one network. The engine names the network once in its answer.
+// TestAllTaggedVMsHaveTheirNetworks has several VMs on one network. The engine includes the name of the network only
+// once in its answer.
 func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 	sim := newEngine(t)
 	client := clientOf(t, sim)
@@ -19,7 +20,7 @@ func TestAllTaggedVMsHaveTheirNetworks(t *testing.T) {
 	profile, err := client.FindVNICProfile(t.Context(), network, "kvm-vlan")
 	check.Error(t, err, "")
 
-	// Asked too early, an engine finds nothing with the same text for a day.
+	// If asked too early, an engine finds nothing for the same search for a day.
 	early, err := client.ListTaggedVMs(t.Context(), "pool")
 	check.Error(t, err, "")
 	check.Length(t, "VMs before the tag exists", early, 0)

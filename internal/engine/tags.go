@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// RootTagID is the ID of the tag above all others. It can be neither changed nor deleted.
+// RootTagID is the ID of the tag above all others. Nobody can change or delete it.
 const RootTagID = "00000000-0000-0000-0000-000000000000"
 
-// Tag marks VMs. Its name is unique on the engine.
+// Tag is a label of VMs. Its name is unique in the engine.
 type Tag struct {
 	XMLName     xml.Name `xml:"tag"`
 	ID          ID       `xml:"id,attr,omitempty"`
@@ -45,7 +45,8 @@ func (c *Client) ListTags(ctx context.Context) ([]Tag, error) {
 	return list.Items, nil
 }
 
-// ListTagsNamed lists the tags with this name. It returns several only if they were made at the same moment.
+// ListTagsNamed lists the tags with this name. It returns more than one only if several clients created them at the
+// same moment.
 func (c *Client) ListTagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	all, err := c.ListTags(ctx)
 	if err != nil {
@@ -55,8 +56,8 @@ func (c *Client) ListTagsNamed(ctx context.Context, name string) ([]Tag, error) 
 	return slices.DeleteFunc(all, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
-// CreateTag makes a tag. If the process was halted on the way and may no longer act, it removes the tag again unless a
-// VM has it. The acting process may already be done with a tag of this name.
+// CreateTag creates a tag. If this process may no longer act afterwards, CreateTag removes the tag again unless a VM
+// has it. The acting process may have no further use for a tag with this name.
 func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	var created Tag
 	if err := c.callEngine(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
@@ -70,7 +71,7 @@ func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	return &created, nil
 }
 
-// removeOrphanedTag removes a tag made by a process that may no longer act, unless a VM has it.
+// removeOrphanedTag removes a tag created by a process that may no longer act, unless a VM has it.
 func (c *Client) removeOrphanedTag(ctx context.Context, made *Tag) error {
 	used, err := c.SearchVMs(ctx, "tag="+made.Name)
 	if err != nil || len(used) > 0 {
@@ -80,7 +81,7 @@ func (c *Client) removeOrphanedTag(ctx context.Context, made *Tag) error {
 	return c.DeleteTag(context.WithValue(ctx, tidying{}, true), made.ID)
 }
 
-// UpdateTag changes the name and description of a tag. Its VMs keep it.
+// UpdateTag changes the name and description of a tag. The VMs keep the tag.
 func (c *Client) UpdateTag(ctx context.Context, id ID, name, description string) error {
 	change := struct {
 		XMLName     xml.Name `xml:"tag"`
@@ -103,7 +104,7 @@ func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	return nil
 }
 
-// ListVMTags lists the tags of a VM. The engine omits their descriptions; Tags has them.
+// ListVMTags lists the tags of a VM. The engine omits their descriptions; ListTags has them.
 func (c *Client) ListVMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	var list tagList
 	if err := c.fetchInto(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
@@ -113,8 +114,7 @@ func (c *Client) ListVMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	return list.Items, nil
 }
 
-// TagVM puts a tag on a VM. For a deleted tag, an engine reports an internal error; the returned error has the real
-// cause.
+// TagVM adds a tag to a VM. For a deleted tag, the engine reports an internal error. TagVM then returns the real cause.
 func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 	err := c.callEngine(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
 	if IsRefused(err) {

@@ -17,7 +17,7 @@ const (
 	TemplateIllegal = "illegal"
 )
 
-// templateRequest makes or changes a template.
+// templateRequest is the body of a request that creates or changes a template.
 type templateRequest struct {
 	XMLName     xml.Name `xml:"template"`
 	Description *string  `xml:"description"`
@@ -50,7 +50,8 @@ func (c *Client) ListTemplates(ctx context.Context) ([]Template, error) {
 	return list.Items, nil
 }
 
-// FindTemplates returns the templates with this name in the data center, in all versions. nil means the whole engine.
+// FindTemplates returns all versions of the templates with this name in the data center, or in the whole engine if dc
+// is nil.
 func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string) ([]Template, error) {
 	all, err := c.ListTemplates(ctx)
 	if err == nil {
@@ -64,8 +65,8 @@ func (c *Client) FindTemplates(ctx context.Context, dc *DataCenter, name string)
 	return all, nil
 }
 
-// CreateTemplate requests a template of a VM that is down, and returns it, usually with its disks still locked. It does
-// not wait.
+// CreateTemplate creates a template from a VM that is down, and returns it without waiting. Its disks are usually still
+// locked.
 func (c *Client) CreateTemplate(ctx context.Context, name, description string, vmID ID) (*Template, error) {
 	request := templateRequest{Name: name, VM: NewRef(vmID)}
 	if description != "" {

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// maxName limits names in characters. No object of an engine can have a longer one.
+	// maxName limits names in characters. No object of an engine can have a longer name.
 	maxName = 255
 	// maxText limits a comment or a description in characters.
 	maxText = 64 << 10
 )
 
 // textFilter limits the text of an XML element. Names and comments appear in messages, tables, configurations and file
-// names, but anyone with the right to rename a VM in the engine controls them. The filter shortens long text and
-// replaces unprintable characters with U+FFFD. It returns no error, because one bad VM must not hide the others.
+// names, but anyone with the right to rename a VM controls them. The filter shortens long texts, and replaces
+// unprintable characters with U+FFFD. It returns no error, because one bad VM must not hide the others.
 type textFilter struct {
-	// bounded reports that the filter applies. left is the number of characters still allowed.
+	// bounded reports whether the filter applies. left is the number of characters still allowed.
 	bounded bool
 	left    int
-	// lines reports that the text may have line breaks and tabs.
+	// lines reports whether the text may have line breaks and tabs.
 	lines bool
 }
 
@@ -40,7 +40,7 @@ func newTextFilter(element string) textFilter {
 	}
 }
 
-// filterText returns the allowed part of a text. A text may come in several parts.
+// filterText returns the allowed characters of a part. The decoder may split a text into several parts.
 func (p *textFilter) filterText(part xml.CharData) xml.CharData {
 	if !p.bounded {
 		return part
@@ -68,9 +68,9 @@ func (p *textFilter) allowsRune(r rune) bool {
 	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) || p.lines && (r == '\n' || r == '\r' || r == '\t')
 }
 
-// CheckText refuses a text changed on the way to the engine or back. The error names the first bad character and its
-// position. It omits the text, because the text may be secret. element is the name of the XML element, attribute or
-// field with the text: names and descriptions allow fewer characters than other texts.
+// CheckText refuses a text that would change on the way to the engine or back. The error names the first bad character
+// and its position. It omits the text, because the text may be secret. element is the name of the XML element,
+// attribute or field: names and descriptions allow fewer characters than other texts.
 func CheckText(element, text string) error {
 	line, column := 1, 1
 
@@ -121,9 +121,9 @@ func formatCodePoint(r rune) string {
 	return fmt.Sprintf("U+%04X%s", r, known[r])
 }
 
-// TextError reports the unsendable text of a value.
+// TextError reports that a value has a text that cannot be sent.
 type TextError struct {
-	// Path of the field, such as virtualMachine.description.
+	// Path is the path of the field, such as virtualMachine.description.
 	Path    string
 	Problem error
 }
@@ -132,8 +132,8 @@ func (e *TextError) Error() string { return e.Path + ": " + e.Problem.Error() }
 
 func (e *TextError) Unwrap() error { return e.Problem }
 
-// CheckTexts calls CheckText for all texts of a value, at any depth. The error is a *TextError. The tag, such as xml or
-// json, has the names of the fields.
+// CheckTexts calls CheckText for all texts of a value, at any depth. The error is a *TextError. tag is the key of the
+// struct tag with the names of the fields, such as xml or json.
 func CheckTexts(tag string, value any) error {
 	return checkTexts(tag, reflect.ValueOf(value), "", "")
 }
@@ -163,7 +163,7 @@ func checkTexts(tag string, value reflect.Value, path, element string) error {
 	return nil
 }
 
-// checkMap checks keys and values.
+// checkMap checks the keys and values of a map.
 func checkMap(tag string, value reflect.Value, path string) error {
 	for _, key := range value.MapKeys() {
 		if err := checkTexts(tag, key, path+" (a key)", ""); err != nil {
@@ -178,7 +178,7 @@ func checkMap(tag string, value reflect.Value, path string) error {
 	return nil
 }
 
-// checkFields checks the encoded fields of a struct.
+// checkFields checks the fields of a struct that the encoder would send.
 func checkFields(tag string, value reflect.Value, path, element string) error {
 	for i := range value.NumField() {
 		field := value.Type().Field(i)

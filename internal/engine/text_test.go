@@ -8,7 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestNamesAndCommentsOfAnEngineArePlain has possible names and descriptions of a VM, as read by a client.
+// TestNamesAndCommentsOfAnEngineArePlain has possible names and descriptions of a VM, and their form after the client
+// has read them.
 func TestNamesAndCommentsOfAnEngineArePlain(t *testing.T) {
 	long := strings.Repeat("ä", maxName)
 

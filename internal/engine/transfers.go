@@ -10,7 +10,7 @@ import (
 // TransferPhase is the phase of an image transfer.
 type TransferPhase string
 
-// The phases relevant to decisions. The engine has more.
+// These are the phases that decisions depend on. The engine has more.
 const (
 	TransferInitializing     TransferPhase = "initializing"
 	TransferTransferring     TransferPhase = "transferring"
@@ -25,7 +25,7 @@ const (
 	TransferFinalizingFailed TransferPhase = "finalizing_failure"
 )
 
-// HasFailed reports that the transfer has failed for good.
+// HasFailed reports whether the transfer has failed for good.
 func (p TransferPhase) HasFailed() bool {
 	switch p {
 	case TransferFinishedFailure,
@@ -40,7 +40,7 @@ func (p TransferPhase) HasFailed() bool {
 	return false
 }
 
-// HasEnded reports that the engine has released the disk. A failed transfer passes through finished_cleanup before.
+// HasEnded reports whether the engine has released the disk. A failed transfer passes through finished_cleanup before.
 func (p TransferPhase) HasEnded() bool {
 	return p == TransferFinishedSuccess || p == TransferFinishedFailure
 }
@@ -57,13 +57,13 @@ type ImageTransfer struct {
 	Phase             TransferPhase `xml:"phase,omitempty"`
 	TransferURL       string        `xml:"transfer_url,omitempty"`
 	ProxyURL          string        `xml:"proxy_url,omitempty"`
-	Transferred       int64         `xml:"transferred,omitempty"` // bytes received, as last known to the engine
+	Transferred       int64         `xml:"transferred,omitempty"` // bytes received, as far as the engine knows
 	Disk              *Ref          `xml:"disk"`
 }
 
 func transferPath(id ID) string { return "/imagetransfers/" + id.pathSegment() }
 
-// CreateTransfer requests a transfer. It does not wait until data can be sent.
+// CreateTransfer creates a transfer. It does not wait until the transfer accepts data.
 func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*ImageTransfer, error) {
 	var created ImageTransfer
 	if err := c.callEngine(ctx, http.MethodPost, "/imagetransfers", nil, transfer, &created); err != nil {
@@ -73,7 +73,7 @@ func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*
 	return &created, nil
 }
 
-// FetchTransfer returns the transfer with this ID. The engine forgets ended transfers; they are IsNotFound errors.
+// FetchTransfer returns the transfer with this ID. The engine forgets ended transfers, so they are IsNotFound errors.
 func (c *Client) FetchTransfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	var transfer ImageTransfer
 	if err := c.fetchInto(ctx, transferPath(id), nil, &transfer); err != nil {
@@ -109,12 +109,12 @@ func (c *Client) ResumeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "resume")
 }
 
-// FinalizeTransfer reports that all data was sent. It does not wait.
+// FinalizeTransfer tells the engine that all data was sent. It does not wait.
 func (c *Client) FinalizeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "finalize")
 }
 
-// CancelTransfer reports that no more data will be sent. It does not wait.
+// CancelTransfer tells the engine that no more data will come. It does not wait.
 func (c *Client) CancelTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "cancel")
 }

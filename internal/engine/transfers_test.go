@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// qcow2 returns a header with the given defects.
+// qcow2 returns a header with these changes.
 func qcow2(change func(fields map[string]any)) []byte {
 	fields := map[string]any{
 		"magic":    [4]byte{'Q', 'F', 'I', 0xfb},
@@ -53,7 +53,7 @@ func qcow2(change func(fields map[string]any)) []byte {
 	return append(out.Bytes(), make([]byte, 1000)...)
 }
 
-// tables returns the fields of a qcow2 header for the location of its tables.
+// tables returns the fields of a qcow2 header that locate its tables.
 func tables(l1Size uint32, l1, refcounts uint64, clusters uint32) (out [36]byte) {
 	binary.BigEndian.PutUint32(out[0:], l1Size)
 	binary.BigEndian.PutUint64(out[4:], l1)
@@ -152,7 +152,7 @@ func TestAFileNamedQcow2IsOne(t *testing.T) {
 	}
 }
 
-// storage is an engine able only to receive one image.
+// storage is a fake engine that can only receive one image.
 type storage struct {
 	mu      sync.Mutex
 	server  *httptest.Server
@@ -160,10 +160,10 @@ type storage struct {
 	phase   string
 	data    []byte
 	ranges  []string
-	breakAt int // the chunk to fail once, or 0
+	breakAt int // number of the chunk that fails once, or 0
 	refuse  bool
-	auth    bool // a chunk came with a session
-	// foreign answers a request for data in place of the host. It reports whether it did.
+	auth    bool // whether a chunk came with a session
+	// foreign answers a request for data in place of the host. It reports whether it did so.
 	foreign func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -194,7 +194,7 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `<disk id="%s"><alias>a</alias><status>ok</status><format>raw</format></disk>`, diskID)
 	}
 	transfer := func() {
-		// Nobody listens on the host's own address.
+		// No server listens on the host's own address.
 		fmt.Fprintf(
 			w,
 			`<image_transfer id="%s"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`,
@@ -309,14 +309,14 @@ func TestAnAnswerThatIsNotTheHostsSendsNoImage(t *testing.T) {
 				}
 
 				if status >= 500 && (testing.Short() || media != "text/html") {
-					continue // these are tried for seconds
+					continue // the client retries these for seconds
 				}
 
 				t.Run(fmt.Sprintf("%s, %d, %s", method, status, media), func(t *testing.T) {
 					t.Parallel()
 					s := newStorage(t)
 					s.foreign = func(w http.ResponseWriter, r *http.Request) bool {
-						// A refusal of OPTIONS shows a server. Its answer to the data then counts.
+						// A refusal of OPTIONS also proves a server. Then the answer to the data counts.
 						if r.Method != method && (method == http.MethodPut || status < 300) {
 							return false
 						}
@@ -371,7 +371,7 @@ func newUploads(t *testing.T) *uploads {
 	})
 }
 
-// newSteppedUploads is newUploads to an engine whose time advances with each look at it. Each phase is thus seen.
+// newSteppedUploads is newUploads with an engine whose time advances with each request. So the test sees each phase.
 func newSteppedUploads(t *testing.T) *uploads {
 	t.Helper()
 	const phase = time.Second
@@ -418,13 +418,13 @@ func newUploadsTo(t *testing.T, options ovirtsim.Options) *uploads {
 	}}
 }
 
-// named returns the disks with the image's name.
+// named returns the disks with the alias of the image.
 func (u *uploads) named() []ovirtsim.DiskInfo {
 	return slices.DeleteFunc(u.sim.ListDisks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
 }
 
-// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk. The others
-// find it, or report that it is being made.
+// TestEqualUploadsAtOnceMakeOneDisk starts the same upload several times at once: F2. One call creates the disk. The
+// others find it, or report that another upload creates it.
 func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	u := newUploads(t)
 	var all sync.WaitGroup
@@ -451,13 +451,13 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 		t.Errorf("the uploads ended with the disks %v", ids)
 	}
 
-	// F6: a change of the description locks it for a moment
+	// F6: the engine locks the disk for a moment after a change of its description.
 	if left := u.named(); len(left) != 1 || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
 	}
 }
 
-// begun returns a disk and a transfer of the same upload, begun by another process.
+// begun returns a disk and a transfer of the same upload. Another process has begun them.
 func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.ImageTransfer) {
 	t.Helper()
 	alias := "image"
@@ -490,7 +490,7 @@ func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.I
 	return disk, transfer
 }
 
-// TestAnUploadThatAnotherEndsHasItsDisk continues an upload while its own process ends it: F2.
+// TestAnUploadThatAnotherEndsHasItsDisk continues an upload while the process that began it ends it: F2.
 func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
@@ -629,7 +629,7 @@ func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 	check.Equal(t, "the disk", disks[0].ID, disk.ID.String())
 }
 
-// TestAnUploadWhoseTicketIsLostBeginsAnew continues an interrupted upload already forgotten by its host: F7.
+// TestAnUploadWhoseTicketIsLostBeginsAnew continues an interrupted upload that its host has already forgotten: F7.
 func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
@@ -656,7 +656,7 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights on the data center only: D19.
+// TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights only on the data center: D19.
 func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	u := newUploads(t)
 	err := u.sim.Inject(ovirtsim.Fault{
@@ -676,8 +676,8 @@ func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatIsCancelledLeavesNothing ends an upload halfway: M5, F1. The engine itself removes the disk some time
-// after the cancellation of the transfer. Until then it refuses a removal.
+// TestAnUploadThatIsCancelledLeavesNothing cancels an upload halfway: M5, F1. The engine itself removes the disk some
+// time after the cancellation of the transfer. Until then, it refuses to remove the disk.
 func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, u *uploads, cancel func()){
 		"by its user": func(_ *testing.T, _ *uploads, cancel func()) { cancel() },

@@ -17,12 +17,13 @@ import (
 	"time"
 )
 
-// CertificateProblem is the reason for refusing an engine's certificate. Each has another remedy.
+// CertificateProblem is the reason for refusing an engine's certificate. Each reason has another remedy.
 type CertificateProblem string
 
 // The problems of certificates.
 const (
-	// CertificateExpired is for a formerly valid certificate, and CertificateNotYetValid for a future one.
+	// CertificateExpired is for a certificate that is no longer valid, and CertificateNotYetValid for one that is not
+	// valid yet.
 	CertificateExpired     CertificateProblem = "expired"
 	CertificateNotYetValid CertificateProblem = "not yet valid"
 	// CAExpired and CANotYetValid are the same for the certificate of a CA.
@@ -38,14 +39,14 @@ const (
 	CertificateUnfit CertificateProblem = "unfit"
 )
 
-// TLSError reports that the engine's certificate is refused. Its text is the same for each try, without the current
-// time, because it becomes a condition.
+// TLSError reports that the client refuses the engine's certificate. Its text does not include the current time, so
+// that it is the same for each try. It becomes a condition.
 type TLSError struct {
-	// Of is the owner of the certificate, such as "data endpoint host1:54322". Empty means the engine.
+	// Of is the owner of the certificate, such as "data endpoint host1:54322". It is empty for the engine.
 	Of string
-	// Problem of the certificate.
+	// Problem is the reason for the refusal.
 	Problem CertificateProblem
-	// Host is the wanted host, and Names are the certificate's names. Both are for CertificateForOtherName.
+	// Host is the wanted host, and Names are the names in the certificate. Both are for CertificateForOtherName.
 	Host  string
 	Names []string
 	// Err is the error of the TLS library. Its text may include the current time.
@@ -121,8 +122,8 @@ func (e *TLSError) explainUnfit() string {
 	return "its chain is not valid"
 }
 
-// isInsecurelySigned reports whether a certificate is refused for its signature algorithm. An error about an unknown
-// authority has this reason only in its text.
+// isInsecurelySigned reports whether the client refuses a certificate because of its signature algorithm. An error
+// about an unknown authority gives this reason only in its text.
 func isInsecurelySigned(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "insecure algorithm")
 }
@@ -147,7 +148,7 @@ func newTLSError(err error, now time.Time) *TLSError {
 		return &TLSError{Problem: findAuthorityProblem(unknown), Err: err}
 	case errors.As(err, &failed):
 		return &TLSError{Problem: CertificateUnfit, Err: err}
-	// The TLS library has no type for it.
+	// The TLS library has no error type for it.
 	case strings.Contains(err.Error(), "failed to parse certificate from server"):
 		return &TLSError{Problem: CertificateMalformed, Err: err}
 	}
@@ -155,7 +156,7 @@ func newTLSError(err error, now time.Time) *TLSError {
 	return nil
 }
 
-// newOtherNameError returns the error of a certificate without the host's name.
+// newOtherNameError returns the error for a certificate without the host's name.
 func newOtherNameError(hostname x509.HostnameError, err error) *TLSError {
 	out := &TLSError{Problem: CertificateForOtherName, Host: hostname.Host, Err: err}
 	if hostname.Certificate == nil {
@@ -172,7 +173,7 @@ func newOtherNameError(hostname x509.HostnameError, err error) *TLSError {
 	return out
 }
 
-// findTimeProblem returns the problem of a certificate not valid now.
+// findTimeProblem returns the problem of a certificate that is not valid now.
 func findTimeProblem(certificate *x509.Certificate, now time.Time) CertificateProblem {
 	early := certificate != nil && now.Before(certificate.NotBefore)
 
@@ -188,8 +189,8 @@ func findTimeProblem(certificate *x509.Certificate, now time.Time) CertificatePr
 	}
 }
 
-// findAuthorityProblem returns the problem of a certificate with an untrusted signer. A known but refused signer
-// appears only in the text.
+// findAuthorityProblem returns the problem of a certificate without a trusted signer. If the signer is known but
+// refused, only the error's text says so.
 func findAuthorityProblem(err x509.UnknownAuthorityError) CertificateProblem {
 	switch text := err.Error(); {
 	case isInsecurelySigned(err):
@@ -206,7 +207,7 @@ func findAuthorityProblem(err x509.UnknownAuthorityError) CertificateProblem {
 // ErrPlainHTTP reports that the server does not speak TLS.
 var ErrPlainHTTP = errors.New("it answers without encryption, as on a port for plain HTTP")
 
-// redirectError reports that the engine redirects elsewhere.
+// redirectError reports that the engine redirects to another URL.
 type redirectError struct{ target string }
 
 func (e *redirectError) Error() string {
@@ -215,8 +216,8 @@ func (e *redirectError) Error() string {
 }
 
 // classifyTransportError classifies an error of the HTTP transport before or within the answer. The error's text
-// becomes a condition, so it is the same for each try. It has no times, no local ports, no addresses of a name with
-// several, and one word for all kinds of timeouts. ctx is the request's context.
+// becomes a condition, so it must be the same for each try. It has no times, no local ports, and no address of a host
+// with several, and it calls all timeouts the same. ctx is the request's context.
 func classifyTransportError(ctx context.Context, err error) error {
 	if cancelled := toCancelledError(ctx); cancelled != nil {
 		return cancelled
@@ -251,7 +252,7 @@ func (e *steadyError) Unwrap() error { return e.err }
 // Is makes a refused protocol an ErrPlainHTTP, regardless of the library's error.
 func (e *steadyError) Is(target error) bool { return target == ErrPlainHTTP && isPlainHTTP(e.err) }
 
-// describeTransportError describes the problem and its host.
+// describeTransportError describes the problem, and names the host.
 func describeTransportError(err error) string {
 	at := ""
 
@@ -272,7 +273,7 @@ func describeTransportError(err error) string {
 	return at + describeCause(err)
 }
 
-// describeCause returns the reason for the lack of a usable answer.
+// describeCause returns why there is no usable answer.
 func describeCause(err error) string {
 	var (
 		dns      *net.DNSError
@@ -297,14 +298,14 @@ func describeCause(err error) string {
 		return number.Error()
 	case errors.As(err, &alert):
 		return alert.Error()
-	case strings.Contains(err.Error(), "malformed"): // the rest is the server's text
+	case strings.Contains(err.Error(), "malformed"): // the rest of the text comes from the server
 		return "it answers with something that is not HTTP"
 	}
 
 	return err.Error()
 }
 
-// isClosed reports whether a server ended the connection. It is a matter of chance which of these errors appears.
+// isClosed reports whether a server closed the connection. Which of these errors appears depends on chance.
 func isClosed(err error) bool {
 	for _, closed := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
@@ -317,7 +318,7 @@ func isClosed(err error) bool {
 	return strings.Contains(err.Error(), "server closed idle connection")
 }
 
-// isPlainHTTP reports whether a server's answer to a TLS handshake is not TLS.
+// isPlainHTTP reports whether the server answered a TLS handshake without TLS.
 func isPlainHTTP(err error) bool {
 	var record tls.RecordHeaderError
 

@@ -13,11 +13,11 @@ import (
 	"net/url"
 )
 
-// parseCABundle returns the certificates of a CA bundle. It ignores other content as long as there is at least one
+// parseCABundle returns the certificates of a CA bundle. It ignores other content if the bundle has at least one
 // certificate.
 func parseCABundle(bundle []byte) (*x509.CertPool, error) {
 	pool, problem, found := x509.NewCertPool(), errors.New("the CA holds no PEM certificate"), false
-	rest := bytes.TrimPrefix(bundle, []byte("\ufeff")) // the mark of editors on Windows
+	rest := bytes.TrimPrefix(bundle, []byte("\ufeff")) // the byte order mark of editors on Windows
 
 	for {
 		var block *pem.Block
@@ -46,9 +46,9 @@ func parseCABundle(bundle []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// FetchAuthority asks an engine for the certificate of its CA, without a session. trusted reports whether the system's
-// CAs verify the engine. If not, the answer proves nothing until a user has confirmed it. Verify then reports whether
-// the engine's certificate comes from this CA.
+// FetchAuthority reads the certificate of an engine's CA without a session. trusted reports whether the system's CAs
+// verify the engine. If not, a user must confirm the certificate. VerifyAuthority then checks whether the CA issued the
+// engine's certificate.
 func FetchAuthority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
 	ca, err = fetchCACertificate(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
 	var untrusted *TLSError
@@ -64,8 +64,7 @@ func FetchAuthority(ctx context.Context, rawURL string) (ca *x509.Certificate, t
 	return ca, false, err
 }
 
-// VerifyAuthority checks that the engine has a certificate for its name signed by the CA. Otherwise it returns a
-// TLSError.
+// VerifyAuthority returns a TLSError unless the engine has a certificate for its name signed by the CA.
 func VerifyAuthority(ctx context.Context, rawURL string, ca *x509.Certificate) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)

@@ -12,7 +12,7 @@ const MaxVMName = 64
 // VMStatus is the status of a VM as spelled by the engine.
 type VMStatus string
 
-// The statuses relevant to decisions. The engine has more.
+// These are the statuses that decisions depend on. The engine has more.
 const (
 	VMDown             VMStatus = "down"
 	VMUp               VMStatus = "up"
@@ -31,14 +31,14 @@ const (
 	VMUnassigned       VMStatus = "unassigned"
 )
 
-// IsOff reports whether the VM needs no stop before its removal. An engine refuses to stop a VM on no host.
+// IsOff reports whether the VM can be removed without a stop. An engine refuses to stop a VM that is on no host.
 func (s VMStatus) IsOff() bool { return s == VMDown || s == VMUnassigned || s == "" }
 
-// IsBusy reports whether the VM can be neither stopped nor removed until the engine or the guest finishes its current
-// operation.
+// IsBusy reports whether the engine or the guest must finish an operation before the VM can be stopped or removed.
 func (s VMStatus) IsBusy() bool { return s == VMImageLocked || s == VMPoweringDown }
 
-// IsAsleep reports whether the VM keeps its state until a user resumes it, or is on the way there or back.
+// IsAsleep reports whether the VM is suspended or paused until a user resumes it, or is changing into or out of this
+// state.
 func (s VMStatus) IsAsleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
 }
@@ -46,7 +46,7 @@ func (s VMStatus) IsAsleep() bool {
 // IsOutOfSight reports whether the engine does not know the VM's state, because the VM or its host is unreachable.
 func (s VMStatus) IsOutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
 
-// IsStarting reports whether the VM is on its way up.
+// IsStarting reports whether the VM is starting.
 func (s VMStatus) IsStarting() bool {
 	return s == VMWaitForLaunch || s == VMPoweringUp || s == VMRebootInProgress
 }
@@ -109,11 +109,12 @@ type VM struct {
 	Created      string `xml:"creation_time,omitempty"`       // only in answers
 	StartTime    string `xml:"start_time,omitempty"`          // of the last start; only in answers
 	Host         *Ref   `xml:"host"`                          // where it runs; only in answers
-	// StopReason is that of who stopped the VM, which may be empty; nil if nobody did since its start. Only in answers.
+	// StopReason is the reason given by the user who stopped the VM, and may be empty. It is nil if nobody stopped the
+	// VM since its start. Requests do not have it.
 	StopReason *string `xml:"stop_reason"`
 	StopTime   string  `xml:"stop_time,omitempty"` // of the last end, if it is down; only in answers
 	FQDN       string  `xml:"fqdn,omitempty"`      // of the guest, as its agent reports it; only in answers
-	// ChangesWait reports that settings wait for the next start; only in answers.
+	// ChangesWait reports whether settings wait for the next start. Requests do not have it.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 
 	devicesAtNextStart *devices
@@ -140,7 +141,8 @@ func (v *VM) IsHighlyAvailable() bool {
 	return v.HighAvailability != nil && v.HighAvailability.Enabled != nil && *v.HighAvailability.Enabled
 }
 
-// OriginalTemplateID is the template that the VM was made from, also if it is a copy; "" if the engine does not say.
+// OriginalTemplateID returns the template of the VM, even if the disks of the VM are independent copies. It returns ""
+// if the engine omits it.
 func (v *VM) OriginalTemplateID() ID { return cmp.Or(RefID(v.OriginalTemplate), RefID(v.Template)) }
 
 // DescriptionText returns the description, or "".
@@ -158,7 +160,7 @@ type HighAvailability struct {
 	Priority *int64 `xml:"priority"`
 }
 
-// Lease is the storage domain with a VM's lease. In a request, a Lease without a domain removes the lease.
+// Lease is the storage domain with a VM's lease. In a request, a Lease without a domain removes the VM's lease.
 type Lease struct {
 	StorageDomain *Ref `xml:"storage_domain"`
 }
@@ -181,7 +183,7 @@ type Topology struct {
 	Threads int64 `xml:"threads"`
 }
 
-// MemoryPolicy of a VM. Sizes are in bytes.
+// MemoryPolicy has the memory limits of a VM in bytes.
 type MemoryPolicy struct {
 	Ballooning *bool  `xml:"ballooning"`
 	Max        *int64 `xml:"max"`
@@ -260,12 +262,13 @@ type Initialization struct {
 	HostName     string             `xml:"host_name,omitempty"`
 	NICs         *NICConfigurations `xml:"nic_configurations"`
 
-	// These are read to be written again, because a new initialization replaces all of the old one.
+	// This package reads the following fields only to write them back, because a new initialization replaces the old
+	// one completely.
 	AuthorizedSSHKeys string `xml:"authorized_ssh_keys,omitempty"`
 	TimeZone          string `xml:"timezone,omitempty"`
 	UserName          string `xml:"user_name,omitempty"`
 
-	// Configuration is part of full answers, and removed from them.
+	// Configuration is part of full answers. The client removes it.
 	Configuration *ovfConfiguration `xml:"configuration"`
 }
 
@@ -307,7 +310,7 @@ type NIC struct {
 	// Interface is the emulated hardware, such as virtio.
 	Interface string `xml:"interface,omitempty"`
 	MAC       *MAC   `xml:"mac"`
-	// Plugged reports that the VM has it, and Linked that its cable is in.
+	// Plugged reports whether the VM has the interface, and Linked whether its cable is connected.
 	Plugged *bool `xml:"plugged"`
 	Linked  *bool `xml:"linked"`
 }
@@ -319,13 +322,13 @@ type MAC struct {
 
 // Product is the engine's report on itself.
 type Product struct {
-	// InstanceID identifies this installation of the engine. It is a UUID in all known ones.
+	// InstanceID identifies this installation of the engine. All known engines use a UUID.
 	InstanceID string
-	// Name of the product, such as "oVirt Engine".
+	// Name is the name of the product, such as "oVirt Engine".
 	Name string
-	// Version in full, such as "4.5.4-1.el8".
+	// Version is the full version, such as "4.5.4-1.el8".
 	Version string
-	// Major, Minor, Build are the parts relevant to features.
+	// Major, Minor and Build are the parts of the version that features depend on.
 	Major, Minor, Build int
 }
 
@@ -350,7 +353,7 @@ type Template struct {
 	Status      string `xml:"status"`
 	Created     string `xml:"creation_time"`
 	Cluster     *Ref   `xml:"cluster"`
-	// OS decides, among others, whether cloud-init or Ignition reads the user data.
+	// OS decides, among other things, whether cloud-init or Ignition reads the user data.
 	OS struct {
 		Type string `xml:"type"`
 	} `xml:"os"`
@@ -364,7 +367,7 @@ type Network struct {
 	ID         ID     `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
-	// Usages of the network, such as "vm" and "migration".
+	// Usages are the uses of the network, such as "vm" and "migration".
 	Usages []string `xml:"usages>usage"`
 }
 
@@ -374,7 +377,7 @@ type InstanceType struct {
 	Name string `xml:"name"`
 }
 
-// OperatingSystem is a possible operating system of a VM.
+// OperatingSystem is an operating system that a VM can have.
 type OperatingSystem struct {
 	Name string `xml:"name"`
 	// TPM is supported, required or unsupported.
@@ -392,11 +395,11 @@ type VNICProfile struct {
 type StorageDomain struct {
 	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
-	// Type is "data" for a domain with disks.
+	// Type is "data" for a domain that holds disks.
 	Type string `xml:"type"`
-	// Status such as active or maintenance. An engine reports it only for the domains of a data center.
+	// Status is the status, such as active or maintenance. An engine reports it only in the list of a data center.
 	Status string `xml:"status"`
-	// StorageType is the storage below the disks, such as nfs or iscsi.
+	// StorageType is the kind of storage of the domain, such as nfs or iscsi.
 	StorageType string `xml:"storage>type"`
 	// Depending on its version, an engine names the data center in one of two ways.
 	DataCenter  *Ref `xml:"data_center"`

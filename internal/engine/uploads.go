@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// DefaultChunk is the size of one request's part of an image, in bytes. After a broken connection, one chunk has to
-	// be sent again.
+	// DefaultChunk is the number of bytes of an image in one request. After a broken connection, the client sends at
+	// most one chunk again.
 	DefaultChunk = 8 << 20
-	// chunkTimeout limits one chunk: 8 MiB over a line of 1 Mbit/s, and the flush of all chunks before the last one.
+	// chunkTimeout is enough for 8 MiB over a line of 1 Mbit/s, and for the flush of all chunks before the last one.
 	chunkTimeout = 5 * time.Minute
-	// chunkTries is the number of attempts to send a chunk before the upload fails.
+	// chunkTries is the number of attempts to send a chunk. Then the upload fails.
 	chunkTries = 5
-	// DefaultIdle is the time without a request until the engine may end a transfer. It ends transfers of dead clients,
-	// not of clients pausing between tries.
+	// DefaultIdle is the time without a request after which the engine may end a transfer. It is longer than the pauses
+	// of a client between its tries, so only the transfers of dead clients end.
 	DefaultIdle = 2 * time.Minute
-	// DefaultPause is longer than an upload takes from its disk to its transfer, and from the transfer to its end.
+	// DefaultPause is longer than the time an upload takes from its disk to its transfer, and from its transfer to its
+	// end.
 	DefaultPause = 15 * time.Second
 	// cleanupLimit limits the cleanup after a failed upload.
 	cleanupLimit = 2 * time.Minute
@@ -31,8 +32,8 @@ const (
 
 // UploadOptions describe an upload and its target.
 type UploadOptions struct {
-	// Image is the file, and Size its length in bytes. It is read once from begin to end. After a broken connection, a
-	// part of it is read again.
+	// Image is the file, and Size its length in bytes. The upload reads it once from begin to end. After a broken
+	// connection, it reads a part again.
 	Image io.ReaderAt
 	Size  int64
 	// StorageDomainID is the storage domain for the new disk.
@@ -47,24 +48,24 @@ type UploadOptions struct {
 	// ChunkBytes is the number of bytes per request. 0 means DefaultChunk.
 	ChunkBytes int64
 	// Fingerprint identifies the image, for example by its SHA-256. With it, an upload resumes an interrupted upload of
-	// the same image to the same alias and storage domain, and does not repeat a finished one. Without it, each upload
-	// makes a new disk.
+	// the same image to the same alias and storage domain. It does not repeat a finished one. Without it, each upload
+	// creates a new disk.
 	Fingerprint string
 	// Run marks the finished disk as belonging to a run of a command. If empty, the disk is permanent.
 	Run string
 	// Resume is called before a partial upload is resumed, with the number of bytes already there. An error stops the
 	// upload without changes. It may be nil.
 	Resume func(sent int64) error
-	// Idle is the time without a request until the engine ends the transfer, and so the maximum length of an
-	// interruption. 0 means DefaultIdle.
+	// Idle is the time without a request after which the engine ends the transfer. So it is the longest interruption an
+	// upload survives. 0 means DefaultIdle.
 	Idle time.Duration
-	// Pause is the time the disk of a running upload may lack a transfer. 0 means DefaultPause.
+	// Pause is how long the disk of a running upload may be without a transfer. 0 means DefaultPause.
 	Pause time.Duration
 	// Report is called with each new observation during a wait. It may be nil.
 	Report func(seen string)
 }
 
-// unfinishedMark and finished are the descriptions of the disks of uploads with a fingerprint.
+// unfinishedMark and finishedMark return the descriptions of the disks of uploads with a fingerprint.
 func (o *UploadOptions) unfinishedMark() string { return "capolvm upload " + o.Fingerprint }
 func (o *UploadOptions) finishedMark() string {
 	if o.Run != "" {
@@ -94,16 +95,16 @@ func (d *Disk) UploadRun() string {
 	return ""
 }
 
-// IsEarlierUpload reports whether a disk with the alias belongs to an earlier upload of the same image.
+// IsEarlierUpload reports whether a disk with the alias comes from an earlier upload of the same image.
 func (o *UploadOptions) IsEarlierUpload(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
 		(d.IsMadeFor(o.unfinishedMark()) || o.isFinished(d))
 }
 
-// UploadImage makes a disk from an image file and returns it as soon as it is usable. made reports that this call made
-// it, not that it was found. progress is called with the number of bytes sent and the total, once before the first and
-// after each chunk. It may be nil. A disk returned with an error exists. If the upload fails, or ctx ends, UploadImage
-// cancels the transfer and deletes the disk. The error includes any failed cleanup.
+// UploadImage creates a disk from an image file and returns it when it is usable. made reports whether this call
+// created the disk, or found it. progress is called with the number of bytes sent and the total, once before the first
+// chunk and then after each chunk. It may be nil. A disk returned together with an error exists. If the upload fails,
+// or ctx ends, UploadImage cancels the transfer and deletes the disk. The error also reports a failed cleanup.
 func (c *Client) UploadImage(
 	ctx context.Context, options UploadOptions, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {
@@ -155,13 +156,13 @@ func (c *Client) UploadImage(
 }
 
 var (
-	// errTicketLost reports that an earlier upload could not be resumed, and is gone.
+	// errTicketLost reports that an earlier upload could not be resumed and no longer exists.
 	errTicketLost = errors.New("the host has forgotten the earlier upload")
-	// errEndedElsewhere reports that another process has ended the upload, and its disk is good.
+	// errEndedElsewhere reports that another process has ended the upload, and that the disk is good.
 	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
 )
 
-// uploadOnce makes an upload, or resumes an earlier one. made is false if it found the disk of a finished one.
+// uploadOnce performs an upload, or resumes an earlier one. made is false if it found the disk of a finished upload.
 func (c *Client) uploadOnce(
 	ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {
@@ -180,7 +181,7 @@ func (c *Client) uploadOnce(
 
 	resumed := upload.transfer != ""
 	if err := upload.runTransfer(ctx); err != nil {
-		// The caller's context may have ended, possibly causing this cleanup.
+		// The end of the caller's context may be the reason for this cleanup.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		undone := upload.cancelAndRemove(cleanup)
@@ -209,8 +210,8 @@ func (c *Client) uploadOnce(
 	return c.fetchUploadedDisk(ctx, upload.disk, options.Report)
 }
 
-// fetchUploadedDisk reads the disk of a successful upload. The disk exists, so uploaded tries until the engine answers.
-// If it never does, the disk has only its ID.
+// fetchUploadedDisk reads the disk of a successful upload. The disk exists, so it tries until the engine answers. If
+// the engine does not answer in time, the result has only an ID.
 func (c *Client) fetchUploadedDisk(
 	ctx context.Context, id ID, report func(seen string),
 ) (disk *Disk, made bool, err error) {
@@ -243,8 +244,8 @@ type upload struct {
 	progress func(sent, total int64)
 }
 
-// makeDisk makes the disk, unless another process has just finished one for the same image. done is then the other
-// disk.
+// makeDisk creates the disk, unless another process has just finished an upload of the same image. done is then the
+// disk of that upload.
 func (u *upload) makeDisk(ctx context.Context, wanted *Disk) (done *Disk, err error) {
 	owner := ""
 	if u.options.Fingerprint != "" {
@@ -280,11 +281,11 @@ func (u *upload) writeDescription(ctx context.Context) error {
 		return fmt.Errorf("disk %s has the image, and does not say so: %w", u.disk, err)
 	}
 
-	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks it for a moment
+	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks the disk for a moment
 }
 
-// findEarlier looks for an earlier upload of the image. It returns the disk of a finished one. It resumes an
-// interrupted one as long as the engine still waits for it.
+// findEarlier looks for an earlier upload of the image. It returns the disk of a finished upload, and resumes an
+// interrupted one if the engine still waits for it.
 func (u *upload) findEarlier(ctx context.Context) (done *Disk, err error) {
 	var idleSince time.Time // first time the disk was seen without a transfer
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
@@ -312,9 +313,9 @@ func (u *upload) findEarlier(ctx context.Context) (done *Disk, err error) {
 	return done, err
 }
 
-// checkIdle fails after an unfinished disk had no transfer for a while. A running upload has such a disk for a moment,
-// before its transfer begins and after it has ended. checkIdle does not remove the disk, because another client may
-// already use it. since is the time of the first such observation.
+// checkIdle fails if an unfinished disk has been without a transfer for a while. The disk of a running upload also has
+// no transfer for a moment before the transfer begins, and after it ends. checkIdle does not remove the disk, because
+// another client may already use it. since is the time of the first observation without a transfer.
 func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) error {
 	transfer, err := u.FindTransfer(ctx, disk.ID)
 	if transfer != nil || err != nil {
@@ -334,11 +335,11 @@ func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) er
 		"nothing uses it, and try again", disk.ID)
 }
 
-// takeOver resumes the transfer of a disk as long as the engine still waits for it.
+// takeOver resumes the transfer of a disk if the engine still waits for it.
 func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error) {
 	transfer, err := u.FindTransfer(ctx, disk.ID)
 	if transfer == nil || err != nil {
-		return false, string(disk.Status), err // until it is removed
+		return false, string(disk.Status), err // the engine may still remove the disk
 	}
 
 	switch transfer.Phase {
@@ -347,7 +348,7 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 		return false, string(transfer.Phase), nil
 	}
 
-	// The chunks were sent one after the other, and the last one may be incomplete.
+	// An upload sends the chunks one after the other, and the last one may be incomplete.
 	sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
 	if u.options.Resume != nil {
 		if err := u.options.Resume(sent); err != nil {
@@ -366,8 +367,8 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 	return true, "", nil
 }
 
-// waitUntilAlone waits until no other client uploads the same image. If several began at the same time, the one with
-// the highest disk ID gives up after seeing another, and the others wait. done is the disk of an upload finished
+// waitUntilAlone waits until no other client uploads the same image. If several began at the same time, the client with
+// the highest disk ID gives up when it sees another, and the others wait. done is the disk of an upload finished
 // meanwhile.
 func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
@@ -393,7 +394,7 @@ func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 
 // findOther returns the disk of another upload of the image, or nil.
 func (u *upload) findOther(ctx context.Context) (*Disk, error) {
-	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // Earlier checks the storage domain
+	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // IsEarlierUpload checks the storage domain
 	for i := range disks {
 		if disks[i].ID != u.disk && u.options.IsEarlierUpload(&disks[i]) {
 			return &disks[i], nil
@@ -418,7 +419,7 @@ func (u *upload) runTransfer(ctx context.Context) error {
 		return err
 	}
 
-	// From here on the disk has the image. A caller that gives up now gets the disk, and decides what becomes of it.
+	// From here on, the disk has the image. A caller that cancels now gets the disk, and decides whether to keep it.
 	if cancelled := toCancelledError(ctx); cancelled != nil {
 		return cancelled
 	}
@@ -527,7 +528,8 @@ func (u *upload) transferError(seen *ImageTransfer) error {
 	return fmt.Errorf("the engine has given up transfer %s: its phase is %s", u.transfer, seen.Phase)
 }
 
-// waitTransfer waits for the transfer. It passes nil to done if the engine has forgotten it.
+// waitTransfer waits until done reports true for the transfer. It calls done with nil if the engine has forgotten the
+// transfer.
 func (u *upload) waitTransfer(ctx context.Context, what string, done func(*ImageTransfer) (bool, error)) error {
 	return Wait(ctx, "transfer "+u.transfer.String()+" "+what, func(ctx context.Context) (bool, string, error) {
 		seen, err := u.FetchTransfer(ctx, u.transfer)
@@ -563,8 +565,8 @@ func (u *upload) cancelAndRemove(ctx context.Context) error {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
 
-		// If another client has ended the transfer, its disk may be good. Without a fingerprint no other client knows
-		// the upload.
+		// If another client has ended the transfer, its disk may be good. Without a fingerprint, no other client knows
+		// about the upload.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
 			status, err := u.waitDiskUnlocked(ctx, u.disk, nil)
 			switch {
@@ -578,7 +580,7 @@ func (u *upload) cancelAndRemove(ctx context.Context) error {
 		}
 	}
 
-	// A canceled upload takes its disk with it.
+	// A canceled upload also removes its disk.
 	if err := u.RemoveDisk(ctx, u.disk, nil); err != nil {
 		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 	}

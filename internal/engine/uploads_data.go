@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// chooseEndpoint chooses the host's own address if it is reachable from here, else the proxy on the engine.
+// chooseEndpoint returns the address of the host's own data endpoint if this client reaches it, or else the proxy on
+// the engine.
 func (u *upload) chooseEndpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
 	var problems []error
 
@@ -26,7 +27,7 @@ func (u *upload) chooseEndpoint(ctx context.Context, transfer *ImageTransfer) (s
 		answer, err := u.callEndpoint(ctx, http.MethodOptions, target, nil, nil)
 		var refused *Fault
 		if errors.As(err, &refused) && refused.StatusCode < 500 {
-			return target, nil // a server answers, even if not to this
+			return target, nil // a server answers, even if it refuses this request
 		}
 
 		if err == nil {
@@ -43,7 +44,8 @@ func (u *upload) chooseEndpoint(ctx context.Context, transfer *ImageTransfer) (s
 	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
 }
 
-// canZero parses the features of a data endpoint: JSON, or nothing from an old one.
+// canZero reports whether a data endpoint can write zeroes. answer has its features as JSON, or is empty for an old
+// endpoint.
 func canZero(answer []byte) (bool, error) {
 	var can struct {
 		Features []string `json:"features"`
@@ -59,7 +61,7 @@ func canZero(answer []byte) (bool, error) {
 	return slices.Contains(can.Features, "zero"), nil
 }
 
-// errNoEndpoint reports an answer no data endpoint gives, such as the page of a proxy.
+// errNoEndpoint reports an answer that cannot come from a data endpoint, such as a proxy's page.
 var errNoEndpoint = errors.New("something before the data endpoint has answered in its place")
 
 // sendImage sends the image in chunks.
@@ -80,8 +82,8 @@ func (u *upload) sendImage(ctx context.Context, target string) error {
 	return nil
 }
 
-// sendChunk sends the bytes from begin to before end. If the connection breaks and the engine still waits, it sends
-// them again. It announces zeroes instead of sending them.
+// sendChunk sends the bytes from begin to before end. If the connection breaks, it sends them again as long as the
+// engine waits. It announces zeroes instead of sending them.
 func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
 	zero, err := u.isZero(begin, end)
 	if err != nil {
@@ -149,8 +151,8 @@ func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, 
 	}, io.NewSectionReader(u.options.Image, begin, end-begin))
 }
 
-// sendWrite sends a request that writes data. A data endpoint confirms the request without a body, according to imageio
-// 2.5. No recording shows the answer.
+// sendWrite sends a request that writes data. According to imageio 2.5, a data endpoint confirms the request without a
+// body. No recording shows the answer.
 func (u *upload) sendWrite(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) error {
@@ -162,8 +164,7 @@ func (u *upload) sendWrite(
 	return err
 }
 
-// isZero reports whether the bytes from begin to before end are all zero, and the data endpoint can write zeroes by
-// itself.
+// isZero reports whether all bytes from begin to before end are zero, and the data endpoint can write zeroes by itself.
 func (u *upload) isZero(begin, end int64) (bool, error) {
 	if !u.zeroes {
 		return false, nil
@@ -187,7 +188,7 @@ func (u *upload) isZero(begin, end int64) (bool, error) {
 var zeroes [64 << 10]byte
 
 // callEndpoint sends a request to a data endpoint. The engine's CA also signs the endpoint's certificate. The URL is
-// the ticket, so the request includes no session.
+// the ticket, so the request needs no session.
 func (u *upload) callEndpoint(
 	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
 ) (answer []byte, err error) {
@@ -227,7 +228,7 @@ func (u *upload) callEndpoint(
 	}
 
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		// The path is the ticket, a secret as long as the transfer exists.
+		// The path is the ticket, which is secret as long as the transfer exists.
 		return nil, &Fault{
 			Method:     method,
 			Path:       parsed.Host,
@@ -239,7 +240,7 @@ func (u *upload) callEndpoint(
 	return content, nil
 }
 
-// newEndpointError returns the reason a data endpoint gave no answer. It omits the URL, because the URL is the ticket.
+// newEndpointError returns the reason a data endpoint did not answer. It omits the URL, because the URL is the ticket.
 func newEndpointError(ctx context.Context, err error, host string) error {
 	var about *url.Error
 	if errors.As(err, &about) {
@@ -248,7 +249,7 @@ func newEndpointError(ctx context.Context, err error, host string) error {
 
 	err = classifyTransportError(ctx, err)
 	var untrusted *TLSError
-	if errors.As(err, &untrusted) { // a host's certificate, not the engine's
+	if errors.As(err, &untrusted) { // the certificate belongs to a host, not to the engine
 		untrusted.Of = "data endpoint " + host
 
 		return &steadyError{text: untrusted.Error(), err: untrusted.Err}

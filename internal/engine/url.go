@@ -19,7 +19,7 @@ const (
 	exampleURL = "https://engine.example.com" + enginePath
 )
 
-// pages are the parts of an engine below its path, as found in URLs copied by users.
+// pages are the parts of an engine's URLs after its path. Users often copy such URLs.
 var pages = []string{"api", "apidoc", "docs", "services", "sso", "userportal", "vm-console", "web-ui", "webadmin"}
 
 // ParseBaseURL returns the URL of an engine without a trailing slash, such as https://engine.example.com/ovirt-engine.
@@ -64,8 +64,8 @@ func ParseBaseURL(raw string) (*url.URL, error) {
 	return out, nil
 }
 
-// parseURL parses a text meant as a URL. Its errors repeat nothing of the text: a password may have any character, and
-// so appear in any part of a malformed URL.
+// parseURL parses the text of a URL. Its errors repeat no part of the text: a password may contain any character, so it
+// may appear anywhere in a malformed URL.
 func parseURL(raw string) (*url.URL, error) {
 	text := strings.TrimSpace(raw)
 	if text == "" {
@@ -99,7 +99,7 @@ func isNoURLCharacter(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>"\^`+"`{|}", r)
 }
 
-// engineRoot returns the path of the engine for a path of one of its pages. It returns any other path unchanged.
+// engineRoot returns the path of the engine for the path of one of its pages. It returns any other path unchanged.
 func engineRoot(of string) string {
 	segments := strings.Split(strings.Trim(of, "/"), "/")
 
@@ -110,7 +110,7 @@ func engineRoot(of string) string {
 	return of
 }
 
-// RedactURL returns the URL of an engine for display. For an invalid URL it returns a fixed text, because the URL may
+// RedactURL returns the URL of an engine for display. For an invalid URL, it returns a fixed text, because the URL may
 // include a password.
 func RedactURL(raw string) string {
 	base, err := ParseBaseURL(raw)

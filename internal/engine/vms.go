@@ -22,13 +22,13 @@ type vmList struct {
 type action struct {
 	XMLName xml.Name `xml:"action"`
 	Force   *bool    `xml:"force"`
-	// OptimizeCPU is used only by autopincpuandnumanodes.
+	// OptimizeCPU is only for the action autopincpuandnumanodes.
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
-	// UseInitialization is used only by start.
+	// UseInitialization is only for the action start.
 	UseInitialization *bool `xml:"use_initialization"`
-	// Host is used only by migrate.
+	// Host is only for the action migrate.
 	Host *Ref `xml:"host"`
-	// StorageDomain is used only by move.
+	// StorageDomain is only for the action move.
 	StorageDomain *Ref `xml:"storage_domain"`
 }
 
@@ -36,13 +36,13 @@ func vmPath(id ID) string { return "/vms/" + id.pathSegment() }
 
 func nicPath(vmID, id ID) string { return vmPath(vmID) + "/nics/" + id.pathSegment() }
 
-// ListVMs lists every VM visible to the user, in one request.
+// ListVMs lists every VM visible to the user in one request, without user data.
 func (c *Client) ListVMs(ctx context.Context) ([]VM, error) { return c.queryVMs(ctx, nil) }
 
-// mostIDs is the maximum number of IDs per search. Each adds about 50 bytes to the URL.
+// mostIDs limits the IDs in one search. Each ID adds about 50 bytes to the URL.
 const mostIDs = 40
 
-// ListVMsByID returns the existing VMs among the IDs, like VMs.
+// ListVMsByID returns the existing VMs with these IDs, without user data.
 func (c *Client) ListVMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 	var out []VM
 
@@ -50,7 +50,7 @@ func (c *Client) ListVMsByID(ctx context.Context, ids []ID) ([]VM, error) {
 		var terms []string
 
 		for _, id := range some {
-			// An invalid UUID belongs to no VM, and would change the meaning of the search.
+			// An invalid ID belongs to no VM, and would change the meaning of the search.
 			if _, err := ParseID(id.String()); err == nil {
 				terms = append(terms, "id="+id.String())
 			}
@@ -78,7 +78,7 @@ func (c *Client) queryVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	}
 
 	for i := range list.Items {
-		list.Items[i].Initialization = nil // the user data, most of an answer and of its memory
+		list.Items[i].Initialization = nil // the user data would take most of the memory
 		if os := list.Items[i].OS; os != nil {
 			os.Boot = nil
 		}
@@ -87,8 +87,8 @@ func (c *Client) queryVMs(ctx context.Context, query url.Values) ([]VM, error) {
 	return list.Items, nil
 }
 
-// FindVM returns the VM with this name in the data center, or nil if there is none. A nil data center means the whole
-// engine.
+// FindVM returns the VM with this name in the data center, or nil if it does not exist. A nil data center means the
+// whole engine.
 func (c *Client) FindVM(ctx context.Context, dc *DataCenter, name string) (*VM, error) {
 	vms, err := c.FindVMs(ctx, dc, name)
 	if err != nil || len(vms) == 0 {
@@ -98,9 +98,10 @@ func (c *Client) FindVM(ctx context.Context, dc *DataCenter, name string) (*VM, 
 	return &vms[0], nil
 }
 
-// FindVMs returns the VMs with this name in the data center. nil means the whole engine.
+// FindVMs returns the VMs with this name in the data center, or in the whole engine if dc is nil.
 func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM, error) {
-	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name has no quotes.
+	// The engine's search supports wildcards and ignores case, so FindVMs compares the names again. A VM name has no
+	// quotes.
 	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
 	var list vmList
 	err := c.callEngine(ctx, http.MethodGet, "/vms", query, nil, &list)
@@ -119,8 +120,8 @@ func (c *Client) FindVMs(ctx context.Context, dc *DataCenter, name string) ([]VM
 	return found, nil
 }
 
-// ListVMsWithPrefix lists the VMs of a data center with names beginning with a text, like VMs. nil means the whole
-// engine.
+// ListVMsWithPrefix lists the VMs of a data center with this prefix in their names, without user data. A nil data
+// center means the whole engine.
 func (c *Client) ListVMsWithPrefix(ctx context.Context, dc *DataCenter, prefix string) ([]VM, error) {
 	name := "name=" + strings.ReplaceAll(prefix, `"`, "") + "*"
 
@@ -139,7 +140,7 @@ func (c *Client) FetchVM(ctx context.Context, id ID) (*VM, error) {
 	return c.fetchWholeVM(ctx, vmPath(id), id, nil)
 }
 
-// allContent asks for the parts an answer omits because they cost the engine more.
+// allContent requests the parts that an answer otherwise omits because they cost the engine more.
 var allContent = http.Header{"All-Content": {"true"}}
 
 // FetchFullVM returns the VM with this ID, including its console, its sound card and its initialization with the user
@@ -148,12 +149,12 @@ func (c *Client) FetchFullVM(ctx context.Context, id ID) (*VM, error) {
 	return c.fetchWholeVM(ctx, vmPath(id), id, allContent)
 }
 
-// FetchVMAtNextStart returns the VM with this ID in full, as it will be after its next start.
+// FetchVMAtNextStart returns the VM with this ID in full, with the settings for its next start.
 func (c *Client) FetchVMAtNextStart(ctx context.Context, id ID) (*VM, error) {
 	return c.fetchWholeVM(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
 }
 
-// nextRun asks for a VM as it will be after its next start, or postpones a change until then.
+// nextRun requests a VM with the settings for its next start, or postpones a change until then.
 var nextRun = url.Values{"next_run": {"true"}}
 
 func (c *Client) fetchWholeVM(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
@@ -165,7 +166,7 @@ func (c *Client) fetchWholeVM(ctx context.Context, path string, id ID, header ht
 	return vm.toVM(), nil
 }
 
-// CreateVM requests a VM and returns it, usually with its disks still locked. A nil clone uses the engine's default.
+// CreateVM creates a VM and returns it, usually with its disks still locked. A nil clone uses the engine's default.
 func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error) {
 	var query url.Values
 	if clone != nil {
@@ -180,9 +181,9 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	return created.dropOVF(), nil
 }
 
-// ReplaceInitialization replaces the whole initialization of a VM. nil removes it. If a request has only another part,
-// the engine keeps the user data, so ReplaceInitialization first removes everything. Settings pending for the next
-// start stay pending.
+// ReplaceInitialization replaces the whole initialization of a VM. A nil initialization removes it. If a request omits
+// the user data, the engine keeps them, so ReplaceInitialization first removes everything. Settings pending for the
+// next start stay pending.
 func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initialization) error {
 	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
@@ -197,9 +198,9 @@ func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initializ
 	return err
 }
 
-// ForgetUserData removes the user data of a VM from the engine, and so from its database, answers and lists. The rest
-// of the initialization stays, and so do settings pending for the next start. A running VM is not disturbed. Written
-// drives, earlier snapshots and logs of earlier starts keep the user data.
+// ForgetUserData removes the user data of a VM from the engine's database, answers and lists. The rest of the
+// initialization and the settings pending for the next start stay. A running VM keeps running. Written drives, earlier
+// snapshots and logs of earlier starts keep the user data.
 func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	settings, err := c.FetchVMSettings(ctx, id)
 	if err != nil {
@@ -218,7 +219,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 		return err
 	}
 
-	// The rest of the initialization is written again, even if the caller has given up, because nothing else has it.
+	// Even if the caller gives up, write the rest of the initialization again, because it is stored nowhere else.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
 
@@ -228,13 +229,13 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	})
 }
 
-// restoreLimit limits the time to write data that must not be lost, and restoreSteps the number of attempts.
+// restoreLimit limits the time to write data that must not be lost. restoreSteps is the number of attempts.
 const restoreLimit = 20 * time.Second
 
 var restoreSteps = wait.Backoff{Steps: 6, Duration: 200 * time.Millisecond, Factor: 2}
 
-// UpdateVM changes the set fields of the VM and returns the result. Changes a running VM cannot take at once wait for
-// its next start. Earlier pending changes are lost, unless the change repeats them like ChangeVM.
+// UpdateVM changes the set fields of the VM and returns the result. Changes that a running VM cannot take at once wait
+// for its next start. Earlier pending changes are lost unless the request repeats them, like ChangeVM.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.putVM(ctx, id, nil, change)
 }
@@ -264,8 +265,8 @@ func (c *Client) DeleteVM(ctx context.Context, id ID) error {
 	return nil
 }
 
-// StartVM starts the VM. It does not wait. A guest gets the VM's initialization at the first start, and at later ones
-// if initialize is set.
+// StartVM starts the VM without waiting. A guest gets the VM's initialization at its first start. It gets it at later
+// starts only if initialize is set.
 func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
 	var body action
 	if initialize {
@@ -275,8 +276,8 @@ func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
 	return c.runAction(ctx, id, "start", body)
 }
 
-// StopPatience is the time a stopped VM may still look running, until its host reports the end to the engine. A second
-// stop in this time is refused.
+// StopPatience is how long a stopped VM may still look running, until its host reports the end to the engine. The
+// engine refuses a second stop during this time.
 const StopPatience = 15 * time.Second
 
 // StopVM powers the VM off. It does not wait. With force, it stops the VM even during a backup.

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// WaitLimit limits a wait. A VM with copied, not linked, disks may take minutes.
+	// WaitLimit limits a wait. A VM with copied disks, instead of linked ones, may take minutes.
 	WaitLimit = 15 * time.Minute
-	// waitFirst and waitMost are the limits of the pause between two looks. The longest pause plus one request takes
-	// less than two seconds, the time within which a change must be noticed.
+	// waitFirst and waitMost are the limits of the pause between two looks. A change must be noticed within two
+	// seconds, so the longest pause plus one request takes less.
 	waitFirst = 200 * time.Millisecond
 	waitMost  = 1500 * time.Millisecond
 )
@@ -47,19 +47,20 @@ func (e *WaitError) Error() string {
 
 func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
 
-// refusedPatience is the time an unknown conflict is retried until it is final.
+// refusedPatience is how long Wait retries an unknown conflict before it counts as final.
 const refusedPatience = 10 * time.Second
 
-// waitLimit is the context key of a limit for waits other than WaitLimit.
+// waitLimit is the context key of a limit that replaces WaitLimit.
 type waitLimit struct{}
 
-// WithWaitLimit returns a context with this timeout. Its waits may take all of it.
+// WithWaitLimit returns a context with this timeout. A Wait in this context may use all of it.
 func WithWaitLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, waitLimit{}, limit), limit)
 }
 
-// Wait looks until the look reports done. It ignores transient errors. It takes at most WaitLimit, or the limit of
-// WithWaitLimit. Wait calls report with each new observation; report may be nil. An early end is a WaitError.
+// Wait calls look until it reports done or returns a lasting error. It ignores transient errors. It takes at most
+// WaitLimit, or the limit of WithWaitLimit. It calls report with each new observation; report may be nil. If it ends
+// early, it returns a WaitError.
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
 	limit := WaitLimit
 	if other, ok := ctx.Value(waitLimit{}).(time.Duration); ok {
@@ -90,7 +91,7 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 		}
 
 		if seen != "" && seen != early.Seen {
-			early.Seen, pause = seen, waitFirst // the next change may be near
+			early.Seen, pause = seen, waitFirst // the next change may come soon
 			if report != nil {
 				report(seen)
 			}
