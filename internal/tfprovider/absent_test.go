@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAPartThatAnAnswerLacksIsUnknown shortens the answers of the engine. An attribute keeps its value if its change
-// replaces the object.
+// TestAPartThatAnAnswerLacksIsUnknown removes parts from the engine's answers. An attribute must keep its value if its
+// change would replace the object.
 func TestAPartThatAnAnswerLacksIsUnknown(t *testing.T) {
 	yes, template := true, engine.ID("6e0f7a4c-0000-4000-8000-000000000001")
 	cluster := engine.ID("6e0f7a4c-0000-4000-8000-000000000002")

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// quick are timings for tests without interest in the time between two statuses.
+// quick has the timings for tests that do not depend on the time between two statuses.
 var quick = ovirtsim.Timings{
 	Clone:     50 * time.Millisecond,
 	Launch:    20 * time.Millisecond,
@@ -43,7 +43,8 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	return newSiteWith(t, ovirtsim.Options{Timings: timings})
 }
 
-// newHeldSite is a site with an instantaneous engine. Nothing happens in it while holds returns true.
+// newHeldSite returns a site whose engine needs no time for its operations. While holds returns true, no operation
+// advances.
 func newHeldSite(t *testing.T, holds func(*site) bool) *site {
 	t.Helper()
 	clock := ovirtsim.NewManualClock()
@@ -123,7 +124,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// vm returns the only VM of this name.
+// vm returns the only VM with this name.
 func (s *site) vm(t *testing.T, name string) *engine.VM {
 	t.Helper()
 	vms, err := s.client.FindVMs(t.Context(), nil, name)
@@ -197,7 +198,7 @@ provider "ovirt" {
 	return w
 }
 
-// command prepares a run. The caller must call end after it.
+// command prepares a run. The caller must call end after the run.
 func (w *workspace) command(ctx context.Context, args ...string) (command *exec.Cmd, end func()) {
 	w.t.Helper()
 	endpoint, err := tfprovider.Serve(ctx, w.options)
@@ -268,7 +269,7 @@ func (w *workspace) importID(address, id string) {
 	w.succeed("import", "-no-color", "-input=false", address, id)
 }
 
-// fail applies, expects an error, and returns the executor's output as one line.
+// fail applies the configuration, expects an error, and returns the executor's output as one line.
 func (w *workspace) fail() string {
 	w.t.Helper()
 	output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false")
@@ -317,7 +318,7 @@ func (w *workspace) plans() map[string]string {
 	return out
 }
 
-// wants fails the test unless the plan has exactly these pairs of address and action.
+// wants fails the test unless the plan consists of exactly these pairs of address and action.
 func (w *workspace) wants(pairs ...string) {
 	w.t.Helper()
 
@@ -368,7 +369,7 @@ func (w *workspace) text(address, attribute string) string {
 	return text
 }
 
-// forget drops the state, as if it were lost.
+// forget deletes the state, as if it were lost.
 func (w *workspace) forget() {
 	w.t.Helper()
 
@@ -379,7 +380,8 @@ func (w *workspace) forget() {
 	}
 }
 
-// interruptWhen applies, and interrupts the executor once the condition holds. It returns the executor's output.
+// interruptWhen applies the configuration, and interrupts the executor once the condition holds. It returns the
+// output.
 func (w *workspace) interruptWhen(condition func() bool) string {
 	w.t.Helper()
 	command, end := w.command(w.t.Context(), "apply", "-auto-approve", "-no-color", "-input=false")

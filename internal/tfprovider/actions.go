@@ -31,15 +31,15 @@ func (p *ovirtProvider) Actions(context.Context) []func() action.Action {
 	return out
 }
 
-// vmAction is a Terraform action on a VM. It leaves no state.
+// vmAction is a Terraform action on a VM. It stores no state.
 type vmAction struct {
 	*configured
 	typeName, description string
 	// attributes are the attributes of the action, except vm_id.
 	attributes map[string]schema.Attribute
-	// isInstant reports whether the action ends without waiting, so that it needs no timeout.
+	// isInstant reports whether the action ends without a wait. Such an action needs no timeout.
 	isInstant bool
-	// run performs the action. It adds warnings to diags, and returns its error.
+	// run performs the action. It adds warnings to diags, and returns an error if the action fails.
 	run func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		diags *diag.Diagnostics) error
 }
@@ -89,7 +89,7 @@ func (a *vmAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *a
 	}
 }
 
-// getFlag returns a flag of a configuration, or false if it is unset.
+// getFlag returns a boolean attribute of a configuration, or false if the attribute is not set.
 func getFlag(ctx context.Context, config tfsdk.Config, name string) bool {
 	var value types.Bool
 	_ = config.GetAttribute(ctx, path.Root(name), &value) // the schema has it
@@ -97,7 +97,7 @@ func getFlag(ctx context.Context, config tfsdk.Config, name string) bool {
 	return value.ValueBool()
 }
 
-// getText returns a text of a configuration, a plan or a state, or "" if it is unset.
+// getText returns a text attribute of a configuration, a plan or a state, or "" if the attribute is not set.
 func getText(ctx context.Context, source attributeReader, name string) string {
 	var value types.String
 	_ = source.GetAttribute(ctx, path.Root(name), &value) // the schema has it
@@ -105,7 +105,7 @@ func getText(ctx context.Context, source attributeReader, name string) string {
 	return value.ValueString()
 }
 
-// timeoutAttribute limits the duration of an action.
+// timeoutAttribute is the attribute that limits the duration of an action.
 const timeoutAttribute = "timeout"
 
 // actionTimeout is the schema of timeoutAttribute.
@@ -176,7 +176,7 @@ type migration struct {
 	id, to   engine.ID
 	from     engine.ID
 	isAsked  bool
-	hasMoved bool // an earlier look saw the VM migrate
+	hasMoved bool // an earlier call saw the VM migrate
 }
 
 // migrateAndCheck requests the migration, and reports whether it has ended.
@@ -206,7 +206,7 @@ func (m *migration) migrateAndCheck(ctx context.Context) (bool, string, error) {
 		return false, seen, nil
 	}
 
-	m.isAsked = true // also if the answer is lost
+	m.isAsked = true // even if the answer is lost
 	if err := m.client.MigrateVM(ctx, m.id, m.to); err != nil {
 		m.isAsked = !engine.IsRefused(err)
 		return false, seen, err

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 )
 
-// family checks the addresses of a guest. The engine accepts any text, and a VM with a wrong address boots unreachable.
+// family checks the addresses of a guest. The engine accepts any text, but nobody can reach a VM with a wrong address.
 type family struct {
 	// address and netmask describe the accepted texts.
 	address, netmask     string
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// isDottedMask reports whether text is an IPv4 netmask: ones, followed by zeros.
+// isDottedMask reports whether text is an IPv4 netmask: one bits, followed by zero bits.
 func isDottedMask(text string) bool {
 	address, err := netip.ParseAddr(text)
 	if err != nil || !address.Is4() {
@@ -56,7 +56,7 @@ func isDottedMask(text string) bool {
 	return mask != 0 && bits.LeadingZeros32(^mask) == bits.OnesCount32(mask)
 }
 
-// addressRule is a validator. It accepts a text if its function does.
+// addressRule is a validator that accepts a text if its function does.
 type addressRule struct {
 	ruleText
 	accepts func(string) bool

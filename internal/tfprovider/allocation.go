@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// refuseAllocation rejects the plan of a new disk if its storage domain cannot hold it. The check of a storage domain
-// still unknown at plan time happens when the disk is created.
+// refuseAllocation rejects the plan of a new disk if its storage domain cannot hold the disk. If the storage domain is
+// unknown at plan time, the check happens when the disk is created.
 func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || !req.State.Raw.IsNull() || b.configured == nil || b.client == nil {
 		return
@@ -35,8 +35,8 @@ func (b *base) refuseAllocation(ctx context.Context, req resource.ModifyPlanRequ
 	})
 }
 
-// refusePlace rejects a storage domain unavailable for disks, or for disks of this allocation. at is the attribute of
-// the domain.
+// refusePlace rejects a storage domain that is not ready for disks, or does not support this allocation. at is the
+// attribute with the domain.
 func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagnostics, place engine.DiskPlace) {
 	var (
 		inactive   *engine.InactiveError
@@ -51,7 +51,8 @@ func (b *base) refusePlace(ctx context.Context, at path.Path, diags *diag.Diagno
 	}
 }
 
-// refusePlaces checks the storage domains in the plan of a VM: those of the disks of a new VM, and that of a new lease.
+// refusePlaces checks the storage domains in the plan of a VM: those for the disks of a new VM, and the one for a new
+// lease.
 func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
 	if req.Plan.Raw.IsNull() || r.configured == nil || r.client == nil {
 		return
@@ -92,7 +93,7 @@ func (r *vmResource) refusePlaces(ctx context.Context, req resource.ModifyPlanRe
 	}
 }
 
-// validateOverrides rejects overrides of linked disks, because linked disks are always cow and sparse.
+// validateOverrides rejects overrides for linked disks, because linked disks are always cow and sparse.
 func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) (diags diag.Diagnostics) {
 	const block = "template_disk_attachment_override"
 
@@ -131,7 +132,7 @@ func validateOverrides(ctx context.Context, req resource.ValidateConfigRequest) 
 	return diags
 }
 
-// completeOverrides fills in values missing from the overrides. Otherwise the engine keeps the allocation of the
+// completeOverrides fills in the values the overrides omit. Otherwise, the engine would keep the allocation of the
 // template's disk, whatever the format and storage domain of the copy.
 func (r *vmResource) completeOverrides(ctx context.Context, vm *engine.VM, clone bool) error {
 	if vm.DiskAttachments == nil {

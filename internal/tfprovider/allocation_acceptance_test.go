@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatNoDiskCanBeIsRefusedAtThePlan plans impossible disks. Engines reject them only after creating the VM beside
-// them.
+// TestWhatNoDiskCanBeIsRefusedAtThePlan plans impossible disks. An engine rejects them only after the VM in the same
+// configuration exists.
 func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -43,8 +43,8 @@ func TestWhatNoDiskCanBeIsRefusedAtThePlan(t *testing.T) {
 	}
 }
 
-// TestACopyIsAsItsOverrideSaysOrAsTheTemplate checks the disks of copies. For anything omitted by an override, the
-// engine uses the template's setting, even if the storage does not support it.
+// TestACopyIsAsItsOverrideSaysOrAsTheTemplate checks the disks of copies. If an override omits a setting, the engine
+// uses the template's setting, even if the storage does not support it.
 func TestACopyIsAsItsOverrideSaysOrAsTheTemplate(t *testing.T) {
 	t.Parallel()
 

@@ -18,12 +18,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file defines the shapes of attributes. Package tfchange knows the effect of changing each one, and planned adds
-// it to the schema.
+// This file defines the shapes of attributes. Package tfchange knows the effect of changing each attribute, and
+// completeSchema adds it to the schema.
 //
 // An attribute with an engine default is optional and computed. The state records the engine's value, and removing the
-// attribute from the configuration leaves the object unchanged. In the released provider it is only optional, so an
-// import or a removal plans a replacement of the object.
+// attribute from the configuration leaves the object unchanged. In the released provider, the attribute is only
+// optional, so an import or a removal plans a replacement of the object.
 
 var (
 	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -35,7 +35,7 @@ var (
 	notEmpty = stringvalidator.LengthAtLeast(1)
 	// vmName matches the names the engine accepts for VMs.
 	vmName = stringvalidator.All(objectName, stringvalidator.LengthAtMost(engine.MaxVMName))
-	// tagName matches the names the engine accepts for tags, and groupName those of affinity groups.
+	// tagName matches the names the engine accepts for tags, and groupName those for affinity groups.
 	tagName = stringvalidator.RegexMatches(regexp.MustCompile(`^[\p{L}\p{M}0-9._-]{1,50}$`),
 		"may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
 	groupName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,254}$`),
@@ -50,7 +50,7 @@ var (
 		"must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
-// computedText is set once, by the engine.
+// computedText returns the attribute for a text that the engine sets once.
 func computedText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed:            true,
@@ -59,8 +59,8 @@ func computedText(description string) schema.StringAttribute {
 	}
 }
 
-// liveText returns the attribute for a text the engine sets and changes at any time. A plan of another attribute does
-// not mention it, so an update keeps the planned value: see promised.
+// liveText returns the attribute for a text that the engine may change at any time. A plan of another attribute does
+// not mention it, so an update keeps the planned value: see keepPlanned.
 func liveText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Computed:            true,
@@ -69,8 +69,8 @@ func liveText(description string) schema.StringAttribute {
 	}
 }
 
-// keepPlanned returns the value of a liveText after an update. It is the planned value, because Terraform reports any
-// other as an error. The next refresh reads the engine's value.
+// keepPlanned returns the value of a liveText after an update. This is the planned value, because Terraform reports any
+// other value as an error. The next refresh reads the engine's value.
 func keepPlanned(planned, now types.String) types.String {
 	if planned.IsUnknown() {
 		return now
@@ -150,7 +150,7 @@ type ruleText string
 func (t ruleText) Description(context.Context) string         { return string(t) }
 func (t ruleText) MarkdownDescription(context.Context) string { return string(t) }
 
-// wholeMiBValidator accepts a number of bytes equal to one or more whole MiB.
+// wholeMiBValidator accepts a positive number of bytes that is a multiple of 1 MiB.
 type wholeMiBValidator struct{ ruleText }
 
 func (v wholeMiBValidator) ValidateInt64(_ context.Context, req validator.Int64Request, resp *validator.Int64Response) {

@@ -35,10 +35,10 @@ func (b *base) ConfigValidators(context.Context) []resource.ConfigValidator {
 	return []resource.ConfigValidator{sendable{}}
 }
 
-// madeNow holds the IDs of the objects created or taken over by the resources of a run. It lasts for one walk of
+// madeNow holds the IDs of the objects that the resources of a run have created or taken over. It lasts for one walk of
 // Terraform, because Terraform configures the provider before each walk.
 //
-// The engine has some objects only once: a tag of a VM, a disk in a VM, the adoption of a VM. With
+// Some objects exist only once in the engine: a tag on a VM, a disk in a VM, the adoption of a VM. With
 // create_before_destroy, the object to destroy may therefore be the one just created.
 type madeNow struct {
 	mu  sync.Mutex
@@ -63,8 +63,8 @@ func (m *madeNow) hasID(id string) bool {
 	return m.ids[id]
 }
 
-// shouldKeep reports whether an object must survive its destruction, because this run has just created it. It adds a
-// warning if so.
+// shouldKeep reports whether the provider must not destroy an object, because this run has just created it. In this
+// case, it adds a warning.
 func (m *madeNow) shouldKeep(id, what string, diags *diag.Diagnostics) bool {
 	if !m.hasID(id) {
 		return false
@@ -78,11 +78,12 @@ func (m *madeNow) shouldKeep(id, what string, diags *diag.Diagnostics) bool {
 }
 
 // canTakeOver reports whether a create may take over an existing object. It may if the manager runs for an owner,
-// because everything on the VM is then the owner's. An earlier run with an unknown end may have created it.
+// because then everything on the VM belongs to the owner. An earlier run with an unknown end may have created the
+// object.
 func (b *base) canTakeOver(id string) bool { return b.owner != "" && !b.made.hasID(id) }
 
-// refuseMember returns an error if the member to add exists already: it belongs to another resource, or was added by
-// hand. importID is the ID to import it.
+// refuseMember returns an error if the member to add already exists. It then belongs to another resource, or a user
+// added it by hand. importID is the ID for an import of the member.
 func (b *base) refuseMember(
 	ctx context.Context, what, importID string, isThere func(context.Context) (bool, error),
 ) error {
@@ -103,7 +104,7 @@ func (b *base) refuseMember(
 // fixed is a resource without updates: every change replaces the object.
 type fixed struct{ base }
 
-// Update handles a change of the timeouts, the only planned update.
+// Update handles a change of the timeouts. No other update is ever planned.
 func (f *fixed) Update(_ context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	if handleTimeoutsOnly(req, resp) {
 		return
@@ -132,7 +133,7 @@ func (b *dataBase) ConfigValidators(context.Context) []datasource.ConfigValidato
 	return []datasource.ConfigValidator{sendable{}}
 }
 
-// getConfigured reads the provider's data in Configure. It returns nil while Terraform validates.
+// getConfigured returns the provider's data in Configure. It returns nil while Terraform only validates.
 func getConfigured(data any, diags *diag.Diagnostics) *configured {
 	if data == nil {
 		return nil
@@ -176,8 +177,8 @@ func loadBlock[T any](ctx context.Context, source interface {
 	return items, !diags.HasError()
 }
 
-// handleReadError handles the error of a read, and reports whether there was one. A deleted object leaves the state, so
-// Terraform plans to create it again.
+// handleReadError handles the error of a read, and reports whether there was one. It removes a deleted object from the
+// state, so that Terraform plans to create it again.
 func handleReadError(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {
 	case err == nil:
@@ -191,7 +192,8 @@ func handleReadError(ctx context.Context, err error, what string, resp *resource
 	return true
 }
 
-// removeAndWait requests a removal, and retries while the object is locked. It succeeds if the object is gone.
+// removeAndWait requests a removal, and retries while the object is locked. It also succeeds if the object is already
+// gone.
 func removeAndWait(ctx context.Context, what string, diags *diag.Diagnostics, ask func(context.Context) error) {
 	err := pollEngine(ctx, what+" to be removed", func(ctx context.Context) (bool, string, error) {
 		err := ask(ctx)
@@ -222,19 +224,19 @@ func importParts(
 	}
 
 	for i, attribute := range attributes {
-		// The engine knows IDs in lower case only.
+		// The engine knows IDs only in lower case.
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), strings.ToLower(parts[i]))...)
 	}
 }
 
-// toID returns the UUID in an attribute. A state may hold any text: the client refuses to send an invalid UUID.
+// toID returns the UUID in an attribute. A state may hold any text, but the client refuses to send an invalid UUID.
 func toID(attribute types.String) engine.ID { return engine.ID(attribute.ValueString()) }
 
 // toIDValue returns a UUID as an attribute.
 func toIDValue(id engine.ID) types.String { return types.StringValue(id.String()) }
 
-// toTextValue returns a text of the engine as an attribute. The engine has no null, so an empty text stays null if the
-// state has null.
+// toTextValue returns a text of the engine as an attribute. The engine has no null, so an empty text becomes null if
+// the state has null.
 func toTextValue(state types.String, seen string) types.String {
 	if seen == "" && state.IsNull() {
 		return state
@@ -243,8 +245,8 @@ func toTextValue(state types.String, seen string) types.String {
 	return types.StringValue(seen)
 }
 
-// keepIfAbsent returns the seen value or, if the answer lacks it, the one in the state. An attribute must not become
-// empty because of an incomplete answer, if its change replaces the object.
+// keepIfAbsent returns the seen value, or the value in the state if the answer lacks it. If a change of the attribute
+// replaces the object, an incomplete answer must not clear the attribute.
 func keepIfAbsent[T attr.Value](state, seen T) T {
 	if !isKnown(seen) && isKnown(state) {
 		return state
@@ -253,7 +255,7 @@ func keepIfAbsent[T attr.Value](state, seen T) T {
 	return seen
 }
 
-// fillUnknown replaces a planned unknown value with the seen one.
+// fillUnknown replaces an unknown planned value with the seen value.
 func fillUnknown[T attr.Value](planned *T, seen T) {
 	if (*planned).IsUnknown() {
 		*planned = seen

@@ -11,9 +11,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// completeSchema completes a schema with the facts of package tfchange. Every attribute gets a sentence about its
-// change. An attribute also gets a plan modifier if a change replaces the object, unless conditional names it: those
-// decide themselves, and no others may. planned also adds the timeouts of the operations.
+// completeSchema adds the facts of package tfchange to a schema. Every attribute gets a sentence about the effect of
+// its change. If a change replaces the object, the attribute also gets a plan modifier, unless conditional names it.
+// Conditional attributes decide about the replacement themselves. completeSchema also adds the timeouts of the
+// operations.
 func (b *base) completeSchema(s schema.Schema, conditional ...string) schema.Schema {
 	for name, attribute := range s.Attributes {
 		if change, known := tfchange.FindChange(b.typeName, name); known {
@@ -37,7 +38,7 @@ func (b *base) completeSchema(s schema.Schema, conditional ...string) schema.Sch
 	return s
 }
 
-// describeChange returns the sentence about a change, to follow the one about the attribute.
+// describeChange returns the sentence about the effect of a change. It follows the description of the attribute.
 func describeChange(change tfchange.Change) string {
 	switch {
 	case change.Effect == tfchange.NextStart:
@@ -53,7 +54,7 @@ func describeChange(change tfchange.Change) string {
 	}
 }
 
-// annotateAttribute adds the sentence to an attribute and, if it replaces the object, the plan modifier.
+// annotateAttribute adds the sentence to an attribute. It adds the plan modifier if a change replaces the object.
 func annotateAttribute(attribute schema.Attribute, sentence string, replaces bool) schema.Attribute {
 	switch a := attribute.(type) {
 	case schema.StringAttribute:

@@ -32,8 +32,8 @@ func schemasByType(t *testing.T) map[string]schema.Schema {
 	return out
 }
 
-// TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt covers all configurable attributes. No table has the
-// attributes set only by the engine.
+// TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt covers all configurable attributes. The tables omit
+// attributes that only the engine sets.
 func TestTheTableOfChangesHasEachAttributeAndTheSchemaFollowsIt(t *testing.T) {
 	t.Parallel()
 
@@ -115,7 +115,7 @@ func TestTheDocumentHasTheTableOfChanges(t *testing.T) {
 	check.Contains(t, path, string(content), tableOfChanges(t))
 }
 
-// tableOfChanges returns the table in the form of the document.
+// tableOfChanges returns the table as the document has it.
 func tableOfChanges(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder

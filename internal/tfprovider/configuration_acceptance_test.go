@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// provider writes the configuration with these attributes in the provider block.
+// provider writes a configuration with these attributes in the provider block.
 func (w *workspace) provider(attributes, resources string) *workspace {
 	w.t.Helper()
 	w.config(resources)

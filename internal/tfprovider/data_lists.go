@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file has the data sources backed by one list of the engine.
+// This file has the data sources that read one list of the engine.
 
 func dataID(description string) schema.StringAttribute {
 	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description}

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file has the data sources for finding the UUID of an object by its name.
+// This file has the data sources that find the UUID of an object by its name.
 
 // lookups are the types of these data sources.
 var lookups = []string{
@@ -48,7 +48,7 @@ type namedData struct {
 	find func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error)
 }
 
-// These attributes exist only for some kinds.
+// These are attributes of only some kinds.
 const (
 	networkAttribute = "network"
 	versionAttribute = "version"
@@ -87,8 +87,8 @@ func newStorageDomainData() datasource.DataSource {
 		}}
 }
 
-// listStorageDomains returns the storage domains of a data center, or all if dc is nil. It asks the data centers,
-// because only they know the status of each domain.
+// listStorageDomains returns the storage domains of a data center, or all of them if dc is nil. It lists them per data
+// center, because only these lists have the status of each domain.
 func listStorageDomains(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (out []engine.StorageDomain, err error) {
@@ -176,7 +176,7 @@ func filterByName[T any](all []T, name string, of func(T) (string, candidate)) [
 	return out
 }
 
-// filterByVersion returns the templates of one version. For 0, it returns the newest one usable for a VM.
+// filterByVersion returns the templates of one version. For version 0, it returns the newest one usable for a VM.
 func filterByVersion(found []candidate, version int) []candidate {
 	if version == 0 {
 		found = slices.DeleteFunc(found, func(c candidate) bool { return !c.isReady })

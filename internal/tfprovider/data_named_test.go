@@ -30,7 +30,7 @@ func TestTheNewestTemplateIsTheNewestThatIsReady(t *testing.T) {
 	check.Equal(t, "templates of which none is ready", len(filterByVersion([]candidate{{id: "a", version: 1}}, 0)), 0)
 }
 
-// TestARestrictedRunHasNoLookupByName uses types shared by resources and data sources.
+// TestARestrictedRunHasNoLookupByName uses types with both a resource and a data source.
 func TestARestrictedRunHasNoLookupByName(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{})

@@ -16,16 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// addressLimit is the longest expected time between the start of a guest and its first reported address. A guest
-// without an address by then has no agent.
+// addressLimit limits how long after the start of a guest the data source waits for the first address. A guest without
+// an address by then has no agent.
 const addressLimit = 10 * time.Minute
 
 func newWaitForIPData() datasource.DataSource {
 	return &waitForIPData{dataBase{typeName: "ovirt_wait_for_ip"}}
 }
 
-// waitForIPData waits only while an address may still come. Terraform reads data sources with every plan and before
-// destroying, and a VM without an agent must not delay these.
+// waitForIPData waits only as long as the guest may still report an address. Terraform reads data sources with every
+// plan and before destroying, and a VM without an agent must not delay these.
 type waitForIPData struct{ dataBase }
 
 type waitForIPModel struct {
@@ -118,7 +118,7 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// waitForAddress waits until the guest of a VM reports an address. If none will come, it adds a warning.
+// waitForAddress waits until the guest of a VM reports an address. If no address can come, it adds a warning.
 func (d *waitForIPData) waitForAddress(
 	ctx context.Context, vmID engine.ID, diags *diag.Diagnostics,
 ) []engine.GuestInterface {

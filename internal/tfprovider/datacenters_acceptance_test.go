@@ -32,7 +32,7 @@ resource "ovirt_template" "t" {
 }
 `
 	w := newWorkspace(t, s).config(config)
-	w.apply() // the names of the other data center are free
+	w.apply() // names used only in the other data center are free
 
 	message := newWorkspace(t, s).config(plainVM).fail()
 	check.Contains(t, "the VM", message, w.text("ovirt_vm.a", "id"))

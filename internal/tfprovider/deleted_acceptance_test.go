@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// everything has a resource of each kind used by machines and clusters.
+// everything has a resource of each kind that machines and clusters use.
 const everything = machine + `
 resource "ovirt_tag" "t" {
   name = "blue"
@@ -67,7 +67,7 @@ resource "ovirt_vm_graphics_consoles" "a" {
 }
 `
 
-// deletions are the objects of everything an administrator can delete.
+// deletions returns a function for each object of everything that an administrator can delete.
 func deletions() map[string]func(t *testing.T, s *site, w *workspace) {
 	return map[string]func(t *testing.T, s *site, w *workspace){
 		"affinity group": func(t *testing.T, s *site, w *workspace) {
@@ -153,7 +153,8 @@ func deletions() map[string]func(t *testing.T, s *site, w *workspace) {
 	}
 }
 
-// deletedTogether groups deletions possible in sequence: each deletes an object left by the previous ones.
+// deletedTogether has groups of deletions that one test can perform in sequence. Each deletes an object that the
+// previous ones have left.
 var deletedTogether = [][]string{
 	{
 		"membership of the group", "tag of the VM", "network interface", "attachment of a disk", "attachment among several",
@@ -162,7 +163,7 @@ var deletedTogether = [][]string{
 }
 
 // TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back:
-// B2, B3, P2, P13, M6, m1, m2. The fast tests delete several at once.
+// B2, B3, P2, P13, M6, m1, m2. The fast tests delete several objects at once.
 func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
 	t.Parallel()
 
@@ -194,7 +195,7 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 	}
 }
 
-// survives fails the test unless everything is recreated after a deletion, and can be destroyed.
+// survives fails the test unless Terraform recreates everything after a deletion, and can destroy everything.
 func (w *workspace) survives(remove func()) {
 	w.t.Helper()
 	w.config(everything).apply()
@@ -219,7 +220,7 @@ func (w *workspace) survives(remove func()) {
 	w.isEmpty()
 }
 
-// isEmpty fails the test if the engine has objects of the configuration.
+// isEmpty fails the test if the engine still has objects of the configuration.
 func (w *workspace) isEmpty() {
 	w.t.Helper()
 	if left := w.site.sim.Summarize(); left.VMs+left.Disks+left.NICs != 0 {
@@ -227,7 +228,7 @@ func (w *workspace) isEmpty() {
 	}
 }
 
-// startedVM is a running VM. Its removal powers it off first.
+// startedVM is a running VM. Before its removal, Terraform powers it off.
 const startedVM = plainVM + `
 resource "ovirt_vm_start" "a" {
   vm_id         = ovirt_vm.a.id
@@ -235,8 +236,8 @@ resource "ovirt_vm_start" "a" {
 }
 `
 
-// TestAVMIsStoppedOnce has an engine show a VM as up for three looks after it was stopped: P1. The host rejects a
-// second stop, and the provider requests none.
+// TestAVMIsStoppedOnce has an engine that shows a VM as up for three more looks after its stop: P1. The host would
+// reject a second stop, so the provider must not request one.
 func TestAVMIsStoppedOnce(t *testing.T) {
 	t.Parallel()
 	s := newHeldSite(t, func(s *site) bool {
@@ -263,11 +264,11 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 	}
 }
 
-// TestAVMThatGoesWhileItIsStoppedOrStarted deletes a VM by hand between the look at it and the request: m1.
+// TestAVMThatGoesWhileItIsStoppedOrStarted deletes a VM by hand between the provider's look and its request: m1.
 func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 	t.Parallel()
 
-	// deleting returns a workspace with a VM deleted by hand just before its stop or start.
+	// deleting returns a workspace. A user deletes its VM by hand just before the action on it.
 	deleting := func(t *testing.T, action string) *workspace {
 		t.Helper()
 		s := newSite(t, quick)
@@ -309,8 +310,8 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 	})
 }
 
-// TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords has an engine give up a VM while copying its disks, and
-// while a resource of each kind waits for them.
+// TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords has an engine that gives up a VM while it copies the disks
+// and a resource of each kind waits for them.
 func TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords(t *testing.T) {
 	t.Parallel()
 
@@ -322,7 +323,7 @@ func TestAVMThatTheEngineCannotCompleteIsToldInTheEnginesWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newHeldSite(t, func(*site) bool { return true }) // copies its disks for ever
+			s := newHeldSite(t, func(*site) bool { return true }) // copies its disks forever
 
 			go func() {
 				for t.Context().Err() == nil && s.sim.FailCreation("a") != nil {

@@ -58,7 +58,7 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 	check.Equal(t, "behaviour", got.StorageError, "kill")
 	check.Equal(t, "TPM", *got.TPM, true)
 
-	// A running VM accepts another priority, and loses its lease and its high availability.
+	// A running VM accepts another priority, and can lose its lease and its high availability.
 	running := strings.NewReplacer("= 50", "= 10", `"$storage"`, `""`, `"reset"`, `"poweroff"`).Replace(available)
 	w.config(running)
 	w.wants("ovirt_vm.a", "update", "ovirt_vm_watchdog.a", "update")
@@ -96,7 +96,7 @@ func TestAHighlyAvailableVMFromCreationToDestruction(t *testing.T) {
 }
 
 // TestEachMediatedDeviceIsOneOfItsOwn loses the request for one of two devices added at the same time. The provider
-// must not mistake the other device for it.
+// must not mistake the other device for the lost one.
 func TestEachMediatedDeviceIsOneOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -162,8 +162,8 @@ resource "ovirt_vm_host_device" "a" {
 	w.destroy()
 }
 
-// TestAHostDeviceIsImportedWithAnIDInUpperCase writes the UUID in upper case, like other tools. The engine knows lower
-// case only.
+// TestAHostDeviceIsImportedWithAnIDInUpperCase writes the UUID in upper case, like other tools. The engine knows it
+// only in lower case.
 func TestAHostDeviceIsImportedWithAnIDInUpperCase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

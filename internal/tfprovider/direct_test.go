@@ -15,12 +15,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// This file drives the provider by Terraform's calls, in Terraform's order, without the executable. A test of one
-// resource then costs milliseconds of processor time. The tests with the executable cover the behavior of Terraform
+// This file calls the provider as Terraform would, in the same order, but without Terraform's executable. So a test of
+// one resource costs only milliseconds of processor time. The tests with the executable cover the behavior of Terraform
 // itself.
 
-// set holds the attributes and blocks of a resource: texts, flags, numbers, []string, map[string]string. A block is a
-// set, and several are a []set.
+// set holds the attributes and blocks of a resource: texts, flags, numbers, []string, map[string]string. One block is a
+// set, and several blocks are a []set.
 type set = map[string]any
 
 // direct is a run of the provider.
@@ -30,7 +30,7 @@ type direct struct {
 	site *site
 	url  string
 	ca   []byte
-	// user runs it. nil is the administrator.
+	// user runs the provider. nil is the administrator.
 	user *ovirtsim.User
 }
 
@@ -42,7 +42,7 @@ func newDirect(t *testing.T, s *site) *direct {
 	return d
 }
 
-// begin begins another run. Each command of Terraform does this, with a provider without memory of the previous run.
+// begin begins another run, like each command of Terraform. The new provider remembers nothing of the previous run.
 func (d *direct) begin() {
 	d.t.Helper()
 	server := providerserver.NewProtocol5(tfprovider.New(tfprovider.Options{}))()
@@ -138,7 +138,7 @@ type managed struct {
 	isTainted bool
 }
 
-// resource returns a resource without a state.
+// resource returns a resource that has no state yet.
 func (d *direct) resource(typeName string) *managed {
 	d.t.Helper()
 	m := &managed{d: d, typeName: typeName}
@@ -194,7 +194,8 @@ func (m *managed) text(name string) string {
 	return ""
 }
 
-// proposed returns Terraform's proposal for a configuration. Values known only to the provider stay as they are.
+// proposed returns the values Terraform proposes for a configuration. Values that only the provider knows stay
+// unchanged.
 func (m *managed) proposed(config, prior tftypes.Value) tftypes.Value {
 	out, before := attributes(config), attributes(prior)
 
@@ -234,7 +235,7 @@ func problems(all []*tfprotov5.Diagnostic) []string {
 	return out
 }
 
-// plan plans a configuration. It replaces a tainted resource.
+// plan plans a configuration. For a tainted resource, it plans a replacement.
 func (m *managed) plan(of set) planned {
 	m.d.t.Helper()
 	config := blockValue(m.schema().Block, of)
@@ -299,7 +300,7 @@ func (m *managed) planFrom(config, prior tftypes.Value, private []byte) (out pla
 	return out, isReplaced
 }
 
-// refresh reads the object.
+// refresh reads the object, and returns the problems.
 func (m *managed) refresh() []string {
 	m.d.t.Helper()
 	if m.state.IsNull() {
@@ -360,7 +361,7 @@ func (m *managed) apply(of set) []string {
 	return m.change(plan.state, m.packed(blockValue(m.schema().Block, of)), plan.private, plan.identity)
 }
 
-// destroy refreshes, and destroys the object.
+// destroy refreshes and destroys the object, and returns the problems.
 func (m *managed) destroy() []string {
 	m.d.t.Helper()
 	if wrong := m.refresh(); len(wrong) > 0 {
@@ -420,7 +421,7 @@ func (d *direct) make(typeName string, of set) *managed {
 	return m
 }
 
-// settled fails the test unless a refresh and a plan are empty.
+// settled fails the test if a refresh or a plan shows a change.
 func (m *managed) settled(of set) {
 	m.d.t.Helper()
 	check.Equal(m.d.t, "the problems of the refresh", strings.Join(m.refresh(), "\n"), "")

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfchange"
 )
 
-// This file changes each attribute of each resource, once by the configuration and once by hand at the engine. For the
-// manual change, a second copy of the state sends a request.
+// This file changes each attribute of each resource, once by the configuration and once by hand in the engine. For the
+// manual change, a resource with a copy of the state sends a request.
 
 // attributeCase is a resource with all its attributes.
 type attributeCase struct {
@@ -20,17 +20,17 @@ type attributeCase struct {
 	more func(d *direct) set
 	// others returns other values by attribute.
 	others func(d *direct) set
-	// silent are attributes without another value, or without drift after a manual change. The values are the reasons.
+	// silent are attributes without a second value, or without drift after a manual change. The values are the reasons.
 	silent map[string]string
 }
 
-// These are reasons.
+// These are the reasons.
 const (
 	writeOnly  = "it is in no state"
 	oneCluster = "TestAChangeOfAVMIsSentOrNeedsReplacement has a second cluster"
 )
 
-// otherVM returns another VM for resources of a VM.
+// otherVM returns another VM as an attribute of resources on a VM.
 func otherVM(d *direct) set { return set{"vm_id": d.vm("other", nil)} }
 
 func attributeCases() map[string]attributeCase {
@@ -48,7 +48,7 @@ func guestNIC(address string) []set {
 	}}}}
 }
 
-// guestOf returns the attributes of a guest's initialization.
+// guestOf returns the attributes for the initialization of a guest.
 func guestOf(node, address, script string) set {
 	return set{
 		"initialization_hostname": node, "initialization_custom_script": script,
@@ -278,14 +278,15 @@ func attributeCasesOfOthers() map[string]attributeCase {
 	}
 }
 
-// copied returns a second copy of the state, as if another user managed the same object.
+// copied returns the resource with a copy of its state, as if another user managed the same object.
 func (m *managed) copied() *managed {
 	other := *m
 	return &other
 }
 
 // TestEachAttributeIsUpdatedAndItsDriftShown changes each attribute. It expects a replacement if the table of changes
-// says so, and a change in place otherwise. After a change by hand, the next plan shows it and undoes it in place.
+// says so, and a change in place otherwise. After a manual change, the next plan must show the change and undo it in
+// place.
 func TestEachAttributeIsUpdatedAndItsDriftShown(t *testing.T) {
 	testenv.SkipInShort(t, "each attribute of each resource")
 	t.Parallel()
@@ -303,8 +304,8 @@ func TestEachAttributeIsUpdatedAndItsDriftShown(t *testing.T) {
 	}
 }
 
-// TestTheAttributesOfAFewResourcesAreUpdated runs a sample of TestEachAttributeIsUpdatedAndItsDriftShown after each
-// change of the code.
+// TestTheAttributesOfAFewResourcesAreUpdated runs a sample of TestEachAttributeIsUpdatedAndItsDriftShown. It belongs to
+// the tests that run after each change of the code.
 func TestTheAttributesOfAFewResourcesAreUpdated(t *testing.T) {
 	t.Parallel()
 
@@ -341,7 +342,7 @@ func changesEach(t *testing.T, typeName string) {
 	}
 }
 
-// changesOne changes one attribute by the configuration of another copy, and back by the plan of this one.
+// changesOne changes one attribute through the configuration of another copy. A plan of this copy changes it back.
 func (m *managed) changesOne(of set, name string, value any, effect tfchange.Effect, isDrift bool) {
 	m.d.t.Helper()
 	to, other := with(of, set{name: value}), m.copied()

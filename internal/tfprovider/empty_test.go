@@ -11,16 +11,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// An engine replaces an empty alias with one of its own, so a plan of "" would never become empty. The test walks all
-// texts with an engine default.
+// An engine replaces an empty alias with its own, so a plan of "" would never become empty. The test covers all texts
+// with an engine default.
 func TestATextThatTheEngineFillsInIsNotEmpty(t *testing.T) {
 	mayBeEmpty := []string{
-		"ovirt_vm.description",             // an empty description stays empty
+		"ovirt_vm.description",             // the engine keeps an empty description
 		"ovirt_vm.lease_storage_domain_id", // empty means no lease
 
-		// Empty means no script, as in the released provider.
+		// An empty text means no script, as in the released provider.
 		"ovirt_vm.initialization_custom_script", "ovirt_adopted_vm.initialization_custom_script",
-		// The provider computes these, whatever the configuration.
+		// The provider computes these, regardless of the configuration.
 		"ovirt_disk_resize.id", "ovirt_vm_disks_resize.id",
 	}
 	server := providerserver.NewProtocol5(New(Options{}))()

@@ -15,13 +15,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// describeVariable returns the documentation of an attribute's environment variable.
+// describeVariable returns the sentence about the environment variable of an attribute.
 func describeVariable(name string) string {
 	return "`" + name + "` in the environment is used if it is not set."
 }
 
-// isUnknown reports whether the provider block has values unknown until something else is applied. If so, it lets
-// Terraform defer everything based on the provider, or adds an error.
+// isUnknown reports whether the provider block has values that Terraform knows only after another apply. If so, it lets
+// Terraform defer all resources of the provider, or adds an error.
 func (m *providerModel) isUnknown(req provider.ConfigureRequest, resp *provider.ConfigureResponse) bool {
 	var names []string
 
@@ -79,8 +79,8 @@ func hasUnknown(value attr.Value) bool {
 	return false
 }
 
-// fillFromEnvironment sets values missing from the block to those of the environment. It ignores the environment's TLS
-// settings if the block has its own.
+// fillFromEnvironment fills in values missing from the block from environment variables. It ignores the environment's
+// TLS settings if the block has its own.
 func (m *providerModel) fillFromEnvironment(lookup func(string) string, diags *diag.Diagnostics) {
 	text := func(value *types.String, name string) {
 		if found := lookup(name); value.IsNull() && found != "" {
@@ -132,7 +132,7 @@ func toTextList(elements []string) types.List {
 	return types.ListValueMust(types.StringType, values)
 }
 
-// parseHeaders returns the headers of extra_headers. It rejects a header equivalent to the attribute filter.
+// parseHeaders returns the headers of extra_headers. It rejects a header that has an attribute of its own.
 func (m *providerModel) parseHeaders(diags *diag.Diagnostics) map[string]string {
 	out := map[string]string{}
 

@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file tests features missing from the released provider.
+// This file tests features that the released provider does not have.
 
-// stateText returns the state file, and its backup if there is one.
+// stateText returns the content of the state file, and of its backup if there is one.
 func (w *workspace) stateText() string {
 	w.t.Helper()
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
@@ -30,7 +30,7 @@ func (w *workspace) stateText() string {
 	return string(content) + string(backup)
 }
 
-// secretVM is a VM with user data kept out of states.
+// secretVM returns a VM whose user data are in no state.
 func secretVM(script, version string) string {
 	return strings.TrimSuffix(plainVM, "}\n") + "  initialization_custom_script_wo         = \"" + script + "\"\n" +
 		"  initialization_custom_script_wo_version = " + version + "\n}\n"
@@ -54,7 +54,7 @@ func TestWriteOnlyUserDataIsInNoPlanAndNoState(t *testing.T) {
 	w.apply()
 	check.Equal(t, "the user data", s.vm(t, "a").Initialization.CustomScript, "#cloud-config canary-2")
 
-	w.config(plainVM).wants("ovirt_vm.a", "update") // a guest has read it: removing it replaces nothing
+	w.config(plainVM).wants("ovirt_vm.a", "update") // a guest has read it, so removing it replaces nothing
 	w.apply()
 	w.settled()
 }
@@ -111,7 +111,7 @@ resource "ovirt_adopted_vm" "a" {
 	w.config(strings.Replace(adopted, "_version = 1", "_version = 2", 1)).wants("ovirt_adopted_vm.a", "delete+create")
 }
 
-// nicWith returns a network interface with one more line.
+// nicWith returns a network interface with an additional line.
 func nicWith(line string) string { return strings.TrimSuffix(plainNIC, "}\n") + "  " + line + "\n}\n" }
 
 func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
@@ -129,7 +129,7 @@ func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
 		linked, plugged bool
 	}{
 		{"plugged = false", false, false},
-		{"linked = true", true, false}, // removing it from the configuration keeps it
+		{"linked = true", true, false}, // the interface keeps a setting removed from the configuration
 		{"plugged = true", true, true},
 	} {
 		w.config(plainVM+nicWith(step.line)).wants("ovirt_nic.a", "update")
@@ -140,20 +140,20 @@ func TestANetworkInterfaceIsUnlinkedAndUnplugged(t *testing.T) {
 		check.Equal(t, step.line+": plugged", *nic.Plugged, step.plugged)
 	}
 
-	// A manual change is drift if the configuration says otherwise.
+	// A manual change is drift if it contradicts the configuration.
 	must(t, s.client.UnplugNIC(t.Context(), engine.ID(vm), s.nics(t, vm)[0].ID))
 	w.wants("ovirt_nic.a", "update")
 	w.apply()
 	check.Equal(t, "plugged", *s.nics(t, vm)[0].Plugged, true)
 
-	// An unplugged interface takes another address without being plugged.
+	// An unplugged interface gets another address without being plugged.
 	w.config(plainVM + nicWith("plugged = false\n  mac = \"56:6f:1a:aa:00:21\"")).apply()
 	check.Equal(t, "plugged", *s.nics(t, vm)[0].Plugged, false)
 	w.settled()
 }
 
-// TestAStateOfBeforeShowsNoDrift has a state older than the attributes linked and plugged of ovirt_nic. The manager
-// treats everything added to a state by a read as a manual change.
+// TestAStateOfBeforeShowsNoDrift has a state from before ovirt_nic had the attributes linked and plugged. The manager
+// treats any value that a read adds to a state as a manual change.
 func TestAStateOfBeforeShowsNoDrift(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -174,7 +174,7 @@ func TestAStateOfBeforeShowsNoDrift(t *testing.T) {
 	must(t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
 
 	for _, change := range plan.Drift {
-		check.Equal(t, "what was changed outside", change.Address, "ovirt_vm.a") // its status
+		check.Equal(t, "what was changed outside", change.Address, "ovirt_vm.a") // only its status
 	}
 
 	w.settled()
@@ -239,7 +239,7 @@ func TestASnapshotThatSomebodyRemovedIsPlannedAnew(t *testing.T) {
 	w.wants("ovirt_vm_snapshot.s", "create")
 	w.apply()
 	w.config(plainVM+strings.Replace(snapshot, "before", "after", 1)).wants("ovirt_vm_snapshot.s", "delete+create")
-	w.destroy() // a VM goes with its snapshots
+	w.destroy() // the engine deletes a VM together with its snapshots
 	check.Equal(t, "VMs were deleted", s.count("DELETE", "") > 0, true)
 }
 
@@ -256,7 +256,7 @@ func TestTheActiveSnapshotIsNotImported(t *testing.T) {
 	check.Contains(t, "the message", output, "no snapshot that a user made")
 }
 
-// request sends the engine an XML request without a method in its client.
+// request sends an XML request that the engine's client has no method for.
 func (s *site) request(t *testing.T, method, path, body string) string {
 	t.Helper()
 	token, err := s.client.ShareToken(t.Context(), "")
@@ -284,7 +284,7 @@ func (s *site) request(t *testing.T, method, path, body string) string {
 
 var firstID = regexp.MustCompile(` id="([0-9a-f-]{36})"`)
 
-// activeSnapshot returns the ID of the active snapshot of a VM without others.
+// activeSnapshot returns the ID of the active snapshot of a VM. The VM must have no other snapshot.
 func (s *site) activeSnapshot(t *testing.T, vm engine.ID) string {
 	t.Helper()
 	return firstID.FindStringSubmatch(s.request(t, "GET", "/vms/"+vm.String()+"/snapshots", ""))[1]

@@ -22,7 +22,8 @@ var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,18}) ?(B|KiB|MiB|GiB|TiB|PiB)$`)
 
-// parseSize converts a size such as 40GiB to bytes. It returns false if the text is no size, or exceeds 64 bits.
+// parseSize converts a size such as 40GiB to bytes. It returns false if the text is not a size, or if the number
+// exceeds 64 bits.
 func parseSize(text string) (int64, bool) {
 	found := sizePattern.FindStringSubmatch(text)
 	if found == nil {
@@ -45,7 +46,7 @@ func parseSize(text string) (int64, bool) {
 	return 0, false
 }
 
-// formatSize formats a number of bytes in its largest unit without a fraction.
+// formatSize formats a number of bytes in the largest unit that needs no fraction.
 func formatSize(bytes int64) string {
 	unit := 0
 	for ; bytes != 0 && bytes%1024 == 0 && unit < len(units)-1; unit++ {

@@ -88,7 +88,7 @@ data "ovirt_affinity_group" "g" {
 `
 	w := newWorkspace(t, s).config(group + member)
 	w.apply()
-	w.settled() // R12: enforcing and priority are sent
+	w.settled() // R12: the provider sends enforcing and priority
 	cluster, id, vm := s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")
 	seen, err := s.client.FetchAffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 	must(t, err)
@@ -269,8 +269,8 @@ data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 	}
 }
 
-// TestTwoOfOneNameAtTheSameMoment has the engine create two tags and two groups of one name, as it does for overlapping
-// requests: m6. At most one of each remains, and the next apply ends.
+// TestTwoOfOneNameAtTheSameMoment has the engine create two tags and two groups with the same name, as it does for
+// overlapping requests: m6. At most one of each remains, and the next apply succeeds.
 func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -310,7 +310,7 @@ resource "ovirt_affinity_group" "%[1]s" {
 		t.Errorf("%d tags and %d groups are left", tags, groups)
 	}
 
-	// If the second one is left, one apply would create the first while removing the second.
+	// Remove both first. Otherwise, one apply would create the first while it removes the second.
 	w.config("")
 	w.apply()
 	w.config(first)

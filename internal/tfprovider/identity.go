@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// identities are the identifying attributes of each resource, in the order of its import ID. All are also attributes of
-// the resource. Every resource has an entry.
+// identities lists the identifying attributes of each resource, in the order of its import ID. Every resource has an
+// entry, and all its identifying attributes are also attributes of the resource.
 var identities = map[string][]string{
 	"ovirt_adopted_vm":               {"vm_id"},
 	"ovirt_affinity_group":           {"cluster_id", "id"},
@@ -46,14 +46,14 @@ var identities = map[string][]string{
 	"ovirt_vm_watchdog":              {"vm_id", "id"},
 }
 
-// identified adds an identity to a resource. Terraform 1.12 and later stores it beside the state, and imports by it.
-// All other calls go to the resource.
+// identified adds an identity to a resource. Terraform 1.12 and later stores the identity beside the state, and can
+// import by it. identified passes all other calls to the resource.
 type identified struct {
 	resource.Resource
 	attributes []string
 }
 
-// importable is an identified resource with an import.
+// importable is an identified resource that supports imports.
 type importable struct {
 	identified
 	importer resource.ResourceWithImportState
@@ -69,7 +69,7 @@ var (
 	_ resource.ResourceWithImportState      = importable{}
 )
 
-// withIdentity wraps a constructor: its resources have an identity.
+// withIdentity wraps a constructor, so that its resources have an identity.
 func withIdentity(construct func() resource.Resource) func() resource.Resource {
 	return func() resource.Resource {
 		made := construct()
@@ -100,7 +100,7 @@ func (r identified) IdentitySchema(
 	resp.IdentitySchema = identityschema.Schema{Attributes: attributes}
 }
 
-// writeIdentity writes the identity of the object in state. For an object no longer in the state, it uses before.
+// writeIdentity writes the identity of the object in state. If state no longer has the object, it uses before.
 func (r identified) writeIdentity(
 	ctx context.Context, state, before tfsdk.State, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics,
 ) {
@@ -119,14 +119,14 @@ func (r identified) writeIdentity(
 	for _, name := range r.attributes {
 		var value types.String
 		if diags.Append(state.GetAttribute(ctx, path.Root(name), &value)...); value.IsUnknown() {
-			continue // of a failed create
+			continue // the create has failed
 		}
 
 		diags.Append(identity.SetAttribute(ctx, path.Root(name), value)...)
 	}
 }
 
-// writeEmptyIdentity writes an identity of empty texts. It names no object, but the framework rejects a missing
+// writeEmptyIdentity writes an identity of empty texts. It identifies no object, but the framework rejects a missing
 // identity.
 func (r identified) writeEmptyIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity, diags *diag.Diagnostics) {
 	if identity == nil {
@@ -138,7 +138,7 @@ func (r identified) writeEmptyIdentity(ctx context.Context, identity *tfsdk.Reso
 	}
 }
 
-// isUnnamed reports whether a state has no ID for the identity yet: its create got no answer.
+// isUnnamed reports whether a state has no ID for the identity yet, because its create got no answer.
 func (r identified) isUnnamed(ctx context.Context, state tfsdk.State) bool {
 	var id types.String
 	_ = state.GetAttribute(ctx, path.Root("id"), &id) // the schema has it
@@ -229,7 +229,8 @@ func (r identified) MoveState(ctx context.Context) []resource.StateMover {
 	return nil
 }
 
-// ImportState implements resource.ResourceWithImportState, by an ID or by an identity. An identity is the ID in parts.
+// ImportState implements resource.ResourceWithImportState, by an ID or by an identity. An identity has the parts of the
+// ID.
 func (r importable) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {

@@ -53,7 +53,7 @@ func TestEachResourceHasAnIdentityOfItsAttributes(t *testing.T) {
 
 var assigned = regexp.MustCompile(`(?m)^    (\w+) += "([^"]+)"$`)
 
-// TestTheExamplesImportByTheIdentity compares the two examples of each import.
+// TestTheExamplesImportByTheIdentity compares both examples of each import.
 func TestTheExamplesImportByTheIdentity(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +116,7 @@ func TestEveryResourceIsImportedByItsIdentity(t *testing.T) {
 	server := providerserver.NewProtocol5(New(Options{}))()
 
 	for typeName, attributes := range identities {
-		if typeName == "ovirt_disk_from_image" { // it has no import
+		if typeName == "ovirt_disk_from_image" { // it cannot be imported
 			continue
 		}
 
@@ -163,7 +163,7 @@ func TestAnIdentityWithoutANameIsToldAsMissing(t *testing.T) {
 	check.Equal(t, "the problem", problems[0].Detail, "name is missing.")
 }
 
-// TestARunOfTheManagerHasNothingThatItDoesNotNeed makes calls forbidden to a restricted run.
+// TestARunOfTheManagerHasNothingThatItDoesNotNeed makes calls that a restricted run must not make.
 func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	provider := New(Options{Types: []string{"ovirt_tag"}})
@@ -200,7 +200,7 @@ func TestARunOfTheManagerHasNothingThatItDoesNotNeed(t *testing.T) {
 		check.Equal(t, name+" is refused", err != nil && strings.Contains(err.Error(), "none of this run"), true)
 	}
 
-	// An unrestricted provider shows everything, even after a restricted one.
+	// An unrestricted provider offers everything, even after a restricted one in the same process.
 	free := New(Options{})
 	all, err := newRestricted(providerserver.NewProtocol5(free)(), free, Options{}).
 		GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})

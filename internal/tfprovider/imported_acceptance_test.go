@@ -50,7 +50,7 @@ func TestABlockThatIsRemovedLongAfterAnImportDetachesItsDisk(t *testing.T) {
 		"    active         = true\n    bootable       = true\n  }\n}\n", 1)
 	w.config(matching).succeed("state", "rm", "ovirt_disk_attachments.a")
 	w.importID("ovirt_disk_attachments.a", vm)
-	w.settled() // and so no update
+	w.settled() // so there is no update
 	w.apply()
 
 	w.config(strings.Replace(matching, "  attachment {\n    disk_id        = ovirt_disk.e.id\n"+

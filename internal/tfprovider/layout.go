@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// askedLayout is the private-state key of the last requested layout of a disk. The engine's web console can convert a
-// disk, and a plan must not replace the disk for this and lose its data.
+// askedLayout is the private-state key of the last requested layout of a disk. A user can convert a disk in the
+// engine's web console. A plan must not replace such a disk, because its data would be lost.
 const askedLayout = "asked_layout"
 
 // layout is the storage layout of a disk.
@@ -22,7 +22,7 @@ type layout struct {
 	Sparse *bool  `json:"sparse,omitempty"`
 }
 
-// privateState is the data a provider stores beside the state.
+// privateState is the data a provider stores beside the state of a resource.
 type privateState interface {
 	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
@@ -52,7 +52,7 @@ func getLayout(ctx context.Context, private privateState, diags *diag.Diagnostic
 }
 
 // storeInitialLayout stores the disk's layout from the state, before the engine's layout replaces it in the model.
-// Neither an import nor a state of another provider has stored one.
+// After an import, or in a state of another provider, no layout is stored yet.
 func storeInitialLayout(
 	ctx context.Context, private, out privateState, model *diskModel, disk *engine.Disk,
 ) diag.Diagnostics {
@@ -71,8 +71,8 @@ func storeInitialLayout(
 	return diags
 }
 
-// planLayout plans format and sparse. A change in the configuration replaces the disk. A change made in the engine is
-// kept, with a warning.
+// planLayout plans format and sparse. A change in the configuration replaces the disk. A change made in the engine
+// stays, and causes a warning.
 func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
@@ -106,7 +106,7 @@ func planLayout(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 	}
 }
 
-// keepLayout plans the present value of the disk, and adds a warning.
+// keepLayout plans the present value of an attribute of the layout, and adds a warning.
 func keepLayout(ctx context.Context, resp *resource.ModifyPlanResponse, name string, has any) {
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), has)...)
 	resp.Diagnostics.AddAttributeWarning(path.Root(name), "The disk was converted",

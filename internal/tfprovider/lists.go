@@ -30,7 +30,7 @@ func (p *ovirtProvider) ListResources(context.Context) []func() list.ListResourc
 	}
 }
 
-// listedObject is one object in a list. Its UUID is its identity.
+// listedObject is an object in a list. Its UUID is its identity.
 type listedObject struct {
 	id   engine.ID
 	name string
@@ -100,7 +100,8 @@ func (l *listed) List(ctx context.Context, req list.ListRequest, stream *list.Li
 	}
 }
 
-// buildResult returns an object in the answer. If the request includes the resource, it reads it as an import does.
+// buildResult returns the result for an object. If the request asks for the resource, it reads the object like an
+// import.
 func (l *listed) buildResult(ctx context.Context, req list.ListRequest, object listedObject) list.ListResult {
 	out := req.NewListResult(ctx)
 	out.DisplayName = object.name
@@ -132,7 +133,7 @@ func listVMs(ctx context.Context, client *engine.Client) ([]listedObject, error)
 	return toListedObjects(all, func(vm engine.VM) listedObject { return listedObject{vm.ID, vm.Name} }), err
 }
 
-// listDisks omits the disks of templates, and their copies in VMs: these disks go with their owners.
+// listDisks omits the disks of templates, and their copies in VMs, because they belong to their owners.
 func listDisks(ctx context.Context, client *engine.Client) ([]listedObject, error) {
 	all, err := client.ListDisks(ctx)
 	if err == nil {

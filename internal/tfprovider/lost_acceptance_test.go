@@ -25,16 +25,16 @@ import (
 // This file loses the answer to each request of each resource: only this answer, or also all later ones of the
 // operation.
 
-// losing is a proxy before an engine. It loses answers.
+// losing is a proxy before an engine. It drops answers.
 type losing struct {
 	*httptest.Server
 
 	mu sync.Mutex
-	// nth is the number of the request with the lost answer, counted from 1. 0 loses none.
+	// nth is the number of the request whose answer the proxy drops, counted from 1. 0 drops none.
 	nth int
-	// onlyChanges does not count read requests.
+	// onlyChanges excludes read requests from the count.
 	onlyChanges bool
-	// staysDown blocks all later requests until mend is called.
+	// staysDown drops all later requests until mend is called.
 	staysDown      bool
 	seen           int
 	isLost, isDown bool
@@ -69,7 +69,7 @@ func newLosing(d *direct) *losing {
 	d.t.Cleanup(l.Close)
 	d.url = l.URL + "/ovirt-engine/api"
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
-	d.ca = slices.Concat(own, d.site.sim.CA()) // images bypass the proxy
+	d.ca = slices.Concat(own, d.site.sim.CA()) // images do not use the proxy
 
 	return l
 }
@@ -101,7 +101,7 @@ func (l *losing) answer(response *http.Response) error {
 	return errCut
 }
 
-// lose starts losing the answer to a request. mend stops it, and returns the number of requests.
+// lose makes the proxy drop the answer to a request. mend makes it work again, and returns the number of requests.
 func (l *losing) lose(nth int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,17 +118,17 @@ func (l *losing) mend() (seen int) {
 	return l.seen
 }
 
-// lostCase is a resource for losing answers.
+// lostCase describes a resource for the tests with lost answers.
 type lostCase struct {
-	// prepare creates the dependencies of the resource, and returns its attributes.
+	// prepare creates the objects the resource needs, and returns its attributes.
 	prepare func(d *direct) set
-	// change returns attributes changed in place, or nil if there are none.
+	// change returns attributes with another value that can change in place. It is nil if there are none.
 	change func(d *direct) set
-	// count counts the objects in the engine, or is nil if the resource has none of its own.
+	// count counts the objects of the resource in the engine. It is nil if the resource has no object of its own.
 	count func(d *direct, of set) int
 }
 
-// one returns a fixed change.
+// one returns a function that always returns this one change.
 func one(name string, value any) func(*direct) set {
 	return func(*direct) set { return set{name: value} }
 }
@@ -232,7 +232,7 @@ func lostCasesOfVMs() map[string]lostCase {
 
 func lostCasesOfDisks() map[string]lostCase {
 	attachment := func(disk, kind string) set { return set{"disk_id": disk, "disk_interface": kind} }
-	attached := func(d *direct, of set) int { // except for the boot disk
+	attached := func(d *direct, of set) int { // without the boot disk
 		return length[engine.DiskAttachment](d)(d.site.client.ListDiskAttachments(d.t.Context(), vmOf(of))) - 1
 	}
 
@@ -276,7 +276,7 @@ func lostCasesOfDisks() map[string]lostCase {
 				}
 			},
 			change: func(d *direct) set {
-				return set{"attachment": []set{attachment(d.diskNamed("d"), "virtio_scsi")}} // this detaches e
+				return set{"attachment": []set{attachment(d.diskNamed("d"), "virtio_scsi")}} // this change detaches e
 			},
 			count: func(d *direct, of set) int { return attached(d, of) / 2 },
 		},
@@ -356,7 +356,7 @@ func lostCasesOfGroups() map[string]lostCase {
 					Collection: "vms", ID: engine.ID(textOf(of, "object_id")),
 				})
 
-				return length[engine.Permission](d)(all, err) - 2 // without those of the whole system
+				return length[engine.Permission](d)(all, err) - 2 // without the two for the whole system
 			},
 		},
 		"ovirt_vm_affinity_group": {prepare: func(d *direct) set {
@@ -411,7 +411,7 @@ func lostCasesOfDevices() map[string]lostCase {
 	}
 }
 
-// loss is one lost answer.
+// loss describes one lost answer.
 type loss struct {
 	typeName, phase string
 	nth             int
@@ -421,7 +421,8 @@ type loss struct {
 	limit string
 }
 
-// isUnproven has the resources whose objects have no time of creation. Nothing tells them from those of others.
+// isUnproven has the resources whose objects have no time of creation. So nothing distinguishes the provider's objects
+// from those of others.
 var isUnproven = map[string]bool{
 	"ovirt_tag": true, "ovirt_affinity_label": true, "ovirt_affinity_group": true, "ovirt_nic": true,
 	"ovirt_vm_watchdog": true, "ovirt_vm_mediated_device": true, "ovirt_permission": true,
@@ -445,7 +446,7 @@ type lostRun struct {
 	seen   int
 }
 
-// newLostRun creates a resource up to the start of a phase.
+// newLostRun creates a resource and prepares it for a phase.
 func newLostRun(t *testing.T, l loss) *lostRun {
 	t.Helper()
 	d := newDirect(t, newSite(t, quick))
@@ -456,13 +457,13 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 	d.begin()
 	r := &lostRun{d.resource(l.typeName), between, of, c, 0}
 
-	if l.phase == "delete" && l.limit != "" { // a destruction has the time-outs of the state
+	if l.phase == "delete" && l.limit != "" { // a destroy uses the timeouts in the state
 		r.of = with(of, set{"timeouts": set{"delete": l.limit}})
 	}
 
 	if l.phase != "create" {
 		check.Equal(t, "the problems", strings.Join(r.apply(r.of), "\n"), "")
-		d.begin() // a run keeps what it has made itself
+		d.begin() // so the run does not know what it has created
 	}
 
 	if l.phase == "update" {
@@ -472,7 +473,7 @@ func newLostRun(t *testing.T, l loss) *lostRun {
 	return r
 }
 
-// run runs the phase with a lost answer.
+// run performs the phase with a lost answer.
 func (r *lostRun) run(l loss) []string {
 	r.d.t.Helper()
 	of := r.of
@@ -490,7 +491,7 @@ func (r *lostRun) run(l loss) []string {
 	return r.apply(of)
 }
 
-// again repeats the phase with an answering engine, and examines the result.
+// again repeats the phase with a working engine, and checks the result.
 func (r *lostRun) again(l loss) {
 	r.d.t.Helper()
 	r.d.begin()
@@ -519,7 +520,7 @@ func (r *lostRun) again(l loss) {
 	}
 }
 
-// loses runs a phase with one lost answer. It reports whether there was such an answer.
+// loses performs a phase with one lost answer. It reports whether the phase had such an answer.
 func loses(t *testing.T, l loss) {
 	t.Helper()
 	r := newLostRun(t, l)
@@ -626,7 +627,7 @@ func TestEachLostAnswerIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// losesEach counts the requests of a phase in a run without a loss, and then loses each.
+// losesEach counts the requests of a phase in a run without a loss. It then loses the answer to each of them.
 func losesEach(t *testing.T, typeName, phase string) {
 	t.Helper()
 
@@ -651,8 +652,9 @@ func losesEach(t *testing.T, typeName, phase string) {
 	}
 }
 
-// TestAnObjectThatAPersonMadeMeanwhileIsNotDestroyed loses the answer to a create, as if the object that is there were
-// somebody else's: a tag has no time, and the VM is made years after the create. No run takes it or destroys it.
+// TestAnObjectThatAPersonMadeMeanwhileIsNotDestroyed loses the answer to a create, and treats the existing object as
+// another user's. A tag has no time of creation, and the VM appears years after the create. No run may take over or
+// destroy the object.
 func TestAnObjectThatAPersonMadeMeanwhileIsNotDestroyed(t *testing.T) {
 	t.Parallel()
 
@@ -680,7 +682,7 @@ func TestAnObjectThatAPersonMadeMeanwhileIsNotDestroyed(t *testing.T) {
 	}
 }
 
-// askYearsAgo sets the times of a create back.
+// askYearsAgo moves the recorded times of a create years into the past.
 func (r *lostRun) askYearsAgo() {
 	r.d.t.Helper()
 

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// named is an object with a name unique in the engine: a tag or an affinity group.
+// named describes an object whose name is unique in the engine: a tag or an affinity group.
 type named[T any] struct {
 	kind, name string
 	create     func(context.Context) (*T, error)
@@ -18,11 +18,12 @@ type named[T any] struct {
 	id     func(*T) string
 }
 
-// createUnique creates the object, unless its name is taken. It looks for the name first. An object found after a lost
-// answer is therefore the requested one.
+// createUnique creates the object, unless its name is taken. It looks for the name first, so an object found after a
+// lost answer is the requested one.
 //
-// The engine itself accepts simultaneous creates of one name. So make looks again afterwards, and removes its own
-// object if there is another. If two runs do this, both fail, and the next run of either creates the object.
+// The engine itself accepts two simultaneous creates with the same name. So createUnique looks again afterwards, and
+// removes its own object if there is another. If two runs do this, both fail, and the next run of either creates the
+// object.
 func (n named[T]) createUnique(ctx context.Context) (*T, error) {
 	what := n.kind + " " + n.name
 	if others, err := n.list(ctx); err != nil {
@@ -42,7 +43,7 @@ func (n named[T]) createUnique(ctx context.Context) (*T, error) {
 		return nil, err
 	}
 
-	// An interrupt must not leave the object out of the state.
+	// An interrupt must not leave the object outside the state.
 	ctx = context.WithoutCancel(ctx)
 	all, err := n.list(ctx)
 	if err != nil {

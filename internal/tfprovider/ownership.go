@@ -14,23 +14,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// ownership refuses to read or change objects of other owners. IDs come from states, and every writer of the Secret of
-// a state can put any ID there. An object is the owner's only if it carries the owner's mark in the engine.
+// ownership refuses to read or change objects of other owners. IDs come from states, and anyone who can write the
+// Secret of a state can put any ID there. An object belongs to the owner only if it carries the owner's mark in the
+// engine.
 type ownership struct {
 	mark string
 	// client returns the provider's client, or nil before Configure.
 	client func() *engine.Client
 
-	// stateVMs are the VMs in the state of the run, whoever owns them.
+	// stateVMs are the VMs in the state of the run, regardless of their owners.
 	stateVMs []engine.ID
 
 	mu sync.Mutex
-	// vms and disks are the objects already known to be the owner's.
+	// vms and disks are the objects already known to belong to the owner.
 	vms, disks map[engine.ID]bool
 }
 
-// newOwnership returns the ownership for an owner's mark. It returns nil, which allows everything, if the mark names no
-// object: a user of olvmctl plan has none.
+// newOwnership returns the ownership for an owner's mark. If the mark names no object, as in a preview by olvmctl, it
+// returns nil. A nil ownership allows everything.
 func newOwnership(mark string, stateVMs []string, client func() *engine.Client) *ownership {
 	_, machine := ownermark.ParseOwner(mark)
 	_, pooled := ownermark.ParseInventoryOwner(mark)
@@ -47,9 +48,9 @@ func newOwnership(mark string, stateVMs []string, client func() *engine.Client) 
 	return out
 }
 
-// isOwnMark reports whether a mark names the owner. It ignores the UID, because it changes if the object moves. For an
-// OLVMInventoryVM, it also accepts the mark of any machine in the same namespace: a machine claiming the VM replaces
-// the mark.
+// isOwnMark reports whether a mark names the owner. It ignores the UID, because the UID changes if the object moves.
+// For an OLVMInventoryVM, it also accepts the mark of any machine in the same namespace, because a machine that claims
+// the VM replaces the mark.
 func (o *ownership) isOwnMark(mark string) bool {
 	found, machine := ownermark.ParseOwner(mark)
 	if owner, ok := ownermark.ParseOwner(o.mark); ok {
@@ -62,7 +63,7 @@ func (o *ownership) isOwnMark(mark string) bool {
 	return pooled && made.IsSameObject(owner) || machine && found.Namespace == owner.Namespace
 }
 
-// objects are the IDs in a state of a resource.
+// objects are the IDs of the engine's objects in the state of a resource.
 type objects struct{ vms, disks, groups []engine.ID }
 
 func (o objects) isEmpty() bool { return len(o.vms)+len(o.disks)+len(o.groups) == 0 }
@@ -97,8 +98,8 @@ func collectObjects(typeName string, state map[string]tftypes.Value, exists bool
 	return out
 }
 
-// checkState returns an error if a state of a resource has objects of other owners. exists distinguishes a stored state
-// from a planned one.
+// checkState returns an error if the state of a resource has objects of other owners. exists distinguishes a stored
+// state from a planned one.
 func (o *ownership) checkState(
 	ctx context.Context, schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue, exists bool,
 ) error {
@@ -142,10 +143,10 @@ func (o *ownership) checkState(
 	return nil
 }
 
-// checkMark returns an error if a planned resource would get another owner's mark.
+// checkMark returns an error if a plan gives a resource another owner's mark.
 func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value) error {
 	text := func(attribute string) (out string) {
-		_ = planned[attribute].As(&out) // stays empty if it is null or unknown
+		_ = planned[attribute].As(&out) // stays empty if the attribute is null or unknown
 		return out
 	}
 
@@ -167,7 +168,7 @@ func (o *ownership) checkMark(typeName string, planned map[string]tftypes.Value)
 	return fmt.Errorf("the plan would mark %s with %q, and this run's owner has the mark %q", typeName, mark, o.mark)
 }
 
-// recordCreated records the objects created by a resource as the owner's.
+// recordCreated records that the objects a resource has created belong to the owner.
 func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, value *tfprotov5.DynamicValue) {
 	state, err := decodeState(schema, value)
 	if err != nil || state == nil {
@@ -187,7 +188,7 @@ func (o *ownership) recordCreated(schema *tfprotov5.Schema, typeName string, val
 	}
 }
 
-// decodeState returns the attributes of a state, or nil if there is none.
+// decodeState returns the attributes of a state, or nil if the state is null.
 func decodeState(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[string]tftypes.Value, error) {
 	if value == nil {
 		return nil, nil
@@ -210,7 +211,7 @@ func decodeState(schema *tfprotov5.Schema, value *tfprotov5.DynamicValue) (map[s
 	return out, nil
 }
 
-// isOwned reports whether an ID is known to be the owner's.
+// isOwned reports whether an ID is known to belong to the owner.
 func (o *ownership) isOwned(of map[engine.ID]bool, id engine.ID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +219,7 @@ func (o *ownership) isOwned(of map[engine.ID]bool, id engine.ID) bool {
 	return of[id]
 }
 
-// recordOwned records an ID as the owner's.
+// recordOwned records that an ID belongs to the owner.
 func (o *ownership) recordOwned(of map[engine.ID]bool, id engine.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -238,7 +239,7 @@ func (e *notOwnedError) Error() string {
 		"change it; the state may have been edited", e.what, e.id, e.mark)
 }
 
-// checkVM returns an error if the VM exists and has another owner.
+// checkVM returns an error if the VM exists and belongs to another owner.
 func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 	if o.isOwned(o.vms, id) {
 		return nil
@@ -260,8 +261,8 @@ func (o *ownership) checkVM(ctx context.Context, id engine.ID) error {
 	return nil
 }
 
-// checkDisk returns an error if the disk exists and has another owner. A disk is the owner's if it was created for the
-// owner, or is attached to one of the owner's VMs in the state.
+// checkDisk returns an error if the disk exists and belongs to another owner. A disk belongs to the owner if it was
+// created for the owner, or is attached to one of the owner's VMs in the state.
 func (o *ownership) checkDisk(ctx context.Context, id engine.ID) error {
 	if o.isOwned(o.disks, id) {
 		return nil
@@ -315,7 +316,7 @@ func (o *ownership) isAttachedToOwnedVM(ctx context.Context, disk engine.ID) (bo
 	return false, nil
 }
 
-// checkGroup returns an error if the affinity group exists and has another owner.
+// checkGroup returns an error if the affinity group exists and belongs to another owner.
 func (o *ownership) checkGroup(ctx context.Context, cluster, id engine.ID) error {
 	group, err := o.client().FetchAffinityGroup(ctx, cluster, id)
 

@@ -126,7 +126,7 @@ func (o *owned) state(typeName string, texts map[string]engine.ID) *tfprotov5.Dy
 	return &out
 }
 
-// touch checks the access of a run to the objects in a state. If it is forbidden, touch tries to read and change them.
+// touch checks whether a run may access the objects in a state. If allowed is false, it tries to read and change them.
 func (o *owned) touch(what, typeName string, ids map[string]engine.ID, allowed bool) {
 	o.t.Helper()
 	stored := o.state(typeName, ids)
@@ -159,7 +159,8 @@ func refused(problems []*tfprotov5.Diagnostic) bool {
 	})
 }
 
-// TestARunTouchesOnlyWhatIsItsOwners has states with IDs of other owners. Every writer of a Secret can create these.
+// TestARunTouchesOnlyWhatIsItsOwners has states with IDs of other owners. Anyone who can write a Secret can create such
+// a state.
 func TestARunTouchesOnlyWhatIsItsOwners(t *testing.T) {
 	o := newOwned(t, theOwner.Comment())
 	own, foreign := o.vm("own", theOwner.Comment()), o.vm("foreign", another.Comment())
@@ -231,7 +232,7 @@ func TestAPlannedChangeIsCheckedToo(t *testing.T) {
 	problem := o.server.checkOwnership(t.Context(), "ovirt_disk_attachment", nil, planned)
 	check.Equal(t, "it is refused", refused(problem), true)
 
-	// A run's own objects are its owner's, without another look.
+	// Objects the run itself has created belong to its owner without another request.
 	o.server.owner.recordCreated(mustSchema(t, o, "ovirt_disk"), "ovirt_disk", o.state("ovirt_disk",
 		map[string]engine.ID{"id": foreign}))
 	problem = o.server.checkOwnership(t.Context(), "ovirt_disk_attachment", nil, planned)
@@ -274,7 +275,7 @@ func mustSchema(t *testing.T, o *owned, typeName string) *tfprotov5.Schema {
 	return schema
 }
 
-// TestAVMOfAPoolIsThePools has the run of an OLVMInventoryVM. A machine may have claimed its VM by now.
+// TestAVMOfAPoolIsThePools has the run of an OLVMInventoryVM. A machine may have claimed the VM by now.
 func TestAVMOfAPoolIsThePools(t *testing.T) {
 	o := newOwned(t, theOwner.InventoryComment())
 
@@ -294,7 +295,7 @@ func TestAVMOfAPoolIsThePools(t *testing.T) {
 	}
 }
 
-// TestAPersonMayTouchEverything has a run of a user with their own credentials.
+// TestAPersonMayTouchEverything has a run of a user with the user's own credentials.
 func TestAPersonMayTouchEverything(t *testing.T) {
 	for _, mark := range []string{"", "capolvm image 5f0c", "somebody"} {
 		o := newOwned(t, mark)

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file tests half-finished creations, and changes while a VM is not ready.
+// This file tests interrupted creates, and changes while a VM is not ready.
 
 // driveWith returns a VM with an image in its drive.
 func driveWith(image engine.ID) string {
@@ -39,7 +39,7 @@ func TestAnImageThatIsInTheDriveAfterAnErrorIsInTheState(t *testing.T) {
 	vm := startPlainVM(t, s, w)
 	wait.Until(t, "the VM is up", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 
-	// The engine accepts the change for the next start, and rejects that of the running VM.
+	// The engine accepts the change for the next start, but rejects the change of the running VM.
 	must(t, s.sim.Inject(ovirtsim.Fault{
 		Method: http.MethodPut, Path: "/cdroms/", Nth: 2, Count: 1, Status: http.StatusBadRequest,
 		Reason: "Operation Failed", Detail: "[Cannot Change CD VM.]",
@@ -86,7 +86,7 @@ func TestAnInterfaceThatCannotBeUnlinkedIsInTheState(t *testing.T) {
 			fault.Count, fault.Status = 1, http.StatusBadRequest
 			fault.Reason, fault.Detail = "Operation Failed", "[Not now.]"
 
-			// The engine creates a linked interface, whatever the request.
+			// The engine creates a linked interface, regardless of the request.
 			proxy := between(t, s, nil, func(r *http.Response) error {
 				if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/nics") {
 					return rewrite(r, "<linked>false</linked>", "<linked>true</linked>")

@@ -47,8 +47,8 @@ func TestAPermissionFromCreationToDestruction(t *testing.T) {
 	check.Equal(t, "the permissions", lostCases()["ovirt_permission"].count(d, of), 0)
 }
 
-// TestAPermissionThatIsInheritedIsAnother gives a user a role on one VM. The user already has it on the whole system,
-// and the list of the VM has both permissions.
+// TestAPermissionThatIsInheritedIsAnother gives a user a role on one VM. The user already has the role on the whole
+// system, so the list of the VM has both permissions.
 func TestAPermissionThatIsInheritedIsAnother(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSite(t, quick))

@@ -19,10 +19,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file tests the correctness of plans, and the end of everything they start.
+// This file tests that plans are correct, and that everything they start comes to an end.
 
-// TestMemoryThatIsKnownLaterCrossesItsLimits takes memory from another resource: first below the guaranteed memory,
-// then above the maximum.
+// TestMemoryThatIsKnownLaterCrossesItsLimits takes the memory from another resource. The value is first below the
+// guaranteed memory, and then above the maximum.
 func TestMemoryThatIsKnownLaterCrossesItsLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -56,7 +56,7 @@ func TestADiskThatIsReplacedMayBeSmaller(t *testing.T) {
 	w.settled()
 }
 
-// TestWhatWaitsOutlivesTheRemovalOfOtherResources removes resources with an effect on the VM at their destruction.
+// TestWhatWaitsOutlivesTheRemovalOfOtherResources removes resources that change the VM when they are destroyed.
 func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 	t.Parallel()
 
@@ -100,7 +100,7 @@ func TestWhatWaitsOutlivesTheRemovalOfOtherResources(t *testing.T) {
 	}
 }
 
-// TestAGeneratedConfigurationPlansNothing imports by import blocks, and has Terraform write the configuration.
+// TestAGeneratedConfigurationPlansNothing imports with import blocks, and lets Terraform generate the configuration.
 func TestAGeneratedConfigurationPlansNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -230,7 +230,7 @@ func TestAnIDInUpperCaseIsRefusedBeforeThePlan(t *testing.T) {
 	check.Contains(t, "the message", newWorkspace(t, s).config(upper).fail(), "lower case")
 }
 
-// TestAShutdownThatTheGuestDidNotHearIsAskedAgain has a guest hear only the second request.
+// TestAShutdownThatTheGuestDidNotHearIsAskedAgain has a guest that receives only the second request.
 func TestAShutdownThatTheGuestDidNotHearIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -278,7 +278,7 @@ func TestAWaitEndsWithItsTimeOut(t *testing.T) { // R16
 	check.Contains(t, "the message", w.fail(), "gave up waiting for VM")
 }
 
-// TestAnUploadWhoseDiskCannotBeReadIsKnown fails the last request of an upload for a while.
+// TestAnUploadWhoseDiskCannotBeReadIsKnown lets the last request of an upload fail for a while.
 func TestAnUploadWhoseDiskCannotBeReadIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -354,7 +354,7 @@ func (m *managed) problemsOf(of set) []string {
 }
 
 // TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement takes the blocks from another resource. Terraform rejects an
-// update turned into a replacement during the apply.
+// update that becomes a replacement during the apply.
 func TestInterfacesOfAGuestThatAreKnownLaterAreOneReplacement(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

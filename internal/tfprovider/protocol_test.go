@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// This file tests features of Terraform 1.14 by its calls, because tests do not have such a Terraform.
+// This file tests features of Terraform 1.14 by direct calls, because the tests do not have this version of Terraform.
 
 // client is the client side of the protocol.
 type client struct {
@@ -26,7 +26,7 @@ type client struct {
 	schemas *tfprotov5.GetProviderSchemaResponse
 }
 
-// configured returns a provider with a provider block.
+// configured returns a client of a provider that is configured for an engine.
 func configured(t *testing.T, s *site) client {
 	t.Helper()
 	server := providerserver.NewProtocol5(tfprovider.New(tfprovider.Options{}))()
@@ -46,7 +46,7 @@ func configured(t *testing.T, s *site) client {
 	return c
 }
 
-// config returns a configuration with some attributes. The others are null.
+// config returns a configuration with these attributes. All others are null.
 func (c client) config(t *testing.T, schema *tfprotov5.Schema, set map[string]any) *tfprotov5.DynamicValue {
 	t.Helper()
 	object, isObject := schema.ValueType().(tftypes.Object)
@@ -106,7 +106,7 @@ func TestActionsOfVMs(t *testing.T) {
 
 	does("ovirt_vm_start", map[string]any{})
 	check.Equal(t, "the status", s.vm(t, "a").Status, engine.VMUp)
-	does("ovirt_vm_start", map[string]any{}) // a running VM is left alone
+	does("ovirt_vm_start", map[string]any{}) // a running VM stays as it is
 	does("ovirt_vm_reboot", map[string]any{})
 	wait.Until(t, "the VM is up again", func() bool { return s.vm(t, "a").Status == engine.VMUp })
 
@@ -115,7 +115,7 @@ func TestActionsOfVMs(t *testing.T) {
 	check.Equal(t, "it is on another host", engine.RefID(s.vm(t, "a").Host) != from, true)
 	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()})
 	check.Equal(t, "the host", engine.RefID(s.vm(t, "a").Host), from)
-	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()}) // it is there already
+	does("ovirt_vm_migrate", map[string]any{"host_id": from.String()}) // the VM is already there
 
 	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/snapshots$", Action: "cut-after", Count: 1}))
 	does("ovirt_vm_snapshot", map[string]any{"description": "nightly", "memory": true})
@@ -155,7 +155,7 @@ func TestAMigrationOfAVMThatGoesDownFails(t *testing.T) {
 	check.Contains(t, "the problem", problems[0].Detail, "is down")
 }
 
-// TestAMigrationThatTheEngineSendsBackFails cancels a migration once the action has seen it.
+// TestAMigrationThatTheEngineSendsBackFails cancels a migration after the action has seen it.
 func TestAMigrationThatTheEngineSendsBackFails(t *testing.T) {
 	t.Parallel()
 	problems := migratesUntil(t, func(s *site, vm engine.ID) {
@@ -231,7 +231,7 @@ func TestAnActionOfAVMThatIsGoneFails(t *testing.T) {
 	check.Equal(t, "the path", problems[0].Attribute.String(), `AttributeName("vm_id")`)
 }
 
-// list lists the objects of a resource: their names and, on request, their resources.
+// list lists the objects of a resource: their names and, if requested, the whole resources.
 func (c client) list(
 	t *testing.T, typeName string, set map[string]any, limit int64,
 ) map[string]map[string]tftypes.Value {
@@ -272,7 +272,7 @@ func TestListsHaveWhatAnImportWouldRead(t *testing.T) {
 	check.Equal(t, "the template of the VM", template, s.ids["$template"])
 
 	check.Equal(t, "the disks", slices.Sorted(maps.Keys(c.list(t, "ovirt_disk", nil, 0)))[0], "data <1> & more")
-	check.Equal(t, "how many", len(c.list(t, "ovirt_disk", nil, 0)), 1) // no disks of templates or their VMs
+	check.Equal(t, "how many", len(c.list(t, "ovirt_disk", nil, 0)), 1) // without the disks of templates and their VMs
 	check.Equal(t, "the tags", len(c.list(t, "ovirt_tag", nil, 0)), 1)  // without the root of all tags
 
 	templates := c.list(t, "ovirt_template", nil, 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Address is the provider's address in the registry. Configurations name it as their source.
+// Address is the provider's address in the registry. Configurations name it as the source.
 const Address = "registry.terraform.io/ovirt/ovirt"
 
 // Version returns the provider version of this build. Its schema extends the released 2.2.
@@ -33,23 +33,24 @@ type Options struct {
 	Sessions *engine.Sessions
 	// Session replaces a login with the credentials of the configuration. If nil, the provider logs in.
 	Session *engine.Client
-	// ReturnOnStart ends ovirt_vm_start as soon as the engine accepts the start, for callers watching the VM
-	// themselves. Otherwise it waits until the VM is up, as the released provider does.
+	// ReturnOnStart ends ovirt_vm_start as soon as the engine accepts the start. It is for callers that watch the VM
+	// themselves. Otherwise, ovirt_vm_start waits until the VM is up, like the released provider.
 	ReturnOnStart bool
-	// Owner is the mark of the object a run creates things for. The provider writes it in the descriptions of disks,
-	// because they have no attribute for it. Objects with another mark are neither read nor changed. Owner may be
+	// Owner is the mark of the object the run creates things for. The provider writes it in the descriptions of disks,
+	// because they have no attribute for it. It neither reads nor changes objects with another mark. Owner may be
 	// empty.
 	Owner string
-	// StateVMs are the IDs of the VMs in the state of the run. If a VM is the owner's, so are its disks.
+	// StateVMs are the IDs of the VMs in the state of the run. If a VM belongs to the owner, so do its disks.
 	StateVMs []string
-	// Types are the served types of resources and data sources. If nil, all are served.
+	// Types are the types of resources and data sources that the provider serves. If nil, it serves all.
 	Types []string
-	// Engine is the only engine a configuration may name. If nil, it may name any.
+	// Engine is the only engine a configuration may name. If nil, it may name any engine.
 	Engine *Engine
 	// Approved is called before every change. An error prevents the change. If nil, all changes are approved.
 	Approved func(ctx context.Context) error
-	// Fence is called before and after creating a disk, because disk names are not unique in the engine. An error
-	// before prevents the creation. engine.ErrSuperseded after it removes the disk. If nil, there is no check.
+	// Fence is called before and after the creation of a disk, because disk names are not unique in the engine. An
+	// error before it prevents the creation. After it, engine.ErrSuperseded removes the disk. If nil, there is no
+	// check.
 	Fence func(ctx context.Context) error
 }
 
@@ -78,18 +79,19 @@ func New(options Options) provider.Provider {
 
 type ovirtProvider struct {
 	options Options
-	// session is the session at the engine, or nil before Configure.
+	// session is the session with the engine, or nil before Configure.
 	session atomic.Pointer[engine.Client]
 }
 
-// configured holds the provider's data for resources.
+// configured holds the provider's data for its resources.
 type configured struct {
 	client        *engine.Client
 	returnOnStart bool
 	owner         string
 	fence         func(ctx context.Context) error
 	made          *madeNow
-	// recovers allows states without an ID: see keepAsked. The manager finds its own objects by their marks.
+	// recovers allows states without an ID: see keepUnanswered. The manager does not need them, because it finds its
+	// objects by their marks.
 	recovers bool
 }
 
@@ -169,7 +171,7 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	if p.options.Engine == nil { // runs do not use the environment of the manager
+	if p.options.Engine == nil { // runs must not use the environment of the manager
 		model.fillFromEnvironment(os.Getenv, &resp.Diagnostics)
 	}
 
@@ -210,7 +212,7 @@ func (p *ovirtProvider) Configure(
 	resp.ListResourceData, resp.ActionData = resp.ResourceData, resp.ResourceData
 }
 
-// getSession returns the session at the engine of the provider block. It sends nothing.
+// getSession returns the session with the engine of the provider block. It sends no request.
 func (p *ovirtProvider) getSession(m *providerModel, ca []byte, headers map[string]string) (*engine.Client, error) {
 	if p.options.Session != nil {
 		return p.options.Session, nil
@@ -227,7 +229,7 @@ func (p *ovirtProvider) getSession(m *providerModel, ca []byte, headers map[stri
 	})
 }
 
-// checkRequired reports missing and unsupported attributes.
+// checkRequired reports missing attributes and attributes that this provider does not support.
 func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 	if m.Mock.ValueBool() {
 		diags.AddAttributeError(path.Root("mock"), "mock is not supported",
@@ -248,7 +250,7 @@ func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
 }
 
 // checkEngine checks whether a configuration names the only allowed engine, and connects to it in the only allowed way.
-// This prevents it from reading files, and from sending passwords elsewhere. If only is nil, all is allowed.
+// So the configuration can neither read files nor send passwords elsewhere. If only is nil, it allows everything.
 func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
 	if only == nil {
 		return
@@ -272,7 +274,7 @@ func (m *providerModel) checkEngine(only *Engine, diags *diag.Diagnostics) {
 	}
 }
 
-// checkTLS checks the configuration for exactly one way of trusting the engine. withCA reports whether it has
+// checkTLS checks that the configuration has exactly one way of trusting the engine. withCA reports whether it has
 // certificates.
 func (m *providerModel) checkTLS(withCA bool, diags *diag.Diagnostics) {
 	insecure, verified := m.TLSInsecure.ValueBool(), withCA || m.TLSSystem.ValueBool()
@@ -286,7 +288,7 @@ func (m *providerModel) checkTLS(withCA bool, diags *diag.Diagnostics) {
 	}
 }
 
-// readCertificates collects the certificates of all tls_ca_ options.
+// readCertificates returns the certificates of all tls_ca_ options.
 func (m *providerModel) readCertificates(ctx context.Context) ([]byte, error) {
 	var bundle bytes.Buffer
 	if text := m.TLSCABundle.ValueString(); text != "" {

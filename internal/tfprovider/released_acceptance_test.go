@@ -16,9 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file covers each attribute of the released provider's schema. It sets all configurable attributes in an
-// initially empty engine. The engine must store them, so an import of all objects plans nothing. The state must have
-// them, and all computed attributes.
+// This file covers each attribute of the released provider's schema. It sets all configurable attributes in an engine
+// that is empty at first. The engine must store them, so that a plan after an import of all objects shows no change.
+// The state must have these and all computed attributes.
 
 // allReleased sets each attribute of each resource and data source of ovirt/ovirt 2.2.0.
 const allReleased = `
@@ -181,8 +181,8 @@ resource "ovirt_vm_affinity_group" "a" {
 }
 `
 
-// deviates are the attributes of the released schema with a different behavior. The values name its documentation and
-// test.
+// deviates lists the attributes of the released schema that behave differently here. The values name the documentation
+// and the test.
 var deviates = map[string]string{
 	"resource ovirt_vm_graphics_consoles.console":    "no block is accepted; TestTheSchemaIsThatOfTheReleasedProvider",
 	"resource ovirt_vm_graphics_consoles.console.id": "no block is accepted",
@@ -203,7 +203,7 @@ func attributesOf(prefix string, block releasedBlock) []string {
 	return out
 }
 
-// pathsOf collects the paths with a value in a value of a state.
+// pathsOf collects the paths that have a value in a part of a state.
 func pathsOf(prefix string, value any, out map[string]bool) {
 	switch v := value.(type) {
 	case nil:
@@ -251,7 +251,7 @@ func (w *workspace) valuesInState() map[string]bool {
 	return out
 }
 
-// talkingGuest has an agent reporting addresses.
+// talkingGuest is a guest with an agent that reports addresses.
 type talkingGuest struct{}
 
 func (talkingGuest) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {
@@ -272,7 +272,7 @@ func (talkingGuest) Node(string) (ovirtsim.GuestNode, bool)    { return ovirtsim
 func (talkingGuest) SetNodeReady(string, string, string) error { return nil }
 func (talkingGuest) Close()                                    {}
 
-// audited applies allReleased at its own engine.
+// audited applies allReleased to an engine of its own.
 func audited(t *testing.T) (*site, *workspace) {
 	t.Helper()
 	s := newSiteWith(t, ovirtsim.Options{Timings: quick, Guest: talkingGuest{}})
@@ -296,7 +296,7 @@ func TestEveryAttributeOfTheReleasedProviderIsAsDocumented(t *testing.T) {
 	seen, looked := w.valuesInState(), 0
 
 	for kind, block := range all {
-		if kind == "provider" { // each has its own test, most of them in configuration_acceptance_test.go
+		if kind == "provider" { // each attribute has its own test, most of them in configuration_acceptance_test.go
 			continue
 		}
 
@@ -313,8 +313,8 @@ func TestEveryAttributeOfTheReleasedProviderIsAsDocumented(t *testing.T) {
 	t.Run("an import of all reads the same", func(t *testing.T) { w.importsAll(s, t) })
 }
 
-// importsAll forgets the state, and imports all objects at once. Attributes the engine does not remember may change in
-// place; no object may be replaced.
+// importsAll forgets the state, and imports all objects at once. Attributes the engine does not store may change in
+// place. No object may be replaced.
 func (w *workspace) importsAll(s *site, t *testing.T) {
 	t.Helper()
 	a, b, group := w.text("ovirt_vm.a", "id"), w.text("ovirt_vm.b", "id"), w.text("ovirt_affinity_group.g", "id")
@@ -337,18 +337,18 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 		blocks.WriteString("import {\n  to = " + address + "\n  id = \"" + id + "\"\n}\n")
 	}
 
-	// A disk from an image has no import: write its ID instead of its block.
+	// A disk from an image cannot be imported, so use its ID instead of its block.
 	before, rest, _ := strings.Cut(allReleased, "resource \"ovirt_disk_from_image\"")
 	_, after, _ := strings.Cut(rest, "\n}\n")
 	config := strings.ReplaceAll(before+after, "ovirt_disk_from_image.i.id", `"`+image+`"`)
 	w.config(config + blocks.String())
 
-	remembered := []string{ // unknown to an import, in the order of docs/develop/terraform-provider.md
-		"ovirt_vm.a",               // the way of copying the disks of its template
-		"ovirt_vm_start.a",         // the way of stopping the VM
+	remembered := []string{ // values an import cannot know, in the order of docs/develop/terraform-provider.md
+		"ovirt_vm.a",               // how the disks of its template were copied
+		"ovirt_vm_start.a",         // how to stop the VM
 		"ovirt_template.b",         // the VM it was created from
-		"ovirt_disk.d",             // a size changed by a resize
-		"ovirt_disk_attachments.b", // the subset of its disks in the configuration
+		"ovirt_disk.d",             // a size that a resize has changed
+		"ovirt_disk_attachments.b", // which of its disks the configuration has
 	}
 
 	for address, action := range w.plans() {
@@ -361,10 +361,10 @@ func (w *workspace) importsAll(s *site, t *testing.T) {
 	w.settled()
 	attached, err := s.client.ListDiskAttachments(t.Context(), engine.ID(b))
 	must(t, err)
-	check.Length(t, "the disks of VM b", attached, 2) // also the boot disk, without a block
+	check.Length(t, "the disks of VM b", attached, 2) // including the boot disk, which has no block
 }
 
-// changes returns the attributes changed by a plan, by address. For objects to create, it returns "created".
+// changes returns the attributes that a plan changes, by address. For an object to create, it returns "created".
 func (w *workspace) changes() map[string][]string {
 	w.t.Helper()
 	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
@@ -399,14 +399,14 @@ func (w *workspace) changes() map[string][]string {
 	return out
 }
 
-// drift is a manual change, and the expected plan.
+// drift is a manual change, and the plan expected after it.
 type drift struct {
 	address string
 	want    []string
 	change  func() error
 }
 
-// drifts returns manual changes of every attribute of allReleased an administrator can change.
+// drifts returns a manual change of every attribute of allReleased that an administrator can change.
 func (w *workspace) drifts(s *site) []drift {
 	ctx := w.t.Context()
 	a, b := engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_vm.b", "id"))

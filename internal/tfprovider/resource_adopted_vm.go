@@ -81,8 +81,8 @@ type adoptedVMModel struct {
 	Previous      types.String   `tfsdk:"previous"`
 }
 
-// mergeInitialization returns the requested initialization. Network settings missing from the configuration stay as
-// they are, but must be in the request: the engine may forget anything omitted.
+// mergeInitialization returns the initialization to request. Network settings missing from the configuration stay
+// unchanged. They must still be in the request, because the engine may forget anything a request omits.
 func (m *adoptedVMModel) mergeInitialization(has *engine.Initialization) *engine.Initialization {
 	vm := vmModel{
 		CustomScript: m.CustomScript, Hostname: m.Hostname,
@@ -108,7 +108,7 @@ func (m *adoptedVMModel) mergeInitialization(has *engine.Initialization) *engine
 	return out
 }
 
-// Create implements resource.Resource. It leaves a running VM alone, because its guest would not read the
+// Create implements resource.Resource. It does not change a running VM, because the guest would not read the
 // initialization.
 func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
@@ -136,15 +136,15 @@ func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateReque
 		return
 	}
 
-	// Save this even after a lost answer: the next create could not tell the VM's former settings from the ones written
-	// here.
+	// Save this even after a lost answer. The next create could not distinguish the VM's former settings from those
+	// written here.
 	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
 	model.clearUnknown()
 	r.made.addID("adopted/" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// clearUnknown sets undecided values to null.
+// clearUnknown sets unknown values to null.
 func (m *adoptedVMModel) clearUnknown() {
 	fillUnknown(&m.CustomScript, types.StringNull())
 
@@ -155,8 +155,8 @@ func (m *adoptedVMModel) clearUnknown() {
 	}
 }
 
-// writeInitialization writes the initialization of the VM, and returns the previous one. If an earlier try has written
-// it, there is nothing left to do, even if the VM has started since.
+// writeInitialization writes the initialization of the VM, and returns the previous one. If an earlier try has already
+// written it, it does nothing, even if the VM has started since.
 func (r *adoptedVMResource) writeInitialization(
 	ctx context.Context, model *adoptedVMModel,
 ) (previous *engine.Initialization, err error) {
@@ -198,7 +198,8 @@ func hasWantedUserData(has, wanted *engine.Initialization) bool {
 }
 
 // originalInitialization returns the initialization of a VM before its adoption. If it equals the wanted one, an
-// earlier try has written it. In that case only network settings missing from the configuration can be the VM's own.
+// earlier try has written it. In this case, only network settings missing from the configuration can come from the VM
+// itself.
 func (m *adoptedVMModel) originalInitialization(has, wanted *engine.Initialization) *engine.Initialization {
 	if has == nil {
 		return &engine.Initialization{}
@@ -221,7 +222,7 @@ func (m *adoptedVMModel) originalInitialization(has, wanted *engine.Initializati
 	return &out
 }
 
-// Read implements resource.Resource. A deleted VM leaves the state: there is nothing left to adopt.
+// Read implements resource.Resource. It removes a deleted VM from the state.
 func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -248,8 +249,8 @@ func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// setFromEngine copies the guest's settings from the engine into the model. Only imports call it. The VM's former
-// settings are unknown.
+// setFromEngine copies the guest's settings from the engine into the model. Only imports call it. After an import, the
+// VM's former settings are unknown.
 func (m *adoptedVMModel) setFromEngine(given *engine.Initialization) {
 	vm := vmModel{}
 	vm.setInitialization(given)
@@ -318,8 +319,8 @@ func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteReque
 	}
 }
 
-// restoreInitialization restores the former initialization of a VM. It clears everything first: the engine keeps the
-// user data if a request has only another part.
+// restoreInitialization restores the former initialization of a VM. It clears everything first, because the engine
+// keeps the user data if a request omits them.
 func restoreInitialization(
 	ctx context.Context, client *engine.Client, id engine.ID, previous *engine.Initialization,
 ) (bool, string, error) {
@@ -343,7 +344,7 @@ func restoreInitialization(
 	return err == nil, string(vm.Status), err
 }
 
-// ImportState takes the UUID of a VM with its initialization already written. The former one is unknown.
+// ImportState takes the UUID of a VM that already has its initialization. The former initialization is unknown.
 func (r *adoptedVMResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {

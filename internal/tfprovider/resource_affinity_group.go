@@ -146,7 +146,7 @@ func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
 	description := m.Description.ValueString()
 	group.Description = &description
 	if len(m.VMsRule) == 0 && m.Enforcing.ValueBool() {
-		group.VMsRule = nil // a disabled rule would turn enforcing off
+		group.VMsRule = nil // with a disabled rule, the engine would turn enforcing off
 	}
 
 	return group
@@ -161,7 +161,7 @@ func (m *affinityGroupModel) setFromEngine(group *engine.AffinityGroup) {
 	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
 }
 
-// ValidateConfig rejects two settings if the engine stores both in one place.
+// ValidateConfig rejects a configuration with two settings that the engine stores in the same place.
 func (r *affinityGroupResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -179,7 +179,7 @@ func (r *affinityGroupResource) ValidateConfig(
 }
 
 // ModifyPlan fills in the defaults of the rules. If enforcing is omitted, it follows the rule for VMs. The framework
-// cannot do this inside a set, because the elements of a set are identified only by their values.
+// cannot do this inside a set, because only their values identify the elements of a set.
 func (r *affinityGroupResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -329,7 +329,7 @@ func (r *affinityGroupResource) ImportState(
 	importParts(ctx, req, resp, "cluster_id", "id")
 }
 
-// sevenDecimals accepts only numbers the engine keeps unchanged.
+// sevenDecimals accepts only numbers that the engine stores unchanged.
 type sevenDecimals struct{ ruleText }
 
 func (v sevenDecimals) ValidateFloat64(

@@ -28,7 +28,7 @@ func newDiskResource() resource.Resource {
 
 type diskResource struct{ base }
 
-// diskAttributes are common to all resources for disks.
+// diskAttributes returns the attributes of all resources for disks.
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id": computedText("UUID of the disk."),
@@ -73,8 +73,8 @@ type diskModel struct {
 	TotalSize       types.Int64  `tfsdk:"total_size"`
 }
 
-// setFromEngine copies the engine's report into the model. A disk larger than requested is no drift: growing cannot be
-// undone, and another resource may have requested it.
+// setFromEngine copies the engine's values into the model. A disk larger than requested is not drift, because growing
+// cannot be undone, and another resource may have requested it.
 func (m *diskModel) setFromEngine(disk *engine.Disk) {
 	m.ID, m.Alias = toIDValue(disk.ID), types.StringValue(disk.AliasText())
 	m.Format = keepIfAbsent(m.Format, textOrNull(disk.Format))
@@ -90,7 +90,7 @@ func (m *diskModel) setFromEngine(disk *engine.Disk) {
 	}
 }
 
-// fillUnknowns fills in values unknown at plan time.
+// fillUnknowns replaces the unknown values of a plan.
 func (m *diskModel) fillUnknowns(disk *engine.Disk) {
 	seen := *m
 	seen.setFromEngine(disk)
@@ -111,8 +111,8 @@ func (m *diskModel) getAlias() *string {
 	return m.Alias.ValueStringPointer()
 }
 
-// chooseAllocation returns the allocation to request for a disk of this format: the configured one, else the one its
-// storage domain needs. It fails if the storage domain takes no disks.
+// chooseAllocation returns the allocation to request for a disk of this format. This is the configured allocation, or
+// else the one the storage domain needs. It fails if the storage domain accepts no disks.
 func (m *diskModel) chooseAllocation(ctx context.Context, client *engine.Client, format string) (*bool, error) {
 	_, sparse, err := client.ChooseDiskPlace(ctx, nil, engine.DiskPlace{
 		DomainID: toID(m.StorageDomainID), Format: format, Sparse: flagPointer(m.Sparse),
@@ -121,11 +121,12 @@ func (m *diskModel) chooseAllocation(ctx context.Context, client *engine.Client,
 	return sparse, err
 }
 
-// importedSize is the private-state key marking the size in the state as the engine's: nobody has requested it yet. An
-// imported disk has such a size, because something else may have grown it. The next update applies the configured size.
+// importedSize is the private-state key that marks the size in the state as the engine's. An imported disk has such a
+// size, because nobody has requested it, and something else may have grown the disk. The next update applies the
+// configured size.
 const importedSize = "imported_size"
 
-// refuseShrinking is the ModifyPlan of a size. It allows a smaller disk only as a replacement.
+// refuseShrinking is the ModifyPlan for a size. It plans a smaller disk only as a replacement.
 func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	diags := &resp.Diagnostics
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() || len(resp.RequiresReplace) > 0 {
@@ -201,7 +202,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	var early *engine.WaitError
 	switch {
 	case errors.As(err, &early):
-		// An error would taint the disk, and the next plan would replace it. Users of the disk wait for it anyway.
+		// An error would taint the disk, and the next plan would replace it. The users of the disk wait for it anyway.
 		resp.Diagnostics.AddWarning("The disk is not ready yet", err.Error())
 	case err != nil:
 		resp.Diagnostics.AddError("The disk is not ready", err.Error())
@@ -225,7 +226,7 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		return
 	}
 
-	if req.Private != nil { // nil in a list
+	if req.Private != nil { // a list has no private state
 		resp.Diagnostics.Append(storeInitialLayout(ctx, req.Private, resp.Private, model, disk)...)
 	}
 
@@ -256,7 +257,7 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// updateDisk renames, moves and grows the disk as planned, and completes the plan.
+// updateDisk renames, moves and grows the disk as planned, and fills in the unknown values of the plan.
 func (b *base) updateDisk(ctx context.Context, plan *diskModel) error {
 	id := toID(plan.ID)
 	err := pollEngine(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
@@ -319,8 +320,8 @@ func (r *diskResource) ImportState(
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedSize, []byte("true"))...)
 }
 
-// MoveState accepts the state of an ovirt_disk_from_image. It drops the image from the state, and leaves the disk
-// unchanged.
+// MoveState accepts the state of an ovirt_disk_from_image. It drops the image from the state, and does not change the
+// disk.
 func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 	const source = "ovirt_disk_from_image"
 
@@ -331,7 +332,7 @@ func (r *diskResource) MoveState(ctx context.Context) []resource.StateMover {
 		SourceSchema: &made.Schema,
 		StateMover: func(ctx context.Context, req resource.MoveStateRequest, resp *resource.MoveStateResponse) {
 			if req.SourceTypeName != source || req.SourceState == nil {
-				return // Terraform reports the missing way
+				return // Terraform reports that the move is not possible
 			}
 
 			model, ok := loadModel[diskFromImageModel](ctx, req.SourceState, &resp.Diagnostics)

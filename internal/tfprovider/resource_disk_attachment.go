@@ -59,7 +59,8 @@ type diskAttachmentModel struct {
 	Bootable  types.Bool   `tfsdk:"bootable"`
 }
 
-// getAttachmentID returns the ID of the attachment. It equals the disk's ID, even before the engine reports it.
+// getAttachmentID returns the ID of the attachment. It equals the disk's ID, so it is known before the engine reports
+// it.
 func (m *diskAttachmentModel) getAttachmentID() engine.ID {
 	if m.ID.IsNull() {
 		return toID(m.DiskID)
@@ -71,7 +72,7 @@ func (m *diskAttachmentModel) getAttachmentID() engine.ID {
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
 // attachDisk attaches a disk to a VM, and retries while one of them is locked. After a lost answer, it looks for the
-// attachment. A disk already attached to the VM belongs to another resource, or was attached by hand.
+// attachment. A disk that is already attached belongs to another resource, or a user attached it by hand.
 func (b *base) attachDisk(
 	ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment,
 ) (*engine.DiskAttachment, error) {
@@ -105,8 +106,8 @@ func (b *base) attachDisk(
 		})
 }
 
-// attachmentLocks serialize the resources for one disk in one VM: each looks for the disk and attaches it before the
-// next one looks.
+// attachmentLocks serialize the resources for the same disk in the same VM. Each resource looks for the disk and
+// attaches it before the next one looks.
 var attachmentLocks = keyedLocks{held: map[string]chan struct{}{}}
 
 // findAttachment returns the attachment of a disk to a VM, or nil if there is none.
@@ -124,11 +125,11 @@ func (b *base) findAttachment(ctx context.Context, vmID, diskID engine.ID) (*eng
 	return found, err
 }
 
-// attachmentID identifies an attachment: a VM has each disk at most once.
+// attachmentID returns the ID of an attachment in imports. A VM has each disk at most once.
 func attachmentID(vmID, diskID engine.ID) string { return vmID.String() + "/" + diskID.String() }
 
-// updateAttachment changes an attachment in place. It changes active first or last, because the engine changes nothing
-// else of an active disk in a running VM.
+// updateAttachment changes an attachment in place. It changes the field active first or last, because the engine
+// changes nothing else while a disk is active in a running VM.
 func (b *base) updateAttachment(ctx context.Context, vmID engine.ID, seen, wanted *engine.DiskAttachment) error {
 	rest := engine.DiskAttachment{}
 	if seen.Interface != wanted.Interface {

@@ -101,7 +101,7 @@ func (m *attachedDiskModel) setFromEngine(seen *engine.DiskAttachment) {
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 }
 
-// findByDisk returns the block of a disk, or nil if there is none.
+// findByDisk returns the block for a disk, or nil if there is none.
 func (m *diskAttachmentsModel) findByDisk(diskID engine.ID) *attachedDiskModel {
 	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return toID(a.DiskID) == diskID })
 	if i < 0 {
@@ -136,7 +136,7 @@ func (r *diskAttachmentsResource) ValidateConfig(
 }
 
 // ModifyPlan plans the blocks: omitted flags are false, and an existing attachment keeps its ID. The framework cannot
-// do this inside a set, because the elements of a set are identified only by their values.
+// do this inside a set, because only their values identify the elements of a set.
 func (r *diskAttachmentsResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -213,14 +213,14 @@ func (r *diskAttachmentsResource) Update(
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, importedBlocks, nil)...)
 }
 
-// importedBlocks is the private-state key marking the blocks as those of an import: one for every disk of the VM, even
-// unmanaged ones such as the boot disk. It lasts until the first update, perhaps months later: Terraform does not save
-// the private data of a plan without changes.
+// importedBlocks is the private-state key that marks the blocks as imported. Such a state has a block for every disk of
+// the VM, even for unmanaged ones such as the boot disk. The mark lasts until the first update, perhaps months later,
+// because Terraform does not save the private data of a plan without changes.
 const importedBlocks = "imported_attachments"
 
-// dropUnplannedBootDisk forgets the block of an imported boot disk without a block in the plan. Such a disk is detached
-// only together with unmanaged ones. Other disks without a block are detached: their blocks may have been removed on
-// purpose.
+// dropUnplannedBootDisk drops the block of an imported boot disk that has no block in the plan. Such a disk is detached
+// only together with unmanaged ones. Other disks without a block are detached, because a user may have removed the
+// block on purpose.
 func (m *diskAttachmentsModel) dropUnplannedBootDisk(plan *diskAttachmentsModel, diags *diag.Diagnostics) {
 	all := len(m.Attachments)
 	m.Attachments = slices.DeleteFunc(m.Attachments, func(a attachedDiskModel) bool {
@@ -234,7 +234,7 @@ func (m *diskAttachmentsModel) dropUnplannedBootDisk(plan *diskAttachmentsModel,
 	}
 }
 
-// applyPlan makes the VM's disks match the plan, and leaves the attached ones in the model.
+// applyPlan makes the VM's disks match the plan, and stores the attached disks in the model.
 func (r *diskAttachmentsResource) applyPlan(
 	ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
 ) {
@@ -251,7 +251,7 @@ func (r *diskAttachmentsResource) applyPlan(
 		return
 	}
 
-	// Detach first: a new bootable disk takes the place of another.
+	// Detach first, because a new bootable disk may replace another one.
 	r.detachUnwanted(ctx, live, plan, before, diags)
 	plan.Attachments = r.attachMissing(ctx, live, plan, diags)
 }
@@ -283,8 +283,8 @@ func (r *diskAttachmentsResource) detachUnwanted(
 	}
 }
 
-// attachMissing attaches the missing disks, changes attachments different from the plan, and returns the attached
-// disks. It handles disks no longer bootable first, because a VM has one bootable disk.
+// attachMissing attaches the missing disks, changes attachments that differ from the plan, and returns the attached
+// disks. It first handles disks that are no longer bootable, because a VM can have only one bootable disk.
 func (r *diskAttachmentsResource) attachMissing(
 	ctx context.Context, live []engine.DiskAttachment, plan *diskAttachmentsModel, diags *diag.Diagnostics,
 ) []attachedDiskModel {
@@ -317,8 +317,8 @@ func (r *diskAttachmentsResource) attachMissing(
 	return attached
 }
 
-// attachOrUpdate attaches a disk, or changes its attachment. at is its index in live, or -1. After an error of another
-// disk, it attaches none.
+// attachOrUpdate attaches a disk, or changes its attachment. at is its index in live, or -1. After an error with
+// another disk, it does not attach this one.
 func (r *diskAttachmentsResource) attachOrUpdate(
 	ctx context.Context, vmID engine.ID, live []engine.DiskAttachment, at int, wanted *attachedDiskModel,
 	diags *diag.Diagnostics,
@@ -376,7 +376,7 @@ func (r *diskAttachmentsResource) detachDisk(
 }
 
 // Read keeps the blocks of attached disks. If disks without a block are attached against the configuration, it clears
-// the request to detach them in the state, so the next plan makes it again.
+// the request to detach them in the state. So the next plan requests it again.
 func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -411,7 +411,7 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete detaches the disks, and deletes none.
+// Delete detaches the disks, but does not delete them.
 func (r *diskAttachmentsResource) Delete(
 	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
 ) {

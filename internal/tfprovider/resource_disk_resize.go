@@ -19,18 +19,18 @@ var (
 	_ resource.ResourceWithModifyPlan  = (*resizeResource)(nil)
 )
 
-// resizeResource sets a minimum size of disks. ovirt_disk_resize is for one disk, ovirt_vm_disks_resize for the boot
-// disks of a VM.
+// resizeResource ensures a minimum size of disks. ovirt_disk_resize is for one disk, and ovirt_vm_disks_resize for the
+// boot disks of a VM.
 //
-// A minimum lets it coexist with ovirt_disk, which reads its own size in the same way. The larger of both sizes wins,
-// and neither resource plans to shrink the disk.
+// Because the size is a minimum, the resource can coexist with ovirt_disk, which treats its own size in the same way.
+// The larger of both sizes wins, and neither resource plans to shrink the disk.
 type resizeResource struct {
 	base
 	// owner is the attribute naming the disk or VM.
 	owner string
-	// about, aboutOwner and aboutSize describe the resource, its owner and its size.
+	// about, aboutOwner and aboutSize are the descriptions of the resource, its owner and its size.
 	about, aboutOwner, aboutSize string
-	// disks returns the disks to resize. It returns a NotFound error if the owner is gone.
+	// disks returns the disks to resize. If the owner does not exist, it returns an IsNotFound error.
 	disks func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error)
 }
 
@@ -65,7 +65,7 @@ func newVMDisksResizeResource() resource.Resource {
 	}
 }
 
-// listBootDisks returns the disks the VM boots from.
+// listBootDisks returns the disks that the VM boots from.
 func listBootDisks(ctx context.Context, client *engine.Client, vmID engine.ID) ([]engine.Disk, error) {
 	attachments, err := client.ListDiskAttachments(ctx, vmID)
 	if err != nil {
@@ -81,7 +81,7 @@ func listBootDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 
 		disk, err := client.FetchDisk(ctx, attachments[i].DiskID())
 		if engine.IsNotFound(err) {
-			continue // detached and deleted between the two requests
+			continue // a user has deleted it between the two requests
 		} else if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ type attributeReader interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }
 
-// readSize returns the owner, and the size in bytes. A null size is 0.
+// readSize returns the owner and the size in bytes. A null size is 0.
 func (r *resizeResource) readSize(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
@@ -125,7 +125,7 @@ func (r *resizeResource) readSize(
 	return toID(id), bytes.ValueInt64()
 }
 
-// growDisks grows the disks to the planned size. A larger disk is an error, unless it was imported.
+// growDisks grows the disks to the planned size. It fails for a larger disk unless the disk was imported.
 func (r *resizeResource) growDisks(
 	ctx context.Context, plan attributeReader, imported bool, diags *diag.Diagnostics,
 ) (owner engine.ID, size int64) {
@@ -219,7 +219,7 @@ func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest,
 	resp.State.Raw = req.Plan.Raw
 }
 
-// Delete leaves the disks unchanged.
+// Delete does not change the disks.
 func (r *resizeResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {}
 
 // ImportState takes the UUID of the owner.

@@ -18,11 +18,11 @@ var (
 	_ resource.ResourceWithImportState = (*labelledResource)(nil)
 )
 
-// labelledResource is an affinity label on a VM or a host.
+// labelledResource assigns an affinity label to a VM or a host.
 type labelledResource struct {
 	fixed
 	kind engine.LabelOwner
-	// word and owner name the object, such as VM and vm_id.
+	// word and owner name the kind of object and its attribute, such as VM and vm_id.
 	word, owner string
 }
 
@@ -47,14 +47,14 @@ func (r *labelledResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 	})
 }
 
-// labelMembership pairs a label with an object.
+// labelMembership has the IDs of a label and of the object with the label.
 type labelMembership struct{ label, owner engine.ID }
 
 func (m labelMembership) importID() string { return m.label.String() + "/" + m.owner.String() }
 
 func (m labelMembership) stateID() string { return m.label.String() + "_" + m.owner.String() }
 
-// readMembership reads a plan or a state.
+// readMembership reads the IDs from a plan or a state.
 func (r *labelledResource) readMembership(
 	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
 ) labelMembership {

@@ -94,7 +94,7 @@ func (m *nicModel) setFromEngine(nic *engine.NIC) {
 }
 
 // setPlug copies linked and plugged from the engine into the model. A read does not add them to a state older than
-// these attributes, because they would look like a manual change. An import does.
+// these attributes, because this would look like a manual change. An import adds them.
 func (m *nicModel) setPlug(nic *engine.NIC, isImported bool) {
 	if isImported || !m.Linked.IsNull() {
 		m.Linked = keepIfAbsent(m.Linked, types.BoolPointerValue(nic.Linked))
@@ -115,7 +115,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 
 	nic, err := r.createOrTakeOver(ctx, toID(model.VMID), model.toEngine())
-	if nic != nil { // also after an error: the state matches the engine
+	if nic != nil { // even after an error, so that the state matches the engine
 		r.made.addID(nic.ID.String())
 		model.setFromEngine(nic)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -131,9 +131,9 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	}
 }
 
-// createOrTakeOver creates the interface once, or adopts the one of this name from the VM's template. Any other
-// interface of this name belongs to another resource, or was added by hand: names are unique within a VM. create may
-// return an interface together with an error.
+// createOrTakeOver creates the interface once, or takes over the one with this name from the VM's template. Any other
+// interface with this name belongs to another resource, or a user added it by hand, because names are unique within a
+// VM. It may return an interface together with an error.
 func (r *nicResource) createOrTakeOver(ctx context.Context, vmID engine.ID, wanted *engine.NIC) (*engine.NIC, error) {
 	unlock, err := nicLocks.lockKey(ctx, vmID.String()+"/"+wanted.Name)
 	if err != nil {
@@ -159,7 +159,8 @@ func (r *nicResource) createOrTakeOver(ctx context.Context, vmID engine.ID, want
 		return made, err
 	}
 
-	// No recording shows a new interface created unlinked or unplugged; a change of an existing one is recorded.
+	// No recording shows that an engine creates an interface unlinked or unplugged. A recording shows the change of an
+	// existing one.
 	if err := r.changeInterface(ctx, vmID, made.ID, wanted); err != nil {
 		return made, err
 	}
@@ -172,13 +173,14 @@ func (r *nicResource) createOrTakeOver(ctx context.Context, vmID engine.ID, want
 	return seen, nil
 }
 
-// hasWantedValue reports whether a flag has the wanted value. nil accepts any value.
+// hasWantedValue reports whether a flag has the wanted value. If wanted is nil, any value is right.
 func hasWantedValue(seen, wanted *bool) bool { return wanted == nil || seen != nil && *seen == *wanted }
 
-// nicLocks serialize the resources for one name: each looks for the interface and creates it before the next one looks.
+// nicLocks serialize the resources for the same name. Each looks for the interface and creates it before the next one
+// looks.
 var nicLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// findByName returns the network interface of this name, or nil if the VM has none.
+// findByName returns the network interface with this name, or nil if the VM does not have it.
 func (r *nicResource) findByName(ctx context.Context, vmID engine.ID, name string) (*engine.NIC, error) {
 	var found *engine.NIC
 	what := "network interfaces of VM " + vmID.String()
@@ -194,7 +196,7 @@ func (r *nicResource) findByName(ctx context.Context, vmID engine.ID, name strin
 	return found, err
 }
 
-// takeOverTemplateNIC adopts an interface from the VM's template, and changes it to the configuration.
+// takeOverTemplateNIC takes over an interface from the VM's template, and changes it to match the configuration.
 func (r *nicResource) takeOverTemplateNIC(
 	ctx context.Context, vmID engine.ID, there, wanted *engine.NIC,
 ) (*engine.NIC, error) {
@@ -216,7 +218,7 @@ func (r *nicResource) takeOverTemplateNIC(
 	return r.client.FetchNIC(context.WithoutCancel(ctx), vmID, there.ID)
 }
 
-// isTemplateNIC reports whether the VM's template has an interface of this name.
+// isTemplateNIC reports whether the VM's template has an interface with this name.
 func (r *nicResource) isTemplateNIC(ctx context.Context, vmID engine.ID, name string) (bool, error) {
 	vm, err := r.client.FetchVM(ctx, vmID)
 	if err != nil {
@@ -232,17 +234,19 @@ func (r *nicResource) isTemplateNIC(ctx context.Context, vmID engine.ID, name st
 	return slices.ContainsFunc(all, func(n engine.NIC) bool { return n.Name == name }), err
 }
 
-// nicChange changes an interface, with as many tries as necessary. If the VM runs, the engine changes the address or
+// nicChange changes an interface, in as many tries as necessary. If the VM runs, the engine changes the address or the
 // kind only while the interface is unplugged.
 type nicChange struct {
 	client   *engine.Client
 	vmID, id engine.ID
 	wanted   *engine.NIC
-	// unplugged reports whether an earlier try requested to unplug the interface. If so, a later try must plug it.
+	// unplugged reports whether an earlier try requested to unplug the interface. In this case, a later try must plug
+	// it again.
 	unplugged bool
 }
 
-// shouldEndPlugged reports whether the interface is plugged at the end. Without a wish for either, it stays as it was.
+// shouldEndPlugged reports whether the interface must be plugged at the end. If nothing is requested, it returns the
+// original value.
 func (c *nicChange) shouldEndPlugged(now bool) bool {
 	if c.wanted.Plugged != nil {
 		return *c.wanted.Plugged
@@ -251,7 +255,7 @@ func (c *nicChange) shouldEndPlugged(now bool) bool {
 	return now || c.unplugged
 }
 
-// tryOnce makes one try. It ignores interrupts: they would leave the interface unplugged.
+// tryOnce makes one try. It ignores interrupts, because they could leave the interface unplugged.
 func (c *nicChange) tryOnce(ctx context.Context) (done bool, seen string, err error) {
 	ctx = context.WithoutCancel(ctx)
 
@@ -267,7 +271,7 @@ func (c *nicChange) tryOnce(ctx context.Context) (done bool, seen string, err er
 
 	plugged := isSet(there.Plugged)
 	atEnd := c.shouldEndPlugged(plugged)
-	wanted.Plugged = nil // the engine has actions for it, visible to a running guest
+	wanted.Plugged = nil // the engine has separate actions for this, and a running guest notices them
 
 	if plugged && !atEnd {
 		if err := c.client.UnplugNIC(ctx, c.vmID, c.id); err != nil {
@@ -279,7 +283,7 @@ func (c *nicChange) tryOnce(ctx context.Context) (done bool, seen string, err er
 
 	_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
 	if plugged && engine.IsConflict(err) && !engine.IsTransient(err) && shouldUnplug(there, &wanted) {
-		c.unplugged, plugged = true, false // also if the answer is lost
+		c.unplugged, plugged = true, false // even if the answer is lost
 		if err = c.client.UnplugNIC(ctx, c.vmID, c.id); err == nil {
 			_, err = c.client.UpdateNIC(ctx, c.vmID, c.id, &wanted)
 		}
@@ -292,7 +296,8 @@ func (c *nicChange) tryOnce(ctx context.Context) (done bool, seen string, err er
 	return err == nil, "", err
 }
 
-// changeInterface changes the interface to the configuration. The error says if the interface may be left unplugged.
+// changeInterface changes the interface to match the configuration. Its error says whether the interface may be
+// unplugged.
 func (r *nicResource) changeInterface(ctx context.Context, vmID, id engine.ID, wanted *engine.NIC) error {
 	change := nicChange{client: r.client, vmID: vmID, id: id, wanted: wanted}
 
@@ -304,7 +309,7 @@ func (r *nicResource) changeInterface(ctx context.Context, vmID, id engine.ID, w
 	return err
 }
 
-// shouldUnplug reports whether a change needs the interface unplugged.
+// shouldUnplug reports whether the engine makes a change only while the interface is unplugged.
 func shouldUnplug(there, wanted *engine.NIC) bool {
 	return wanted.MAC != nil || wanted.Interface != "" && wanted.Interface != there.Interface
 }
@@ -327,7 +332,7 @@ func (r *nicResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 
-	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // an old state has neither
+	if model.Linked.IsUnknown() || model.Plugged.IsUnknown() { // a state from before these attributes
 		nic, err := r.client.FetchNIC(context.WithoutCancel(ctx), toID(model.VMID), toID(model.ID))
 		if err != nil {
 			resp.Diagnostics.AddError("The network interface cannot be read", err.Error())

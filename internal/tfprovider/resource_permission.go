@@ -27,7 +27,7 @@ func newPermissionResource() resource.Resource {
 	return &permissionResource{fixed{base{typeName: "ovirt_permission"}}}
 }
 
-// permissionResource is a role of a user or a group on an object. No recording shows how an engine answers when a role
+// permissionResource gives a user or a group a role on an object. No recording shows how an engine answers when a role
 // is granted or revoked.
 type permissionResource struct{ fixed }
 
@@ -84,8 +84,8 @@ func (m *permissionModel) permittedObject() engine.Permitted {
 	return engine.Permitted{Collection: permittedKinds[m.ObjectType.ValueString()], ID: toID(m.ObjectID)}
 }
 
-// Create implements resource.Resource. Only the answer tells whether the permission is new: the engine answers with an
-// existing one, and its list includes permissions of the cluster and of the whole system.
+// Create implements resource.Resource. Only the answer shows whether the permission is new. The engine answers with the
+// existing permission if there is one, and its list includes permissions of the cluster and of the whole system.
 func (r *permissionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
@@ -156,7 +156,7 @@ func (r *permissionResource) findMatches(ctx context.Context, state attributeRea
 	on := engine.Permitted{
 		Collection: permittedKinds[getText(ctx, state, "object_type")], ID: getUUID(ctx, state, "object_id"),
 	}
-	holder := max(getUUID(ctx, state, "user_id"), getUUID(ctx, state, "group_id")) // one is empty
+	holder := max(getUUID(ctx, state, "user_id"), getUUID(ctx, state, "group_id")) // one of them is empty
 	all, err := r.client.ListPermissions(ctx, on)
 
 	return collectIDs(all, func(p *engine.Permission) engine.ID { return p.ID }, func(p *engine.Permission) bool {

@@ -30,8 +30,8 @@ type templateResource struct{ base }
 func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	vm := ownerID("UUID of the VM that the template is made of; it must be down.")
 
-	// The engine does not report the VM of a template. After an import it is therefore unknown, and the configured one
-	// is taken as correct.
+	// The engine does not report the VM of a template. After an import, it is unknown, and the configured VM counts as
+	// correct.
 	vm.PlanModifiers = []planmodifier.String{
 		stringplanmodifier.RequiresReplaceIf(
 			func(_ context.Context, req planmodifier.StringRequest,
@@ -106,7 +106,7 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 
 	switch {
 	case errors.As(err, &early):
-		// An error would taint the template, and the next apply would destroy it and copy again.
+		// An error would taint the template, and the next apply would destroy it and copy the disks again.
 		resp.Diagnostics.AddWarning("The template is not ready yet",
 			err.Error()+". What uses it may have to wait; `timeouts` has the time that a copy may take.")
 	case err != nil:
@@ -114,8 +114,8 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 	}
 }
 
-// createOnce creates the template once. Its name is unique only within a data center. A template found after a lost
-// answer is therefore ours if it did not exist before.
+// createOnce creates the template once. Its name is unique only within a data center. After a lost answer, a template
+// with this name is the requested one if it did not exist before.
 func (r *templateResource) createOnce(ctx context.Context, model *templateModel) (*engine.Template, error) {
 	name := model.Name.ValueString()
 	vm, err := r.client.FetchVM(ctx, toID(model.VMID))
@@ -226,7 +226,7 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 			return false, engine.TemplateLocked, err
 		}
 
-		// another look reports the deletion
+		// the next look confirms the deletion
 		return false, seen.Status, ignoreNotFound(r.client.DeleteTemplate(ctx, id))
 	})
 	if err != nil {

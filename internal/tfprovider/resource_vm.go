@@ -56,7 +56,7 @@ func (r *vmResource) ValidateConfig(
 	resp.Diagnostics.Append(validateLease(ctx, req)...)
 	resp.Diagnostics.Append(validateOverrides(ctx, req)...)
 
-	// The sizes of an instance type override those of a request, so every later plan would show a change.
+	// An instance type overrides the sizes of a request, so every later plan would show a change.
 	var instanceType types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("instance_type_id"), &instanceType)...)
 	if !isKnown(instanceType) {
@@ -77,7 +77,7 @@ func (r *vmResource) ValidateConfig(
 }
 
 // ModifyPlan decides whether a change of the template, or of clone, replaces the VM. The template of an imported clone
-// is unknown, so the configured one is taken as correct.
+// is unknown, so the configured one counts as correct.
 func (r *vmResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -97,11 +97,11 @@ func (r *vmResource) ModifyPlan(
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("clone"), &clone)...)
 	isClone := effective.ValueString() == engine.BlankTemplateID
 	importedClone := isClone && before.Equal(effective) && clone.ValueBool()
-	if isKnown(before) && !after.Equal(before) && !importedClone { // an unknown template cannot change
+	if isKnown(before) && !after.Equal(before) && !importedClone { // an unknown template does not count as a change
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
 	}
 
-	// An unknown value may need another VM, and Terraform rejects an update turned into a replacement later.
+	// An unknown value may require another VM. Terraform rejects an update that becomes a replacement later.
 	if clone.IsUnknown() || clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
@@ -112,13 +112,13 @@ func (r *vmResource) ModifyPlan(
 	}
 }
 
-// sizes are the attributes decided by an instance type.
+// sizes are the attributes that an instance type determines.
 var sizes = []string{
 	"memory", "guaranteed_memory", "maximum_memory", "cpu_cores", "cpu_threads", "cpu_sockets",
 }
 
-// planSizes plans the sizes of a VM with an instance type. Another type brings other sizes, still unknown. The same
-// type keeps them, even if an import has omitted them.
+// planSizes plans the sizes of a VM with an instance type. Another type brings other sizes, and they are still unknown.
+// With the same type, the sizes stay, even if an import has omitted them.
 func planSizes(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) diag.Diagnostics {
@@ -147,8 +147,8 @@ func planSizes(
 	return diags
 }
 
-// planMemory adjusts the guaranteed and maximum memory to a change of the memory, if the configuration leaves them to
-// the engine. The engine rejects a memory below the guaranteed or above the maximum.
+// planMemory adjusts the guaranteed and maximum memory to a change of the memory, if the configuration omits them. The
+// engine rejects a memory below the guaranteed or above the maximum memory.
 func planMemory(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) diag.Diagnostics {
@@ -226,14 +226,14 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	resp.Diagnostics.Append(resp.Private.SetKey(ctx, ownDisks, r.fetchDiskIDs(ctx, vm.ID))...)
 }
 
-// ownDisks is the private-state key of the VM's original disks, as a JSON list of IDs. Others were attached later, for
-// example by the CSI driver, and are not ours to destroy.
+// ownDisks is the private-state key of the VM's original disks, as a JSON list of IDs. Other disks were attached later,
+// for example by the CSI driver. This resource must not destroy them.
 const ownDisks = "own_disks"
 
-// fetchDiskIDs returns the IDs of a VM's disks as JSON, or null if unknown.
+// fetchDiskIDs returns the IDs of a VM's disks as JSON, or null if they are unknown.
 func (r *vmResource) fetchDiskIDs(ctx context.Context, id engine.ID) []byte {
 	attached, err := r.client.ListDiskAttachments(ctx, id)
-	if err != nil || len(attached) == 0 { // store nothing; the engine may list them later
+	if err != nil || len(attached) == 0 { // store no list; the engine may list the disks later
 		return []byte("null")
 	}
 
@@ -250,8 +250,9 @@ func (r *vmResource) fetchDiskIDs(ctx context.Context, id engine.ID) []byte {
 	return encoded
 }
 
-// detachForeignDisks detaches the disks added to the VM later, so that they outlive it. An import has no record of the
-// original disks. In this case the boot disks count as original: keeping a disk too many is better than destroying one.
+// detachForeignDisks detaches the disks added to the VM later, so that they outlive it. After an import, the original
+// disks are unknown. In this case, only the boot disks count as original, because it is better to keep a disk too many
+// than to destroy one.
 func (r *vmResource) detachForeignDisks(ctx context.Context, id engine.ID, remembered []byte) error {
 	var own []engine.ID
 	_ = json.Unmarshal(remembered, &own)
@@ -265,8 +266,8 @@ func (r *vmResource) detachForeignDisks(ctx context.Context, id engine.ID, remem
 	})
 }
 
-// createOnce creates the VM once. It looks for the name first. A VM found after a lost answer is ours if its name,
-// comment and cluster match the request. A VM found before belongs to somebody else.
+// createOnce creates the VM once. It first looks for the name, and a VM found then belongs to another user. After a
+// lost answer, a VM with this name belongs to this resource if its comment and cluster match the request.
 func (r *vmResource) createOnce(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	dc, err := r.client.FindDataCenterOf(ctx, engine.RefID(wanted.Cluster))
 	if err != nil {
@@ -295,7 +296,7 @@ func (r *vmResource) createOnce(ctx context.Context, wanted *engine.VM, clone *b
 			return nil, err
 		})
 	if engine.IsConflict(err) {
-		// Most conflicts are about the name, so tell the user the owner of the name.
+		// Most conflicts are about the name, so the error names the owner of the name.
 		owners, findErr := r.client.FindVMs(ctx, dc, wanted.Name)
 		if findErr == nil && len(owners) > 0 {
 			return nil, fmt.Errorf(
@@ -319,7 +320,7 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 		return
 	}
 
-	// Settings pending until the next start count as applied: they are no difference.
+	// Settings that wait for the next start count as applied, not as a difference.
 	imported := model.Name.IsNull()
 	model.setFromEngine(settings.Next)
 	model.Status = types.StringValue(string(settings.Now.Status))
@@ -413,7 +414,7 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 		err = pollEngine(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 			err := r.client.DeleteVM(ctx, toID(id))
 
-			// Another look must confirm the deletion: an accepted request does not.
+			// An accepted request does not confirm the deletion, so look again.
 			return engine.IsNotFound(err), "", ignoreNotFound(err)
 		})
 	}

@@ -41,11 +41,11 @@ type vmAffinityGroupModel struct {
 	VMID      types.String `tfsdk:"vm_id"`
 }
 
-// groupLocks serialize changes to one affinity group: the engine rejects one of two simultaneous changes. All runs in
-// the process share them, because machines of one cluster share their groups.
+// groupLocks serialize the changes to one affinity group, because the engine rejects one of two simultaneous changes.
+// All runs in the process share them, because the machines of a cluster share its groups.
 var groupLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// keyedLocks are mutexes by key. Waiting for one ends with the context.
+// keyedLocks are mutexes by key. A wait for one of them ends with the context.
 type keyedLocks struct {
 	mu   sync.Mutex
 	held map[string]chan struct{}
@@ -91,7 +91,7 @@ func (m *vmAffinityGroupModel) importID() string {
 	return m.ClusterID.ValueString() + "/" + m.GroupID.ValueString() + "/" + m.VMID.ValueString()
 }
 
-// addMember makes the VM a member. The caller holds the lock of the group.
+// addMember adds the VM to the group. The caller holds the lock of the group.
 func (r *vmAffinityGroupResource) addMember(ctx context.Context, model *vmAffinityGroupModel) error {
 	group, vm := toID(model.GroupID), toID(model.VMID)
 	member := func(ctx context.Context) (bool, error) { return r.isMember(ctx, model) }

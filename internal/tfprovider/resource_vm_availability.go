@@ -13,13 +13,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file has VM attributes beyond those of the released provider: high availability, firmware, and custom
-// properties.
+// This file has VM attributes that the released provider lacks: high availability, firmware, and custom properties.
 
-// hugePagesProperty is a custom property with its own attribute.
+// hugePagesProperty is a custom property that has an attribute of its own.
 const hugePagesProperty = "hugepages"
 
-// validateLease rejects settings the engine would reject or silently change.
+// validateLease rejects settings that the engine would reject or silently change.
 func validateLease(ctx context.Context, req resource.ValidateConfigRequest) diag.Diagnostics {
 	var diags diag.Diagnostics
 	var enabled types.Bool
@@ -99,7 +98,7 @@ func (m *vmModel) setAvailability(vm *engine.VM) {
 		lease = engine.RefID(vm.Lease.StorageDomain)
 	}
 
-	m.LeaseID = toIDValue(lease) // empty for none
+	m.LeaseID = toIDValue(lease) // empty without a lease
 	m.StorageError, m.TPM = textOrNull(vm.StorageError), keepIfAbsent(m.TPM, types.BoolPointerValue(vm.TPM))
 
 	bios := types.StringNull()
@@ -110,7 +109,8 @@ func (m *vmModel) setAvailability(vm *engine.VM) {
 	m.BIOSType = keepIfAbsent(m.BIOSType, bios)
 }
 
-// setProperties copies the custom properties from the engine into the model. Huge pages have their own attribute.
+// setProperties copies the custom properties from the engine into the model, except huge pages, which have their own
+// attribute.
 func (m *vmModel) setProperties(seen *engine.Properties) {
 	m.HugePages = types.Int64Null()
 	others := map[string]attr.Value{}

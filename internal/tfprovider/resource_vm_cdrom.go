@@ -20,7 +20,8 @@ func newVMCDROMResource() resource.Resource {
 	return &vmCDROMResource{base{typeName: "ovirt_vm_cdrom"}}
 }
 
-// vmCDROMResource is the image in the drive of a VM. Each VM has exactly one drive, so it creates and deletes nothing.
+// vmCDROMResource is the image in the drive of a VM. It creates and deletes no object, because each VM has exactly one
+// drive.
 type vmCDROMResource struct{ base }
 
 // Schema implements resource.Resource.
@@ -45,8 +46,8 @@ type vmCDROMModel struct {
 	DiskID types.String `tfsdk:"disk_id"`
 }
 
-// Create implements resource.Resource. An image already in the drive belongs to another resource, or was inserted by
-// hand.
+// Create implements resource.Resource. An image that is already in the drive belongs to another resource, or a user
+// inserted it by hand.
 func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	ctx, cancel := withPlannedTimeout(ctx, req.Plan, creating)
 	defer cancel()
@@ -68,7 +69,7 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 		isIn = err == nil || r.hasImage(ctx, vmID, image)
 	}
 
-	// Save an image in the state even if only the next start of the VM has it.
+	// Save an image in the state even if the VM gets it only at its next start.
 	if isIn {
 		r.made.addID(vmID.String())
 		model.ID = model.VMID
@@ -85,7 +86,7 @@ func (r *vmCDROMResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 }
 
-// hasImage reports whether the drive has an image, even if the operation has timed out.
+// hasImage reports whether the drive has an image, even after the operation has timed out.
 func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) bool {
 	drive, err := r.client.FetchCDROM(context.WithoutCancel(ctx), vmID)
 
@@ -93,7 +94,7 @@ func (r *vmCDROMResource) hasImage(ctx context.Context, vmID, image engine.ID) b
 }
 
 // insertImage inserts an image into the drive of a VM, or removes the present one. A running VM has two images: the one
-// in its drive, and the one for its next start. insert changes neither while the VM is between two statuses.
+// in its drive, and the one for its next start. insertImage changes neither while the VM is between two statuses.
 func insertImage(ctx context.Context, client *engine.Client, vmID, image engine.ID) error {
 	what := fmt.Sprintf("the CD-ROM drive of VM %s to be changed", vmID)
 	lost := false
@@ -135,7 +136,7 @@ func insertImage(ctx context.Context, client *engine.Client, vmID, image engine.
 	return markUnanswered(err, lost)
 }
 
-// isBetweenStatuses reports whether a VM will soon reach a status allowing a change of its drive. No recording shows
+// isBetweenStatuses reports whether a VM will soon reach a status in which its drive can change. No recording shows
 // such a change.
 func isBetweenStatuses(status engine.VMStatus) bool {
 	switch status {
@@ -147,12 +148,12 @@ func isBetweenStatuses(status engine.VMStatus) bool {
 }
 
 // hasGuest reports whether a VM has a guest. A guest keeps its image until an immediate change. No recording shows such
-// a change, in any status of a VM. A suspended VM, or one with disks being copied, is on no host.
+// a change, in any status of a VM. A suspended VM, or one whose disks are being copied, is on no host.
 func hasGuest(status engine.VMStatus) bool {
 	return !status.IsOff() && status != engine.VMSuspended && status != engine.VMImageLocked
 }
 
-// Read implements resource.Resource. If somebody has emptied the drive, Terraform plans it again.
+// Read implements resource.Resource. If a user has emptied the drive, Terraform plans to insert the image again.
 func (r *vmCDROMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[vmCDROMModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {

@@ -21,7 +21,7 @@ func newVMGraphicsConsolesResource() resource.Resource {
 	return &graphicsConsolesResource{base{typeName: "ovirt_vm_graphics_consoles"}}
 }
 
-// graphicsConsolesResource removes all graphics consoles of a VM. The released provider can do nothing else.
+// graphicsConsolesResource removes all graphics consoles of a VM. The released provider supports nothing else.
 type graphicsConsolesResource struct{ base }
 
 func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -54,7 +54,7 @@ type graphicsConsoleModel struct {
 	ID types.String `tfsdk:"id"`
 }
 
-// removeAll removes the consoles, and waits until none is left.
+// removeAll removes the consoles, and waits until they are gone.
 func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID) error {
 	return pollEngine(
 		ctx,
@@ -112,7 +112,7 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update is planned if the VM has consoles again.
+// Update removes the consoles if the VM has some again.
 func (r *graphicsConsolesResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
@@ -136,7 +136,7 @@ func (r *graphicsConsolesResource) Update(
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete leaves the VM unchanged.
+// Delete does not change the VM.
 func (r *graphicsConsolesResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
 }
 

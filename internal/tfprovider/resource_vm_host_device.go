@@ -131,7 +131,7 @@ func (r *vmHostDeviceResource) ImportState(
 		return
 	}
 
-	// The engine knows IDs in lower case only.
+	// The engine knows IDs only in lower case.
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("vm_id"), strings.ToLower(vmID))...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// initText returns the attribute for a text the guest reads at its first boot.
+// initText returns the attribute for a text that the guest reads at its first boot.
 func initText(description string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional:            true,
@@ -29,7 +29,7 @@ func initText(description string) schema.StringAttribute {
 	}
 }
 
-// initTexts returns the attribute for a list of words the guest reads at its first boot.
+// initTexts returns the attribute for a list of words that the guest reads at its first boot.
 func initTexts(description string) schema.ListAttribute {
 	return schema.ListAttribute{
 		Optional:            true,
@@ -46,8 +46,8 @@ func initTexts(description string) schema.ListAttribute {
 	}
 }
 
-// otherGuest explains why a changed guest configuration needs a new VM. Removing settings from the configuration does
-// not: the VM then keeps the settings of the template.
+// otherGuest tells users why a changed guest configuration needs a new VM. If settings are removed from the
+// configuration, the VM keeps those of the template and is not replaced.
 const otherGuest = "A guest reads it at its first boot: another one is another VM."
 
 // initNICBlock returns the block for the network interfaces of the guest.
@@ -81,7 +81,7 @@ func initNICBlock() schema.ListNestedBlock {
 			listplanmodifier.RequiresReplaceIf(
 				func(_ context.Context, req planmodifier.ListRequest,
 					resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-					// Plan a replacement for an unknown list, too. Terraform rejects a plan that turns an update into a
+					// Plan a replacement also for an unknown list. Terraform rejects an update that becomes a
 					// replacement once the values are known.
 					resp.RequiresReplace = req.ConfigValue.IsUnknown() || len(req.ConfigValue.Elements()) > 0
 				},
@@ -133,7 +133,7 @@ const (
 // objectRule validates the attributes of one block together.
 type objectRule struct {
 	ruleText
-	// check returns the problem, or "".
+	// check returns a description of the problem, or "".
 	check func(map[string]attr.Value) string
 }
 
@@ -147,7 +147,7 @@ func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectReques
 	}
 }
 
-// checkFamilies rejects an interface without any family.
+// checkFamilies rejects an interface with neither an IPv4 nor an IPv6 configuration.
 func checkFamilies(nic map[string]attr.Value) string {
 	for _, family := range []string{"ipv4", "ipv6"} {
 		if list, ok := nic[family].(types.List); !ok || list.IsUnknown() || len(list.Elements()) > 0 {
@@ -158,7 +158,7 @@ func checkFamilies(nic map[string]attr.Value) string {
 	return "Write a block ipv4, ipv6 or both."
 }
 
-// checkFamily rejects a static configuration without an address, and an address in any other configuration.
+// checkFamily rejects a static configuration without an address, and any other configuration with an address.
 func checkFamily(family map[string]attr.Value) string {
 	protocol, ok := family["boot_protocol"].(types.String)
 	address := family["address"]
@@ -179,7 +179,7 @@ func checkFamily(family map[string]attr.Value) string {
 	return ""
 }
 
-// word matches an element of a list. The engine splits lists at spaces and commas.
+// word matches an element of a list. The engine splits a list at spaces and commas.
 var word = regexp.MustCompile(`^[^\s,]+$`)
 
 func (m *vmModel) buildInitialization() *engine.Initialization {
@@ -228,7 +228,7 @@ func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	}
 }
 
-// joinWords converts a list to the engine's form: one text, separated by spaces.
+// joinWords converts a list to the engine's form: one text with spaces between the elements.
 func joinWords(list types.List) string {
 	var out []string
 
@@ -241,7 +241,7 @@ func joinWords(list types.List) string {
 	return strings.Join(out, " ")
 }
 
-// splitWords converts a text of the engine to a list, or to null if it is empty.
+// splitWords converts a text of the engine to a list, or to null if the text is empty.
 func splitWords(text string) types.List {
 	var values []attr.Value
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
@@ -272,7 +272,7 @@ func (m *vmModel) setInitialization(given *engine.Initialization) {
 		case protocol == protocolDHCP:
 			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
 		case protocol != "" && protocol != protocolStatic || ip == nil || ip.Address == "":
-			return nil // the configuration has no form for this
+			return nil // the configuration cannot express this
 		}
 
 		return []initIPModel{

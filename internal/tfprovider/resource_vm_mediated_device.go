@@ -44,12 +44,12 @@ type vmMediatedDeviceModel struct {
 	Type types.String `tfsdk:"type"`
 }
 
-// mediatedDeviceLocks are held while adding a device, by the VM's UUID. Otherwise the search after a lost answer could
-// find a device just added by another resource.
+// mediatedDeviceLocks are locks by the VM's UUID. A resource holds one while it adds a device. Otherwise, its search
+// after a lost answer could find a device that another resource has just added.
 var mediatedDeviceLocks = keyedLocks{held: map[string]chan struct{}{}}
 
-// Create adds a device. A VM may have several of one type. After a lost answer, a device is recognized as new if it did
-// not exist before.
+// Create adds a device. A VM may have several devices of one type. After a lost answer, a device counts as the new one
+// if it did not exist before.
 func (r *vmMediatedDeviceResource) Create(
 	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
 ) {
@@ -96,8 +96,8 @@ func (r *vmMediatedDeviceResource) Create(
 			return nil, err
 		})
 	if err != nil {
-		// Nothing tells two devices of one type apart. After a look without a new one, a device that comes later is
-		// another resource's.
+		// Nothing distinguishes two devices of one type. If a look found no new device, a device that appears later
+		// belongs to another resource.
 		if !looked {
 			r.keepUnanswered(ctx, engine.AddKnownIDs(err, known), req.Plan, resp)
 		}

@@ -193,8 +193,8 @@ func flagPointer(value types.Bool) *bool {
 	return value.ValueBoolPointer()
 }
 
-// setFromEngine copies the engine's report into the model. It skips the initialization: the guest has read it, and the
-// engine may have forgotten it.
+// setFromEngine copies the engine's values into the model. It skips the initialization, because the engine may have
+// forgotten it after the guest read it.
 func (m *vmModel) setFromEngine(vm *engine.VM) {
 	m.ID, m.Name, m.Status = toIDValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
 	m.Comment = toTextValue(m.Comment, vm.CommentText())
@@ -236,8 +236,8 @@ func (m *vmModel) setFromEngine(vm *engine.VM) {
 	m.setPlacement(vm.PlacementPolicy)
 }
 
-// omitSizes omits the sizes decided by an instance type. A configuration generated from the state must not have both.
-// The next read adds them.
+// omitSizes clears the sizes that an instance type determines. A configuration generated from the state must not have
+// both. The next read adds the sizes.
 func (m *vmModel) omitSizes() {
 	if m.InstanceTypeID.IsNull() {
 		return
@@ -262,7 +262,7 @@ func (m *vmModel) setCPU(cpu *engine.CPU) {
 		m.CPUThreads = types.Int64Value(t.Threads)
 	}
 
-	// The engine reports only host_passthrough. If it reports nothing, the mode may be any other.
+	// The engine reports only host_passthrough. If it reports no mode, the VM may have any other one.
 	if cpu.Mode != "" || m.CPUMode.IsUnknown() || m.CPUMode.ValueString() == "host_passthrough" {
 		m.CPUMode = textOrNull(cpu.Mode)
 	}
@@ -288,7 +288,7 @@ func (m *vmModel) setPlacement(policy *engine.PlacementPolicy) {
 	}
 }
 
-// textOrNull converts a text of the engine to an attribute: null if empty.
+// textOrNull converts a text of the engine to an attribute, and an empty text to null.
 func textOrNull(text string) types.String {
 	if text == "" {
 		return types.StringNull()
@@ -297,7 +297,7 @@ func textOrNull(text string) types.String {
 	return types.StringValue(text)
 }
 
-// fillUnknowns fills in values unknown at plan time.
+// fillUnknowns replaces the unknown values of a plan.
 func (m *vmModel) fillUnknowns(vm *engine.VM) {
 	seen := *m
 	seen.setFromEngine(vm)
@@ -332,7 +332,8 @@ func (m *vmModel) fillUnknowns(vm *engine.VM) {
 	fillUnknown(&m.PlacementHosts, seen.PlacementHosts)
 }
 
-// buildChange returns the request for the differences. null leaves a value unchanged, but clears the comment.
+// buildChange returns the request for the differences between two models. A null attribute changes nothing, but a null
+// comment clears the comment.
 func (m *vmModel) buildChange(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	change := &engine.VM{Name: m.Name.ValueString()}
@@ -384,7 +385,7 @@ func (m *vmModel) buildChange(ctx context.Context, before *vmModel) (*engine.VM,
 	return change, diags
 }
 
-// addHardwareChanges adds differences of CPU, firmware, kind, cluster and custom properties to a request.
+// addHardwareChanges adds the differences of CPU, firmware, kind, cluster and custom properties to a request.
 func (m *vmModel) addHardwareChanges(before *vmModel, change *engine.VM) {
 	if !m.ClusterID.Equal(before.ClusterID) {
 		change.Cluster = engine.NewRef(toID(m.ClusterID))
@@ -424,7 +425,7 @@ func (m *vmModel) addHardwareChanges(before *vmModel, change *engine.VM) {
 		change.TPM = flagPointer(m.TPM)
 	}
 
-	// A request has all custom properties, or none.
+	// A request must have all custom properties or none.
 	if !m.HugePages.Equal(before.HugePages) || !m.CustomProperties.Equal(before.CustomProperties) {
 		if change.Properties = m.buildProperties(); change.Properties == nil {
 			change.Properties = &engine.Properties{}

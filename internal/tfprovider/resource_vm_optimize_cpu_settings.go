@@ -73,7 +73,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read removes the setting from the state if the engine has another one.
+// Read removes the resource from the state if the engine's pinning is off.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -111,7 +111,7 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	removeAndWait(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
 		if engine.IsRefused(err) && !engine.IsTransient(err) {
-			// Failing the destruction would not help: the setting goes with the VM.
+			// An error would not help, because the setting disappears together with the VM.
 			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
 			return nil
 		}

@@ -142,7 +142,7 @@ func availabilityAttributes() map[string]schema.Attribute {
 	}
 }
 
-// diskOverrideBlock configures the copy of a template's disk.
+// diskOverrideBlock returns the block for the copy of a template's disk.
 func diskOverrideBlock() schema.SetNestedBlock {
 	return schema.SetNestedBlock{
 		MarkdownDescription: "How a disk of the template is copied into the VM. The engine does not " +

@@ -55,7 +55,7 @@ func (m *vmSnapshotModel) setFromEngine(snapshot *engine.Snapshot) {
 	m.ID, m.Description = toIDValue(snapshot.ID), types.StringValue(snapshot.Description)
 	m.CreatedAt = keepIfAbsent(m.CreatedAt, textOrNull(snapshot.Date))
 
-	// The engine stores no memory of a stopped VM, whatever the request.
+	// The engine stores no memory of a stopped VM, regardless of the request.
 	if m.Memory.IsNull() || m.Memory.IsUnknown() {
 		m.Memory = types.BoolValue(isSet(snapshot.Memory))
 	}
@@ -88,7 +88,8 @@ func (r *vmSnapshotResource) Create(ctx context.Context, req resource.CreateRequ
 	waitSnapshot(ctx, r.client, vmID, made.ID, &resp.Diagnostics)
 }
 
-// waitSnapshot waits until a snapshot is complete. If this takes too long, it adds a warning: the engine continues.
+// waitSnapshot waits until a snapshot is complete. If this takes too long, it adds a warning, because the engine
+// continues.
 func waitSnapshot(ctx context.Context, client *engine.Client, vmID, id engine.ID, diags *diag.Diagnostics) {
 	err := pollEngine(ctx, "snapshot "+id.String()+" to be made", func(ctx context.Context) (bool, string, error) {
 		seen, err := client.FetchSnapshot(ctx, vmID, id)
@@ -132,8 +133,8 @@ func (r *vmSnapshotResource) Read(ctx context.Context, req resource.ReadRequest,
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete implements resource.Resource. An engine unable to merge the disks of a running VM shows the snapshot
-// unchanged. Asking again would only repeat the failure.
+// Delete implements resource.Resource. If an engine cannot merge the disks of a running VM, it shows the snapshot
+// unchanged. Another request would only repeat the failure.
 func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	ctx, cancel := withPlannedTimeout(ctx, req.State, deleting)
 	defer cancel()
@@ -149,16 +150,16 @@ func (r *vmSnapshotResource) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 }
 
-// snapshotRemoval removes a snapshot.
+// snapshotRemoval is the removal of a snapshot.
 type snapshotRemoval struct {
 	client   *engine.Client
 	vmID, id engine.ID
-	// isAsked reports whether the engine has accepted the removal. isLocked reports whether a look has seen it in
-	// progress.
+	// isAsked reports whether the engine has accepted the removal. isLocked reports whether a later look showed the
+	// snapshot locked.
 	isAsked, isLocked bool
 }
 
-// removeAndCheck requests the removal once the snapshot is unlocked, and reports whether it is gone.
+// removeAndCheck requests the removal once the snapshot is unlocked, and reports whether the snapshot is gone.
 func (s *snapshotRemoval) removeAndCheck(ctx context.Context) (bool, string, error) {
 	seen, err := s.client.FetchSnapshot(ctx, s.vmID, s.id)
 	if engine.IsNotFound(err) {

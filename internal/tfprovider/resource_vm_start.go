@@ -74,12 +74,12 @@ type vmStartModel struct {
 	Status       types.String `tfsdk:"status"`
 	StopBehavior types.String `tfsdk:"stop_behavior"`
 	ForceStop    types.Bool   `tfsdk:"force_stop"`
-	// UseInitialization affects only the start.
+	// UseInitialization matters only at the start.
 	UseInitialization types.Bool `tfsdk:"use_initialization"`
 }
 
-// startAndWait brings the VM up. It waits for locked disks, starts a stopped VM, resumes a suspended or paused one, and
-// leaves a running one alone.
+// startAndWait brings the VM up. It waits for locked disks, starts a stopped VM, and resumes a suspended or paused one.
+// It does not change a running VM.
 func (r *vmStartResource) startAndWait(ctx context.Context, id engine.ID, initialize bool) error {
 	return pollEngine(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.FetchVM(ctx, id)
@@ -94,14 +94,14 @@ func (r *vmStartResource) startAndWait(ctx context.Context, id engine.ID, initia
 		case vm.Status.IsStarting():
 			return r.returnOnStart, seen, nil
 		case vm.Status != engine.VMDown && vm.Status != engine.VMSuspended && vm.Status != engine.VMPaused:
-			return false, seen, nil // locked, or going down
+			return false, seen, nil // locked, or shutting down
 		}
 
 		if err := r.client.StartVM(ctx, id, initialize); err != nil && !engine.IsConflict(err) {
 			return false, seen, err
 		} else if err != nil {
-			// A conflict means one of two things. Either the status changed in between, and the next look sees it. Or
-			// the refusal is permanent: no host fits, or no disk boots.
+			// A conflict has one of two reasons. If the status has changed in between, the next look shows it.
+			// Otherwise, the refusal is permanent, because no host fits or no disk boots.
 			vm, again := r.client.FetchVM(ctx, id)
 			if again == nil && string(vm.Status) == seen && !engine.IsTransient(err) {
 				return false, seen, err
@@ -133,8 +133,8 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read only distinguishes a stopped VM from all others. Any other live status in the state would plan a change of a
-// rebooting or migrating VM.
+// Read distinguishes only between a stopped VM and all others. With the exact status in the state, a VM that reboots or
+// migrates would cause a plan with a change.
 func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -146,7 +146,7 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	// A configuration generated from an import can only be up. The next read finds the VM down.
+	// A configuration generated from an import always has the status up. The next read finds the VM down.
 	imported := model.ID.IsNull()
 
 	model.ID, model.Status = model.VMID, types.StringValue(string(engine.VMUp))
@@ -154,7 +154,7 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 		model.Status = types.StringValue(string(engine.VMDown))
 	}
 
-	if model.StopBehavior.IsNull() { // imported: the engine does not know the way to stop the VM
+	if model.StopBehavior.IsNull() { // after an import: the engine does not know how to stop the VM
 		model.StopBehavior, model.ForceStop = types.StringValue(stopByGuest), types.BoolValue(false)
 	}
 

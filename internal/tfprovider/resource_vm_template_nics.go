@@ -23,8 +23,9 @@ func newVMTemplateNICsResource() resource.Resource {
 	return &templateNICsResource{base{typeName: "ovirt_vm_template_nics"}}
 }
 
-// templateNICsResource removes the network interfaces a VM got from its template, except the named ones. It does so
-// once, before the VM first starts. Later, it could not tell an interface of the template from a renamed one.
+// templateNICsResource removes the network interfaces that a VM got from its template, except the named ones. It does
+// so once, before the first start of the VM. Later, it could not distinguish the template's interfaces from renamed
+// ones.
 type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -56,7 +57,7 @@ type templateNICsModel struct {
 	Kept []string     `tfsdk:"kept"`
 }
 
-// listTemplateNICs lists the VM's network interfaces with the name of an interface of its template.
+// listTemplateNICs lists the VM's network interfaces that have the name of an interface of its template.
 func (r *templateNICsResource) listTemplateNICs(ctx context.Context, vm *engine.VM) ([]engine.NIC, error) {
 	if vm.OriginalTemplateID() == "" {
 		return nil, nil
@@ -76,8 +77,8 @@ func (r *templateNICsResource) listTemplateNICs(ctx context.Context, vm *engine.
 	}), err
 }
 
-// removeOthers removes the template's network interfaces, except the kept ones, and waits until they are gone. If the
-// VM is not down, it removes none and reports false.
+// removeOthers removes the template's network interfaces except the kept ones, and waits until they are gone. If the VM
+// is not down, it removes none and returns false.
 func (r *templateNICsResource) removeOthers(ctx context.Context, model *templateNICsModel) (isDown bool, err error) {
 	vmID := toID(model.VMID)
 
@@ -132,7 +133,8 @@ func (r *templateNICsResource) Create(ctx context.Context, req resource.CreateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read only checks whether the VM exists. It lists no interfaces, because later ones are not the template's.
+// Read only checks whether the VM exists. It lists no interfaces, because interfaces added later are not the
+// template's.
 func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := loadModel[templateNICsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -152,7 +154,7 @@ func (r *templateNICsResource) Read(ctx context.Context, req resource.ReadReques
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update stores a changed list of kept names. It removes nothing.
+// Update stores a changed list of kept names, but removes no interface.
 func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	model, ok := loadModel[templateNICsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
@@ -162,7 +164,7 @@ func (r *templateNICsResource) Update(ctx context.Context, req resource.UpdateRe
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Delete leaves the VM unchanged.
+// Delete does not change the VM.
 func (r *templateNICsResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
 }
 

@@ -90,8 +90,8 @@ func (r *vmWatchdogResource) Create(ctx context.Context, req resource.CreateRequ
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// ensureWatchdog gives the VM the watchdog. The engine rejects a second one, so an existing one is changed if it comes
-// from the template, or from a request with a lost answer. asked reports such a request.
+// ensureWatchdog gives the VM the watchdog. The engine rejects a second one, so it changes an existing watchdog that
+// comes from the template, or from a request with a lost answer. asked reports whether there was such a request.
 func (r *vmWatchdogResource) ensureWatchdog(ctx context.Context, model *vmWatchdogModel, asked *bool) error {
 	vmID := toID(model.VMID)
 	there, err := r.client.ListWatchdogs(ctx, vmID)

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// released is the schema of ovirt/ovirt 2.2.0, reduced to the parts with an effect on configurations and states: names,
+// released is the schema of ovirt/ovirt 2.2.0, reduced to the parts that matter for configurations and states: names,
 // types, modes, and the nesting and number of blocks.
 type released map[string]entry
 
@@ -36,8 +36,8 @@ type entry struct {
 	Block     released `json:"block,omitempty"`
 }
 
-// deliberate are the differences from the released schema, and their reasons. A listed path without a difference fails
-// the test, so the list is exact.
+// deliberate lists the differences from the released schema, and the reasons. The test also fails for a listed path
+// without a difference, so the list is exact.
 var deliberate = map[string]string{
 	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of " +
 		"clusters: a plan must not show it",
@@ -139,7 +139,7 @@ const (
 		"this is how the framework says it"
 )
 
-// ours returns the schema of this provider.
+// ours returns the schema of this provider in the form of the released one.
 func ours(t *testing.T) map[string]released {
 	t.Helper()
 	server := providerserver.NewProtocol5(New(Options{}))()
@@ -167,7 +167,7 @@ func entries(t *testing.T, block *tfprotov5.SchemaBlock, numbers released) relea
 	out := released{}
 
 	for _, a := range block.Attributes {
-		encoded, err := a.Type.MarshalJSON() //nolint:staticcheck // the only way to the wire form
+		encoded, err := a.Type.MarshalJSON() //nolint:staticcheck // no other function returns the wire format
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func mode(required, optional, computed bool) string {
 	return strings.Join(out, ", ")
 }
 
-// blockNumbers reads the allowed numbers of blocks from the validators: the framework does not send them.
+// blockNumbers reads the allowed numbers of blocks from the validators, because the framework does not send them.
 func blockNumbers(t *testing.T) map[string]released {
 	t.Helper()
 	out := map[string]released{}
@@ -268,7 +268,7 @@ func numbersOf(ctx context.Context, blocks map[string]schema.Block) released {
 			if match := atMost.FindStringSubmatch(description); match != nil {
 				number.Max, _ = strconv.Atoi(match[1])
 				if number.Max == 0 {
-					number.Max = -1 // none: 0 means any number
+					number.Max = -1 // 0 would mean any number
 				}
 			}
 		}
@@ -305,7 +305,7 @@ func TestTheSchemaIsThatOfTheReleasedProvider(t *testing.T) {
 	})
 }
 
-// compare reports unlisted differences, and listed paths without a difference.
+// compare reports differences that are not listed, and listed paths without a difference.
 func compare(t *testing.T, want, got map[string]released) {
 	t.Helper()
 	differences := map[string]string{}

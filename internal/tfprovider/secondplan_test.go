@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// choices are the fields of a machine, and the values to try for each. The first value is the field's default.
+// choices are the fields of a machine, with the values to try for each. The first value is the field's default.
 var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"size": {
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "2GB" },
@@ -117,7 +117,7 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	}},
 	"networks": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		mac := fmt.Sprintf("56:6F:1A:AA:%02X:%02X", rand.IntN(256),
-			rand.IntN(256)) //nolint:gosec // no two VMs may have one
+			rand.IntN(256)) //nolint:gosec // no two VMs may have the same address
 		s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = mac, "e1000e"
 	}, func(s *infrav1.OLVMMachineSpec) {
 		s.AdditionalNetworks = []infrav1.AdditionalNetwork{
@@ -148,7 +148,7 @@ func flags(set func(vm *infrav1.VirtualMachine, value *bool)) []func(*infrav1.OL
 	}
 }
 
-// pick selects a machine by the index of each field's value.
+// pick is a machine, given as the index of each field's value.
 type pick map[string]int
 
 func (p pick) spec() infrav1.OLVMMachineSpec {
@@ -182,9 +182,9 @@ func (p pick) String() string {
 	return strings.Join(out, " ")
 }
 
-// everyChoice returns machines with one field different from the default. It adds machines of two other templates. One
-// has a second disk: a request naming its first disk must name the second, too. The other has a raw disk: only a copied
-// disk can be raw.
+// everyChoice returns machines in which one field differs from the default. It adds machines of two other templates.
+// One template has a second disk, because a request that names the first disk must name the second, too. The other has
+// a raw disk, because only a copied disk can be raw.
 func everyChoice() []pick {
 	out := []pick{{}}
 	for value := range choices["rootDisk"] {
@@ -200,7 +200,8 @@ func everyChoice() []pick {
 	return out
 }
 
-// fewChoices returns the fewest machines with every value of every field. The order of a field's values is its own.
+// fewChoices returns the fewest machines that together have every value of every field. The order of values is random
+// for each field.
 func fewChoices() []pick {
 	var out []pick
 
@@ -232,7 +233,7 @@ func randomChoice(random *rand.Rand) pick {
 }
 
 // TestASecondPlanIsEmpty creates machines of all kinds with the real executor. Without a change, a second plan is
-// empty, even if the VM was stopped: Terraform does not watch whether it runs.
+// empty, even if the VM was stopped, because Terraform does not watch whether it runs.
 func TestASecondPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 
@@ -316,7 +317,7 @@ func newFactory(t *testing.T) *factory {
 	return f
 }
 
-// check creates a machine, and plans again while it runs and after it was stopped.
+// check creates a machine. It plans again while the machine runs, and after it was stopped.
 func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec) {
 	t.Helper()
 	cluster := infrav1.OLVMClusterSpec{OLVMDatacenterName: "Default"}
@@ -368,7 +369,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	}
 }
 
-// stop stops a VM as an administrator does.
+// stop stops a VM like an administrator.
 func (f *factory) stop(t *testing.T, name string) {
 	t.Helper()
 	vms, err := f.client.FindVMs(t.Context(), nil, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// sendable rejects a configuration with a text the engine would receive changed. It examines the values, not the
-// schema, so no attribute can be forgotten.
+// sendable rejects a configuration with a text that would reach the engine changed. It checks the values, not the
+// schema, so it covers every attribute.
 type sendable struct{}
 
 var (
@@ -21,7 +21,7 @@ var (
 	_ datasource.ConfigValidator = sendable{}
 )
 
-// Description implements the validators.
+// Description implements both kinds of validators.
 func (sendable) Description(context.Context) string {
 	return "texts have only characters that XML can carry"
 }
@@ -43,7 +43,7 @@ func (sendable) ValidateDataSource(
 	checkSendable(req.Config.Raw, &resp.Diagnostics)
 }
 
-// checkSendable checks all known texts of a configuration, and the keys of its maps.
+// checkSendable checks all known texts of a configuration, including the keys of maps.
 func checkSendable(config tftypes.Value, diags *diag.Diagnostics) {
 	_ = tftypes.Walk(config, func(at *tftypes.AttributePath, value tftypes.Value) (bool, error) {
 		where, name := toPath(at)
@@ -61,15 +61,15 @@ func checkSendable(config tftypes.Value, diags *diag.Diagnostics) {
 	})
 }
 
-// refuseText adds an error for an unsendable text.
+// refuseText adds an error for a text that cannot be sent.
 func refuseText(where path.Path, name, text string, diags *diag.Diagnostics) {
 	if err := engine.CheckText(name, text); err != nil {
 		diags.AddAttributeError(where, where.String()+" cannot be sent to the engine", err.Error())
 	}
 }
 
-// toPath converts a path of the protocol into one of the framework, up to the first set, because its elements have no
-// names. It also returns the name of the attribute.
+// toPath converts a path of the protocol into one of the framework. It stops at the first set, because the elements of
+// a set have no names. It also returns the name of the attribute.
 func toPath(at *tftypes.AttributePath) (where path.Path, name string) {
 	where = path.Empty()
 	inSet := false

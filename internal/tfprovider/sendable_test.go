@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// escape is a text XML cannot carry.
+// escape is a text that XML cannot represent.
 const escape = "ab\x1b[32m"
 
 // badValue returns a value of a type with escape in every text. It returns false for a type without texts.
@@ -62,7 +62,7 @@ func withOne(t *testing.T, of tftypes.Object, name string, value tftypes.Value) 
 	return &out
 }
 
-// refusals returns the errors about unsendable characters in an attribute.
+// refusals returns the errors about characters in an attribute that cannot be sent.
 func refusals(diagnostics []*tfprotov5.Diagnostic, name string) (out []string) {
 	for _, d := range diagnostics {
 		if strings.Contains(d.Summary, "cannot be sent to the engine") && d.Attribute != nil &&
@@ -75,7 +75,7 @@ func refusals(diagnostics []*tfprotov5.Diagnostic, name string) (out []string) {
 }
 
 // TestNoAttributeTakesWhatXMLCannotCarry walks the whole schema. It expects an error for each attribute and block with
-// a text, at any depth, before any plan. The error has its name, the position and the character.
+// a text, at any depth, before any plan. The error must have the attribute's name, the position and the character.
 func TestNoAttributeTakesWhatXMLCannotCarry(t *testing.T) {
 	server := providerserver.NewProtocol5(New(Options{}))()
 	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})

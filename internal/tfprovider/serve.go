@@ -28,7 +28,7 @@ import (
 
 // Endpoint is a provider in this process, for one Terraform run.
 type Endpoint struct {
-	// Config lets Terraform attach.
+	// Config tells Terraform how to attach to the endpoint.
 	Config *plugin.ReattachConfig
 	cancel context.CancelFunc
 	closed chan struct{}
@@ -38,10 +38,10 @@ type Endpoint struct {
 // Serve starts an endpoint on its own socket. Close ends it.
 //
 // Each run needs its own endpoint, because a provider holds one configuration. In a shared endpoint, a second run would
-// redirect the calls of the first to its own engine, and interrupting one run would interrupt both.
+// redirect the calls of the first to its own engine. An interrupt of one run would stop both.
 //
-// Two things differ from a plugin in its own process. A panic fails only its own call. And the endpoint ends after its
-// calls, even if Terraform is killed: a create in progress ends before the next run looks for the object.
+// An endpoint differs from a plugin process in two ways. A panic fails only its own call. And the endpoint ends only
+// after its calls, even if Terraform is killed. So a create in progress ends before the next run looks for the object.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	var own *engine.Sessions
 	if options.Sessions == nil {
@@ -77,7 +77,7 @@ func startEndpoint(ctx context.Context, served provider.Provider, options Option
 				append(
 					opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(recoverPanic),
-					// Calls need deep stacks. Permanent goroutines grow theirs once, instead of for each call.
+					// The calls need deep stacks. A permanent goroutine grows its stack once, instead of once per call.
 					grpc.NumStreamWorkers(2),
 				)...)
 		},
@@ -99,9 +99,9 @@ func startEndpoint(ctx context.Context, served provider.Provider, options Option
 	}
 }
 
-// restricted serves only the needs of one run. It rejects calls about types outside the run, and makes only approved
-// changes. It also saves work: the executor decodes and checks all schemas it receives, and an apply requests each plan
-// twice. restricted remembers the answer.
+// restricted serves only what one run needs. It rejects calls about types outside the run, and makes only approved
+// changes. It also saves work. The executor decodes and checks all schemas it receives, and requests each plan of an
+// apply twice. restricted caches the answer.
 type restricted struct {
 	tfprotov5.ProviderServer
 	types    []string // nil means all
@@ -123,7 +123,7 @@ func newRestricted(server tfprotov5.ProviderServer, served provider.Provider, op
 	return out
 }
 
-// hashParts returns the cache key of a call about a resource.
+// hashParts returns the cache key for the parts of a call.
 func hashParts(parts ...[]byte) (out [sha256.Size]byte) {
 	digest := sha256.New()
 	for _, part := range parts {
@@ -152,7 +152,7 @@ func identityBytes(identity *tfprotov5.ResourceIdentityData) []byte {
 	return valueBytes(identity.IdentityData)
 }
 
-// getOrAsk returns the remembered answer, or asks and remembers a good answer.
+// getOrAsk returns the cached answer. If there is none, it asks, and caches a good answer.
 func getOrAsk[T any](
 	s *restricted,
 	known *map[[sha256.Size]byte]*T,
@@ -226,7 +226,7 @@ func (s *restricted) PlanResourceChange(
 	})
 }
 
-// checkType returns an error if a type is outside the run.
+// checkType returns an error if a type does not belong to the run.
 func (s *restricted) checkType(name string) error {
 	if s.types == nil || slices.Contains(s.types, name) {
 		return nil
@@ -235,8 +235,8 @@ func (s *restricted) checkType(name string) error {
 	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
 }
 
-// checkDataType is serves for data sources. It rejects all lookups by name in a restricted run. They share their types
-// with resources, and would show objects of other owners.
+// checkDataType is checkType for data sources. It also rejects all look-ups by name in a restricted run, because they
+// share their types with resources and would show objects of other owners.
 func (s *restricted) checkDataType(name string) error {
 	if s.types != nil && slices.Contains(lookups, name) {
 		return status.Errorf(codes.PermissionDenied, "the data source %s is none of this run", name)
@@ -315,7 +315,7 @@ func (s *restricted) ReadDataSource(
 	return s.ProviderServer.ReadDataSource(ctx, request)
 }
 
-// ApplyResourceChange implements tfprotov5.ProviderServer. It waits for the approval of the change.
+// ApplyResourceChange implements tfprotov5.ProviderServer. It makes no change without an approval.
 func (s *restricted) ApplyResourceChange(
 	ctx context.Context, request *tfprotov5.ApplyResourceChangeRequest,
 ) (*tfprotov5.ApplyResourceChangeResponse, error) {
@@ -343,8 +343,8 @@ func (s *restricted) ApplyResourceChange(
 	return response, err
 }
 
-// checkOwnership returns errors about objects of other owners, or nil. planned is the requested state, or nil if none
-// is.
+// checkOwnership returns errors about objects of other owners, or nil. planned is the requested state. It is nil for a
+// call without one.
 func (s *restricted) checkOwnership(
 	ctx context.Context, typeName string, stored, planned *tfprotov5.DynamicValue,
 ) []*tfprotov5.Diagnostic {
@@ -433,7 +433,7 @@ func (s *restricted) getAllSchemas(
 	return schemas.response, nil
 }
 
-// maxMessage is the maximum size of a message in bytes, as in plugins.
+// maxMessage limits a message in bytes, like in plugins.
 const maxMessage = 256 << 20
 
 // recoverPanic turns a panic into an error.
@@ -450,12 +450,12 @@ func recoverPanic(
 	return handler(ctx, request)
 }
 
-// quiet turns off the SDK's own log, unless the environment enables it. In this process, the SDK would write every call
-// with all its values to stderr, whatever our log level.
+// quiet turns off the SDK's own log, unless the environment enables it. Otherwise, the SDK in this process would write
+// every call with all its values to stderr, regardless of our log level.
 var quiet = sync.OnceFunc(func() {
 	names := []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"}
 	if _, wanted := os.LookupEnv(names[0]); !wanted {
-		// With a level of their own, these two do not even format their messages.
+		// With levels of their own, these two logs do not even format their messages.
 		names = append(names, "TF_LOG_SDK_PROTO", "TF_LOG_SDK_FRAMEWORK")
 	}
 
@@ -466,10 +466,11 @@ var quiet = sync.OnceFunc(func() {
 	}
 })
 
-// logoutLimit bounds the end of the sessions: Terraform kills a plugin two seconds after asking it to stop.
+// logoutLimit limits the end of the sessions, because Terraform kills a plugin two seconds after it asks the plugin to
+// stop.
 const logoutLimit = 1500 * time.Millisecond
 
-// Close ends the endpoint. It cancels running calls, and ends unshared sessions.
+// Close ends the endpoint. It cancels running calls, and ends the sessions unless they are shared.
 func (e *Endpoint) Close() {
 	e.cancel()
 	<-e.closed
@@ -478,7 +479,7 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// Logout ends the sessions at their engines, within logoutLimit.
+// Logout ends the sessions with their engines, within logoutLimit.
 func Logout(sessions *engine.Sessions) {
 	ctx, cancel := context.WithTimeout(context.Background(), logoutLimit)
 	defer cancel()

@@ -33,7 +33,7 @@ func (panicking) Configure(context.Context, provider.ConfigureRequest, *provider
 // served is a terraform.Provider for one provider.
 type served struct {
 	provider.Provider
-	// closing is called when the run closes its endpoint, and closed after it. Both may be nil.
+	// closing is called before the run closes its endpoint, and closed afterwards. Both may be nil.
 	closing func(endpoint net.Addr)
 	closed  func()
 }
@@ -108,7 +108,8 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 }
 
 // TestAnEndpointEndsAfterItsCalls simulates the end of Terraform while the engine creates a tag. The engine continues
-// once the endpoint accepts no more calls. An endpoint without a wait for its calls would end before the tag exists.
+// after the endpoint has stopped accepting calls. An endpoint that did not wait for its calls would end before the tag
+// exists.
 func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var made, early atomic.Bool

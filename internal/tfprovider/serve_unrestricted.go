@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// No run of the manager makes the calls in this file: about identities, functions, ephemeral resources, lists and
-// actions. A restricted run may not make them, whatever its configuration. A list shows objects of other owners, a
-// token gives all rights of the user, and an action makes changes no plan has shown.
+// The calls in this file are about identities, functions, ephemeral resources, lists and actions. No run of the manager
+// makes them, and a restricted run must not make them, regardless of its configuration. A list shows objects of other
+// owners, a token gives all rights of the user, and an action makes changes that no plan has shown.
 
 var (
 	_ tfprotov5.ActionServer       = (*restricted)(nil)
 	_ tfprotov5.ListResourceServer = (*restricted)(nil)
 )
 
-// isRestricted reports whether the run is limited to an owner or to some types.
+// isRestricted reports whether the run may access only an owner's objects or only some types.
 func (s *restricted) isRestricted() bool { return s.types != nil || s.owner != nil }
 
 // refuseRestricted returns an error if the run is restricted.
@@ -196,7 +196,7 @@ func (s *restricted) PlanAction(
 	return server.PlanAction(ctx, request)
 }
 
-// InvokeAction implements tfprotov5.ActionServer. It waits for the approval of the change.
+// InvokeAction implements tfprotov5.ActionServer. It makes no change without an approval.
 func (s *restricted) InvokeAction(
 	ctx context.Context, request *tfprotov5.InvokeActionRequest,
 ) (*tfprotov5.InvokeActionServerStream, error) {

@@ -9,15 +9,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// keptBySnapshots are resources the engine does not destroy while a snapshot of their VM has them. The values are from
-// the engine's message.
+// keptBySnapshots lists the resources that the engine does not destroy while they belong to a snapshot of their VM. The
+// values come from the engine's message.
 var keptBySnapshots = map[string]string{
 	"ovirt_disk_attachment":  "snapshot",
 	"ovirt_disk_attachments": "snapshot",
 }
 
-// TestASnapshotInTheWayOfADestruction makes a snapshot of a VM by hand, and destroys each resource of the VM. A
-// destruction rejected by the engine fails with the engine's message, and succeeds after the snapshot is gone.
+// TestASnapshotInTheWayOfADestruction creates a snapshot of a VM by hand, and destroys each resource of the VM. If the
+// engine rejects a destruction, the error has the engine's message. The destruction succeeds after the snapshot is
+// gone.
 func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 	t.Parallel()
 
@@ -34,7 +35,7 @@ func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 			}
 
 			if vm == "" {
-				return // without a VM, there is no snapshot
+				return // there is no snapshot without a VM
 			}
 
 			d.snapshot(vm)
@@ -56,7 +57,7 @@ func TestASnapshotInTheWayOfADestruction(t *testing.T) {
 	}
 }
 
-// snapshot makes a snapshot of a VM by hand, and waits for it.
+// snapshot creates a snapshot of a VM by hand, and waits until it is complete.
 func (d *direct) snapshot(vm engine.ID) {
 	d.t.Helper()
 	wait.For(d.t, "a snapshot is begun", func() error {

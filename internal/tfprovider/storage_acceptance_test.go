@@ -152,7 +152,7 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 		t.Errorf("the message is %q", message)
 	}
 
-	// An imported disk keeps its size, and takes over the configured one once.
+	// An imported disk keeps its size, and then gets the configured size once.
 	w.config(resize(3 * gib))
 	w.forget()
 	w.importID("ovirt_disk.d", id)
@@ -321,7 +321,7 @@ resource "ovirt_disk_attachments" "a" {
 			t.Errorf("the VM has %d disks", n)
 		}
 
-		w.config(config("", "")) // the disk of a removed block is detached, and remains
+		w.config(config("", "")) // the disk of a removed block is detached, but not deleted
 		w.apply()
 		w.settled()
 		if n := attached(t, s, w); n != 2 {
@@ -393,7 +393,7 @@ data "ovirt_template_disk_attachments" "t" {
 `
 	w := newWorkspace(t, s).config(config)
 	w.apply()
-	w.settled() // R12: the description is sent
+	w.settled() // R12: the provider sends the description
 	id := w.text("ovirt_template.t", "id")
 	seen, err := s.client.FetchTemplate(t.Context(), engine.ID(id))
 	must(t, err)
@@ -473,7 +473,7 @@ func TestADiskFromAnImage(t *testing.T) {
 	qcow := image(t, 20<<20, gib)
 	w := newWorkspace(t, s).config(config(qcow, "cow"))
 	w.apply()
-	w.settled() // R12: sparse is sent
+	w.settled() // R12: the provider sends sparse
 	d := s.disk(t, engine.ID(w.text("ovirt_disk_from_image.i", "id")))
 	if d.ProvisionedSize != gib || d.Status != engine.DiskOK {
 		t.Errorf("the engine has %+v", d)

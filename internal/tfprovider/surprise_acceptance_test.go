@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// This file shows that nothing is destroyed or adopted by surprise.
+// This file shows that the provider never destroys or takes over an object unexpectedly.
 
 const plainNIC = `
 resource "ovirt_nic" "a" {
@@ -24,7 +24,7 @@ resource "ovirt_nic" "a" {
 }
 `
 
-// newSiteWithNICs has a template with a network interface nic1.
+// newSiteWithNICs returns a site whose template has a network interface nic1.
 func newSiteWithNICs(t *testing.T) *site {
 	t.Helper()
 
@@ -141,7 +141,7 @@ func TestAMembershipThatIsMadeAnewIsNotDestroyed(t *testing.T) {
 	} {
 		output, _ := w.run("apply", "-auto-approve", "-no-color", "-input=false", "-replace="+address)
 		if strings.Contains(output, "is there already") || strings.Contains(output, "already: import") {
-			continue // it is rejected, and nothing is lost
+			continue // the engine rejects it, and nothing is lost
 		}
 
 		check.Contains(t, address, output, "was kept")
@@ -184,8 +184,8 @@ resource "ovirt_disk_attachment" "d" {
 	w.settled()
 }
 
-// TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse has a VM of the same name, comment and cluster. The engine answers the
-// request with 503.
+// TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse has a VM with the same name, comment and cluster. The engine answers
+// the create with 503.
 func TestALostAnswerDoesNotAdoptTheVMOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -248,7 +248,7 @@ func TestATemplateThatIsNotReadyInTimeIsKept(t *testing.T) {
 	w := newWorkspace(t, s).config(config)
 	output := w.apply()
 	check.Contains(t, "the warning", output, "The template is not ready yet")
-	w.settled() // it is not tainted
+	w.settled() // it must not be tainted
 }
 
 func TestAnImportedAdoptionThatMatchesPlansNothing(t *testing.T) {
@@ -280,7 +280,7 @@ resource "ovirt_adopted_vm" "a" {
 	w.settled()
 }
 
-// TestNoChangeByHandReplacesAVM changes each setting of a VM an administrator can change, and examines the plan.
+// TestNoChangeByHandReplacesAVM changes each setting of a VM that an administrator can change, and checks the plan.
 func TestNoChangeByHandReplacesAVM(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -351,7 +351,7 @@ func rewrite(r *http.Response, from, to string) error {
 }
 
 // TestADiskThatWasConvertedIsKept has an engine show another format than the requested one, as after its action
-// convert. The simulator does not have this action.
+// convert. The simulator does not support this action.
 func TestADiskThatWasConvertedIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -373,8 +373,8 @@ func TestADiskThatWasConvertedIsKept(t *testing.T) {
 	w.wants("ovirt_disk.d", "delete+create") // the configuration requests it
 }
 
-// TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost changes the address of an interface in a running VM. This
-// needs the interface unplugged.
+// TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost changes the address of an interface in a running VM. For this
+// change, the interface must be unplugged.
 func TestANetworkInterfaceIsPluggedAgainWhateverAnswerIsLost(t *testing.T) {
 	t.Parallel()
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestNICsOfATemplateThatNobodyNamesAreRemoved also lets one come back: it stays, as after a rename. The simulator answers
-// as the engine in the recording nics.
+// TestNICsOfATemplateThatNobodyNamesAreRemoved also adds a removed interface again. It stays, as it would after a
+// rename. The simulator answers like the engine in the recording nics.
 func TestNICsOfATemplateThatNobodyNamesAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := newSiteWithTemplateNICs(t)
@@ -43,7 +43,7 @@ resource "ovirt_vm_template_nics" "a" {
 	w.destroy()
 }
 
-// newSiteWithTemplateNICs is an engine whose template has three network interfaces.
+// newSiteWithTemplateNICs returns a site whose template has three network interfaces.
 func newSiteWithTemplateNICs(t *testing.T) *site {
 	t.Helper()
 
@@ -56,8 +56,8 @@ func newSiteWithTemplateNICs(t *testing.T) *site {
 	})
 }
 
-// TestARenamedNICIsNotRemovedAsOneOfTheTemplate updates the names before the network interface has its new one, as runs
-// in parallel may do. It also creates the resource for a VM that is up.
+// TestARenamedNICIsNotRemovedAsOneOfTheTemplate updates the kept names before the network interface has its new name,
+// as parallel runs may do. It also creates the resource for a VM that is up.
 func TestARenamedNICIsNotRemovedAsOneOfTheTemplate(t *testing.T) {
 	t.Parallel()
 	d := newDirect(t, newSiteWithTemplateNICs(t))
@@ -75,7 +75,7 @@ func TestARenamedNICIsNotRemovedAsOneOfTheTemplate(t *testing.T) {
 	check.Equal(t, "after a create", strings.Join(nicsOf(t, d.site, engine.ID(vm)), ","), "nic1")
 }
 
-// nicsOf are the names of the network interfaces of a VM, sorted.
+// nicsOf returns the sorted names of a VM's network interfaces.
 func nicsOf(t *testing.T, s *site, vm engine.ID) []string {
 	t.Helper()
 	all, err := s.client.ListNICs(t.Context(), vm)

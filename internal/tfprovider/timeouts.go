@@ -15,10 +15,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// timeoutsBlock limits the duration of a resource's operations. Every resource has it.
+// timeoutsBlock is the block that limits the duration of a resource's operations. Every resource has it.
 const timeoutsBlock = "timeouts"
 
-// These operations can have a timeout.
+// These are the operations that can have a timeout.
 const (
 	creating = "create"
 	reading  = "read"
@@ -50,7 +50,7 @@ func buildTimeoutsBlock() schema.Block {
 	}
 }
 
-// formatDuration formats a duration of whole minutes.
+// formatDuration formats a duration in whole minutes.
 func formatDuration(d time.Duration) string { return fmt.Sprintf("%dm", int(d.Minutes())) }
 
 var isDuration = durationValidator{"must be a time such as 30m or 1h30m, and more than 0"}
@@ -71,8 +71,8 @@ func (v durationValidator) ValidateString(
 	}
 }
 
-// withPlannedTimeout bounds an operation by its timeout in a plan, a state or a configuration. Without one, each wait
-// has the usual limit.
+// withPlannedTimeout limits an operation by its timeout in a plan, a state or a configuration. Without a timeout, each
+// wait has the usual limit.
 func withPlannedTimeout(
 	ctx context.Context, source attributeReader, operation string,
 ) (context.Context, context.CancelFunc) {
@@ -83,7 +83,7 @@ func withPlannedTimeout(
 	return withTimeout(ctx, text.ValueString())
 }
 
-// withTimeout bounds an operation by a timeout. An invalid text bounds nothing.
+// withTimeout limits an operation by a timeout. An invalid text sets no limit.
 func withTimeout(ctx context.Context, text string) (context.Context, context.CancelFunc) {
 	if limit, err := time.ParseDuration(text); err == nil && limit > 0 {
 		return engine.WithWaitLimit(ctx, limit)
@@ -92,8 +92,8 @@ func withTimeout(ctx context.Context, text string) (context.Context, context.Can
 	return context.WithCancel(ctx)
 }
 
-// handleTimeoutsOnly handles an update of nothing but the timeouts, and reports whether it is one. It does not ask the
-// engine, because the engine may no longer report some values, such as forgotten user data.
+// handleTimeoutsOnly handles an update that changes only the timeouts, and reports whether the update is one. It sends
+// no request, because the engine may no longer report some values, such as forgotten user data.
 func handleTimeoutsOnly(req resource.UpdateRequest, resp *resource.UpdateResponse) bool {
 	var before, after map[string]tftypes.Value
 	if req.State.Raw.As(&before) != nil || req.Plan.Raw.As(&after) != nil {

@@ -11,7 +11,7 @@ import (
 
 // This file shows that a change of the timeouts changes nothing in the engine.
 
-// withTimeouts adds a timeouts block to each resource of the provider without one.
+// withTimeouts adds a timeouts block to each resource of the provider that has none.
 func withTimeouts(config string) string {
 	var out strings.Builder
 
@@ -25,7 +25,7 @@ func withTimeouts(config string) string {
 	return out.String()
 }
 
-// everyKind has resources of the kinds without updates of their objects, and others.
+// everyKind has resources of the kinds that cannot update their objects, and some others.
 const everyKind = `
 resource "ovirt_vm" "a" {
   name                      = "a"
@@ -116,7 +116,7 @@ func TestAChangeOfTimeoutsSendsNothing(t *testing.T) {
 	w.settled()
 }
 
-// changesOf returns the changing requests, except for the login.
+// changesOf returns the requests that change something, without the login.
 func changesOf(s *site) []string {
 	var out []string
 

@@ -18,36 +18,38 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// This file keeps a requested object in the state, if its create never got an answer. Terraform marks such a resource
-// as tainted. The next refresh finds the object, or finds none. Terraform then creates the object again, and destroys
-// the existing one. Without the state, the next create would refuse the object as somebody else's. An object is found
-// only with a proof that the create made it: a person may have made one of the same name meanwhile.
+// If a create never gets an answer, this file keeps the requested object in the state. Terraform marks such a resource
+// as tainted. The next refresh either finds the object or removes it from the state. Terraform then creates the object
+// again, and destroys the one found. Without the entry in the state, the next create would refuse the object as another
+// user's. An object counts as found only with a proof that the create made it. Meanwhile, a user may have made one with
+// the same name.
 
-// askedKey is the private-state key of a state without an ID. It stores the data for finding the object.
+// askedKey is the private-state key of a state without an ID. Its data help to find the object.
 const askedKey = "asked"
 
-// asked is the data for finding an object without its ID.
+// asked has the data that help to find an object without its ID.
 type asked struct {
 	Mark  string      `json:"mark,omitempty"`
 	Known []engine.ID `json:"known,omitempty"`
-	// Since and Until enclose the time the engine made the object. They are zero if it is unknown.
+	// Since and Until are the limits of the time at which the engine can have created the object. They are zero if the
+	// time is unknown.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// lateness is how long an engine may take to make an object after its create has given up.
+// lateness is how long an engine may still take to create an object after the create has given up.
 const lateness = 3 * time.Minute
 
-// dated is a locator whose objects have a time of creation.
+// dated is a locator for objects that have a time of creation.
 type dated interface {
-	// createdAt returns the time of an object, or an empty text. A state says of which VM it is.
+	// createdAt returns the time of an object, or an empty text. For an object of a VM, state names the VM.
 	createdAt(ctx context.Context, state attributeReader, id engine.ID) (string, error)
 }
 
-// locator is a resource with IDs assigned by the engine.
+// locator is a resource whose IDs the engine assigns.
 type locator interface {
-	// findMatches returns the IDs of the objects matching a state. mark is that of the request; most requests have
-	// none.
+	// findMatches returns the IDs of the objects that match a state. mark is the mark of the request. Most requests
+	// have none.
 	findMatches(ctx context.Context, state attributeReader, mark string) ([]engine.ID, error)
 }
 
@@ -79,7 +81,7 @@ func (b *base) keepUnanswered(ctx context.Context, err error, plan tfsdk.Plan, r
 	}
 }
 
-// findUnanswered adds the object's ID to a state without one. It returns false if there is no such object.
+// findUnanswered adds the object's ID to a state without one. It returns false if the object does not exist.
 func (r identified) findUnanswered(
 	ctx context.Context, state *tfsdk.State, private privateState, diags *diag.Diagnostics,
 ) bool {
@@ -129,15 +131,15 @@ func (r identified) findUnanswered(
 	}
 
 	diags.Append(state.SetAttribute(ctx, path.Root("id"), ours[0].String())...)
-	if vm, ok := r.Resource.(*vmResource); ok { // whose create could not say which disks it came with
+	if vm, ok := r.Resource.(*vmResource); ok { // its create could not report the original disks
 		diags.Append(private.SetKey(ctx, ownDisks, vm.fetchDiskIDs(ctx, ours[0]))...)
 	}
 
 	return true
 }
 
-// classifyFound returns those of the objects found that a create made, and those that it may have made. A disk has the
-// mark of its request. Other objects must have been made while the create ran.
+// classifyFound returns the found objects that the create made, and those that it may have made. A disk with the mark
+// of the request is proven. Other objects must have been created while the create ran.
 func (r identified) classifyFound(
 	ctx context.Context, state attributeReader, found []engine.ID, what asked,
 ) (ours, unproven []engine.ID, err error) {
@@ -178,7 +180,7 @@ func (r identified) classifyFound(
 	return ours, unproven, nil
 }
 
-// collectIDs returns the IDs of those objects that a condition holds for.
+// collectIDs returns the IDs of the objects that meet a condition.
 func collectIDs[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []engine.ID {
 	var out []engine.ID
 
@@ -191,7 +193,7 @@ func collectIDs[T any](all []T, id func(*T) engine.ID, holds func(*T) bool) []en
 	return out
 }
 
-// getUUID reads a UUID of a plan or a state, or "" if it has none.
+// getUUID returns a UUID in a plan or a state, or "" if it is not set.
 func getUUID(ctx context.Context, source attributeReader, name string) engine.ID {
 	return engine.ID(getText(ctx, source, name))
 }
@@ -221,9 +223,9 @@ func (r *vmResource) createdAt(ctx context.Context, _ attributeReader, id engine
 	return vm.Created, nil
 }
 
-// findDisksByMark finds a disk by the mark of its request. Its alias may be the engine's.
+// findDisksByMark finds a disk by the mark of its request, because the engine may have chosen the alias.
 func (b *base) findDisksByMark(ctx context.Context, mark string) ([]engine.ID, error) {
-	if mark == "" { // it would be that of each disk without a description
+	if mark == "" { // disks without a description would match it
 		return nil, nil
 	}
 

@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnEmptyMarkMatchesNoDisk has no client: a request would fail.
+// TestAnEmptyMarkMatchesNoDisk has no client, so a request would fail.
 func TestAnEmptyMarkMatchesNoDisk(t *testing.T) {
 	found, err := (&base{}).findDisksByMark(t.Context(), "")
 	check.Error(t, err, "")

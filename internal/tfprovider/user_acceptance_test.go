@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// onlyAdministrators are the resources unavailable to users without an administrator's role, as documented in
+// onlyAdministrators lists the resources that need an administrator's role, as documented in
 // docs/develop/terraform-provider.md.
 var onlyAdministrators = map[string]bool{
 	"ovirt_affinity_group":      true,
@@ -22,7 +22,7 @@ var onlyAdministrators = map[string]bool{
 }
 
 // TestAUserWithoutTheRoleOfAnAdministratorHasEachResource creates, reads, changes and destroys each resource as such a
-// user, with objects prepared by an administrator. The rights in the simulator follow from recordings of the roles
+// user. An administrator prepares the other objects. The rights in the simulator follow from recordings of the roles
 // VmCreator, UserTemplateBasedVm and DiskCreator. There are no recordings for permissions, snapshots, templates and
 // devices.
 func TestAUserWithoutTheRoleOfAnAdministratorHasEachResource(t *testing.T) {

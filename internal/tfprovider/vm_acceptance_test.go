@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// machine is a VM as rendered by CAPOLVM.
+// machine is the configuration of a VM as CAPOLVM renders it.
 const machine = `
 resource "ovirt_vm" "a" {
   name        = "a"
@@ -126,7 +126,7 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	}
 }
 
-// TestAPlanShowsOnlyWhatIsAskedFor changes a running VM and a disk. Their statuses must not appear in the plan.
+// TestAPlanShowsOnlyWhatIsAskedFor changes a running VM and a disk. The plan must not show their statuses.
 func TestAPlanShowsOnlyWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -140,7 +140,7 @@ resource "ovirt_disk" "d" {
 `
 	w := newWorkspace(t, s).config(resources)
 	w.apply()
-	w.succeed("refresh", "-no-color", "-input=false") // it finds the VM up
+	w.succeed("refresh", "-no-color", "-input=false") // the refresh finds the VM up
 	check.Equal(t, "the status of the VM", w.value("ovirt_vm.a", "status"), any("up"))
 
 	w.config(strings.NewReplacer(`alias             = "d"`, `alias             = "e"`, "memory      = 4294967296",
@@ -188,7 +188,7 @@ resource "ovirt_vm" "a" {
 	vm, err := s.client.FetchFullVM(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 
-	// An engine shows both families of every interface, without addresses if it has none.
+	// An engine reports both families of every interface. A family without an address is empty.
 	none := &engine.IP{}
 	want := []engine.NICConfiguration{
 		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IP: none, IPv6Boot: "dhcp", IPv6: none},
@@ -211,8 +211,8 @@ resource "ovirt_vm" "a" {
 	w.settled()
 }
 
-// TestAnOperatingSystemThatTheEngineDoesNotKnow sends an unknown system: an engine accepts any text, and creates the VM
-// with another system.
+// TestAnOperatingSystemThatTheEngineDoesNotKnow requests an unknown operating system. An engine accepts any text, and
+// creates the VM with another system.
 func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -261,8 +261,9 @@ resource "ovirt_vm" "b" {
 	})
 }
 
-// TestAnImportOfAVMWhoseTemplateHasAnInitialization imports a VM with the host name and script of its template: m8. A
-// configuration without them replaces nothing. They leave the state with the next apply, and stay in the engine.
+// TestAnImportOfAVMWhoseTemplateHasAnInitialization imports a VM that has the host name and script of its template: m8.
+// A configuration without them replaces nothing. The next apply removes them from the state, but they stay in the
+// engine.
 func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -409,7 +410,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 	}
 }
 
-// waiting is a running VM with settings an engine changes only at the next start.
+// waiting is a running VM with settings that an engine changes only at the next start.
 const waiting = `
 resource "ovirt_vm" "a" {
   name              = "a"
@@ -432,7 +433,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(waiting)
 	w.apply()
-	w.settled() // an engine reports console and sound card only if asked for everything
+	w.settled() // an engine reports the console and the sound card only on request
 	id := w.text("ovirt_vm.a", "id")
 	settings := func() engine.Settings {
 		t.Helper()
@@ -488,7 +489,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 
 	check.Equal(t, "now.CommentText()", now.CommentText(), "third")
 
-	w.apply() // it is started again
+	w.apply() // starts the VM again
 	w.settled()
 }
 
@@ -512,7 +513,7 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 	}
 
 	nic := w.text("ovirt_nic.a", "id")
-	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // the engine requires it, because the VM runs
+	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // necessary because the VM runs
 	must(t, s.client.DeleteNIC(t.Context(), engine.ID(id), engine.ID(nic)))
 	w.wants("ovirt_nic.a", "create")
 }
@@ -577,7 +578,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 	s := newHeldSite(t, func(s *site) bool { return boots(s) && !interrupted.Load() })
 	w := newWorkspace(t, s).config(machine)
 
-	// Another run at the same time is unaffected.
+	// Another run at the same time must not be affected.
 	other := newWorkspace(t, s).config(strings.Replace(machine, `name        = "a"`, `name        = "other"`, 1))
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -720,14 +721,14 @@ func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R1
 	}
 }
 
-// through sends the requests through a proxy.
+// through makes the workspace send its requests through a proxy.
 func (w *workspace) through(proxy *httptest.Server) *workspace {
 	w.url = proxy.URL + "/ovirt-engine"
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
 	return w
 }
 
-// lossy is a proxy before the engine. It swallows the first answer to a create in this collection.
+// lossy returns a proxy before the engine. It drops the first answer to a create in this collection.
 func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	t.Helper()
 	var lost atomic.Bool
@@ -744,7 +745,7 @@ func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	})
 }
 
-// between is a proxy before the engine. It calls before with each request, and after with each answer.
+// between returns a proxy before the engine. It calls before with each request, and after with each answer.
 func between(t *testing.T, s *site, before func(*http.Request), after func(*http.Response) error) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(s.sim.URL())
@@ -813,7 +814,7 @@ func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 
-	// Of omitted attributes, the released provider records only the types and the live status.
+	// For omitted attributes, the released provider records only the types and the live status.
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
 	must(t, err)
 

@@ -10,13 +10,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// pollEngine waits like engine.Wait, and reports its progress.
+// pollEngine waits like engine.Wait, and logs its progress.
 func pollEngine(ctx context.Context, what string, look engine.Look) error {
 	return engine.Wait(ctx, what, look, newProgressLogger(ctx, what))
 }
 
-// ensureDone requests something until it is done. It ignores a refusal if the goal is already reached: from the start,
-// or by an earlier try with a lost answer.
+// ensureDone repeats a request until it succeeds. It ignores an error if isSo reports that the goal is already reached:
+// from the start, or by an earlier try with a lost answer.
 func ensureDone(
 	ctx context.Context, what string, ask func(context.Context) error, isSo func(context.Context) (bool, error),
 ) error {
@@ -36,7 +36,8 @@ func ensureDone(
 	return markUnanswered(err, lost)
 }
 
-// markUnanswered marks the error of a wait cut short if an answer was lost: the engine may have done the work.
+// markUnanswered marks the error of an interrupted wait if an answer was lost, because the engine may have done the
+// work.
 func markUnanswered(err error, lost bool) error {
 	var early *engine.WaitError
 	if !lost || !errors.As(err, &early) {
@@ -46,20 +47,20 @@ func markUnanswered(err error, lost bool) error {
 	return &engine.UnansweredError{Err: err}
 }
 
-// newProgressLogger returns a function to report the progress of a wait. Terraform has no channel from a resource to
-// the terminal. It shows only the wait and its duration. The reason is in its log at level INFO, and in the error of a
-// wait cut short.
+// newProgressLogger returns a function that logs the progress of a wait. A resource cannot write to Terraform's
+// terminal, which shows only the wait and its duration. The reason is in Terraform's log at level INFO, and in the
+// error of an interrupted wait.
 func newProgressLogger(ctx context.Context, what string) func(seen string) {
 	return func(seen string) {
 		tflog.Info(ctx, "waiting for "+what, map[string]any{"seen": seen})
 	}
 }
 
-// shutdownPatience limits the time a guest may still be up after a shutdown request. An engine gives up after about 30
-// seconds, and the VM is up again: its guest was not ready to hear the request, or ignored it.
+// shutdownPatience limits how long a guest may stay up after a shutdown request. An engine gives up after about 30
+// seconds. The VM is then up again, because its guest was not ready for the request, or ignored it.
 const shutdownPatience = 45 * time.Second
 
-// powerOff stops the VM and waits. If graceful, the guest shuts down. A deleted VM counts as stopped.
+// powerOff stops the VM and waits. If graceful is set, the guest shuts down. A deleted VM counts as stopped.
 func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful, force bool) error {
 	stop := stopping{client: client, id: id, graceful: graceful, force: force, patience: engine.StopPatience}
 	if graceful {
@@ -69,19 +70,19 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 	return pollEngine(ctx, "VM "+id.String()+" to stop", stop.stopAndCheck)
 }
 
-// stopping stops a VM.
+// stopping is the stop of a VM.
 type stopping struct {
 	client          *engine.Client
 	id              engine.ID
 	graceful, force bool
-	// patience is the time the VM may still appear unasked after a request.
+	// patience is how long after a request the VM may still look as if it had got none.
 	patience time.Duration
 	asked    time.Time
-	// leaving reports whether the VM was seen going down.
+	// leaving reports whether an earlier look showed the VM going down.
 	leaving bool
 }
 
-// stopAndCheck asks the VM to stop if that is due, and reports whether it has stopped.
+// stopAndCheck asks the VM to stop if a request is due, and reports whether it has stopped.
 func (s *stopping) stopAndCheck(ctx context.Context) (bool, string, error) {
 	vm, err := s.client.FetchVM(ctx, s.id)
 	if engine.IsNotFound(err) {
@@ -98,11 +99,11 @@ func (s *stopping) stopAndCheck(ctx context.Context) (bool, string, error) {
 		s.leaving = s.leaving || vm.Status == engine.VMPoweringDown
 		return false, seen, nil
 	case s.leaving && vm.Status == engine.VMUp && s.graceful:
-		s.asked, s.leaving = time.Time{}, false // it did not hear the request: ask again
+		s.asked, s.leaving = time.Time{}, false // the guest did not hear the request, so ask again
 	}
 
 	if !s.asked.IsZero() && time.Since(s.asked) < s.patience {
-		return false, seen, nil // the guest takes its time, and so does the host
+		return false, seen, nil // the guest or the host needs more time
 	}
 
 	if s.graceful {
@@ -112,7 +113,7 @@ func (s *stopping) stopAndCheck(ctx context.Context) (bool, string, error) {
 	}
 
 	if engine.IsNotFound(err) || engine.IsRefused(err) {
-		return false, seen + getRefusal(err), nil // the status changed in between: look again
+		return false, seen + getRefusal(err), nil // the status has changed in between, so look again
 	}
 
 	if err == nil {
@@ -122,7 +123,7 @@ func (s *stopping) stopAndCheck(ctx context.Context) (bool, string, error) {
 	return false, seen, err
 }
 
-// getRefusal returns the engine's reason for refusing, to append to the progress of the wait.
+// getRefusal returns the engine's reason for a refusal. The caller appends it to the progress of the wait.
 func getRefusal(err error) string {
 	var fault *engine.Fault
 	if !errors.As(err, &fault) || fault.Detail == "" {

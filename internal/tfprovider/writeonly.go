@@ -15,18 +15,19 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// These attributes hold the user data of a guest. The second one is write-only: Terraform 1.11 and OpenTofu 1.11 send
-// it with the configuration only, so no plan and no state has it. The third one is its version, and signals a change.
+// These attributes are for the user data of a guest. The second one is write-only: Terraform 1.11 and OpenTofu 1.11
+// send it only with the configuration, so no plan and no state has it. The third one is a version. A change of the
+// version signals a change of the user data.
 const (
 	scriptAttribute        = "initialization_custom_script"
 	writeOnlyScript        = scriptAttribute + "_wo"
 	writeOnlyScriptVersion = writeOnlyScript + "_version"
 )
 
-// scriptAttributes returns the three attributes of the user data. when tells users at which time the guest reads it.
+// scriptAttributes returns the three attributes of the user data. when tells users when the guest reads the user data.
 func scriptAttributes(when string) map[string]schema.Attribute {
 	script := initText(when)
-	script.Sensitive = true // it holds the keys of clusters; the released provider shows it in plans
+	script.Sensitive = true // it has the keys of clusters; the released provider shows it in plans
 	script.Computed = true  // a configuration generated from an import omits sensitive values
 	script.PlanModifiers = append(
 		[]planmodifier.String{stringplanmodifier.UseStateForUnknown()}, script.PlanModifiers...,
@@ -68,9 +69,9 @@ func getScript(
 	return planned
 }
 
-// planScript plans write-only user data. It removes the user data from the state, and another version replaces the
-// object. Moving unchanged user data from the state to the configuration replaces nothing. Moving user data unknown at
-// plan time is an error: a replacement would lose the disks.
+// planScript plans write-only user data. It removes the user data from the state. Another version replaces the object.
+// Moving unchanged user data from the state to the configuration replaces nothing. Moving user data that are unknown at
+// plan time is an error, because a replacement would lose the disks.
 func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		return
@@ -94,7 +95,7 @@ func planScript(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 
 	switch {
 	case version.Equal(versionBefore), isKnown(before) && before.Equal(secret):
-	case isKnown(before) && secret.IsUnknown(): // it may equal the state's
+	case isKnown(before) && secret.IsUnknown(): // it may equal the value in the state
 		resp.Diagnostics.AddAttributeError(path.Root(writeOnlyScript), writeOnlyScript+" is not known yet",
 			"Whether the user data of "+scriptAttribute+" only moves to this attribute cannot be told, and other user "+
 				"data replaces the resource. Apply once with a value that is known at plan time, such as the user "+
