@@ -12,12 +12,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// approval is the decision on a run's plan. The provider waits for it before each change, because one process that
-// plans and applies cannot be paused in between.
+// approval is the decision about a run's plan. The provider waits for it before each change, because Terraform does not
+// pause between the plan and the apply.
 type approval struct {
 	once    sync.Once
 	decided chan struct{}
-	err     error // reason for the refusal; read after decided is closed
+	err     error // the reason for a refusal; read only after decided is closed
 }
 
 func newApproval() *approval { return &approval{decided: make(chan struct{})} }
@@ -30,8 +30,7 @@ func (a *approval) recordDecision(err error) {
 	})
 }
 
-// awaitDecision blocks until the decision. It returns nil if the plan is accepted, and otherwise the reason for the
-// refusal.
+// awaitDecision blocks until the decision. It returns nil if the plan is accepted, or else the reason for the refusal.
 func (a *approval) awaitDecision(ctx context.Context) error {
 	select {
 	case <-a.decided:
@@ -41,10 +40,10 @@ func (a *approval) awaitDecision(ctx context.Context) error {
 	}
 }
 
-// errRunEnded refuses changes by the provider after the end of a run.
+// errRunEnded refuses changes that the provider requests after the end of a run.
 var errRunEnded = errors.New("the run has ended")
 
-// UndeclaredError reports a plan with a change to an undeclared resource. Nothing was applied.
+// UndeclaredError reports that a plan changes a resource the configuration does not declare. Nothing was applied.
 type UndeclaredError struct {
 	// Change is the planned change.
 	Change Change
@@ -58,10 +57,10 @@ func (e *UndeclaredError) Error() string {
 	)
 }
 
-// UnknownTypeError reports a resource in a state with a type not used by configurations of its kind. Terraform was not
+// UnknownTypeError reports that a state has a resource of a type no configuration of this kind uses. Terraform was not
 // started.
 type UnknownTypeError struct {
-	// Type of the resource.
+	// Type is the type of the resource.
 	Type string
 }
 
@@ -74,8 +73,8 @@ func (e *UnknownTypeError) Error() string {
 }
 
 // collectContents returns the types of all resources in a configuration and a state, and the IDs of the VMs in the
-// state. Both lists are sorted. Anyone with access to its Secret can edit a state. contentsOf therefore refuses types
-// not used by configurations of this kind: nothing in the state of a claimed VM can delete the VM.
+// state. Both lists are sorted. Anyone with access to the Secret can edit a state, so collectContents refuses types
+// that configurations of this kind do not use. For example, nothing in the state of a claimed VM can delete the VM.
 func collectContents(configuration render.Configuration, state []byte) (types, vms []string, err error) {
 	for _, address := range configuration.Resources {
 		types = append(types, address.Type())
@@ -121,20 +120,20 @@ func collectContents(configuration render.Configuration, state []byte) (types, v
 	return slices.Compact(types), slices.Compact(vms), nil
 }
 
-// resourceJSON names a resource in the executor's JSON output.
+// resourceJSON identifies a resource in the executor's JSON output.
 type resourceJSON struct {
 	Addr   string `json:"addr"`
 	Module string `json:"module"`
-	// Resource is the address in the module.
+	// Resource is the address within the module.
 	Resource string `json:"resource"`
 	Type     string `json:"resource_type"`
 	Name     string `json:"resource_name"`
-	// Key is a string or a number, or nil if the resource has one instance.
+	// Key is a string or a number. It is nil if the resource has only one instance.
 	Key any `json:"resource_key"`
 }
 
-// toAddress returns the resource's address in the form of package render. It returns false if render never writes such
-// an address.
+// toAddress returns the resource's address in the form of package render. It returns false if package render never
+// writes such an address.
 func (r resourceJSON) toAddress() (render.Address, bool) {
 	out := render.NewAddress(r.Type, r.Name)
 	if strings.HasPrefix(r.Resource, "data.") {
@@ -156,7 +155,7 @@ func (r resourceJSON) toAddress() (render.Address, bool) {
 	return out.WithKey(key), ok
 }
 
-// expectations are the allowed changes of a plan.
+// expectations are the changes that a plan may have.
 type expectations struct {
 	declared map[render.Address]bool
 	destroy  bool
@@ -171,8 +170,8 @@ func newExpectations(request Request) expectations {
 	return out
 }
 
-// checkChange returns an error if the configuration does not declare a planned change. It accepts deletions:
-// Request.Guard decides about them.
+// checkChange returns an error if the configuration does not declare the resource of a planned change. It accepts
+// deletions, because Request.Guard decides about them.
 func (e expectations) checkChange(resource resourceJSON, change Change) error {
 	if change.Action == "delete" {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/confine"
 )
 
-// Confinement is the isolation of a run from everything outside it: files of the manager, of its Pod and of other runs,
-// and the network. With it, even an executor under a hostile configuration has nothing to reveal.
+// Confinement is the isolation of a run from everything outside it: the network, and files of the manager, its Pod and
+// other runs. A confined executor cannot reveal any secrets, even under a hostile configuration.
 type Confinement string
 
 const (
-	// Landlocked runs can use their working directory and read the executor. They run no other program and open no TCP
-	// connection. Landlock does not deny UDP, MPTCP and other Unix sockets; docs/operate/security.md describes the
-	// consequences.
+	// Landlocked runs can use their working directory and read the executor. They can start no other program and open
+	// no TCP connection. Landlock does not deny UDP, MPTCP and other Unix sockets. docs/operate/security.md describes
+	// the consequences.
 	Landlocked Confinement = "Landlock"
-	// Unconfined runs have all rights of the manager's user, because the kernel has no Landlock or the executor is a
-	// script.
+	// Unconfined runs have all rights of the manager's user, because the kernel does not support Landlock or the
+	// executor is a script.
 	Unconfined Confinement = "none"
 )
 
-// Confinement returns the confinement of the executor's runs.
+// Confinement returns the confinement of this executor's runs.
 func (x *Executor) Confinement() Confinement {
 	if x.confines {
 		return Landlocked
@@ -30,7 +30,7 @@ func (x *Executor) Confinement() Confinement {
 	return Unconfined
 }
 
-// runConfined makes do start its processes with access to dir and the executor only.
+// runConfined calls do. The processes that do starts can access only dir and the executor.
 func (x *Executor) runConfined(dir string, do func() error) error {
 	if !x.confines {
 		return do()
@@ -39,14 +39,14 @@ func (x *Executor) runConfined(dir string, do func() error) error {
 	return confine.Start(confine.Rules{
 		Run:  append([]string{x.executable.Path}, confine.Libraries...),
 		Work: []string{dir},
-		// go-plugin sends signal 0 to the provider's process to see if it is alive. Without permission, it gives the
-		// provider up.
+		// go-plugin checks with signal 0 whether the provider's process is alive. Without permission, it would stop
+		// using the provider.
 		Signals: true,
 	}, do)
 }
 
-// isBinary reports whether a file is a program, not a script. A script would also need access to its interpreter, and
-// to all files the interpreter reads.
+// isBinary reports whether a file is a binary program. A script would also need access to its interpreter, and to all
+// files the interpreter reads.
 func isBinary(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAnExecutorReachesNothing replaces the executor by hostile code. A script is not confined, so the same attempts
-// through a script show that they work without confinement.
+// TestAnExecutorReachesNothing replaces the executor with hostile code. A script is not confined, so the same attempts
+// in a script must succeed.
 func TestAnExecutorReachesNothing(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -93,7 +93,7 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	}
 }
 
-// TestALinkIsNotFollowed has an unconfined executor replace its state by a link to another machine's state.
+// TestALinkIsNotFollowed has an unconfined executor replace its state with a link to another machine's state.
 func TestALinkIsNotFollowed(t *testing.T) {
 	theirs := file(t, "terraform.tfstate", `{"version":4,"serial":1,"lineage":"theirs","resources":[]}`)
 	x := pretender(t, "true", "ln -s "+theirs+" terraform.tfstate")

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// failReads makes reads of files fail like those of a broken disk.
+// failReads makes reads of these files fail like those of a broken disk.
 func failReads(t *testing.T, names ...string) (heal func()) {
 	t.Helper()
 	before := readFile
@@ -32,7 +32,7 @@ func failReads(t *testing.T, names ...string) (heal func()) {
 	return heal
 }
 
-// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor leave its state beside an old, truncated, missing or
+// TestAStateThatTheExecutorCouldNotWriteIsSaved has the executor write its state beside an old, truncated, missing or
 // unreadable state file.
 func TestAStateThatTheExecutorCouldNotWriteIsSaved(t *testing.T) {
 	newest := string(stateOf(3, "l", ""))
@@ -69,7 +69,7 @@ func TestAStateThatTheExecutorCouldNotWriteIsKeptIfItCannotBeSaved(t *testing.T)
 	check.Equal(t, "what is left", string(ReadLeftover(k.run.Dir, stateOf(1, "l", ""))), string(stateOf(3, "l", "")))
 }
 
-// TestAStateThatCannotBeReadIsKept has reads fail at the end of a run, and work again later.
+// TestAStateThatCannotBeReadIsKept has reads that fail at the end of a run, and work again later.
 func TestAStateThatCannotBeReadIsKept(t *testing.T) {
 	k, saved := keeping(t, stateOf(2, "l", ""), Request{})
 	heal := failReads(t, stateFile, unsavedFile)
@@ -90,7 +90,7 @@ func TestAStateThatCannotBeReadIsKept(t *testing.T) {
 	check.Equal(t, "it is resumed", resumed, true)
 }
 
-// TestALinkInPlaceOfAStateStopsNothing has the executor leave a link. The link is not followed.
+// TestALinkInPlaceOfAStateStopsNothing has the executor leave a link. No reader may follow the link.
 func TestALinkInPlaceOfAStateStopsNothing(t *testing.T) {
 	k, saved := keeping(t, stateOf(2, "l", ""), Request{})
 	check.Error(t, os.Symlink("/etc/passwd", filepath.Join(k.run.Dir, erroredFile)), "")
@@ -99,7 +99,8 @@ func TestALinkInPlaceOfAStateStopsNothing(t *testing.T) {
 	check.Error(t, CheckReadable(k.run.Dir), "")
 }
 
-// TestAFolderThatCannotBeCleanedKeepsItsState removes secrets, but keeps the only copy of a state.
+// TestAFolderThatCannotBeCleanedKeepsItsState has a folder with secrets and the only copy of a state. The cleanup
+// removes the secrets, and keeps the state.
 func TestAFolderThatCannotBeCleanedKeepsItsState(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", ""), "main.tf": nil, planFile: nil})
 	removeAllButUnsaved(dir)
@@ -111,5 +112,5 @@ func TestAFolderThatCannotBeCleanedKeepsItsState(t *testing.T) {
 	check.Equal(t, "a folder without one is gone", errors.Is(err, os.ErrNotExist), true)
 }
 
-// refuses is a save on an unavailable API server.
+// refuses is a SaveState that fails like an unavailable API server.
 func refuses(context.Context, []byte, bool) error { return errors.New("the API server is down") }

@@ -11,18 +11,18 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// Drift is a resource with a difference between the engine and the applied configuration.
+// Drift is a resource that differs between the engine and the applied configuration.
 type Drift struct {
 	// Address of the resource, such as ovirt_vm.this.
 	Address string `json:"address"`
-	// Action is a run's action to correct the resource: create, update, delete or replace. It is empty if the
-	// configuration leaves the attributes open, so a run would accept the engine's values.
+	// Action is what a run would do to correct the resource: create, update, delete or replace. It is empty if the
+	// configuration leaves the attributes open. A run would then accept the engine's values.
 	Action string `json:"action,omitempty"`
-	// Attributes are the sorted names of differing attributes. They are empty if the resource is gone.
+	// Attributes are the sorted names of the differing attributes. The list is empty if the resource is gone.
 	Attributes []string `json:"attributes,omitempty"`
 }
 
-// String returns a phrase for users.
+// String describes the drift for users.
 func (d Drift) String() string {
 	if len(d.Attributes) == 0 {
 		return fmt.Sprintf("%s (%s)", d.Address, cmp.Or(d.Action, "changed"))
@@ -31,11 +31,11 @@ func (d Drift) String() string {
 	return fmt.Sprintf("%s (%s)", d.Address, strings.Join(d.Attributes, ", "))
 }
 
-// live are attributes with changes of their own.
+// live are attributes that change by themselves.
 var live = []string{"status"}
 
-// collectDrift returns the differences in a plan, sorted by address. They are the changes in the engine since the state
-// was written and, if planned is set, the changes planned to correct them.
+// collectDrift returns the differences in a plan, sorted by address. These are the changes in the engine since the
+// state was written. With planned, they include the changes planned to correct them.
 func collectDrift(plan *tfjson.Plan, planned bool) []Drift {
 	byAddress := map[string]*Drift{}
 	note := func(change *tfjson.ResourceChange, action string) {
@@ -72,7 +72,7 @@ func collectDrift(plan *tfjson.Plan, planned bool) []Drift {
 	return out
 }
 
-// getAction returns the planned action on a resource, or "".
+// getAction returns the planned action on a resource, or "" if nothing is planned.
 func getAction(change *tfjson.ResourceChange) string {
 	if change.Mode != tfjson.ManagedResourceMode || change.Change == nil {
 		return ""
@@ -92,8 +92,8 @@ func getAction(change *tfjson.ResourceChange) string {
 	}
 }
 
-// collectDifferences returns the differing attributes of a resource if it exists before and after a change. Values
-// unknown until the change is applied are no differences.
+// collectDifferences returns the differing attributes of a resource that exists before and after a change. Values that
+// are unknown until the apply do not count as differences.
 func collectDifferences(change *tfjson.Change) []string {
 	if change == nil {
 		return nil

@@ -10,11 +10,11 @@ import (
 // Diagnostic is an error reported by the executor.
 type Diagnostic struct {
 	Summary, Detail string
-	// Address of the resource, or "" if it is not about a resource.
+	// Address is the address of the resource, or "" if the error is not about a resource.
 	Address string
 }
 
-// DiagnosticError reports a failed run in the executor's words. Secrets are redacted.
+// DiagnosticError reports a failed run with the executor's diagnostics. Secrets are redacted.
 type DiagnosticError struct {
 	// Phase is plan or apply.
 	Phase       string
@@ -40,11 +40,11 @@ func (e *DiagnosticError) Error() string {
 	return fmt.Sprintf("terraform %s failed: %s", e.Phase, strings.Join(parts, "; "))
 }
 
-// GuardError reports a plan too dangerous for a live machine. Nothing was applied.
+// GuardError reports that the guard refused a plan as too dangerous for a live machine. Nothing was applied.
 type GuardError struct {
-	// Address of the resource, and the planned action: delete, replace or create.
+	// Address is the resource. Action is the planned action: delete, replace or create.
 	Address, Action string
-	// Attributes that force a replacement, if there are any.
+	// Attributes are the attributes that force a replacement, if any.
 	Attributes []string
 }
 
@@ -59,7 +59,7 @@ func (e *GuardError) Error() string {
 
 // TimeoutError reports a run interrupted after its time limit.
 type TimeoutError struct {
-	// Limit of a run.
+	// Limit is the time limit of the run.
 	Limit time.Duration
 }
 
@@ -67,7 +67,7 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("it took longer than %s; the next run goes on where it ended", e.Limit)
 }
 
-// DiskFullError reports a full disk for working directories. Nothing was begun.
+// DiskFullError reports that the disk of the working directories is full. The run has not begun.
 type DiskFullError struct {
 	// Dir is the directory on the full disk.
 	Dir string
@@ -85,7 +85,7 @@ func (e *DiskFullError) Error() string {
 
 func (e *DiskFullError) Unwrap() error { return e.Err }
 
-// KilledError reports that the executor was killed, and did not end by itself.
+// KilledError reports that something killed the executor.
 type KilledError struct {
 	// Phase is plan or apply.
 	Phase  string
@@ -101,7 +101,7 @@ func (e *KilledError) Error() string {
 	)
 }
 
-// StateVersionError reports a state written by a newer executor. Nothing was run.
+// StateVersionError reports that a newer executor has written the state. The run has not begun.
 type StateVersionError struct {
 	// Written is the version of the newer executor.
 	Written  string

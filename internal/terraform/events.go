@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxLine limits one line of output in bytes. Longer lines are dropped whole.
+	// maxLine limits one line of output in bytes. The writer drops longer lines completely.
 	maxLine = 1 << 20
-	// maxDiagnostics limits the number of kept errors per run.
+	// maxDiagnostics limits the number of errors kept per run.
 	maxDiagnostics = 8
 	// maxDiagnostic limits the text of one error in bytes.
 	maxDiagnostic = 2048
@@ -27,7 +27,7 @@ type Change struct {
 	Action string `json:"action"`
 }
 
-// String returns a phrase for users, such as "create ovirt_vm.this".
+// String describes the change for users, such as "create ovirt_vm.this".
 func (c Change) String() string { return c.Action + " " + c.Address }
 
 // event is a line of the executor's JSON output.
@@ -56,14 +56,14 @@ type event struct {
 	} `json:"changes"`
 }
 
-// eventWriter parses the executor's JSON output as it arrives. Its memory stays bounded for any amount of output.
+// eventWriter parses the executor's JSON output as it arrives. It needs only limited memory for any amount of output.
 type eventWriter struct {
 	redact  func(string) string
 	onApply func(address, id string)
-	// check returns an error if a planned change is refused, and thus the plan. nil accepts all changes.
+	// check returns an error to refuse a planned change, and with it the plan. A nil check accepts all changes.
 	check func(resource resourceJSON, change Change) error
 	// onPlanned is called when the plan is complete, with nil or the reason for its refusal. It may be nil. It is not
-	// called if a plan is applied from a file, because the executor does not report the plan again.
+	// called for a plan applied from a file, because the executor does not report such a plan again.
 	onPlanned func(refused error)
 
 	mu          sync.Mutex
@@ -71,7 +71,7 @@ type eventWriter struct {
 	overlong    bool
 	diagnostics []Diagnostic
 	planned     []Change
-	refused     error // first error of check
+	refused     error // the first error of check
 	applied     int
 	summary     struct{ add, change, remove, imported int }
 }
@@ -168,7 +168,7 @@ func (w *eventWriter) cleanText(text string) string {
 	return text
 }
 
-// errTalkative interrupts a run with too much output.
+// errTalkative interrupts a run that writes too much output.
 var errTalkative = fmt.Errorf("it wrote more than %d KiB to its standard error", maxStderr>>10)
 
 // limitedWriter accepts a limited number of bytes, and then calls full.

@@ -17,30 +17,30 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// The rendered configurations need ephemeral variables. These are the first versions with them.
+// The rendered configurations need ephemeral variables. These are the first versions that support them.
 var (
 	MinimumTerraform = version.Must(version.NewVersion("1.10.0"))
 	MinimumOpenTofu  = version.Must(version.NewVersion("1.11.0"))
 )
 
-// ExecutableEnv names an environment variable with the path of the executor. Find prefers it to all other executables.
+// ExecutableEnv is the environment variable with the path of the executor. FindExecutable prefers this path.
 const ExecutableEnv = "CAPOLVM_TERRAFORM"
 
-// Executable is a Terraform or OpenTofu in a supported version.
+// Executable is a supported version of Terraform or OpenTofu.
 type Executable struct {
-	// Path of the executable.
+	// Path is the path of the file.
 	Path string
 	// Product is Terraform or OpenTofu.
 	Product string
-	// Version of the executable.
+	// Version is the version that the executable reports.
 	Version *version.Version
 }
 
 func (e Executable) String() string { return fmt.Sprintf("%s %s (%s)", e.Product, e.Version, e.Path) }
 
 // FindExecutable looks for an executor in this order: $CAPOLVM_TERRAFORM, terraform on PATH, tofu on PATH, then tofu or
-// terraform in dirs. If $CAPOLVM_TERRAFORM names an unsuitable executable, Find fails. The error lists the executables
-// found and why each is unsuitable.
+// terraform in dirs. It fails if $CAPOLVM_TERRAFORM names an unsuitable executable. The error lists the executables it
+// found, and why each is unsuitable.
 func FindExecutable(ctx context.Context, dirs ...string) (Executable, error) {
 	if explicit := os.Getenv(ExecutableEnv); explicit != "" {
 		found, err := ProbeExecutable(ctx, explicit)
@@ -51,8 +51,8 @@ func FindExecutable(ctx context.Context, dirs ...string) (Executable, error) {
 		return found, nil
 	}
 
-	// Probe runs each candidate in a minimal environment. hc-install would run it in the user's environment, and let it
-	// call the network and write files.
+	// ProbeExecutable runs each candidate in a minimal environment. hc-install would run it in the user's environment,
+	// where it could access the network and write files.
 	search := filepath.SplitList(os.Getenv("PATH"))
 
 	candidates := slices.Concat(findExecutables("terraform", search), findExecutables("tofu", search))
@@ -102,7 +102,7 @@ const (
 
 var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 
-// ProbeExecutable asks an executable for its product and version. It fails if they are not supported.
+// ProbeExecutable runs an executable to read its product and version. It fails if they are not supported.
 func ProbeExecutable(ctx context.Context, path string) (Executable, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -146,16 +146,16 @@ func firstLine(text string) string {
 	return line
 }
 
-// buildEnvironment returns the whole environment of a child process. Of the manager's environment, it contains only the
-// search path, the proxies and the paths of CAs.
+// buildEnvironment returns the complete environment of a child process. From the manager's environment, it takes only
+// the search path, the proxies and the paths of CAs.
 func buildEnvironment(home string) map[string]string {
 	env := map[string]string{
 		"HOME":               home,
 		"TMPDIR":             home,
 		"TF_CLI_CONFIG_FILE": os.DevNull,
 		"CHECKPOINT_DISABLE": "1",
-		// A run ends within a second, or mostly waits. Garbage collection would take a third of its CPU time, and free
-		// little.
+		// A run ends within a second, or spends most of its time waiting. Garbage collection would take a third of its
+		// CPU time, and free little memory.
 		"GOGC":       "off",
 		"GOMEMLIMIT": "512MiB",
 		"GOMAXPROCS": "1",

@@ -24,61 +24,61 @@ import (
 )
 
 const (
-	// stopGrace is the time between an interrupt of the executor and its kill. The longest uninterruptible operation is
-	// one request to the engine.
+	// stopGrace is the time between the interrupt of an executor and its kill. The longest operation that ignores the
+	// interrupt is one request to the engine.
 	stopGrace = 45 * time.Second
 )
 
 // Provider serves a Terraform provider for one run.
 type Provider interface {
-	// Serve starts an endpoint for a run. It returns the configuration to attach to it, and a function to end it. The
-	// function waits for all current calls.
+	// Serve starts an endpoint for a run. It returns the configuration to attach to it, and a function that ends it.
+	// The function waits for all current calls.
 	Serve(ctx context.Context, use Use) (*plugin.ReattachConfig, func(), error)
-	// Address of the provider in configurations.
+	// Address returns the provider's address in configurations.
 	Address() string
 }
 
-// Use describes the allowed use of a provider by a run. The provider refuses everything else, no matter what the
-// executor requests.
+// Use describes what a run may do with its provider. The provider refuses everything else, regardless of the executor's
+// requests.
 type Use struct {
 	// Owner is the owner of the run's resources. It may be empty.
 	Owner string
-	// Types of the resources and data sources in the run's configuration and state.
+	// Types are the types of the resources and data sources in the run's configuration and state.
 	Types []string
 	// StateVMs are the IDs of the VMs in the run's state.
 	StateVMs []string
-	// Engine is the only engine for the run.
+	// Engine is the only engine that the run may use.
 	Engine render.Engine
-	// Approved waits for the decision on the run's plan, and returns an error if the plan is refused. The provider
-	// changes nothing before.
+	// Approved waits for the decision about the run's plan, and returns an error if the plan is refused. The provider
+	// changes nothing before the decision.
 	Approved func(ctx context.Context) error
 }
 
-// Executor does runs, each in its own working directory.
+// Executor performs runs, each in its own working directory.
 type Executor struct {
-	// StopGrace is the time between an interrupt of a run and its kill. 0 means 45 s.
+	// StopGrace is the time between the interrupt of a run and its kill. 0 means 45 s.
 	StopGrace time.Duration
 
 	executable Executable
 	provider   Provider
 	scratch    string
-	confines   bool // reports that runs are confined
+	confines   bool // whether runs are confined
 
 	mu      sync.Mutex
-	modules map[string][]byte // modules.json by the digest of the described files
+	modules map[string][]byte // modules.json by the digest of the modules' files
 	slots   int
 	free    []*slot
 }
 
-// slot is an executor already asked for its version. Its folder is a link to the working directory of the current run.
-// terraform-exec asks each new executor for its version, and an executor belongs to one folder. Asking again for each
+// slot is an executor whose version is already known. Its folder is a link to the working directory of the current run.
+// terraform-exec asks each new executor for its version, and an executor belongs to one folder. To ask again for each
 // run would cost half as much as a plan.
 type slot struct {
 	tf   *tfexec.Terraform
 	link string
 }
 
-// NewExecutor returns an executor. scratch is a folder for its own preparations.
+// NewExecutor returns an executor. It prepares its own files in the folder scratch.
 func NewExecutor(executable Executable, provider Provider, scratch string) *Executor {
 	return &Executor{
 		executable: executable,
@@ -89,66 +89,67 @@ func NewExecutor(executable Executable, provider Provider, scratch string) *Exec
 	}
 }
 
-// Request asks for one run.
+// Request describes one run.
 type Request struct {
-	// Configuration to apply. A run is refused if it would touch an undeclared resource.
+	// Configuration is the configuration to apply. The executor refuses a run that would touch an undeclared resource.
 	render.Configuration
 
-	// Dir is the working directory. No other run may use it meanwhile.
+	// Dir is the working directory. No other run may use it at the same time.
 	Dir string
-	// Owner is the owner of the run's resources, for the provider to record. It may be empty.
+	// Owner is the owner of the run's resources. The provider records it. Owner may be empty.
 	Owner string
-	// Secrets must not be shown. Names may be shown, even if a secret contains one.
+	// Secrets are redacted from all output. Names are not, even if a name contains a secret.
 	Secrets, Names []string
-	// State before the run, or nil.
+	// State is the state before the run, or nil.
 	State []byte
-	// Destroy asks to delete everything in the state.
+	// Destroy requests that the run deletes everything in the state.
 	Destroy bool
-	// Fresh reports that neither wanted resources nor a state exist, so a plan can only create. One process then plans
-	// and applies without asking the guard. This halves the cost of a machine. A destruction works in the same way.
+	// Fresh reports that none of the wanted resources exists and that there is no state. The plan can then only create
+	// resources, so one process plans and applies, without asking the guard. This halves the cost of a machine. A
+	// destruction works in the same way.
 	Fresh bool
-	// Guard judges each planned change. An answer other than "" refuses the plan.
+	// Guard checks each planned change. An answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
-	// Confirm is called after the plan is accepted and before anything is applied. An error ends the run. A nil Confirm
-	// agrees.
+	// Confirm is called after the plan is accepted, and before anything is applied. An error ends the run. A nil
+	// Confirm allows every run.
 	Confirm func(ctx context.Context) error
 	// Applied is called with the address and ID of each new resource as soon as it exists.
 	Applied func(ctx context.Context, address, id string)
 	// SaveState is called with the new state at the end. With Terraform, it is also called as soon as a resource
-	// accepted by Keeps exists; OpenTofu writes its local state only at the end. done reports that the run has
-	// succeeded. SaveState must make the state durable. Its error stops nothing, because the VM exists all the same;
-	// the run returns the error.
+	// accepted by Keeps exists. OpenTofu writes its local state only at the end. done reports whether the run has
+	// succeeded. SaveState must make the state durable. Its error does not stop the run, because the VM exists all the
+	// same. The run returns the error.
 	SaveState func(ctx context.Context, state []byte, done bool) error
-	// Keeps reports whether to save the state as soon as the resource at this address exists. nil saves it after each
-	// resource.
+	// Keeps reports whether to save the state as soon as the resource at this address exists. A nil Keeps saves it
+	// after each resource.
 	Keeps func(address string) bool
 }
 
 // Plan is the plan of a run.
 type Plan struct {
-	// Changes to resources, without unchanged ones.
+	// Changes are the planned changes, without unchanged resources.
 	Changes []Change
 	// Outside are the changes made in the engine since the state was written.
 	Outside []Drift
-	// Text is the plan for users.
+	// Text is the plan in the form for users.
 	Text string
-	// JSON is the plan for programs.
+	// JSON is the plan in the form for programs.
 	JSON *tfjson.Plan
 }
 
 // Summary counts the changes of a run.
 type Summary struct {
 	Added, Changed, Destroyed, Imported int
-	// Planned are the changes of the plan, even if it was refused or not fully applied.
+	// Planned are the changes of the plan, even if the plan was refused or not completely applied.
 	Planned []Change
 	// Drift is the result of a check.
 	Drift []Drift
 }
 
-// Empty reports whether nothing was done.
+// Empty reports whether the run changed nothing.
 func (s Summary) Empty() bool { return s.Added+s.Changed+s.Destroyed+s.Imported == 0 }
 
-// Plan plans, and leaves the working directory ready for use by hand, without secrets and plan file.
+// Plan creates a plan, and leaves the working directory ready for manual use. It removes the secrets and the plan file.
 func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	run, err := x.openRun(ctx, request)
 	if err != nil {
@@ -180,7 +181,7 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	return out, nil
 }
 
-// Check plans, and returns the differences between the engine and the state or configuration.
+// Check creates a plan, and returns the differences between the engine and the state or configuration.
 func (x *Executor) Check(ctx context.Context, request Request) ([]Drift, error) {
 	run, err := x.openRun(ctx, request)
 	if err != nil {
@@ -214,7 +215,8 @@ func (r *run) readPlan(ctx context.Context) (plan *tfjson.Plan, err error) {
 	return plan, nil
 }
 
-// Apply plans, asks the guard, and applies exactly this plan. Even if it fails, it returns the changes made.
+// Apply creates a plan, asks the guard, and applies exactly this plan. Even if it fails, it returns the changes it has
+// made.
 func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) {
 	run, err := x.openRun(ctx, request)
 	if err != nil {
@@ -243,14 +245,14 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 	}
 
 	summary, err := run.executeApply(ctx, what)
-	if plans { // a plan applied from its file is not reported again
+	if plans { // the executor does not report a plan applied from a file again
 		summary.Planned = planned
 	}
 
 	return summary, err
 }
 
-// filterEffective returns the changes with an effect.
+// filterEffective returns the changes that have an effect.
 func filterEffective(planned []Change) []Change {
 	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool {
 		return c.Action == "noop" ||
@@ -261,27 +263,27 @@ func filterEffective(planned []Change) []Change {
 // run is one use of a working directory.
 type run struct {
 	Request
-	// operation of the run, for metrics.
+	// operation is the operation of the run, for metrics.
 	operation Operation
-	// expected are the allowed changes of the plan. approval is the decision on the plan.
+	// expected are the changes the plan may have. approval is the decision about the plan.
 	expected expectations
 	approval *approval
-	// writesAtOnce reports that the executor writes its state after each resource. resumed reports that an earlier run
-	// left a state.
+	// writesAtOnce reports whether the executor writes its state after each resource. resumed reports whether an
+	// earlier run has left a state.
 	writesAtOnce, resumed bool
 
-	// confined calls its argument to start the executor with access to the working directory only.
+	// confined calls its argument. An executor that the argument starts can access only the working directory.
 	confined func(func() error) error
 	tf       *tfexec.Terraform
 	reattach *tfexec.ReattachOption
-	stop     func() // ends the provider
-	leave    func() // gives the slot back
+	stop     func() // ends the provider's endpoint
+	leave    func() // returns the slot
 	redact   func(string) string
 }
 
-// holder is a Provider with possible credentials of its own.
+// holder is a Provider that may have its own credentials.
 type holder interface {
-	// HoldsCredentials reports that the configuration needs no credentials.
+	// HoldsCredentials reports whether runs can do without credentials in the configuration.
 	HoldsCredentials() bool
 }
 
@@ -316,8 +318,8 @@ func (x *Executor) openRun(ctx context.Context, request Request) (*run, error) {
 	return opened, nil
 }
 
-// openPrepared sets up the executor and the provider for a working directory with all its files. modules is the
-// manifest of the modules, or nil.
+// openPrepared sets up the executor and the provider for a working directory that already has all its files. modules is
+// the manifest of the modules, or nil.
 func (x *Executor) openPrepared(
 	ctx context.Context, request Request, credentials render.Engine, state, modules []byte,
 ) (*run, error) {
@@ -368,7 +370,7 @@ func (x *Executor) openPrepared(
 	}, nil
 }
 
-// setUpTerraform sets up an executor for a folder. leave gives its slot back.
+// setUpTerraform sets up an executor for a folder. The caller returns its slot with leave.
 func (x *Executor) setUpTerraform(dir string) (tf *tfexec.Terraform, leave func(), err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, nil, fmt.Errorf("failed to find the working directory: %w", err)
@@ -396,13 +398,13 @@ func (x *Executor) setUpTerraform(dir string) (tf *tfexec.Terraform, leave func(
 	}
 
 	if err := s.tf.SetEnv(buildEnvironment(dir)); err != nil {
-		return nil, nil, errors.New("failed to set the environment of the executor") // err would list it
+		return nil, nil, errors.New("failed to set the environment of the executor") // err would show the environment
 	}
 
 	return s.tf, func() { x.releaseSlot(s) }, nil
 }
 
-// WarmUp sets up executors in advance: it asks each for its version, so runs need not wait for it.
+// WarmUp sets up executors in advance. It asks each for its version, so that runs need not wait for the answer.
 func (x *Executor) WarmUp(ctx context.Context, concurrency int) error {
 	if err := makeDir(x.scratch); err != nil {
 		return err
@@ -419,7 +421,7 @@ func (x *Executor) WarmUp(ctx context.Context, concurrency int) error {
 		if err != nil {
 			return err
 		}
-		defer leave() // all at the end, so each iteration gets another slot
+		defer leave() // at the end of WarmUp, so that each iteration gets another slot
 		asked := x.runConfined(dir, func() error {
 			_, _, err := tf.Version(ctx, false)
 			return err
@@ -453,7 +455,8 @@ func (x *Executor) releaseSlot(s *slot) {
 }
 
 func (x *Executor) attachProvider(ctx context.Context, use Use) (*tfexec.ReattachOption, func(), error) {
-	// The endpoint outlives the cancellation of the run, because an interrupted executor still asks it to stop.
+	// The endpoint outlives the cancellation of the run, because an interrupted executor still sends it a request to
+	// stop.
 	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), use)
 	if err != nil {
 		return nil, nil, err
@@ -482,7 +485,8 @@ func (r *run) executePlan(ctx context.Context) (*eventWriter, error) {
 	return events, r.toRunError(ctx, "plan", events, err)
 }
 
-// planGuarded plans, and asks the guard about each change. It returns the changes even if they are refused.
+// planGuarded creates a plan, and asks the guard about each change. It returns the changes even if the guard refuses
+// them.
 func (r *run) planGuarded(ctx context.Context) ([]Change, error) {
 	events, err := r.executePlan(ctx)
 	planned := filterEffective(events.planned)
@@ -530,14 +534,14 @@ func (r *run) executeApply(ctx context.Context, what tfexec.ApplyOption) (Summar
 }
 
 // limitOutput interrupts the executor if it writes too much to its standard error, because terraform-exec keeps all of
-// it in memory. JSON on the standard output is not kept.
+// it in memory. terraform-exec does not keep the JSON on the standard output.
 func (r *run) limitOutput(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.tf.SetStderr(&limitedWriter{left: maxStderr, full: func() { cancel(errTalkative) }})
 	return ctx, cancel
 }
 
-// toRunError converts the executor's output and exit into an error.
+// toRunError returns the error of a run, based on the executor's output and exit status.
 func (r *run) toRunError(ctx context.Context, phase string, events *eventWriter, err error) error {
 	switch {
 	case err == nil:
@@ -559,7 +563,7 @@ func (r *run) toRunError(ctx context.Context, phase string, events *eventWriter,
 }
 
 // newInterruptedError returns the error of an interrupted run. After a timeout, it includes the diagnostics, because
-// the resources report there what they waited for.
+// they show what the resources waited for.
 func newInterruptedError(phase string, events *eventWriter, cause error) error {
 	var timeout *TimeoutError
 	if !errors.As(cause, &timeout) || len(events.diagnostics) == 0 {
@@ -571,13 +575,13 @@ func newInterruptedError(phase string, events *eventWriter, cause error) error {
 	return fmt.Errorf("terraform %s was interrupted: %w (%s)", phase, cause, waits.Error())
 }
 
-// newGuardError returns a GuardError with the attributes that make a plan unacceptable.
+// newGuardError returns a GuardError with the attributes that force the replacement.
 func (r *run) newGuardError(ctx context.Context, change Change, action string) error {
 	refusal := &GuardError{Address: change.Address, Action: action}
 
 	plan, err := r.readPlan(ctx)
 	if err != nil {
-		return refusal // the refusal stands without its reason
+		return refusal // the refusal is valid even without the reason
 	}
 
 	for _, planned := range plan.ResourceChanges {
@@ -608,12 +612,12 @@ func toSlice(value any) []any {
 	return []any{value}
 }
 
-// cleanUp ends the provider, and cleans the working directory.
+// cleanUp ends the provider's endpoint, and cleans the working directory.
 func (r *run) cleanUp() {
 	r.approval.recordDecision(errRunEnded)
 	r.stop()
 	r.leave()
 	if err := removeSecretFiles(r.Dir); err != nil {
-		removeAllButUnsaved(r.Dir) // better no configuration to look at than a secret left behind
+		removeAllButUnsaved(r.Dir) // it is better to lose the configuration than to leave a secret behind
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// world is an engine, an executor and a machine to make.
+// world is an engine, an executor and the machine to create.
 type world struct {
 	sim      *ovirtsim.Server
 	client   *engine.Client
@@ -233,7 +233,7 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	w.machine.TemplateID = "99999999-9999-4999-8999-999999999999"
 
 	request := w.request(t)
-	for name, content := range request.Files { // a machine ignores changes of its template
+	for name, content := range request.Files { // the provider ignores changes of a machine's template
 		request.Files[name] = bytes.ReplaceAll(content, []byte("template_id, "), nil)
 	}
 
@@ -262,8 +262,8 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	request := w.request(t)
-	request.Applied = func(context.Context, string, string) { // as soon as the VM exists
-		// The run does not end by itself, however late the interrupt reaches the executor.
+	request.Applied = func(context.Context, string, string) { // called as soon as the VM exists
+		// The run cannot end by itself, even if the interrupt reaches the executor late.
 		check.Error(t, w.sim.Inject(ovirtsim.Fault{Method: "GET", Path: "^/api/vms/", Action: "hang"}), "")
 		cancel()
 	}
@@ -316,7 +316,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.saved = nil // the state and the working directory are lost
+	w.saved = nil // so the state and the working directory are lost
 	if err := os.RemoveAll(w.dir); err != nil {
 		t.Fatal(err)
 	}

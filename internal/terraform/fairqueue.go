@@ -5,22 +5,23 @@ import (
 	"sync"
 )
 
-// fairQueue decides on the next run. No tenant or engine may take all places while others exist. Runs on a slow engine
-// would otherwise hold all places, and a tenant with many engines would get a place for each. Among the waiting runs,
-// one of the tenant with the fewest runs is next. Among equals, the longest wait decides.
+// fairQueue decides which run is next. No tenant and no engine may take all places while others exist. Otherwise, the
+// runs on one slow engine could hold all places, and a tenant with many engines could get a place for each. The next
+// run belongs to the tenant with the fewest running runs. Among equals, the longest wait decides.
 type fairQueue struct {
 	limit int
 
 	mu      sync.Mutex
 	total   int
 	waiting []*place
-	// ofTenant and ofEngine count the runs with a place.
+	// ofTenant and ofEngine count the running runs.
 	ofTenant, ofEngine map[string]int
-	// tenants and engines hold names seen so far, at most two each: enough to know if there is more than one.
+	// tenants and engines hold the names seen so far, but at most two each. That is enough to know whether there is
+	// more than one.
 	tenants, engines map[string]bool
 }
 
-// place is the place of one run. ready is closed when the run may begin.
+// place is the place of one run. ready is closed when the run may start.
 type place struct {
 	tenant, engine string
 	ready          chan struct{}
@@ -37,21 +38,21 @@ func newFairQueue(limit int) *fairQueue {
 	}
 }
 
-// rememberName adds a name, up to two.
+// rememberName adds a name, up to two names.
 func rememberName(names map[string]bool, name string) {
 	if len(names) < 2 {
 		names[name] = true
 	}
 }
 
-// releaseRun removes one of the runs counted under a name. A name without runs is dropped.
+// releaseRun subtracts a run from those counted under a name. It drops a name without runs.
 func releaseRun(runs map[string]int, name string) {
 	if runs[name]--; runs[name] == 0 {
 		delete(runs, name)
 	}
 }
 
-// requestPlace queues for a place. The caller must call leave, even if the place never came.
+// requestPlace queues for a place. The caller must call leave, even if it never got the place.
 func (q *fairQueue) requestPlace(tenant, engine string) *place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,7 +79,7 @@ func (q *fairQueue) releasePlace(done *place) {
 	q.givePlaces()
 }
 
-// givePlaces gives away the free places. The caller holds mu.
+// givePlaces assigns the free places. The caller holds mu.
 func (q *fairQueue) givePlaces() {
 	for q.total < q.limit {
 		next := q.nextPlace()
@@ -95,7 +96,7 @@ func (q *fairQueue) givePlaces() {
 	}
 }
 
-// nextPlace returns the next place to give, or nil if no waiting run may have one.
+// nextPlace returns the next place to assign, or nil if no waiting run may have one.
 func (q *fairQueue) nextPlace() *place {
 	mostOfTenant, mostOfEngine := q.maxRuns(q.tenants), q.maxRuns(q.engines)
 

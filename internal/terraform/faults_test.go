@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// nobody is a provider never called by an executor.
+// nobody is a provider that no executor calls.
 type nobody struct{}
 
 func (nobody) Address() string { return tfprovider.Address }
@@ -36,7 +36,7 @@ func (nobody) Serve(context.Context, terraform.Use) (*plugin.ReattachConfig, fun
 	return &plugin.ReattachConfig{Addr: &net.UnixAddr{Net: "unix", Name: "/nowhere"}}, func() {}, nil
 }
 
-// pretender is a shell script as executor, with the given commands for plan and apply.
+// pretender returns an executor that is a shell script with these commands for plan and apply.
 func pretender(t *testing.T, plan, apply string) *terraform.Executor {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "terraform")
@@ -97,7 +97,7 @@ func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 	}
 }
 
-// TestALinkThatCannotBeMadeIsAnError has a working directory whose preparation removes the folder of the links.
+// TestALinkThatCannotBeMadeIsAnError has a run whose preparation removes the folder of the links.
 func TestALinkThatCannotBeMadeIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	x := terraform.NewExecutor(terraform.Executable{
@@ -129,7 +129,7 @@ func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 
 		return pid != ""
 	})
-	cancel(&terraform.TimeoutError{Limit: time.Minute}) // the time is up
+	cancel(&terraform.TimeoutError{Limit: time.Minute}) // the time limit is reached
 
 	var late *terraform.TimeoutError
 	if err := wait.Receive(t, "the run ends", ended); !errors.As(err, &late) {
@@ -266,8 +266,8 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 	})
 }
 
-// TestALookForExecutorsLeavesTheUserAlone finds the first suitable executor. It must run none of them in the user's
-// environment, because Terraform writes into its user's home and calls its maker by default.
+// TestALookForExecutorsLeavesTheUserAlone finds the first suitable executor. It must run no candidate in the user's
+// environment, because by default Terraform writes into the user's home and contacts HashiCorp.
 func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	noted := filepath.Join(t.TempDir(), "noted")
 	install := func(version string) string {
@@ -297,19 +297,19 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	check.Equal(t, `strings.Count(string(content), " 1 \\n")`, strings.Count(string(content), " 1 \n"), 2)
 }
 
-// fullDisk is set in the child of TestADiskThatIsFull. It is a folder for a small disk.
+// fullDisk is set in the child process of TestADiskThatIsFull. It is a folder on a small disk.
 const fullDisk = "CAPOLVM_TEST_FULL_DISK"
 
 // TestADiskThatIsFull works on a disk of a few MiB. It uses its own mount namespace, so it needs no privileges.
 func TestADiskThatIsFull(t *testing.T) { onASmallDisk(t, onAFullDisk) }
 
-// TestAFullDiskAndAnAPIServerThatIsDownLoseNoState has no place for the state of a new VM: the disk fills up at the
-// first save, and no save succeeds. When the disk has room again, every reader finds the state there.
+// TestAFullDiskAndAnAPIServerThatIsDownLoseNoState has no space for the state of a new VM. The disk fills up at the
+// first save, and no save succeeds. When the disk has space again, every reader finds the state there.
 func TestAFullDiskAndAnAPIServerThatIsDownLoseNoState(t *testing.T) {
 	onASmallDisk(t, onAFullDiskWithoutSaves)
 }
 
-// onASmallDisk runs a test again on a disk of 20 MiB, in a process with its own mount namespace.
+// onASmallDisk repeats a test on a disk of 20 MiB, in a process with its own mount namespace.
 func onASmallDisk(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 
@@ -346,11 +346,11 @@ func onAFullDisk(t *testing.T, dir string) {
 	request.Dir = filepath.Join(dir, "work")
 	save := request.SaveState
 	request.SaveState = func(ctx context.Context, state []byte, done bool) error {
-		// From here on nothing more fits on the disk.
+		// From here on, nothing more fits on the disk.
 		_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600)
 		return save(ctx, state, done)
 	}
-	_, err := x.Apply(t.Context(), request) // it may succeed, because a state of the same size fits into its old place
+	_, err := x.Apply(t.Context(), request) // it may succeed, because a state of the same size fits into the old file
 	if len(w.sim.ListVMs()) != 1 {
 		t.Fatalf("%v, the engine has %+v", err, w.sim.ListVMs())
 	}
@@ -368,7 +368,7 @@ func onAFullDisk(t *testing.T, dir string) {
 
 	check.Contains(t, "err.Error()", err.Error(), "--work-dir")
 
-	// Room is made, and the run continues at its interruption.
+	// With free space, the run continues where it was interrupted.
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func onAFullDiskWithoutSaves(t *testing.T, dir string) {
 	check.Length(t, "VMs", w.sim.ListVMs(), 1)
 	check.Equal(t, "a run is unfinished", terraform.HasUnsavedState(request.Dir), true)
 
-	// Nothing begins on a full disk, and nothing is removed from it.
+	// No run begins on a full disk, and none of its files is removed.
 	var full *terraform.DiskFullError
 	_, err = x.Apply(t.Context(), request)
 	check.Equal(t, "errors.As(err, &full)", errors.As(err, &full), true)

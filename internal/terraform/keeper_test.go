@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAStateThatVanishedIsAnError deletes the folder of a run. The executor may still succeed, because it had its files
-// open.
+// TestAStateThatVanishedIsAnError deletes the folder of a run. The executor may still succeed, because it had opened
+// its files before.
 func TestAStateThatVanishedIsAnError(t *testing.T) {
 	keeper := func() *stateKeeper {
 		return &stateKeeper{run: &run{Request: Request{Dir: t.TempDir()}}, ctx: context.Background()}

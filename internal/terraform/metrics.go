@@ -25,7 +25,7 @@ var (
 	}, []string{"outcome"})
 )
 
-// Outcomes of timed operations.
+// These are the outcomes of timed operations.
 const (
 	outcomeSucceeded   = "succeeded"
 	outcomeFailed      = "failed"
@@ -33,7 +33,8 @@ const (
 )
 
 func init() {
-	// A series starting with a failure shows no increase, so the alert on unsaved states would miss the failure.
+	// Without an initial value, a series that starts with a failure shows no increase, and the alert on unsaved states
+	// would miss the failure.
 	for _, outcome := range []string{outcomeSucceeded, outcomeFailed, outcomeInterrupted} {
 		stateSaveSeconds.WithLabelValues(outcome)
 	}
@@ -44,7 +45,7 @@ func Collectors() []prometheus.Collector {
 	return []prometheus.Collector{phaseSeconds, processes, stateSaveSeconds}
 }
 
-// classifyOutcome returns the outcome of an operation with this error.
+// classifyOutcome returns the outcome of an operation that ended with this error.
 func classifyOutcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
@@ -72,7 +73,8 @@ func (r *run) executePhase(ctx context.Context, phase string, do func(context.Co
 	err := ctx.Err()
 	if err == nil {
 		err = r.confined(func() error {
-			// Each slot asks for the version once. The call bypasses the gate, which is for the next process.
+			// terraform-exec asks for the version once per slot. This call bypasses the gate, because the gate is for
+			// the next process.
 			if _, _, err := r.tf.Version(ctx, false); err != nil {
 				return err
 			}

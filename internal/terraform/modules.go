@@ -16,12 +16,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// loadModuleManifest returns init's manifest of local modules. It depends only on the configuration's files, so one
-// init serves all machines. With the provider attached, no other result of init is needed.
+// loadModuleManifest returns the manifest of local modules that init writes. It depends only on the files of the
+// configuration, so one init serves all machines. With an attached provider, runs need no other result of init.
 func (x *Executor) loadModuleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	subset, key := selectModules(files)
 	if key == "" {
-		return nil, nil // no module, nothing to initialize
+		return nil, nil // there is nothing to initialize
 	}
 
 	x.mu.Lock()
@@ -43,8 +43,8 @@ func (x *Executor) loadModuleManifest(ctx context.Context, files map[string][]by
 	return manifest, nil
 }
 
-// selectModules returns the files needed for the list of modules, and the digest of the modules. The digest is "" if
-// there are none.
+// selectModules returns the files that init needs for the manifest, and the digest of the modules. The digest is "" if
+// there are no modules.
 func selectModules(files map[string][]byte) (subset map[string][]byte, key string) {
 	digest := sha256.New()
 	subset = map[string][]byte{}
@@ -71,7 +71,7 @@ func selectModules(files map[string][]byte) (subset map[string][]byte, key strin
 	return subset, hex.EncodeToString(digest.Sum(nil))
 }
 
-// runInit runs Terraform's init in a new folder, and returns its list of modules.
+// runInit runs Terraform's init in a new folder, and returns the manifest of modules.
 func (x *Executor) runInit(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp(x.scratch, "init-")
 	if err != nil {

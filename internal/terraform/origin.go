@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// originFile has the checksums of the stored states the working directory's state comes from, one per line. They are
-// the run's initial state, and the states it has saved or tried to save. Serials are not enough: two managers
-// continuing from one state give their own states the same serials.
+// originFile has the checksums of the stored states that the state in the working directory is based on, one per line.
+// These are the run's initial state, and the states it has saved or tried to save. Serials are not enough, because two
+// managers that continue from one state give their own states the same serials.
 const originFile = "origin.sha256"
 
-// recordOrigin starts the record, before a run can change the state. It renames the file, so the record is complete and
-// no link is followed.
+// recordOrigin begins the record before a run can change the state. It renames a new file, so that the record is
+// complete and it follows no link.
 func recordOrigin(dir string, state []byte) error {
 	const next = originFile + ".new"
 	if err := writeFile(dir, next, hashState(state)); err != nil {
@@ -31,8 +31,8 @@ func recordOrigin(dir string, state []byte) error {
 	return nil
 }
 
-// addOrigin adds a state to the record, before it is saved. If the disk is too full to add it, the state's leftovers
-// are not used: the next run looks for existing resources in the engine.
+// addOrigin adds a state to the record before the state is saved. If the disk is too full, the record stays without it,
+// and the next run ignores such a leftover. It then looks for existing resources in the engine.
 func addOrigin(dir string, state []byte) {
 	root, err := os.OpenRoot(dir) // the executor may have left a link there
 	if err != nil {
@@ -46,10 +46,10 @@ func addOrigin(dir string, state []byte) {
 	}
 	defer file.Close()
 
-	_, _ = file.Write(append([]byte("\n"), hashState(state)...)) // an earlier line may be torn
+	_, _ = file.Write(append([]byte("\n"), hashState(state)...)) // an earlier line may be incomplete
 }
 
-// hasSameOrigin reports whether the states of a working directory come from the stored state. Without a record, only
+// hasSameOrigin reports whether the states in a working directory are based on the stored state. Without a record, only
 // the serials decide.
 func hasSameOrigin(dir string, stored []byte) bool {
 	record, err := readWithin(dir, originFile)

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState ends a run before it saves its last state, and checks the stored
-// state after its manager returns.
+// TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState ends a run before it saves its last state. It checks which state
+// the returning manager uses, for several stored states.
 func TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState(t *testing.T) {
 	base, saved, lost := stateOf(1, "l", ""), stateOf(2, "l", ""), stateOf(5, "l", "")
 
@@ -65,7 +65,7 @@ func TestALeftoverIsUsedOnlyIfNobodyElseHasSavedAState(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadKeepsTheState waits until a failing disk is readable again.
+// TestARecordThatCannotBeReadKeepsTheState has a failing disk. The state must stay until the disk is readable again.
 func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", "")})
 	check.Error(t, recordOrigin(dir, stateOf(1, "l", "")), "")
@@ -78,8 +78,8 @@ func TestARecordThatCannotBeReadKeepsTheState(t *testing.T) {
 	check.Equal(t, "the state", string(ReadLeftover(dir, stateOf(1, "l", ""))), string(stateOf(2, "l", "")))
 }
 
-// TestALinkInPlaceOfTheRecordIsNotFollowed has the executor leave a link. Through it, the executor could choose the
-// accepted states.
+// TestALinkInPlaceOfTheRecordIsNotFollowed has the executor leave a link. If the manager followed it, the executor
+// could choose the accepted states.
 func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	dir := folder(t, map[string][]byte{unsavedFile: stateOf(2, "l", "")})
 	elsewhere := filepath.Join(t.TempDir(), "record")
@@ -88,7 +88,7 @@ func TestALinkInPlaceOfTheRecordIsNotFollowed(t *testing.T) {
 	check.Equal(t, "nothing is left over", ReadLeftover(dir, stateOf(1, "l", "")) == nil, true)
 }
 
-// TestARecordOfOriginsFollowsNoLink has an executor leave a link in place of the record.
+// TestARecordOfOriginsFollowsNoLink has the executor leave a link in place of the record.
 func TestARecordOfOriginsFollowsNoLink(t *testing.T) {
 	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	check.Error(t, os.WriteFile(victim, []byte("keep"), 0o600), "")

@@ -20,7 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// recorder is a shell script as executor. It records its calls, and its provider records its end.
+// recorder is an executor that is a shell script. It records its calls, and its provider records the end of the
+// endpoint.
 type recorder struct {
 	*terraform.Executor
 	t   *testing.T
@@ -28,9 +29,9 @@ type recorder struct {
 	dir string
 	// use is the run's request to the provider.
 	use terraform.Use
-	// fails is the error of serving the provider.
+	// fails is the error with which the provider refuses to serve.
 	fails error
-	// asked is called when a run asks for the provider. It may be nil.
+	// asked is called when a run requests the provider. It may be nil.
 	asked func(terraform.Use)
 }
 
@@ -57,7 +58,7 @@ func (r *recorder) note(line string) {
 	check.Error(r.t, errors.Join(err, file.Close()), "")
 }
 
-// noted returns the main words of all calls so far.
+// noted returns the first words of all calls so far.
 func (r *recorder) noted() []string {
 	content, err := os.ReadFile(r.log)
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +70,8 @@ func (r *recorder) noted() []string {
 	return strings.Split(strings.TrimSpace(string(content)), "\n")
 }
 
-// newRecorder has scripts for phases: init, plan, show, show-text, apply. A phase without a script does nothing.
+// newRecorder returns a recorder with scripts for these phases: init, plan, show, show-text, apply. A phase without a
+// script does nothing.
 func newRecorder(t *testing.T, scripts map[string]string) *recorder {
 	t.Helper()
 
@@ -102,7 +104,7 @@ esac
 	return r
 }
 
-// say returns a script to print lines of JSON.
+// say returns a script that prints lines of JSON.
 func say(lines ...string) string {
 	return "cat <<'END'\n" + strings.Join(lines, "\n") + "\nEND\n"
 }
@@ -111,19 +113,19 @@ const (
 	plansUpdate  = `{"type":"planned_change","change":{"resource":{"addr":"a.b","resource":"a.b","resource_type":"a","resource_name":"b"},"action":"update"}}`
 	plansNothing = `{"type":"planned_change","change":{"resource":{"addr":"a.c","resource":"a.c","resource_type":"a","resource_name":"c"},"action":"noop"}}`
 	plansReplace = `{"type":"planned_change","change":{"resource":{"addr":"a.d","resource":"a.d","resource_type":"a","resource_name":"d"},"action":"replace"}}`
-	// plansForeign plans a change to an undeclared resource.
+	// plansForeign plans a change of an undeclared resource.
 	plansForeign = `{"type":"planned_change","change":{"resource":{"addr":"x.y","resource":"x.y","resource_type":"x","resource_name":"y"},"action":"create"}}`
 	planned      = `{"type":"change_summary","changes":{"add":1,"operation":"plan"}}`
 	refuses      = `{"type":"diagnostic","diagnostic":{"severity":"error","summary":"no such template"}}`
 	summary      = `{"type":"change_summary","changes":{"add":1,"change":2,"remove":3,"import":4,"operation":"apply"}}`
 )
 
-// declaresAll declares all resources changed by the plans of these tests.
+// declaresAll declares all resources that the plans of these tests change.
 var declaresAll = render.Configuration{Resources: []render.Address{
 	render.NewAddress("a", "b"), render.NewAddress("a", "c"), render.NewAddress("a", "d"),
 }, Kind: render.OwnVM}
 
-// TestWhatARunDoesBeforeItApplies has the phases of a run in order.
+// TestWhatARunDoesBeforeItApplies checks the phases of a run and their order.
 func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	update := terraform.Change{Address: "a.b", Type: "a", Action: "update"}
 	confirm := func(context.Context) error { return nil }
@@ -132,7 +134,7 @@ func TestWhatARunDoesBeforeItApplies(t *testing.T) {
 	tests := map[string]struct {
 		scripts map[string]string
 		request terraform.Request
-		// left is a state left by an earlier run.
+		// left is a state that an earlier run has left.
 		left    []byte
 		calls   string
 		want    terraform.Summary
@@ -306,7 +308,8 @@ func TestAPlanIsRead(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesTheAttributes expects the attributes that force a replacement, only of the refused resource.
+// TestARefusalNamesTheAttributes expects the attributes that force a replacement, but only those of the refused
+// resource.
 func TestARefusalNamesTheAttributes(t *testing.T) {
 	for address, want := range map[string][]string{"a.b": {"x", "y.0"}, "a.c": nil} {
 		r := newRecorder(t, map[string]string{
@@ -326,7 +329,7 @@ func TestARefusalNamesTheAttributes(t *testing.T) {
 	}
 }
 
-// TestAProviderThatCannotBeServedEndsTheRun expects no run, and the place of the run free again.
+// TestAProviderThatCannotBeServedEndsTheRun expects that nothing runs, and that the place of the run is free again.
 func TestAProviderThatCannotBeServedEndsTheRun(t *testing.T) {
 	r := newRecorder(t, nil)
 	r.fails = errors.New("no port is free")
@@ -385,7 +388,7 @@ func TestModulesAreInitialisedOnce(t *testing.T) {
 	}
 }
 
-// TestAnUndeclaredChangeIsRefused has a plan with an undeclared resource, as injected HCL would make it. The provider
+// TestAnUndeclaredChangeIsRefused has a plan with an undeclared resource, like a plan from injected HCL. The provider
 // waits for the approval, and changes nothing.
 func TestAnUndeclaredChangeIsRefused(t *testing.T) {
 	const state = `{"version":4,"serial":1,"lineage":"l","resources":[]}`
@@ -449,7 +452,8 @@ func TestAnUndeclaredChangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAChangeWaitsForItsApproval checks the answers to the provider for accepted runs, and for a run that ended before.
+// TestAChangeWaitsForItsApproval checks the answers to the provider, for accepted runs and for a run that has already
+// ended.
 func TestAChangeWaitsForItsApproval(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -513,7 +517,7 @@ func TestARunThatIsNotStartedLeavesNoSecrets(t *testing.T) {
 	refuse()
 	check.Equal(t, "a state is left", terraform.HasUnsavedState(r.dir), false)
 
-	// The state of an earlier run may exist nowhere else.
+	// The state of an earlier run may be stored nowhere else.
 	newer := []byte(`{"version":4,"serial":3,"lineage":"l","resources":[{"type":"ovirt_disk_from_image"}]}`)
 	check.Error(t, os.WriteFile(filepath.Join(r.dir, "terraform.tfstate"), newer, 0o600), "")
 	refuse()

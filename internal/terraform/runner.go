@@ -9,60 +9,61 @@ import (
 	"time"
 )
 
-// ErrShuttingDown refuses or interrupts runs at the end of the process.
+// ErrShuttingDown is the error of runs refused or interrupted because the process ends.
 var ErrShuttingDown = errors.New("the controller is shutting down")
 
-// ErrCancelled is the error of a run interrupted by Cancel.
+// ErrCancelled is the error of a run interrupted by CancelJob.
 var ErrCancelled = errors.New("the run was cancelled")
 
-// Operation of a run.
+// Operation is the kind of a run.
 type Operation string
 
-// The operations.
+// These are the operations.
 const (
 	Apply   Operation = "Apply"
 	Destroy Operation = "Destroy"
-	// Check looks for drift: it plans, and applies nothing.
+	// Check looks for drift. It creates a plan, but does not apply it.
 	Check Operation = "Check"
 )
 
-// Job is a request for a run of one workspace.
+// Job is a request for a run in one workspace.
 type Job struct {
-	// Key names the workspace. A workspace has one job at a time.
+	// Key identifies the workspace. A workspace has at most one job at a time.
 	Key string
-	// Tenant is the namespace of the job. Engine is the job's engine. Both leave places to others.
+	// Tenant is the namespace of the job, and Engine its engine. Neither may take all places while others exist.
 	Tenant, Engine string
 	// Operation and Digest identify the job for the caller.
 	Operation Operation
 	Digest    string
-	// Limit of the job if it is shorter than the runner's, or 0.
+	// Limit is the time limit of the job if it is shorter than the runner's. 0 means the runner's.
 	Limit time.Duration
-	// Run is called at the job's turn. ctx ends with Cancel or shutdown.
+	// Run is called when the job gets its place. CancelJob and Shutdown end ctx.
 	Run func(ctx context.Context) (Summary, error)
 }
 
-// Phase of a job.
+// Phase is the phase of a job.
 type Phase string
 
-// The phases.
+// These are the phases.
 const (
 	Queued  Phase = "Queued"
 	Running Phase = "Running"
 	Done    Phase = "Done"
 )
 
-// Status is a copy of a job's status.
+// Status is a copy of the status of a job.
 type Status struct {
 	Operation Operation
 	Digest    string
 	Phase     Phase
-	// Started and Ended are zero until then.
+	// Started and Ended are zero before these events.
 	Started, Ended time.Time
 	Summary        Summary
 	Err            error
 }
 
-// Runner runs jobs with bounded concurrency. The bound is for memory: a run takes about 100 MB while the engine works.
+// Runner runs jobs with limited concurrency. The limit saves memory, because a run takes about 100 MB while the engine
+// works.
 type Runner struct {
 	queue   *fairQueue
 	timeout time.Duration
@@ -81,7 +82,7 @@ type tracked struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewRunner returns a runner of at most concurrency jobs at once. It interrupts each job after the timeout, and calls
+// NewRunner returns a runner for at most concurrency jobs at once. It interrupts a job after the timeout, and calls
 // notify with the key of each finished job.
 func NewRunner(concurrency int, timeout time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -164,8 +165,8 @@ func (r *Runner) runJob(ctx context.Context, job Job, t *tracked, place *place) 
 	end(summary, job.preferInterruption(ctx, err))
 }
 
-// preferInterruption returns the cause of a job's interruption instead of a resulting error, such as a canceled request
-// or an unreadable plan. An uninterrupted job keeps its error. So does a run with a more specific error, such as an
+// preferInterruption returns the cause of a job's interruption instead of its consequence, such as a canceled request
+// or an unreadable plan. An uninterrupted job keeps its error, and so does a run with a more specific error, such as an
 // unsaved state. A check has no such error.
 func (j Job) preferInterruption(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
@@ -178,7 +179,7 @@ func (j Job) preferInterruption(ctx context.Context, err error) error {
 	return cause
 }
 
-// GetStatus returns the status of the workspace's last job.
+// GetStatus returns the status of the last job in the workspace.
 func (r *Runner) GetStatus(key string) (Status, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +190,7 @@ func (r *Runner) GetStatus(key string) (Status, bool) {
 	return Status{}, false
 }
 
-// DropJob drops the job with this end, after the caller has recorded it. It keeps a later job.
+// DropJob drops the job that ended at this time, after the caller has recorded it. It keeps a later job.
 func (r *Runner) DropJob(key string, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +199,7 @@ func (r *Runner) DropJob(key string, ended time.Time) {
 	}
 }
 
-// CancelJob interrupts the workspace's job. notify reports its end later.
+// CancelJob interrupts the workspace's job. The runner calls notify when the job ends.
 func (r *Runner) CancelJob(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +208,7 @@ func (r *Runner) CancelJob(key string) {
 	}
 }
 
-// CountActive counts the queued and the running jobs.
+// CountActive returns the numbers of queued and running jobs.
 func (r *Runner) CountActive() (queued, running int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,8 +225,8 @@ func (r *Runner) CountActive() (queued, running int) {
 	return queued, running
 }
 
-// Shutdown starts no more runs and interrupts the current ones. It waits until their states are saved, at most for the
-// grace period. It reports whether all runs have ended.
+// Shutdown starts no more runs, and interrupts the current ones. It waits until they have saved their states, but at
+// most for the grace period. It reports whether all runs have ended.
 func (r *Runner) Shutdown(grace time.Duration) bool {
 	r.mu.Lock()
 	r.closed = true

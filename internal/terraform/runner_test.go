@@ -32,7 +32,7 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	return r, notified
 }
 
-// TestFairQueue has a tenant with a different engine for each of its endless jobs: M4.
+// TestFairQueue has a tenant with endless jobs, each on a different engine: M4.
 func TestFairQueue(t *testing.T) {
 	queue := newFairQueue(4)
 	given := func(t *place) bool {
@@ -51,7 +51,7 @@ func TestFairQueue(t *testing.T) {
 
 	first := queue.requestPlace("victim", "engine")
 	if given(first) {
-		t.Error("who is alone has all places") // there was nobody to leave one to
+		t.Error("who is alone has all places") // no other tenant needs a place
 	}
 
 	queue.releasePlace(hostile[0])
@@ -76,7 +76,7 @@ func TestFairQueue(t *testing.T) {
 	}
 }
 
-// TestAnEngineLeavesOnePlaceToOthers has endless jobs of one engine, and then a job of another.
+// TestAnEngineLeavesOnePlaceToOthers has endless jobs on one engine, and then a job on another.
 func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 	r, notified := newTestRunner(t, 3)
 	release := make(chan struct{})
@@ -108,7 +108,7 @@ func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 		t.Errorf("%s ended", key)
 	}
 
-	r.CancelJob("slow-4") // while it waits
+	r.CancelJob("slow-4") // while the job waits
 	if key := ended(t, notified); key != "slow-4" {
 		t.Errorf("%s ended", key)
 	}
@@ -248,7 +248,7 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedJobSaysWhyItWasInterrupted has jobs end with errors caused by an interruption.
+// TestAnInterruptedJobSaysWhyItWasInterrupted has jobs that end with errors caused by an interruption.
 func TestAnInterruptedJobSaysWhyItWasInterrupted(t *testing.T) {
 	unsaved := errors.New("the state was not saved")
 
@@ -314,7 +314,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
 		close(started)
 		<-ctx.Done()
-		<-save // the state takes a while
+		<-save // saving the state takes a while
 		saved = true
 
 		return Summary{}, context.Cause(ctx)

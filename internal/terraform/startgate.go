@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// startLimit limits how long startGate hides the end of its context if the process has not started by then.
+// startLimit limits how long startGate hides the end of its context if the process does not start.
 const startLimit = 10 * time.Second
 
-// startGate is a context that delays cancellation until a process has started. terraform-exec calls Err once after the
-// start. If Err returned an error then, terraform-exec would not wait for the process. The process would continue in a
-// working directory already used by the next run. startGate therefore returns nil for the first call, and is canceled
-// later.
+// startGate is a context that delays its cancellation until a process has started. terraform-exec calls Err once after
+// the start. If this call returned an error, terraform-exec would not wait for the process. The process would continue
+// in a working directory that the next run already uses. So startGate returns nil for the first call, and reports the
+// cancellation later.
 type startGate struct {
 	context.Context // the context to follow
 
@@ -24,7 +24,7 @@ type startGate struct {
 	err error
 }
 
-// newStartGate returns a context that is canceled after ctx, unless stop is called first.
+// newStartGate returns a context that is canceled some time after ctx, unless stop is called first.
 func newStartGate(ctx context.Context) (gate *startGate, stop func()) {
 	g := &startGate{Context: ctx, started: make(chan struct{}), done: make(chan struct{})}
 	stopped := make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestAProcessIsStartedBeforeItsContextEnds asks like terraform-exec: after the start, and at the end.
+// TestAProcessIsStartedBeforeItsContextEnds calls Err like terraform-exec: after the start, and at the end.
 func TestAProcessIsStartedBeforeItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

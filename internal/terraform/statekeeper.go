@@ -22,11 +22,11 @@ type stateKeeper struct {
 	seen []byte // last complete state
 	last []byte // last saved state
 	err  error
-	// reported reports that the executor named an applied resource, so there must be a state.
+	// reported reports whether the executor has reported an applied resource. In this case, there must be a state.
 	reported bool
 }
 
-// recordApplied saves the state with the resource. The executor reports a resource a moment before it writes the file.
+// recordApplied saves the state with the resource. The executor reports a resource a moment before it writes the state.
 func (k *stateKeeper) recordApplied(address, id string) {
 	k.reported = true
 	if k.run.Applied != nil && id != "" {
@@ -57,8 +57,8 @@ func (k *stateKeeper) recordApplied(address, id string) {
 	}
 }
 
-// saveFinal saves the executor's state. If this fails, it removes nothing, so the next run finds the state in the
-// directory. done reports that the run has succeeded.
+// saveFinal saves the executor's state. If this fails, it keeps the state in the directory for the next run. done
+// reports whether the run has succeeded.
 func (k *stateKeeper) saveFinal(done bool) error {
 	state, file, err := k.readLeftover()
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
@@ -66,7 +66,7 @@ func (k *stateKeeper) saveFinal(done bool) error {
 	}
 
 	if errors.Is(err, fs.ErrNotExist) {
-		// The executor had the file open. It wrote to a deleted file, and noticed nothing.
+		// The executor had already opened the file, so it wrote to the deleted file without an error.
 		return fmt.Errorf(
 			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
 			k.run.Dir,
@@ -84,7 +84,7 @@ func (k *stateKeeper) saveFinal(done bool) error {
 	}
 
 	k.mu.Lock()
-	k.err = nil // only the last state counts
+	k.err = nil // only the error of the last state counts
 	k.mu.Unlock()
 	k.saveState(state, done)
 	if k.err != nil {
@@ -98,8 +98,8 @@ func (k *stateKeeper) saveFinal(done bool) error {
 	return nil
 }
 
-// readLeftover returns the state left by the executor, and the name of its file. If the executor failed to write its
-// state file, it has written another file. The state file may then be incomplete.
+// readLeftover returns the state that the executor left, and the name of the file. If the executor could not write its
+// state file, it has written another one. The state file may then be incomplete.
 func (k *stateKeeper) readLeftover() (state []byte, file string, err error) {
 	state, err = readWithin(k.run.Dir, stateFile)
 	errored, other := readWithin(k.run.Dir, erroredFile)
@@ -114,8 +114,8 @@ func (k *stateKeeper) readLeftover() (state []byte, file string, err error) {
 	return state, stateFile, err
 }
 
-// keepSeen keeps the last complete state for the next run, unless there is none or a state is already kept. The disk
-// may be full, so keepSeen first removes incomplete files of the executor and the plan.
+// keepSeen keeps the last complete state for the next run. It does nothing if there is no complete state, or if one is
+// already kept. The disk may be full, so it first removes the plan and the executor's incomplete files.
 func (k *stateKeeper) keepSeen() bool {
 	_, err := os.Lstat(filepath.Join(k.run.Dir, unsavedFile))
 	if len(k.seen) == 0 || !errors.Is(err, fs.ErrNotExist) {

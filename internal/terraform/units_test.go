@@ -90,7 +90,7 @@ func TestTheOutputOfARunIsReadLineByLine(t *testing.T) {
 {"type":"change_summary","changes":{"add":1,"change":2,"remove":3,"import":4}}
 {"type":"diagnostic","diagnostic":{"severity":"error","summary":"s","detail":"d","address":"a.b"}}
 `
-	for _, b := range []byte(output) { // as slow as possible
+	for _, b := range []byte(output) { // one byte at a time
 		n, err := w.Write([]byte{b})
 		check.Error(t, err, "")
 		check.Equal(t, "bytes", n, 1)
@@ -140,7 +140,7 @@ func TestALongTextIsCutAtItsLimit(t *testing.T) {
 	check.Equal(t, "one that fits", w.cleanText(fits), fits)
 	check.Equal(t, "a longer one", w.cleanText(fits+"y"), fits+" ...")
 
-	// A character cut by the limit is left out.
+	// The limit must not cut a character in two.
 	check.Equal(t, "one with a character at the limit", w.cleanText(fits[1:]+"ü"), fits[1:]+" ...")
 }
 
@@ -232,7 +232,7 @@ func TestTheListOfModulesDependsOnTheModulesAlone(t *testing.T) {
 	check.Equal(t, "files without modules", len(subset), 0)
 }
 
-// stateOf returns a state of this lineage, written by this version, or by none if "".
+// stateOf returns a state with this lineage. written is the version of the executor that wrote it; "" omits it.
 func stateOf(serial int, lineage, written string) []byte {
 	return fmt.Appendf(nil, `{"version":4,"serial":%d,"lineage":%q,"terraform_version":%q}`, serial, lineage, written)
 }
@@ -443,7 +443,7 @@ func TestTheEnvironmentOfAnExecutor(t *testing.T) {
 	check.Equal(t, "first line", firstLine("\n one \ntwo"), "one ")
 }
 
-// signaled returns the exit of a killed process.
+// signaled returns the exit error of a killed process.
 func signaled(t *testing.T) error {
 	t.Helper()
 	err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "kill -9 $$").Run()
@@ -459,7 +459,7 @@ func TestWhatAFailureOfARunWas(t *testing.T) {
 	tests := map[string]struct {
 		events *eventWriter
 		err    error
-		// cause of the context's end, or nil before it.
+		// cause is the cause of the context's end, or nil if the context has not ended.
 		cause error
 		want  string
 	}{
@@ -515,7 +515,7 @@ func TestTheOutcomeOfAPhase(t *testing.T) {
 	check.Equal(t, "an error, and an end", classifyOutcome(ended, errors.New("x")), "interrupted")
 }
 
-// keeping returns a keeper of a run in a folder with this state.
+// keeping returns the state keeper of a run in a folder with this state.
 func keeping(t *testing.T, state []byte, request Request) (*stateKeeper, *[]string) {
 	t.Helper()
 
@@ -567,7 +567,7 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 			check.Error(t, k.saveFinal(true), "")
 			last := []string{state + " true"}
 			if test.want != nil {
-				last = test.want // the same state is already saved
+				last = test.want // an earlier call has saved the same state
 			}
 
 			check.Equal(t, "saved in the end", *saved, last)
@@ -575,7 +575,7 @@ func TestAStateIsSavedAsSoonAsItHasAResource(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsCutOffIsNotSaved has an executor killed during a write, or a full disk.
+// TestAStateThatIsCutOffIsNotSaved has an incomplete state, as after a kill during a write, or on a full disk.
 func TestAStateThatIsCutOffIsNotSaved(t *testing.T) {
 	k, saved := keeping(t, []byte(`{"serial":1}`), Request{})
 	k.recordApplied("a.b", "")
@@ -585,7 +585,7 @@ func TestAStateThatIsCutOffIsNotSaved(t *testing.T) {
 	check.Error(t, k.saveFinal(true), "")
 	check.Equal(t, "saved after it", *saved, []string{`{"serial":1} false`})
 
-	// The last complete but unsaved state is saved instead, and the run counts as failed.
+	// The keeper saves the last complete state instead, and the run counts as failed.
 	k, saved = keeping(t, []byte(`{"serial":2`), Request{})
 	k.seen = []byte(`{"serial":1}`)
 	check.Error(t, k.saveFinal(true), "")
@@ -615,7 +615,7 @@ func TestAStateThatCannotBeSavedStays(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it is whole", json.Valid(bytes.TrimSpace(content)), true)
 
-	// A failure followed by a successful save does not count.
+	// A failure does not count after a successful save.
 	failures = 1
 	k, _ = keeping(t, []byte(`{"serial":1}`), Request{SaveState: k.run.SaveState})
 	k.recordApplied("a.b", "")

@@ -23,17 +23,17 @@ const (
 	// erroredFile is the executor's own file for a state it could not write.
 	erroredFile = "errored.tfstate"
 
-	// needsSpace is the free disk space needed before a run, in bytes. It is many times the need of one run, some
-	// hundred KiB, because others may be about to begin.
+	// needsSpace is the free disk space needed before a run, in bytes. One run needs only some hundred KiB. The limit
+	// is much higher, because other runs may be about to begin.
 	needsSpace = 16 << 20
 )
 
-// stateFiles may contain the state of a run.
+// stateFiles are the files that may contain the state of a run.
 var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 
-// prepareDir empties the working directory, and writes the configuration and the initial state. It starts from the
-// state of the request, or from a newer one left in the directory by a killed run. It removes the leftover last, so a
-// full disk loses nothing. It returns the initial state, and whether it is a leftover.
+// prepareDir empties the working directory, and writes the configuration and the initial state. The initial state is
+// the state of the request, or a newer one that a killed run has left in the directory. It removes the leftover last,
+// so that a full disk causes no loss. It returns the initial state, and whether it is a leftover.
 func (x *Executor) prepareDir(request Request) (state []byte, resumed bool, _ error) {
 	if err := CheckReadable(request.Dir); err != nil {
 		return nil, false, err
@@ -88,7 +88,8 @@ func (x *Executor) prepareDir(request Request) (state []byte, resumed bool, _ er
 	return state, true, nil
 }
 
-// HasUnsavedState reports whether a run left a state in its working directory. The state may exist nowhere else.
+// HasUnsavedState reports whether a run has left a state in its working directory. This state may be stored nowhere
+// else.
 func HasUnsavedState(dir string) bool {
 	return slices.ContainsFunc(stateFiles, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -96,8 +97,8 @@ func HasUnsavedState(dir string) bool {
 	})
 }
 
-// CheckReadable returns an error if a state left by a run is unreadable. Then nothing in the directory may be removed,
-// because a failing disk may become readable later.
+// CheckReadable returns an error if a state left by a run is unreadable. The caller must then remove nothing from the
+// directory, because a failing disk may become readable later.
 func CheckReadable(dir string) error {
 	for _, name := range append([]string{originFile}, stateFiles...) {
 		if _, err := readWithin(dir, name); isUnreadable(err) {
@@ -108,7 +109,7 @@ func CheckReadable(dir string) error {
 	return nil
 }
 
-// ReadLeftover returns the state left by a run in its working directory if it continues the saved one, and otherwise
+// ReadLeftover returns the state that a run has left in its working directory if it continues the saved state, or else
 // nil. saved is nil if no state was saved.
 func ReadLeftover(dir string, saved []byte) []byte {
 	if state, file := findLeftover(dir, saved); file != "" {
@@ -119,8 +120,8 @@ func ReadLeftover(dir string, saved []byte) []byte {
 }
 
 // findLeftover returns the newest of the saved state and those in a working directory. file is the name of the state's
-// file, or "" for the saved state. If another process has saved a state since, the saved state wins: it has the
-// resources of the other process. The next run looks for missing resources in the engine.
+// file, or "" for the saved state. If another process has saved a state since, the saved state wins, because it has
+// that process's resources. The next run looks for missing resources in the engine.
 func findLeftover(dir string, saved []byte) (state []byte, file string) {
 	state = saved
 
@@ -138,11 +139,11 @@ func findLeftover(dir string, saved []byte) (state []byte, file string) {
 	return state, file
 }
 
-// CleanDir removes all files with possible secrets from a working directory: the states, the plan and the values of the
-// secret variables. The configuration stays for users.
+// CleanDir removes all files that may contain secrets from a working directory: the states, the plan and the values of
+// the secret variables. Users can still read the configuration.
 func CleanDir(dir string) error { return removeSecretFiles(dir, unsavedFile, originFile) }
 
-// removeSecretFiles is like Clean but keeps an unsaved state, unless more includes it.
+// removeSecretFiles is like CleanDir, but keeps an unsaved state unless more includes it.
 func removeSecretFiles(dir string, more ...string) error {
 	names := append([]string{planFile, stateFile, stateFile + ".backup", erroredFile, render.SecretsFile}, more...)
 	for _, name := range names {
@@ -152,13 +153,13 @@ func removeSecretFiles(dir string, more ...string) error {
 	}
 
 	if _, err := os.Lstat(filepath.Join(dir, unsavedFile)); errors.Is(err, fs.ErrNotExist) {
-		_ = os.Remove(filepath.Join(dir, originFile)) // it has no secrets, and the states it describes are gone
+		_ = os.Remove(filepath.Join(dir, originFile)) // without these states, the record has no use
 	}
 
 	return nil
 }
 
-// removeAllButUnsaved removes a working directory with all its content, except a state saved nowhere else.
+// removeAllButUnsaved removes a working directory with all its content, except an unsaved state.
 func removeAllButUnsaved(dir string) {
 	entries, _ := os.ReadDir(dir)
 	kept := false
@@ -177,8 +178,8 @@ func removeAllButUnsaved(dir string) {
 	}
 }
 
-// removeSecrets removes the files of a run not started from its working directory. A state of an earlier run stays,
-// because it may exist nowhere else.
+// removeSecrets removes the secrets of a run that was not started. It keeps the state of an earlier run, because this
+// state may be stored nowhere else.
 func removeSecrets(dir string, resumed bool) error {
 	if !resumed {
 		return removeSecretFiles(dir)
@@ -191,8 +192,8 @@ func removeSecrets(dir string, resumed bool) error {
 	return nil
 }
 
-// checkStateVersion refuses a state written by a newer executor, because this one may misread unknown content. States
-// of the same minor version are compatible.
+// checkStateVersion refuses a state that a newer executor has written, because this one may misinterpret it. States of
+// the same minor version are compatible.
 func (x *Executor) checkStateVersion(state []byte) error {
 	var header struct {
 		Version string `json:"terraform_version"`
@@ -211,7 +212,7 @@ func (x *Executor) checkStateVersion(state []byte) error {
 	return nil
 }
 
-// checkSpace checks the disk before a run could fill it with half of its files.
+// checkSpace returns an error if the disk has too little space for all files of a run.
 func checkSpace(dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -232,7 +233,7 @@ func checkSpace(dir string) error {
 	return nil
 }
 
-// makeDir makes a folder readable only by this user, and its parents.
+// makeDir creates a folder that only this user can read, and its parents.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return wrapDiskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
@@ -251,7 +252,7 @@ func wrapDiskError(dir string, err error) error {
 }
 
 // readWithin reads a file of a working directory. It follows no link out of the directory, because the executor may
-// have left one.
+// have left a link.
 func readWithin(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -267,23 +268,23 @@ func readWithin(dir, name string) ([]byte, error) {
 	return readFile(root, name)
 }
 
-// isUnreadable reports that a file exists but cannot be read.
+// isUnreadable reports whether an error means that a file exists but cannot be read.
 func isUnreadable(err error) bool {
 	var irregular *irregularError
 
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &irregular)
 }
 
-// readFile reads a file below a folder. Tests replace it to fail like a disk.
+// readFile reads a file below a folder. Tests replace it to simulate a failing disk.
 var readFile = (*os.Root).ReadFile
 
-// irregularError reports a link, folder or similar in place of a file. No executor leaves one.
+// irregularError reports that a link, a folder or the like is in the place of a file. No executor leaves these.
 type irregularError struct{ name string }
 
 func (e *irregularError) Error() string { return e.name + " of the working directory is no file" }
 
-// isNewer reports whether a state continues another one, with the same lineage and a higher serial. Any state continues
-// a missing one.
+// isNewer reports whether a state continues another one: it has the same lineage and a higher serial. Any state
+// continues a missing one.
 func isNewer(candidate, current []byte) bool {
 	type header struct {
 		Version int    `json:"version"`
@@ -302,7 +303,7 @@ func isNewer(candidate, current []byte) bool {
 	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
 }
 
-// writeFile makes a file readable only by this user, and its parent folders.
+// writeFile writes a file that only this user can read, and creates its parent folders.
 func writeFile(dir, name string, content []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := makeDir(filepath.Dir(path)); err != nil {
