@@ -19,18 +19,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// This file has the drift checks: plans made at an interval and never applied.
+// This file has the drift checks: plans that run at an interval and are never applied.
 
 const (
 	// checkRetry is the pause after a failed check, unless the interval is shorter.
 	checkRetry = time.Hour
-	// checkTurn is the pause before asking again for the turn to check. Only one check runs at a time, so runs hardly
-	// wait.
+	// checkTurn is the pause before another request for the turn to check. Only one check runs at a time, so that runs
+	// hardly have to wait.
 	checkTurn = 15 * time.Second
-	// checkLimit limits the duration of a check. It also limits the time in the queue while others want a check.
+	// checkLimit limits the duration of a check. It also limits how long a check may wait in the queue while other
+	// workspaces want one.
 	checkLimit = 2 * time.Minute
-	// mostListed is the maximum length of a list in a status, and longestListed that of its items in bytes. longestText
-	// limits other texts of a status, in bytes. They are the limits of the API.
+	// mostListed limits the items of a list in a status, and longestListed each item in bytes. longestText limits other
+	// texts of a status in bytes. The API has the same limits.
 	mostListed, longestListed, longestText = 16, 256, 1024
 )
 
@@ -47,7 +48,7 @@ func (w *Workspace) submitDueCheck(ctx context.Context, state *tfstate.State, re
 		return 0, nil
 	}
 
-	// Record a finished job, and write it with the object, before another one replaces it.
+	// First record a finished job and write it to the object, because another job would replace it.
 	if _, ended := w.runQueue().getEnded(w.key); ended {
 		return wait.Jitter(checkTurn, 1), nil
 	}
@@ -68,8 +69,8 @@ func (w *Workspace) submitDueCheck(ctx context.Context, state *tfstate.State, re
 	return 0, err
 }
 
-// timeUntilCheck returns the time left until the next check. The object's UID determines the object's time within the
-// interval. This spreads the checks of many objects, even after a restart of the manager.
+// timeUntilCheck returns the time until the next check. The object's UID determines when within the interval its check
+// runs. This spreads the checks of many objects, even after a restart of the manager.
 func (w *Workspace) timeUntilCheck(interval time.Duration, now time.Time) time.Duration {
 	last := w.runQueue().started
 	if made := w.object.GetCreationTimestamp().Time; made.After(last) {
@@ -84,7 +85,7 @@ func (w *Workspace) timeUntilCheck(interval time.Duration, now time.Time) time.D
 		case drift.Error != "":
 			return last.Add(min(interval, checkRetry)).Sub(now)
 		case len(drift.Differences) > 0 && run != nil && run.CompletionTime.After(last):
-			return 0 // the run may have corrected the differences
+			return 0 // the later run may have corrected the differences
 		}
 	}
 
@@ -92,13 +93,13 @@ func (w *Workspace) timeUntilCheck(interval time.Duration, now time.Time) time.D
 	_, _ = hash.Write([]byte(w.object.GetUID()))
 	offset := time.Duration(hash.Sum64() % uint64(interval)) //nolint:gosec // both are positive
 
-	// The first of these times after the last check.
+	// Find the first of these times after the last check.
 	next := last.Add(-offset).Truncate(interval).Add(interval + offset)
 
 	return next.Sub(now)
 }
 
-// recordCheck writes the result of a check, and announces a changed result.
+// recordCheck writes the result of a check to the status, and announces a result that has changed.
 func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	before := w.ensureStatus().Drift
 	if before == nil {
@@ -130,7 +131,7 @@ func (w *Workspace) recordCheck(ctx context.Context, run terraform.Status) {
 	}
 }
 
-// formatListed returns the items to list in a status, and the number of all items.
+// formatListed returns the items for a list in a status, and the number of all items.
 func formatListed[T fmt.Stringer](things []T) (out []string, count int32) {
 	kept, count := LimitList(things, mostListed)
 	for _, thing := range kept {
@@ -140,7 +141,7 @@ func formatListed[T fmt.Stringer](things []T) (out []string, count int32) {
 	return out, count
 }
 
-// announceDrift logs a changed result of a check, and records it as an event.
+// announceDrift logs the changed result of a check, and records it as an event.
 func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 	kind, reason, text := corev1.EventTypeNormal, infrav1.NoDriftReason, "The engine has again what was applied"
 	if len(differences) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newCheckedBench returns a bench with an applied object. Each pass checks it for drift.
+// newCheckedBench returns a bench with an applied object. Each pass checks the object for drift.
 func newCheckedBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -41,14 +41,14 @@ func (b *bench) pass() *decided {
 	return w
 }
 
-// check runs a pass to begin a check, and another one to record it.
+// check runs one pass that begins a check, and another one that records it.
 func (b *bench) check() *infrav1.DriftStatus {
 	b.t.Helper()
 	w := b.pass()
 	check.Equal(b.t, "the action", w.Action.Kind, None)
 	<-b.kind.Runs.WakeChannel("OLVMCluster")
 
-	b.kind.Runs.DriftInterval = 24 * time.Hour // the next pass begins none
+	b.kind.Runs.DriftInterval = 24 * time.Hour // so the next pass begins no check
 	defer func() { b.kind.Runs.DriftInterval = time.Nanosecond }()
 	b.pass()
 
@@ -61,7 +61,7 @@ func TestACheckTellsWhatDiffersAndAppliesNothing(t *testing.T) {
 
 	clean := b.check()
 	check.Equal(t, "differences", len(clean.Differences), 0)
-	check.Equal(t, "events", len(b.recorder.Events), 1) // of the run
+	check.Equal(t, "events", len(b.recorder.Events), 1) // the event of the run
 
 	<-b.recorder.Events
 	b.executor.drift = []terraform.Drift{{Address: "ovirt_vm.this", Action: "update", Attributes: []string{"memory"}}}
@@ -69,7 +69,7 @@ func TestACheckTellsWhatDiffersAndAppliesNothing(t *testing.T) {
 	check.Equal(t, "differences", fmt.Sprint(found.Differences), "[ovirt_vm.this (memory)]")
 	check.Contains(t, "the event", <-b.recorder.Events, "Warning DriftDetected The engine has something else")
 
-	b.check() // the same result again is no news
+	b.check() // an unchanged result causes no event
 	check.Equal(t, "events", len(b.recorder.Events), 0)
 
 	b.executor.drift = nil
@@ -95,7 +95,7 @@ func TestACheckThatFailsIsToldAndIsNoFailureOfARun(t *testing.T) {
 	w := b.observe()
 	check.Equal(t, "the failure of a run", w.Failure.Count, 0)
 
-	// A failed check is repeated before its regular time.
+	// A failed check is due again before its regular time.
 	left := w.timeUntilCheck(24*time.Hour, failed.CheckTime.Time)
 	check.Equal(t, "until the next check", left, checkRetry)
 }
@@ -112,7 +112,7 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	check.Equal(t, "the check's action", b.pass().Action.Kind, None) // its check is queued
+	check.Equal(t, "the check's action", b.pass().Action.Kind, None) // its check is still queued
 
 	w := b.observe()
 	if err := w.Apply(t.Context(), b.request("digest-2")); err != nil {
@@ -133,7 +133,8 @@ func TestARunDoesNotWaitForACheck(t *testing.T) {
 	check.Equal(t, "what the check has found", b.object.Status.Terraform.Drift == nil, true)
 }
 
-// TestACheckThatAChangeInterruptsIsMadeAgain has a check fail with the error of its context, like a reader of a plan.
+// TestACheckThatAChangeInterruptsIsMadeAgain has a check that fails with the error of its context, like a reader of a
+// plan.
 func TestACheckThatAChangeInterruptsIsMadeAgain(t *testing.T) {
 	for name, found := range map[string]*infrav1.DriftStatus{
 		"no check was made before":       nil,
@@ -174,7 +175,7 @@ func TestOneObjectIsCheckedAtATime(t *testing.T) {
 	check.Equal(t, "another, when the first has ended", runs.acquireCheck(other), true)
 }
 
-// TestChecksAreSpreadOverTheInterval creates many objects at once, and looks at the times of their checks.
+// TestChecksAreSpreadOverTheInterval creates many objects at once, and compares the times of their checks.
 func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 	b := newBench(t)
 	b.kind.Runs.DriftInterval = 24 * time.Hour
@@ -193,7 +194,7 @@ func TestChecksAreSpreadOverTheInterval(t *testing.T) {
 
 		perHour[int(left/time.Hour)]++
 
-		// After a check, the next one is due at the same time of the next day.
+		// After a check, the next one is due at the same time on the next day.
 		object.Status.Terraform = &infrav1.TerraformStatus{Drift: &infrav1.DriftStatus{
 			CheckTime: metav1.NewTime(now.Add(left)),
 		}}

@@ -17,42 +17,42 @@ const (
 	shutdownPoll = time.Second
 )
 
-// Facts are the controller's facts about its object, as needed by a decision.
+// Facts are what the controller knows about its object, as far as the decision needs it.
 type Facts struct {
-	// Ready reports that the run has all it needs: inputs, engine, resolved names.
+	// Ready reports whether a run has everything it needs: inputs, engine, resolved names.
 	Ready bool
-	// Digest of the wanted configuration. Destroy needs none.
+	// Digest is the digest of the wanted configuration. Destroy does not need it.
 	Digest string
-	// Drifted reports that the engine differs from the applied configuration.
+	// Drifted reports whether the engine differs from the applied configuration.
 	Drifted bool
-	// MayExist reports that a run was submitted, so resources may exist or may have existed. They may be missing from
-	// the state.
+	// MayExist reports whether a run was submitted. Resources may then exist or have existed, even if the state lacks
+	// them.
 	MayExist bool
-	// Seen reports that the engine has shown the created VM in this pass, after the last run.
+	// Seen reports whether the engine has shown the created VM in this pass, after the last run.
 	Seen bool
-	// Lost reports that the engine answered, but does not have the created VM.
+	// Lost reports whether the engine answered that it does not have the created VM.
 	Lost bool
-	// ShutdownLeft is the guest's remaining time to shut down by itself. It is 0 if no run waits for the guest.
+	// ShutdownLeft is how long the guest may still take to shut down by itself. It is 0 if no run waits for the guest.
 	ShutdownLeft time.Duration
 }
 
-// observed is the complete input of a decision. It is plain data and includes the time.
+// observed is the complete input of a decision. It is plain data, and it includes the current time.
 type observed struct {
 	Facts
 	now time.Time
-	// run is a queued or running job, or a finished one not recorded yet. It is nil if there is none.
+	// run is a queued or running job, or a finished one that is not recorded yet. It is nil if there is none.
 	run *terraform.Status
-	// failure is the last run if it failed.
+	// failure describes the last run if it failed.
 	failure Failure
-	// stateInvalid reports an unusable stored state. stateEmpty reports a state without resources.
+	// stateInvalid reports whether the stored state is unusable. stateEmpty reports whether it has no resources.
 	stateInvalid, stateEmpty bool
 	// applied is the digest of the last applied configuration.
 	applied string
-	// unsaved reports that a run left an unsaved state in the working directory. Another run saves it.
+	// unsaved reports whether a run has left an unsaved state in the working directory. Another run saves it.
 	unsaved bool
 }
 
-// ActionKind names the next action.
+// ActionKind is the kind of an action.
 type ActionKind string
 
 // The kinds of actions.
@@ -63,10 +63,11 @@ const (
 	Apply   ActionKind = "Apply"   // submit a run
 	Destroy ActionKind = "Destroy" // submit a run that destroys
 	Cancel  ActionKind = "Cancel"  // interrupt the run
-	Release ActionKind = "Release" // nothing is left: let the object go
+	Release ActionKind = "Release" // nothing is left, so the finalizer can be removed
 )
 
-// Action is the next action and its reason. After is the pause before the next look; with 0, an event wakes the object.
+// Action is the next action and its reason. After is the pause before the next look. If it is 0, an event wakes the
+// object.
 type Action struct {
 	Kind    ActionKind
 	Reason  string
@@ -76,8 +77,8 @@ type Action struct {
 
 type rule func(observed) (Action, bool)
 
-// applyRules decide for an object that is not being deleted. The first matching rule wins. The order allows one run at
-// a time, never recreates a lost VM, and lets a changed input skip the backoff.
+// applyRules decide for an object that is not being deleted. The first matching rule wins. The order ensures that only
+// one run is active at a time. A lost VM is never created again, and a changed input skips the backoff.
 var applyRules = []rule{
 	runInFlight,
 	stateUnusable,
@@ -88,8 +89,8 @@ var applyRules = []rule{
 	func(observed) (Action, bool) { return Action{Kind: Apply, Reason: infrav1.ApplyingReason}, true },
 }
 
-// destroyRules decide for an object that is being deleted. It may go if its state is empty and nothing may exist in the
-// engine. The lack of a successful run is not enough, because a failed run can leave a VM.
+// destroyRules decide for an object that is being deleted. The object may go if its state is empty and the engine can
+// have no resource of it. It is not enough that no run succeeded, because a failed run can leave a VM.
 var destroyRules = []rule{
 	cancelApply,
 	runInFlight,
@@ -117,7 +118,7 @@ func runInFlight(o observed) (Action, bool) {
 		return Action{}, false
 	}
 
-	// A run done here ended after the search for its result. The next pass records it first.
+	// The run may have ended after Observe looked for a finished one. The next pass records it first.
 	return Action{
 		Kind:    Wait,
 		After:   retryAfter,
@@ -126,7 +127,7 @@ func runInFlight(o observed) (Action, bool) {
 	}, true
 }
 
-// cancelApply interrupts the apply of an object that is being deleted.
+// cancelApply interrupts the apply for an object that is being deleted.
 func cancelApply(o observed) (Action, bool) {
 	if o.run == nil || o.run.Phase == terraform.Done || o.run.Operation != terraform.Apply {
 		return Action{}, false
@@ -186,7 +187,8 @@ func backingOff(o observed) (Action, bool) {
 	return Action{Kind: Wait, Reason: infrav1.ApplyFailedReason, After: left}, left > 0
 }
 
-// computeBackoff returns the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
+// computeBackoff returns the pause after the n-th failure in a row: 5 s, then twice as long each time, at most 5 min.
+// It never overflows.
 func computeBackoff(failures int) time.Duration {
 	const first, most = 5 * time.Second, 5 * time.Minute
 	return min(first<<min(max(failures-1, 0), 10), most)

@@ -11,16 +11,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// longestMessage is the maximum length in bytes of a run's error in a condition.
+// longestMessage limits a run's error in a condition, in bytes.
 const longestMessage = 2000
 
-// Failure describes the last run of a workspace, if it failed. After a successful run, it is zero.
+// Failure describes the last run of a workspace if it failed. After a successful run, it is zero.
 type Failure struct {
-	// Digest of the attempted configuration.
+	// Digest is the digest of the configuration the run was to apply.
 	Digest string
-	// Count of failed runs in a row.
+	// Count is the number of failed runs in a row.
 	Count int
-	// At is the end of the run.
+	// At is the time at which the run ended.
 	At  time.Time
 	Err error
 }
@@ -28,14 +28,14 @@ type Failure struct {
 // IsDestroyFailure reports whether a destruction failed.
 func (f Failure) IsDestroyFailure() bool { return f.Count > 0 && f.Digest == destroyDigest }
 
-// Message returns the error and announces the next attempt. It omits the number of failures, because the object's
+// Message returns the error, and the time of the next attempt. It omits the number of failures, because the object's
 // status has it.
 func (f Failure) Message() string {
 	return steadytext.Shorten(f.Err.Error(), longestMessage) +
 		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
 }
 
-// Reason returns the condition reason of the failure.
+// Reason returns the reason for a condition about the failure.
 func (f Failure) Reason() string {
 	var (
 		refused *terraform.GuardError

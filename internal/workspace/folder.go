@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// longestName leaves room for a hash and a UID in the name of a folder. Names of folders have at most 255 bytes, and
-// names of objects at most 253 characters.
+// longestName limits the part of a folder's name that comes from the object's name, so that a hash and a UID fit. Names
+// of folders have at most 255 bytes, and names of objects at most 253 characters.
 const longestName = 200
 
-// folderName returns the name of a working directory. It includes the UID, so a recreated object gets a new directory.
+// folderName returns the name of a working directory. It includes the UID, so that a recreated object gets a new
+// directory.
 func folderName(name string, uid types.UID) string { return shortName(name) + "-" + string(uid) }
 
 func shortName(name string) string {
@@ -30,7 +31,7 @@ func shortName(name string) string {
 	return fmt.Sprintf("%s.%x", name[:longestName], hash[:8])
 }
 
-// removeFolders removes all working directories of a name, with any UID.
+// removeFolders removes all working directories for an object's name, with any UID.
 func removeFolders(parent, name string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +39,7 @@ func removeFolders(parent, name string) error {
 	}
 
 	for _, entry := range entries {
-		// Another object's name may begin with this one.
+		// The name of another object may begin with this name.
 		uid, ok := strings.CutPrefix(entry.Name(), shortName(name)+"-")
 		if !ok || uuid.Validate(uid) != nil {
 			continue

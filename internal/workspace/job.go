@@ -15,13 +15,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// shortQueue is the time an apply may wait in the queue without a new check. After a longer wait, the job checks in the
-// cache that the run is still wanted before it plans. Every run checks this again, past the cache, before it applies.
+// shortQueue is the time after which a queued apply needs another check. After a longer wait, the job looks in the
+// cache whether the run is still wanted before it plans. Every run checks this again before it applies, without the
+// cache.
 const shortQueue = time.Second
 
-// submitRun queues a run. First it records on the object that a run may act for it.
+// submitRun queues a run. Before that, it records on the object that a run may act for it.
 func (w *Workspace) submitRun(ctx context.Context, operation terraform.Operation, request Request) error {
-	if operation != terraform.Check { // a check makes nothing for a move to lose
+	if operation != terraform.Check { // a check creates nothing that a move could lose
 		if err := w.blockMove(ctx, request.Annotations); err != nil {
 			return err
 		}
@@ -43,8 +44,8 @@ func (w *Workspace) submitRun(ctx context.Context, operation terraform.Operation
 	})
 }
 
-// newJob returns the function of one run. The run works on copies, because the submitting pass ends before the run
-// begins.
+// newJob returns the function for one run. The run works on copies, because the pass that submits it ends before the
+// run begins.
 func (w *Workspace) newJob(
 	operation terraform.Operation, subject Subject, digest string,
 ) func(context.Context) (terraform.Summary, error) {
@@ -82,7 +83,7 @@ func (w *Workspace) newJob(
 	}
 }
 
-// checkStillWanted fails if the object was paused, moved, changed or deleted since its pass submitted the job. A
+// checkStillWanted fails if the object was paused, moved, changed or deleted since a pass submitted the job. A
 // destruction does not need the Cluster.
 func (w *Workspace) checkStillWanted(
 	ctx context.Context, reader client.Reader, owner client.Object, subject Subject, operation terraform.Operation,
@@ -116,7 +117,7 @@ func (w *Workspace) checkStillWanted(
 	return nil
 }
 
-// newKeeper returns a Keeper of the object's state. owner is the object or a copy of it.
+// newKeeper returns the Keeper of the object's state. owner is the object or a copy of it.
 func (w *Workspace) newKeeper(owner client.Object) Keeper {
 	return &secret{states: w.kind.states, owner: owner, cluster: w.cluster}
 }

@@ -27,12 +27,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// newLeftBench has an object whose manager was killed during or after its run. The object blocks clusterctl move. The
-// working directory has the secrets, and a state with this serial.
+// newLeftBench has an object whose manager was killed during or after its run. The object still blocks clusterctl move.
+// The working directory has the secrets, and a state with this serial.
 func newLeftBench(t *testing.T, serial int) *bench {
 	t.Helper()
 	b := newBench(t)
-	b.apply("digest-1") // saves the state with serial 1
+	b.apply("digest-1") // saves a state with serial 1
 	b.observe().DropRecordedRun()
 
 	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
@@ -97,7 +97,7 @@ func TestAPausedObjectKeepsNoStateFromItsMove(t *testing.T) {
 	}
 }
 
-// TestAStateThatCannotBeSavedYetIsForTheNextRun has the API server refuse the state left by a killed manager.
+// TestAStateThatCannotBeSavedYetIsForTheNextRun has an API server that refuses the state left by a killed manager.
 func TestAStateThatCannotBeSavedYetIsForTheNextRun(t *testing.T) {
 	b := newLeftBench(t, 2)
 	b.kind.states.Client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
@@ -145,14 +145,15 @@ func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
 	check.Equal(t, "the object blocks clusterctl move", blocked, true)
 }
 
-// TestAStateOfAnotherLineageIsRefused puts another state into the Secret, with and without a run since.
+// TestAStateOfAnotherLineageIsRefused puts another state into the Secret. Since the last pass, a run has or has not
+// acted.
 func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 	for name, ran := range map[string]bool{"by a person": false, "by a run that rebuilt it": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.apply("digest-1")
 			b.observe().DropRecordedRun()
-			b.observe() // removes the mark of the run, and records the lineage
+			b.observe() // removes the annotation of the run, and records the lineage
 			delete(b.object.Annotations, clusterctlv1.BlockMoveAnnotation)
 			if ran {
 				metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
@@ -161,7 +162,7 @@ func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 			check.Error(t, b.client.Update(t.Context(), b.object), "")
 			check.Error(t, b.client.Delete(t.Context(), &b.stateSecrets()[0]), "")
 			secret := b.stateSecrets()
-			if len(secret) == 1 { // the finalizer holds it
+			if len(secret) == 1 { // its finalizer keeps it
 				secret[0].Finalizers = nil
 				check.Error(t, b.client.Update(t.Context(), &secret[0]), "")
 			}
@@ -178,7 +179,8 @@ func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 	}
 }
 
-// TestAJobKeepsNothingAfterItsEnd checks a thousand objects with large states for drift.
+// TestAJobKeepsNothingAfterItsEnd checks a thousand objects with large states for drift. Finished jobs must not keep
+// the states in memory.
 func TestAJobKeepsNothingAfterItsEnd(t *testing.T) {
 	b := newBench(t)
 	const objects = 1000

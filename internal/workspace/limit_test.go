@@ -24,14 +24,14 @@ func TestAListIsCutAndCounted(t *testing.T) {
 	}
 }
 
-// long has a long name.
+// long is an item with a long name.
 type long int
 
 func (l long) String() string {
 	return fmt.Sprintf("create ovirt_vm.%d%s", int(l), strings.Repeat("x", 300))
 }
 
-// TestWhatAStatusListsOfAPlanFits has a plan with hundreds of resources, named by hostile users.
+// TestWhatAStatusListsOfAPlanFits has a plan with hundreds of resources. Hostile users have chosen their names.
 func TestWhatAStatusListsOfAPlanFits(t *testing.T) {
 	things := make([]long, 300)
 	for i := range things {

@@ -30,7 +30,7 @@ var (
 	}, []string{"kind"})
 )
 
-// Drifted is a kind of change made in the engine behind the manager's back.
+// Drifted is a kind of change that a user made in the engine without the manager.
 type Drifted string
 
 // The kinds of drift.
@@ -38,12 +38,12 @@ const (
 	DriftedVM     Drifted = "vm"
 	DriftedGroup  Drifted = "affinity_group"
 	DriftedMember Drifted = "affinity_group_member"
-	// DriftedConfiguration is any other drift. Checks find it, but nobody undoes it.
+	// DriftedConfiguration is any other drift. The checks find it, but the manager does not undo it.
 	DriftedConfiguration Drifted = "configuration"
 )
 
 func init() {
-	// A missing counter cannot increase.
+	// A counter without an initial value cannot increase.
 	for _, kind := range []Drifted{DriftedVM, DriftedGroup, DriftedMember, DriftedConfiguration} {
 		driftTotal.WithLabelValues(string(kind))
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// IsMoving reports whether clusterctl is moving an object to another management cluster. The object is deleted here,
-// but its resources in the engine stay.
+// IsMoving reports whether clusterctl is moving an object to another management cluster. clusterctl deletes the object
+// here, but its resources in the engine must stay.
 func IsMoving(object client.Object) bool {
 	_, ok := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 
 	return ok
 }
 
-// EnableMove makes clusterctl move a template with the objects referring to it, although they do not own it.
+// EnableMove makes clusterctl move a template together with the objects that refer to it, although they do not own it.
 func EnableMove(ctx context.Context, c client.Client, template *infrav1.OLVMMachineTemplate) error {
 	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
 		return nil
@@ -43,8 +43,8 @@ func EnableMove(ctx context.Context, c client.Client, template *infrav1.OLVMMach
 	return nil
 }
 
-// blockMove stops clusterctl from moving the object. It writes an annotation, the annotations in extra, and all other
-// changes of the pass to the object.
+// blockMove prevents clusterctl from moving the object. It writes an annotation, the annotations in extra, and all
+// other changes of the pass to the object.
 func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) error {
 	annotations.AddAnnotations(w.object, extra)
 	annotations.AddAnnotations(w.object, map[string]string{clusterctlv1.BlockMoveAnnotation: ""})
@@ -55,8 +55,8 @@ func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) erro
 	return nil
 }
 
-// unblockMove removes the annotation of blockMove from the object in memory. It does nothing during a run, or if a run
-// left an unsaved state in the working directory.
+// unblockMove removes the annotation of blockMove from the object in memory. It does nothing during a run, or while the
+// working directory has an unsaved state.
 func (w *Workspace) unblockMove() {
 	has := w.object.GetAnnotations()
 	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked || w.IsInFlight() || w.HasUnsavedState() {
@@ -67,7 +67,7 @@ func (w *Workspace) unblockMove() {
 	w.object.SetAnnotations(has)
 }
 
-// setPaused sets the Paused condition of an object. Without causes the object is not paused.
+// setPaused sets the Paused condition of an object. Without causes, the object is not paused.
 func setPaused(object conditions.Setter, causes ...string) {
 	condition := metav1.Condition{
 		Type:   clusterv1.PausedCondition,
@@ -82,9 +82,9 @@ func setPaused(object conditions.Setter, causes ...string) {
 	conditions.Set(object, condition)
 }
 
-// CheckPaused reports whether the object or its Cluster is paused, and sets the Paused condition. A pass over a paused
-// object ends here: it writes the condition, and lets clusterctl move the object. cluster is nil if the object has no
-// Cluster.
+// CheckPaused reports whether the object or its Cluster is paused, and sets the Paused condition. For a paused object,
+// it also writes the condition and lets clusterctl move the object, and the pass ends. cluster is nil if the object has
+// no Cluster.
 func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	causes := collectPauseCauses(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
@@ -95,7 +95,7 @@ func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster)
 	unsaved := w.recoverState(ctx)
 	if unsaved == nil {
 		w.unblockMove()
-	} else { // it is paused all the same, but must not be moved
+	} else { // the object is paused all the same, but must not move
 		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
 		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
@@ -109,7 +109,7 @@ type pausable interface {
 	conditions.Setter
 }
 
-// CheckPausedWithoutState is Paused for an object without a workspace.
+// CheckPausedWithoutState is CheckPaused for an object without a workspace.
 func CheckPausedWithoutState(
 	ctx context.Context, this *pass.Pass, object pausable, kind string, cluster *clusterv1.Cluster,
 ) (bool, error) {
@@ -136,7 +136,7 @@ func collectPauseCauses(object metav1.Object, kind string, cluster *clusterv1.Cl
 	return out
 }
 
-// WritePaused writes the Paused condition with its causes. A deleted object is no error.
+// WritePaused writes the Paused condition with its causes. It ignores that the object was deleted.
 func WritePaused(ctx context.Context, this *pass.Pass, object conditions.Setter, causes ...string) error {
 	err := this.WriteWithStatus(ctx, func() { setPaused(object, causes...) })
 	if errors.Is(err, pass.ErrGone) {

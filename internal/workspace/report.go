@@ -42,7 +42,7 @@ func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terrafor
 	return report
 }
 
-// LatestRunEnd returns the end of an object's last run, or other if it is later.
+// LatestRunEnd returns the time at which an object's last run ended, or other if it is later.
 func LatestRunEnd(status *infrav1.TerraformStatus, other time.Time) time.Time {
 	if status == nil || status.LastRun == nil || !status.LastRun.CompletionTime.After(other) {
 		return other
@@ -51,9 +51,9 @@ func LatestRunEnd(status *infrav1.TerraformStatus, other time.Time) time.Time {
 	return status.LastRun.CompletionTime.Time
 }
 
-// recordState records the lineage and serial of the state in the status. It refuses an older state than before, because
-// a restored backup of the Secret lacks newer resources. It also refuses another lineage, unless a run may have begun
-// it by rebuilding a deleted state.
+// recordState records the lineage and serial of the state in the status. It refuses a state that is older than the
+// recorded one, because a restored backup of the Secret lacks newer resources. It also refuses another lineage, unless
+// a run may have started it to replace a deleted state.
 func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State, ran bool) error {
 	if status.StateLineage != "" && status.StateLineage != state.Lineage && !ran {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// Executor runs Terraform. It is a *terraform.Executor in a process, and a fake in tests.
+// Executor runs Terraform. It is a *terraform.Executor in production, and a fake in tests.
 type Executor interface {
 	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
 	Check(ctx context.Context, request terraform.Request) ([]terraform.Drift, error)
@@ -21,30 +21,30 @@ type Executor interface {
 type Keeper interface {
 	// Load returns the state, or nil if there is none.
 	Load(ctx context.Context) (*tfstate.State, error)
-	// Save stores a state as written by Terraform. A digest marks the state as applied; see MarkApplied. It is empty
-	// until the configuration is applied in full.
+	// Save stores a state as written by Terraform. digest marks the state as applied; see MarkApplied. It is empty
+	// until the configuration is completely applied.
 	Save(ctx context.Context, state []byte, digest string) error
 	// MarkApplied records that the stored state matches the configuration with this digest.
 	MarkApplied(ctx context.Context, digest string) error
-	// MarkChanging records that a change away from the configuration with digest from is about to be applied. Until
-	// MarkApplied, or a Save with a digest, the engine may have more than the stored state. adds names the possible
-	// additions of the change.
+	// MarkChanging records that a change from the configuration with digest from begins. Until MarkApplied, or a Save
+	// with a digest, the engine may have more resources than the stored state. adds names additions that the change may
+	// have made.
 	MarkChanging(ctx context.Context, from, adds string) error
 }
 
-// Root runs Terraform in one directory and keeps the state. It needs no Kubernetes. A Workspace connects it to an
-// object.
+// Root runs Terraform in one directory, and keeps the state. It does not depend on Kubernetes. A Workspace connects it
+// to an object.
 type Root struct {
 	Executor Executor
 	Keeper   Keeper
 	// Dir is the working directory.
 	Dir string
-	// Confirm is called before anything is applied. If there is a plan to accept, it is called after the guard. An
-	// error ends the run. A nil Confirm agrees.
+	// Confirm is called before anything is applied, and after the guard has accepted the plan if there is one. An error
+	// ends the run. A nil Confirm allows every run.
 	Confirm func(ctx context.Context, operation terraform.Operation) error
 }
 
-// Apply brings the engine to the subject's configuration, and marks the state with the digest.
+// Apply applies the subject's configuration, and marks the state with the digest.
 func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terraform.Summary, error) {
 	before, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -83,11 +83,11 @@ func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terra
 	return summary, r.Keeper.MarkApplied(ctx, digest)
 }
 
-// checkDir is the folder of a check in the working directory. It keeps leftovers of a killed check from passing as an
-// unsaved state.
+// checkDir is the folder for checks in the working directory. Because of it, the leftovers of a killed check do not
+// look like an unsaved state.
 const checkDir = "check"
 
-// Check plans the subject's configuration, and applies nothing.
+// Check plans the subject's configuration, but applies nothing.
 func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, error) {
 	state, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 	return terraform.Summary{Drift: drift}, err
 }
 
-// Destroy destroys the resources of the state, and then any orphans.
+// Destroy destroys the resources in the state, and then removes any orphans.
 func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary, error) {
 	before, err := r.Keeper.Load(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary,
 	return summary, subject.RemoveOrphans(ctx, terraform.Destroy, before, r.Keeper.Load)
 }
 
-// destroyState runs Terraform to empty a state. It tries once more if the subject removed an obstacle.
+// destroyState runs Terraform to empty a state. It tries once more if the subject has removed an obstacle.
 func (r *Root) destroyState(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
 	configuration, err := subject.RenderDestroy(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (r *Root) buildRequest(
 	}
 }
 
-// beginRun confirms a run, records the start of a change, and prepares the run.
+// beginRun confirms a run, records that a change begins, and prepares the run.
 func (r *Root) beginRun(ctx context.Context, before *tfstate.State, configuration Configuration) error {
 	err := r.confirmChange(ctx, before, configuration.Adds)
 	if err != nil || configuration.Prepare == nil {
@@ -194,8 +194,8 @@ func (r *Root) beginRun(ctx context.Context, before *tfstate.State, configuratio
 	return configuration.Prepare(ctx)
 }
 
-// confirmChange is confirm for a run that changes an applied configuration. It records the change before it starts. An
-// incomplete change must neither pass as applied, nor be made twice.
+// confirmChange is confirmRun for a run that changes an applied configuration. It records the change before the change
+// begins. An incomplete change must not look as if it were applied, and must not be made twice.
 func (r *Root) confirmChange(
 	ctx context.Context, before *tfstate.State, ask func(context.Context) (string, error),
 ) error {
@@ -213,7 +213,7 @@ func (r *Root) confirmChange(
 	}
 
 	if before.AppliedDigest == "" && adds == before.ChangeAdds {
-		return nil // an earlier run has recorded it
+		return nil // an earlier run has recorded the change
 	}
 
 	return r.Keeper.MarkChanging(ctx, cmp.Or(before.AppliedDigest, before.ChangingFrom), adds)

@@ -13,43 +13,44 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// RunQueue holds the Terraform runs of all workspaces of a process. They share one limit, because they share the
-// process's memory.
+// RunQueue holds the Terraform runs of all workspaces in a process. They have one common limit, because they share the
+// memory of the process.
 type RunQueue struct {
 	Executor Executor
 	// WorkDir holds one working directory per workspace, in a folder per namespace.
 	WorkDir string
-	// Client writes annotations. If States is nil, it also writes states.
+	// Client writes annotations. It also writes states if States is nil.
 	Client client.Client
 	// States writes states. Its fence lets a process save its results until another process leads, because a new leader
 	// may already have deleted the object.
 	States client.Client
-	// APIReader bypasses the cache, for reads that must not be stale.
+	// APIReader reads without the cache. It is for reads that must not be stale.
 	APIReader client.Reader
-	// Metadata is a cache of Secret metadata. If nil, each pass reads each state again.
+	// Metadata is a cache of the metadata of Secrets. If it is nil, each pass reads each state again.
 	Metadata client.Reader
-	// Fence is called before each apply. It fails if this process may no longer act: a suspended process may not have
-	// noticed a new leader. A nil Fence allows everything, for a process without competitors.
+	// Fence is called before each apply. It fails if this process may no longer act, because a suspended process may
+	// not have noticed a new leader. A nil Fence allows everything. It is for a process without competitors.
 	Fence func(ctx context.Context) error
 
 	// DriftInterval is the interval between two drift checks of an object. 0 disables them.
 	DriftInterval time.Duration
 
 	runner *terraform.Runner
-	// started is the start of the process.
+	// started is the time at which the process started.
 	started time.Time
 
 	mu sync.Mutex
-	// checked is the workspace with the turn for a drift check, or nil. checkedSince is the time it got the turn.
+	// checked is the workspace that has the turn for a drift check, or nil. checkedSince is the time at which it got
+	// the turn.
 	checked      *Key
 	checkedSince time.Time
 	failures     map[Key]Failure
 	// counted holds the end time of the last counted run of each workspace.
 	counted map[Key]time.Time
-	woken   map[string]chan event.GenericEvent // by kind
+	woken   map[string]chan event.GenericEvent // by the kind of the objects
 }
 
-// NewRunQueue returns a queue for at most concurrency runs at once. It interrupts each run after limit.
+// NewRunQueue returns a queue for at most concurrency runs at once. It interrupts a run after limit.
 func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 	r := &RunQueue{
 		started:  time.Now(),
@@ -68,7 +69,7 @@ func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
 }
 
 // Start waits until the manager stops. It then lets the runs save their states, while the manager still serves. The
-// manager calls Start as a Runnable, and waits for its return only for a limited time.
+// manager calls Start as a Runnable, and waits only for a limited time until it returns.
 func (r *RunQueue) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Shutdown(math.MaxInt64)
@@ -77,7 +78,7 @@ func (r *RunQueue) Start(ctx context.Context) error {
 }
 
 // Shutdown starts no more runs, and interrupts the current ones. It waits at most grace until they have saved their
-// states. The manager does not wait for its Runnables after losing the lease, so main calls Shutdown too.
+// states. After the manager has lost the lease, it does not wait for its Runnables, so main also calls Shutdown.
 func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
 
 // HasRuns reports whether runs are queued or running.
@@ -87,7 +88,7 @@ func (r *RunQueue) HasRuns() bool {
 	return queued+running > 0
 }
 
-// MayAct calls the fence.
+// MayAct calls the fence, and returns its error.
 func (r *RunQueue) MayAct(ctx context.Context) error {
 	if r.Fence == nil {
 		return nil
@@ -96,7 +97,7 @@ func (r *RunQueue) MayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
-// submitJob queues a job. During a shutdown, it drops the job without an error.
+// submitJob queues a job. During a shutdown, it ignores the job without an error.
 func (r *RunQueue) submitJob(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
@@ -114,14 +115,14 @@ func (r *RunQueue) IsInFlight(key Key) bool {
 	return ok && status.Phase != terraform.Done
 }
 
-// getEnded returns the finished job of a workspace. It reports false if the job has not finished, or is forgotten.
+// getEnded returns the finished job of a workspace. It returns false if the job has not finished, or was dropped.
 func (r *RunQueue) getEnded(key Key) (terraform.Status, bool) {
 	status, ok := r.runner.GetStatus(key.String())
 
 	return status, ok && status.Phase == terraform.Done
 }
 
-// getFailure returns the failure of a workspace's last run. It is zero if the run succeeded.
+// getFailure returns the failure of a workspace's last run. It returns zero if the run succeeded.
 func (r *RunQueue) getFailure(key Key) Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +131,7 @@ func (r *RunQueue) getFailure(key Key) Failure {
 }
 
 // countEnded counts a finished run and returns its failure, or zero if it succeeded. first is false if an earlier pass
-// counted the run, but failed to patch its object.
+// has counted the run, but failed to patch the object.
 func (r *RunQueue) countEnded(key Key, run terraform.Status) (failure Failure, first bool) {
 	first = r.noteEnd(key, run)
 
@@ -146,8 +147,8 @@ func (r *RunQueue) countEnded(key Key, run terraform.Status) (failure Failure, f
 	return r.failures[key], first
 }
 
-// noteEnd records the end of a job, and reports whether it is new. A pass sees the same end again if the previous patch
-// of the object failed.
+// noteEnd records the end of a job, and reports whether it is new. A pass sees the same end again if the last patch of
+// the object failed.
 func (r *RunQueue) noteEnd(key Key, run terraform.Status) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,14 +159,14 @@ func (r *RunQueue) noteEnd(key Key, run terraform.Status) bool {
 	return first
 }
 
-// dropFailure drops the failure of a workspace.
+// dropFailure forgets the failure of a workspace.
 func (r *RunQueue) dropFailure(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
 }
 
-// dropWorkspace drops the failure and the last end time of a workspace.
+// dropWorkspace forgets the failure and the last end time of a workspace.
 func (r *RunQueue) dropWorkspace(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,15 +174,15 @@ func (r *RunQueue) dropWorkspace(key Key) {
 	delete(r.counted, key)
 }
 
-// acquireCheck takes the turn for a drift check, and reports whether the workspace got it. Only one workspace has the
-// turn at a time.
+// acquireCheck requests the turn for a drift check, and reports whether the workspace has it. Only one workspace has
+// the turn at a time.
 func (r *RunQueue) acquireCheck(key Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	if r.checked != nil && *r.checked != key {
-		// A tenant with many runs must not block the checks of others. Cancel a check that has waited too long. Its
-		// workspace asks for the turn again.
+		// A tenant with many runs must not block the checks of others, so cancel a check that has waited too long. Its
+		// workspace requests the turn again.
 		run, ok := r.runner.GetStatus(r.checked.String())
 		if ok && run.Phase == terraform.Queued && time.Since(r.checkedSince) > checkLimit {
 			r.runner.CancelJob(r.checked.String())
@@ -195,7 +196,7 @@ func (r *RunQueue) acquireCheck(key Key) bool {
 	return true
 }
 
-// releaseCheck ends the turn of a workspace, if it has the turn.
+// releaseCheck ends the turn of a workspace if it has the turn.
 func (r *RunQueue) releaseCheck(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -86,7 +86,7 @@ func TestAbandonKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestPrioritizeWoken enqueues a new machine before a machine waiting for its run's end.
+// TestPrioritizeWoken queues a new machine first, and then a machine whose run has ended.
 func TestPrioritizeWoken(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// wakeCapacity limits the number of objects of a kind waiting to be enqueued. Further ones are dropped, because their
-// controller looks at them again anyway.
+// wakeCapacity limits the objects of a kind that wait for a reconcile. Others are dropped, because their controller
+// looks at them again anyway.
 const wakeCapacity = 1 << 14
 
 // The kinds of objects with workspaces. They wake one another.
@@ -34,7 +34,7 @@ func NewMachineKey(machine client.Object) Key {
 	return Key{Kind: MachineKind, Namespace: machine.GetNamespace(), Name: machine.GetName()}
 }
 
-// String returns the key in the format of the runner.
+// String returns the key in the form that the runner uses.
 func (k Key) String() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
 
 func parseKey(text string) Key {
@@ -44,8 +44,8 @@ func parseKey(text string) Key {
 	return Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// WakeChannel returns the channel of objects of a kind to reconcile. An object arrives after its run has ended, or
-// after a call of Wake.
+// WakeChannel returns a channel with the objects of a kind to reconcile. It receives an object after its run has ended,
+// or after WakeObject.
 func (r *RunQueue) WakeChannel(kind string) chan event.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *RunQueue) WakeObject(key Key) {
 	}
 }
 
-// WakeInFlight wakes an object after a while. If its run ends earlier, the end wakes it instead.
+// WakeInFlight wakes an object after a while, or at the end of its run if that is earlier.
 func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	time.AfterFunc(after, func() {
 		if r.IsInFlight(key) {
@@ -77,7 +77,8 @@ func (r *RunQueue) WakeInFlight(key Key, after time.Duration) {
 	})
 }
 
-// PrioritizeWoken gives woken objects a higher priority than changed ones: finishing begun work comes before new work.
+// PrioritizeWoken gives woken objects a higher priority than changed ones, because it is better to finish work than to
+// begin more.
 var PrioritizeWoken = handler.Funcs{
 	GenericFunc: func(
 		_ context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request],

@@ -23,32 +23,32 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// longestEvent limits the text of an event in bytes. The API takes 1,024 characters.
+// longestEvent limits the text of an event in bytes. The API accepts 1,024 characters.
 const longestEvent = 900
 
-// destroyDigest stands for the empty configuration.
+// destroyDigest is the digest of the empty configuration.
 const destroyDigest = "destroy"
 
-// Kind is the common part of all workspaces for one kind of object.
+// Kind has everything that the workspaces for one kind of object have in common.
 type Kind struct {
 	// Name is the kind, such as OLVMMachine. New returns an empty object of the kind.
 	Name string
 	New  func() client.Object
-	// Prefix separates the states and working directories of kinds with equal names of objects. At most one kind has no
-	// prefix.
+	// Prefix separates the states and working directories of objects of different kinds with the same name. At most one
+	// kind has no prefix.
 	Prefix string
 	Runs   *RunQueue
 	// Recorder records events about finished runs.
 	Recorder events.EventRecorder
 	// ChecksDrift enables drift checks for the kind.
 	ChecksDrift bool
-	// Status returns the address of the Terraform part of an object's status.
+	// Status returns a pointer to the Terraform part of an object's status.
 	Status func(object client.Object) **infrav1.TerraformStatus
 
 	states *tfstate.Store
 }
 
-// NewKind completes a kind.
+// NewKind returns a kind with the missing fields filled in.
 func NewKind(kind Kind) *Kind {
 	states := kind.Runs.States
 	if states == nil {
@@ -70,22 +70,22 @@ func (k *Kind) Key(object types.NamespacedName) Key {
 	return Key{Kind: k.Name, Namespace: object.Namespace, Name: object.Name}
 }
 
-// Object is an object with a possible workspace.
+// Object is an object that may have a workspace.
 type Object interface {
 	client.Object
 	conditions.Setter
 }
 
 // Open opens the workspace of an object for one pass. The controller writes the object at the end of the pass. cluster
-// is the name of its Cluster, or "".
+// is the name of the object's Cluster, or "".
 func (k *Kind) Open(of *pass.Pass, object Object, cluster string) *Workspace {
 	key := k.Key(client.ObjectKeyFromObject(object))
 
 	return &Workspace{kind: k, pass: of, object: object, cluster: cluster, key: key}
 }
 
-// CleanUpDeleted cleans up after a deleted object, even if someone removed its finalizer by hand. A run in flight keeps
-// its directory, and wakes the object when it ends.
+// CleanUpDeleted cleans up after a deleted object, even if a user has removed the finalizer by hand. A run in flight
+// keeps its directory, and wakes the object when it ends.
 func (k *Kind) CleanUpDeleted(object types.NamespacedName) error {
 	key := k.Key(object)
 	if k.Runs.IsInFlight(key) {
@@ -109,7 +109,7 @@ type Workspace struct {
 	object  Object
 	cluster string
 	key     Key
-	// recorded is the end of the run handled by Observe, or zero.
+	// recorded is the end time of the run that Observe has recorded, or zero.
 	recorded time.Time
 }
 
@@ -137,11 +137,11 @@ func (w *Workspace) IsInFlight() bool {
 	return w.runQueue().IsInFlight(w.key)
 }
 
-// HasUnsavedState reports whether a run left a state in the working directory. The state may exist nowhere else. The
-// next run begins with it.
+// HasUnsavedState reports whether a run has left a state in the working directory. This state may be stored nowhere
+// else. The next run begins with it.
 func (w *Workspace) HasUnsavedState() bool { return terraform.HasUnsavedState(w.workDir()) }
 
-// HasBegun reports whether a run of the workspace has begun, or has ended and is not recorded yet.
+// HasBegun reports whether a run of the workspace has begun, or has ended without being recorded yet.
 func (w *Workspace) HasBegun() bool {
 	run, ok := w.runQueue().runner.GetStatus(w.key.String())
 
@@ -270,8 +270,9 @@ func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
 	return nil
 }
 
-// recoverState saves a state left by a run in the working directory. The API server had refused it, or the manager was
-// killed before it cleaned up. An already saved state is only removed, like the leftovers of a killed check.
+// recoverState saves a state that a run has left in the working directory. Either the API server had refused it, or the
+// manager was killed before it cleaned up. If the state is already saved, recoverState only removes it. It also removes
+// the leftovers of a killed check.
 func (w *Workspace) recoverState(ctx context.Context) error {
 	if w.IsInFlight() {
 		return nil
@@ -336,8 +337,8 @@ func (w *Workspace) refuseState(ctx context.Context, seen *Observation, reason e
 	return nil
 }
 
-// DropRecordedRun forgets the run recorded by Observe. Call it after the object is patched: until then another pass
-// must see the run too.
+// DropRecordedRun forgets the run that Observe has recorded. Call it only after the object is patched, because until
+// then another pass must see the run, too.
 func (w *Workspace) DropRecordedRun() {
 	if !w.recorded.IsZero() {
 		w.runQueue().runner.DropJob(w.key.String(), w.recorded)
@@ -354,14 +355,14 @@ func (w *Workspace) ForgetUserData(ctx context.Context, seen *Observation) error
 	return w.observeState(ctx, seen)
 }
 
-// Request is a controller's request to its workspace in a pass.
+// Request is what a controller asks of its workspace in a pass.
 type Request struct {
 	Facts
-	// Engine is the engine of the run. All runs on one engine share its places in the queue.
+	// Engine is the engine of the run. All runs on one engine share the engine's places in the queue.
 	Engine string
-	// Annotations are written to the object before a run can make anything.
+	// Annotations are written to the object before a run can create anything.
 	Annotations map[string]string
-	// Subject returns the subject of the run. It is called only if a run is needed, after the object has the
+	// Subject returns the subject of the run. It is called only if a run is necessary, and after the object has the
 	// annotations.
 	Subject func() Subject
 }
@@ -391,14 +392,14 @@ func (w *Workspace) Apply(ctx context.Context, seen *Observation, request Reques
 	return action, w.submitRun(ctx, terraform.Apply, request)
 }
 
-// isChecking reports whether a drift check is queued or running. Only decisions for a run depend on it.
+// isChecking reports whether a drift check is queued or running. Only decisions that want a run need it.
 func (w *Workspace) isChecking() bool {
 	run, ok := w.runQueue().runner.GetStatus(w.key.String())
 
 	return ok && run.Operation == terraform.Check && run.Phase != terraform.Done
 }
 
-// interruptCheck interrupts a check in the way of a run, and reports whether there was one. The end of the check wakes
+// interruptCheck interrupts a check that delays a run, and reports whether there was one. The end of the check wakes
 // the object.
 func (w *Workspace) interruptCheck() bool {
 	if !w.isChecking() {
@@ -444,7 +445,7 @@ func (w *Workspace) Destroy(ctx context.Context, seen Observation, request Reque
 	return action, nil
 }
 
-// Remove removes the workspace itself and its state, which must be empty.
+// Remove removes the workspace and its state. The state must be empty.
 func (w *Workspace) Remove(ctx context.Context) error {
 	if err := w.kind.states.Delete(ctx, w.object); err != nil {
 		return err

@@ -35,18 +35,18 @@ const (
 		`"name":"this","instances":[{"attributes":{"id":"g"}}]}]}`
 )
 
-// fakeExecutor writes the states of an imaginary Terraform.
+// fakeExecutor writes states like an imaginary Terraform.
 type fakeExecutor struct {
 	requests []terraform.Request
 	serial   int
-	// refusals are the errors of the next plans. failures are those of the next runs after their plan was confirmed.
-	// nil stands for success.
+	// refusals are the errors of the next plans. failures are the errors of the next runs after their plan was
+	// confirmed. nil means success.
 	refusals, failures []error
 	// drift is the result of plans.
 	drift []terraform.Drift
-	// holds makes a check wait for its interruption.
+	// holds makes a check wait until it is interrupted.
 	holds chan struct{}
-	// planned is called after the plan, before any confirmation.
+	// planned is called after the plan, and before any confirmation.
 	planned func()
 }
 
@@ -105,7 +105,7 @@ func next(from *[]error) error {
 	return err
 }
 
-// fakeSubject records its calls.
+// fakeSubject is a Subject that records its calls.
 type fakeSubject struct {
 	outdated  bool
 	unblocked bool
@@ -139,7 +139,7 @@ func (s *fakeSubject) Unblock(_ context.Context, err error) (bool, error) {
 	return s.unblocked, nil
 }
 
-// bench is one object with everything its passes need.
+// bench is an object with everything that its passes need.
 type bench struct {
 	t        *testing.T
 	executor *fakeExecutor
@@ -220,7 +220,7 @@ func (b *bench) observe() *decided {
 		b.t.Fatal(err)
 	}
 
-	// The results of earlier passes in memory, as if they were written.
+	// Take the results of earlier passes from memory, as if they were written.
 	known.ResourceVersion = b.object.ResourceVersion
 	known.DeepCopyInto(b.object)
 	w := b.kind.Open(this, b.object, "c")
@@ -239,7 +239,7 @@ func (b *bench) request(digest string) Request {
 	}
 }
 
-// apply runs a whole pass. The pass submits a run, and apply waits for its end.
+// apply runs a whole pass, and waits for the end of the run that the pass submits.
 func (b *bench) apply(digest string) {
 	b.t.Helper()
 	w := b.observe()
@@ -253,7 +253,7 @@ func (b *bench) apply(digest string) {
 	<-b.kind.Runs.WakeChannel("OLVMCluster")
 }
 
-// remove marks the object as being deleted, as the API server does.
+// remove marks the object as being deleted, like the API server.
 func (b *bench) remove() {
 	b.t.Helper()
 	if err := b.client.Delete(b.t.Context(), b.object); err != nil {
@@ -331,7 +331,7 @@ func TestApplyFails(t *testing.T) {
 	b.executor.failures = []error{errors.New("no space left"), &terraform.GuardError{}}
 	b.apply("digest-1")
 
-	// The patch of this pass fails. The next pass records the run again, but counts it once.
+	// The patch of this pass fails. The next pass records the run again, but counts it only once.
 	for range 2 {
 		w := b.observe()
 		if w.Failure.Count != 1 || w.Failure.Digest != "digest-1" {
@@ -353,15 +353,15 @@ func TestApplyFails(t *testing.T) {
 		t.Errorf("the event is %q", event)
 	}
 
-	b.apply("digest-2") // a changed input does not wait
+	b.apply("digest-2") // a changed input skips the backoff
 	w = b.observe()
 	if got := b.object.Status.Terraform.LastRun.Result; got != "Refused" || w.Failure.Count != 2 {
 		t.Errorf("the run was %s, and failed %d times", got, w.Failure.Count)
 	}
 }
 
-// TestAChangeThatFailedIsTakenBack has nothing left to try, so the failure must disappear. The plan failed, so nothing
-// was changed.
+// TestAChangeThatFailedIsTakenBack reverts a change whose plan failed, so nothing was changed. Nothing is left to try,
+// and the failure must disappear.
 func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -378,7 +378,7 @@ func TestAChangeThatFailedIsTakenBack(t *testing.T) {
 	check.Equal(t, "failures in the next pass", b.observe().Failure.Count, 0)
 }
 
-// TestAChangeThatFailedHalfWayIsUndone reverts a change with possible effects. This needs another run.
+// TestAChangeThatFailedHalfWayIsUndone reverts a change that may have had effects. This needs another run.
 func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -401,7 +401,7 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	check.Equal(t, "no change is left", w.State.ChangingFrom, "")
 }
 
-// TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied remembers the last fully applied configuration.
+// TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied checks that the state keeps the last fully applied digest.
 func TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied(t *testing.T) {
 	b := newBench(t)
 	b.apply("digest-1")
@@ -417,7 +417,7 @@ func TestAChangeThatFailsTwiceIsStillTakenBackToWhatWasApplied(t *testing.T) {
 	check.Equal(t, "the change is from", b.observe().State.ChangingFrom, "digest-1")
 }
 
-// TestARunThatCannotRecordAChangeChangesNothing verifies that the record comes before the change.
+// TestARunThatCannotRecordAChangeChangesNothing checks that the record comes before the change.
 func TestARunThatCannotRecordAChangeChangesNothing(t *testing.T) {
 	unwritable := errors.New("the API server is away")
 	executor := &fakeExecutor{}
@@ -427,7 +427,7 @@ func TestARunThatCannotRecordAChangeChangesNothing(t *testing.T) {
 	check.Equal(t, "states that it wrote", executor.serial, 0)
 }
 
-// fakeKeeper has a state applied as digest-1, and cannot record changes.
+// fakeKeeper has a state that was applied as digest-1, and cannot record changes.
 type fakeKeeper struct{ failing error }
 
 func (k *fakeKeeper) Load(context.Context) (*tfstate.State, error) {
@@ -477,8 +477,8 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// TestAVMThatIsSeenIsNotReleased has a run succeed although the engine still shows the VM. Something other than the
-// engine had answered the run.
+// TestAVMThatIsSeenIsNotReleased has a run that succeeds although the engine still shows the VM. Another server had
+// answered the run's requests.
 func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	for seen, want := range map[bool]ActionKind{true: Destroy, false: Release} {
 		b := newBench(t)
@@ -534,7 +534,7 @@ func TestDestroyWithoutState(t *testing.T) {
 	}
 }
 
-// TestStillWanted makes changes between the submission of a run and its plan.
+// TestStillWanted changes the object between the submission of a run and its plan.
 func TestStillWanted(t *testing.T) {
 	patch := func(b *bench, change func(*infrav1.OLVMCluster)) {
 		stored := &infrav1.OLVMCluster{}
@@ -588,7 +588,7 @@ func (b *bench) pauseCluster() {
 	}
 }
 
-// TestCancelledRun has an unwanted run. It does not count as a failure, and causes no event.
+// TestCancelledRun has a run that is no longer wanted. It is not a failure, and causes no event.
 func TestCancelledRun(t *testing.T) {
 	b := newBench(t)
 	b.subject.outdated = true
