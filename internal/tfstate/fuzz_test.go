@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// FuzzState checks arbitrary content of a state Secret. Decode must refuse it, or return a usable state. An accepted
-// state must survive a round trip through a Secret.
+// FuzzState decodes state Secrets with arbitrary content. DecodeSecret must refuse the content, or return a usable
+// state. An accepted state must survive a round trip through a Secret.
 func FuzzState(f *testing.F) {
 	for _, seed := range [][]byte{
 		state("a", 1, "b"), state("a", 1, ""), []byte("{}"), []byte(`{"version":4,"lineage":"a","serial":-1}`),

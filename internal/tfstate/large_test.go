@@ -23,7 +23,7 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	noise := make([]byte, 2<<20) // incompressible
+	noise := make([]byte, 2<<20) // random data, which compression cannot shrink
 	_, _ = rand.Read(noise)
 	err := store.Save(
 		t.Context(), owner, "demo",
@@ -46,7 +46,7 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 	check.Equal(t, `kept.ResourceID("ovirt_vm")`, kept.ResourceID("ovirt_vm"), "vm")
 }
 
-// TestAStateIsReadUpToItsLimit reads a state of exactly the maximum size, and one with a byte more.
+// TestAStateIsReadUpToItsLimit reads a state of exactly the maximum size, and one that is a byte longer.
 func TestAStateIsReadUpToItsLimit(t *testing.T) {
 	for size, problem := range map[int]string{
 		maxUnpacked: "", maxUnpacked + 1: "it is larger than any state of a machine",

@@ -11,37 +11,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file lets a Store read all states of a namespace at once. After a restart it remembers none of them.
+// This file lets a Store read all states of a namespace at once, because it remembers no state after a restart.
 
 const (
-	// unlisted is the number of states in a namespace to read singly within listFor. The next read fetches all of them
-	// at once.
+	// unlisted is how many states of a namespace the store reads one by one within listFor. The next read then fetches
+	// all states at once.
 	unlisted = 3
-	// listPage is the number of states per list request. A state with user data may have a hundred KiB.
+	// listPage is the number of states per list request. A state with user data may take a hundred KiB.
 	listPage = 50
-	// listFor limits how long listed states are kept for their owners. Deleted owners never ask for theirs.
+	// listFor limits how long the store keeps listed states for their owners. Deleted owners never ask for theirs.
 	listFor = time.Minute
 )
 
 // stateList holds the listed states of one namespace.
 type stateList struct {
 	mu sync.Mutex
-	// missed counts the states read singly since the time since.
+	// missed counts the states read one by one since the time since.
 	missed int
 	since  time.Time
-	// states maps names of Secrets to listed states. Each entry is handed out once. The map is nil unless the namespace
-	// was listed.
+	// states has the listed states by the names of their Secrets. Each entry is used once. The map is nil unless the
+	// namespace was listed.
 	states map[string]listedState
 }
 
-// listedState is a state with the metadata of its Secret, but without its text, which may be large.
+// listedState is a state with the metadata of its Secret. It lacks the text of the state, because the text may be
+// large.
 type listedState struct {
 	metadata metav1.ObjectMeta
 	state    *State
 }
 
-// findListed returns the owner's state from the list of its namespace. It returns false if the state must be read
-// singly. It compares the listed version with the cache, because the list may be outdated.
+// findListed returns the owner's state from the list of its namespace. It returns false if the caller must read the
+// state itself. It compares the listed version with the cache, because the list may be outdated.
 func (s *Store) findListed(ctx context.Context, owner client.Object, clusterName string) (*State, bool) {
 	if s.Metadata == nil {
 		return nil, false
@@ -68,7 +69,7 @@ func (s *Store) findListed(ctx context.Context, owner client.Object, clusterName
 	secret := &corev1.Secret{ObjectMeta: found.metadata}
 	before := secret.DeepCopy()
 	if err := s.markOwned(secret, owner, clusterName); err != nil || !equality.Semantic.DeepEqual(before, secret) {
-		return nil, false // the Secret needs an update
+		return nil, false // the Secret needs a repair
 	}
 
 	s.rememberState(owner, secret, found.state)
@@ -76,8 +77,8 @@ func (s *Store) findListed(ctx context.Context, owner client.Object, clusterName
 	return found.state, true
 }
 
-// fillList lists the states of a namespace if enough of them were read singly a moment ago. The caller holds list.mu. A
-// timer drops the list after listFor.
+// fillList lists the states of a namespace if the store has just read enough of them one by one. A timer drops the list
+// after listFor. The caller holds list.mu.
 func (s *Store) fillList(ctx context.Context, list *stateList, namespace string) bool {
 	if time.Since(list.since) > listFor {
 		list.missed, list.since = 0, time.Now()
@@ -112,7 +113,7 @@ func (s *Store) getList(namespace string) *stateList {
 	return s.lists[namespace]
 }
 
-// readAll returns as many valid states of a namespace as it can. Callers read each missing state singly.
+// readAll returns as many valid states of a namespace as it can. Callers read each missing state one by one.
 func (s *Store) readAll(ctx context.Context, namespace string) map[string]listedState {
 	out := map[string]listedState{}
 	options := &client.ListOptions{Namespace: namespace, Limit: listPage}

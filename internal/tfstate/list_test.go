@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// mostLists ends a test if its store lists forever.
+// mostLists limits the lists of a test, in case its store lists forever.
 const mostLists = 100
 
-// countedReader counts reads.
+// countedReader counts the reads.
 type countedReader struct {
 	client.Reader
 	gets, lists int
@@ -42,7 +42,7 @@ func (r *countedReader) List(ctx context.Context, list client.ObjectList, option
 	return r.Reader.List(ctx, list, options...)
 }
 
-// TestStatesAreReadAtOnceAfterARestart uses a store with no memory, and many owners reading their states.
+// TestStatesAreReadAtOnceAfterARestart uses a store that remembers nothing, and many owners that read their states.
 func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	before, c, _ := newStore(t)
 	var owners []*corev1.ConfigMap
@@ -76,7 +76,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	check.Equal(t, "read one by one", reader.gets, unlisted)
 	check.Equal(t, "read at once", reader.lists, 1)
 
-	save(8, 2) // after the list was read
+	save(8, 2) // after the store has listed the states
 	check.Equal(t, "the serial", hold(8).Serial, 2)
 	check.Equal(t, "read alone, because it has changed", reader.gets, unlisted+1)
 	hold(0)
@@ -89,7 +89,7 @@ func TestStatesAreReadAtOnceAfterARestart(t *testing.T) {
 	check.Equal(t, "the serial", hold(9).Serial, 1)
 }
 
-// holder is a store with no memory, and owners with states saved by another store.
+// holder is a store that remembers nothing, and owners whose states another store has saved.
 type holder struct {
 	*Store
 	t      *testing.T
@@ -114,7 +114,7 @@ func newHolder(t *testing.T, states int) *holder {
 	return h
 }
 
-// hold calls Hold for a range of owners, and checks the number of reads and lists.
+// hold calls LoadAndRepair for a range of owners, and checks the numbers of reads and lists.
 func (h *holder) hold(what string, from, to, gets, lists int) {
 	h.t.Helper()
 
@@ -130,7 +130,7 @@ func (h *holder) hold(what string, from, to, gets, lists int) {
 	check.Equal(h.t, what+": read at once", h.reader.lists-hadLists, lists)
 }
 
-// TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether lets owners read their states one after the other.
+// TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether has owners that read their states one after the other.
 func TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether(t *testing.T) {
 	tests := map[string]struct {
 		pause       time.Duration
@@ -152,7 +152,7 @@ func TestStatesAreReadAtOnceOnlyWhenManyAreAskedForTogether(t *testing.T) {
 	}
 }
 
-// TestStatesThatNobodyAsksForAreForgotten lists states, and asks for them in time or too late.
+// TestStatesThatNobodyAsksForAreForgotten lists states, and reads them in time or too late.
 func TestStatesThatNobodyAsksForAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, unlisted+4)
@@ -169,7 +169,7 @@ func TestStatesThatNobodyAsksForAreForgotten(t *testing.T) {
 func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Secret)
-		// listed applies the change before the list.
+		// listed applies the change before the store lists the states.
 		listed bool
 	}{
 		"its finalizer is lost":    {func(s *corev1.Secret) { s.Finalizers = nil }, true},
@@ -214,7 +214,7 @@ func TestAListedStateIsNotUsedUnlessItsSecretIsAsItShouldBe(t *testing.T) {
 type pagedReader struct {
 	client.Reader
 	pages []corev1.Secret
-	// fails is the number of the unreadable page, or 0.
+	// fails is the number of the page that cannot be read, or 0.
 	fails int
 	asked []client.ListOptions
 }

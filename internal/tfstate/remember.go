@@ -12,20 +12,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file lets a Store remember states, so a pass reads only changed ones.
+// This file lets a Store remember states, so that a pass reads only changed ones.
 
-// held is a remembered state without its secrets, enough for decisions. The state is nil if the owner had none.
+// held is a remembered state without secrets. It suffices for decisions. The state is nil if the owner had none.
 type held struct {
 	owner   types.UID
 	uid     types.UID // UID of the Secret
 	version string
 	at      time.Time
-	// cached reports whether the cache has had the Secret.
+	// cached reports whether the cache has ever had the Secret.
 	cached bool
 	state  *State
 }
 
-// cacheLag limits how long a Secret missing from the cache is believed to exist after it was read or written here.
+// cacheLag is how long a Secret missing from the cache still counts as existing after this store has read or written
+// it.
 const cacheLag = 2 * time.Second
 
 // withoutText returns a copy of the state without its text.
@@ -37,7 +38,7 @@ func (s *State) withoutText() *State {
 }
 
 // getRemembered returns the owner's state if its Secret has not changed since the last read. The state is nil if the
-// owner had none. ok is false if only a read can tell.
+// owner had none. ok is false if the caller must read the state.
 func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *State, ok bool) {
 	s.mu.Lock()
 	known, ok := s.held[s.secretKey(owner)]
@@ -61,7 +62,7 @@ func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *
 
 	s.hasCached(owner, known.uid)
 
-	// The cache may not have seen our last write yet.
+	// The cache may not have received this store's last write yet.
 	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
 	if now.ResourceVersion != known.version && (err != nil || newer > 0) {
 		return nil, false
@@ -70,7 +71,7 @@ func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *
 	return known.state, true
 }
 
-// hasCached notes that the cache has had the owner's Secret.
+// hasCached records that the cache has the owner's Secret.
 func (s *Store) hasCached(owner client.Object, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Store) hasCached(owner client.Object, uid types.UID) {
 	}
 }
 
-// getCached returns the metadata of the owner's Secret from the cache.
+// getCached returns the metadata of the owner's Secret in the cache.
 func (s *Store) getCached(ctx context.Context, owner client.Object) (*metav1.PartialObjectMetadata, error) {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -88,8 +89,8 @@ func (s *Store) getCached(ctx context.Context, owner client.Object) (*metav1.Par
 	return out, s.Metadata.Get(ctx, s.secretKey(owner), out)
 }
 
-// IsUnheard reports whether the owner seems to have no state: the cache has no Secret, and none was read or written
-// here. This is no proof, but good enough for Hold, because a run reads past the cache.
+// IsUnheard reports whether the owner seems to have no state: the cache has no Secret, and this store has neither read
+// nor written one. This is no proof, but it suffices for LoadAndRepair, because a run reads without the cache.
 func (s *Store) IsUnheard(ctx context.Context, owner client.Object) bool {
 	s.mu.Lock()
 	_, known := s.held[s.secretKey(owner)]
@@ -119,7 +120,7 @@ func (s *Store) rememberNone(owner client.Object) {
 		s.held = map[client.ObjectKey]held{}
 	}
 
-	// A run may have saved a state since the lookup.
+	// A run may have saved a state since the read.
 	if known, ok := s.held[s.secretKey(owner)]; !ok || known.state == nil {
 		s.held[s.secretKey(owner)] = held{owner: owner.GetUID()}
 	}
@@ -136,7 +137,7 @@ func (s *Store) rememberState(owner client.Object, secret client.Object, state *
 		s.held = map[client.ObjectKey]held{}
 	}
 
-	// A slow reader must not replace a newer version remembered meanwhile.
+	// A slow reader must not replace a newer version that the store has remembered meanwhile.
 	cached := false
 	if known, ok := s.held[s.secretKey(owner)]; ok && known.uid == secret.GetUID() {
 		cached = known.cached

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// metadataCache is a cache of Secret metadata, filled by the test. It fails with err if err is set.
+// metadataCache is a cache of the metadata of Secrets. The test fills it. It fails with err if err is set.
 type metadataCache struct {
 	client.Reader
 	secrets map[client.ObjectKey]metav1.ObjectMeta
@@ -49,7 +49,7 @@ func (c *metadataCache) Get(
 	return nil
 }
 
-// remembering is a store with a cache and an in-memory API server. The API server gives each Secret a UID.
+// remembering is a store with a cache and a fake API server. The API server gives each Secret a UID.
 type remembering struct {
 	*Store
 	t      *testing.T
@@ -112,7 +112,7 @@ func (r *remembering) fill(change func(*metav1.ObjectMeta)) {
 	r.cache.secrets[r.secretKey(r.owner)] = metadata
 }
 
-// hold returns the serial of the state, or 0 without a state. reads counts the reads of the Secret.
+// hold returns the serial of the state, or 0 without a state. reads is the number of reads of the Secret.
 func (r *remembering) hold() (serial uint64, reads int) {
 	r.t.Helper()
 
@@ -135,7 +135,7 @@ func (r *remembering) wantHold(what string, serial uint64, reads int) {
 	check.Equal(r.t, what+": reads", gotReads, reads)
 }
 
-// TestAStateIsReadAgainOnceItMayHaveChanged saves a state, and looks at it after an event.
+// TestAStateIsReadAgainOnceItMayHaveChanged saves a state, and loads it after an event.
 func TestAStateIsReadAgainOnceItMayHaveChanged(t *testing.T) {
 	version := func(v string) func(*metav1.ObjectMeta) {
 		return func(m *metav1.ObjectMeta) { m.ResourceVersion = v }
@@ -205,7 +205,7 @@ func TestAStateIsReadAgainOnceItMayHaveChanged(t *testing.T) {
 	}
 }
 
-// TestAVersionThatIsNoNumberIsComparedAsAText has an API server with unordered versions.
+// TestAVersionThatIsNoNumberIsComparedAsAText has an API server whose versions have no order.
 func TestAVersionThatIsNoNumberIsComparedAsAText(t *testing.T) {
 	for version, want := range map[string]bool{"v-1": true, "v-2": false} {
 		r := newRemembering(t)
@@ -243,7 +243,7 @@ func TestThatThereIsNoStateIsRemembered(t *testing.T) {
 	})
 }
 
-// TestALoadThatFindsNoStateIsRemembered has a run look for a missing state.
+// TestALoadThatFindsNoStateIsRemembered has a run that looks for a missing state.
 func TestALoadThatFindsNoStateIsRemembered(t *testing.T) {
 	r := newRemembering(t)
 	got, err := r.Load(t.Context(), r.owner)
@@ -252,8 +252,8 @@ func TestALoadThatFindsNoStateIsRemembered(t *testing.T) {
 	r.wantHold("after the run looked", 0, 0)
 }
 
-// TestALookThatFoundNothingDoesNotForgetWhatARunSaved lets a run save a state between a lookup without result and the
-// lookup's rememberNone.
+// TestALookThatFoundNothingDoesNotForgetWhatARunSaved has a lookup that finds no state. A run saves a state before the
+// lookup calls rememberNone.
 func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 	r := newRemembering(t)
 	r.Reader = &slowReader{Reader: r.reader, meanwhile: func() { r.save(1) }}
@@ -262,8 +262,8 @@ func TestALookThatFoundNothingDoesNotForgetWhatARunSaved(t *testing.T) {
 	r.wantHold("the next look", 1, 0)
 }
 
-// TestALookThatASaveOvertookIsNotRemembered lets a run save a newer state while a lookup still holds the old one. The
-// lookup then remembers its result.
+// TestALookThatASaveOvertookIsNotRemembered has a lookup that reads the old state. A run saves a newer one before the
+// lookup remembers its result.
 func TestALookThatASaveOvertookIsNotRemembered(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
@@ -285,7 +285,7 @@ func TestAStoreWithoutACacheReadsAtEachLook(t *testing.T) {
 	check.Equal(t, "states that are remembered", len(r.held), 0)
 }
 
-// TestAReadStateIsBelievedForAsLongAsAWrittenOne has a late cache, and a lookup past it.
+// TestAReadStateIsBelievedForAsLongAsAWrittenOne has a slow cache, and a lookup that reads without it.
 func TestAReadStateIsBelievedForAsLongAsAWrittenOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemembering(t)
@@ -297,7 +297,7 @@ func TestAReadStateIsBelievedForAsLongAsAWrittenOne(t *testing.T) {
 	})
 }
 
-// TestACacheThatHadASecretIsBelievedAfterTheNextSave lets the cache see a Secret, saves it again, and then removes it
+// TestACacheThatHadASecretIsBelievedAfterTheNextSave has a Secret in the cache, saves it again, and then removes it
 // from the cache.
 func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	r := newRemembering(t)
@@ -308,7 +308,7 @@ func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	clear(r.cache.secrets)
 	r.wantHold("after the cache lost it", 2, 1)
 
-	// An older Secret in the cache says nothing about its successor.
+	// An older Secret in the cache proves nothing about its successor.
 	secret := r.secret()
 	secret.Finalizers = nil
 	check.Error(t, errors.Join(r.api.Update(t.Context(), secret), r.api.Delete(t.Context(), secret)), "")
@@ -356,7 +356,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 	}
 }
 
-// TestAMarkIsRememberedOnlyOfTheStateThatWasMarked has a run save a state and mark it as applied.
+// TestAMarkIsRememberedOnlyOfTheStateThatWasMarked has a run that saves a state and marks it as applied.
 func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 	tests := map[string]struct {
 		happens func(*remembering)

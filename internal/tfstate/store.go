@@ -24,41 +24,41 @@ import (
 
 // Store keeps Terraform states in Secrets.
 type Store struct {
-	// Client writes.
+	// Client writes the Secrets.
 	Client client.Client
-	// Reader reads past the cache: a decision on an old state would create a VM twice.
+	// Reader reads without the cache, because a decision based on an old state would create a VM twice.
 	Reader client.Reader
-	// Prefix is put before the owners' names. It separates kinds of owners with possibly equal names.
+	// Prefix comes before the names of the owners. It separates kinds of owners that may have equal names.
 	Prefix string
-	// Metadata is an optional cache of Secret metadata. With it, Hold reads a state again only after its Secret has
-	// changed.
+	// Metadata is an optional cache of the metadata of Secrets. With it, LoadAndRepair reads a state again only after
+	// its Secret has changed.
 	Metadata client.Reader
 
 	mu   sync.Mutex
 	held map[client.ObjectKey]held
 	// lists holds the listed states by namespace.
 	lists map[string]*stateList
-	// latest maps owners with a run to their Secret, as last read or written here. The value is nil if there was no
-	// Secret.
+	// latest maps owners with a run to their Secret, as this store last read or wrote it. The value is nil if there was
+	// no Secret.
 	latest map[client.ObjectKey]*corev1.Secret
-	// begun holds the same Secrets, but keeps them after a failed save.
+	// begun maps the same owners to the starting points of their runs. Unlike latest, it stays after a failed save.
 	begun map[client.ObjectKey]begun
 }
 
 // begun is the starting point of a run.
 type begun struct {
-	// secret is the Secret as last read or written here, nil if there was none.
+	// secret is the Secret as this store last read or wrote it, or nil if there was none.
 	secret *corev1.Secret
-	// tried holds the packed states of all saves since then. The API server may have stored a state although its save
+	// tried has the packed states of all saves since then. The API server may have stored a state even if the save
 	// failed.
 	tried [][]byte
 }
 
 // SecretName returns the name of the Secret with the owner's state. Terraform's backend derives the name from a suffix.
-// The suffix is also a label value, and so has at most 63 characters.
+// The suffix is also the value of a label, so it has at most 63 characters.
 func SecretName(owner client.Object) string { return namePrefix + shortenSuffix(owner.GetName()) }
 
-// numbered matches a suffix that Terraform's kubernetes backend mistakes for one part of a larger state.
+// numbered matches a suffix that Terraform's kubernetes backend takes for one part of a larger state.
 var numbered = regexp.MustCompile(`(^|-)[0-9]+$`)
 
 // BackendSuffix returns the secret_suffix of an owner's state for Terraform's kubernetes backend. ok is false if the
@@ -104,7 +104,7 @@ func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	return DecodeSecret(secret)
 }
 
-// noteSecret keeps a Secret to spare the next save a read. The resource version reveals writes by others.
+// noteSecret keeps a Secret, so that the next save need not read it. The resource version reveals writes by others.
 func (s *Store) noteSecret(owner client.Object, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Store) noteSecret(owner client.Object, secret *corev1.Secret) {
 	s.begun[s.secretKey(owner)] = begun{secret: secret.DeepCopy()}
 }
 
-// takeNoted removes and returns the Secret kept by note.
+// takeNoted returns the Secret that noteSecret has kept, and forgets it.
 func (s *Store) takeNoted(owner client.Object) (*corev1.Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Store) takeNoted(owner client.Object) (*corev1.Secret, bool) {
 	return secret, ok
 }
 
-// EndJob drops the data kept for the saves of a finished job.
+// EndJob drops the data kept for further saves of a finished job.
 func (s *Store) EndJob(owner client.Object) {
 	s.takeNoted(owner)
 	s.mu.Lock()
@@ -135,7 +135,7 @@ func (s *Store) EndJob(owner client.Object) {
 	delete(s.begun, s.secretKey(owner))
 }
 
-// updateBegun changes the starting point of the owner's run, if there is a run.
+// updateBegun changes the starting point of the owner's run if there is a run.
 func (s *Store) updateBegun(owner client.Object, change func(*begun)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,14 +146,14 @@ func (s *Store) updateBegun(owner client.Object, change func(*begun)) {
 	}
 }
 
-// checkBegun refuses to overwrite a state written by another process since the run began. The serial does not reveal
-// such a write: a halted leader and its successor may both continue from one state.
+// checkBegun refuses to overwrite a state that another process has written since the run began. The serial does not
+// reveal such a write, because a halted leader and its successor may both continue from the same state.
 func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 	s.mu.Lock()
 	run, ok := s.begun[s.secretKey(owner)]
 	s.mu.Unlock()
 
-	// Without a Secret, the run has begun its own lineage.
+	// A run that began without a Secret has started its own lineage.
 	if !ok || run.secret == nil || current == nil || isSameState(run.secret, current) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (s *Store) checkBegun(owner client.Object, current *corev1.Secret) error {
 
 // LoadAndRepair is Load for an owner that is not being deleted. It also restores the Secret's owner, finalizer and
 // labels, for example after a restore from a backup without them. It does not write the state itself. The returned
-// state is good for decisions only: it may lack its text and all attributes except IDs.
+// state is only for decisions, because it may lack its text and all attributes except IDs.
 func (s *Store) LoadAndRepair(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
 	if known, ok := s.getRemembered(ctx, owner); ok {
 		return known, nil
@@ -189,7 +189,7 @@ func (s *Store) LoadAndRepair(ctx context.Context, owner client.Object, clusterN
 
 	state, err := DecodeSecret(secret)
 	if err != nil || !secret.DeletionTimestamp.IsZero() {
-		return state, err // an administrator must decide, or has decided
+		return state, err // an administrator must act, or has deleted it
 	}
 
 	before := secret.DeepCopy()
@@ -202,7 +202,7 @@ func (s *Store) LoadAndRepair(ctx context.Context, owner client.Object, clusterN
 		return state, nil
 	}
 
-	// The other writer may be a run saving its state. The next call of Hold repairs the Secret soon enough.
+	// The other writer may be a run that saves its state. The next call repairs the Secret soon enough.
 	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace,
 			secret.Name, err)
@@ -211,7 +211,7 @@ func (s *Store) LoadAndRepair(ctx context.Context, owner client.Object, clusterN
 	return state, nil
 }
 
-// markOwned marks the Secret as the owner's, with the labels of Terraform's backend and of Cluster API.
+// markOwned sets the owner and the finalizer of the Secret, and the labels of Terraform's backend and of Cluster API.
 func (s *Store) markOwned(secret *corev1.Secret, owner client.Object, clusterName string) error {
 	setValue(&secret.Labels, stateLabel, "true")
 	setValue(&secret.Labels, "tfstateSecretSuffix", s.secretSuffix(owner))
@@ -238,7 +238,7 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	return s.SaveApplied(ctx, owner, clusterName, raw, "")
 }
 
-// SaveApplied stores a state and marks it as applied. With an empty digest it only saves.
+// SaveApplied stores a state and marks it as applied. If digest is empty, it only stores the state.
 func (s *Store) SaveApplied(
 	ctx context.Context, owner client.Object, clusterName string, raw []byte, digest string,
 ) error {
@@ -247,7 +247,7 @@ func (s *Store) SaveApplied(
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
 	}
 
-	// Others may also write or delete the Secret. Retry, because the created resources must not be forgotten.
+	// Others may also write or delete the Secret. Retry, because the created resources must be recorded.
 	again := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
@@ -303,12 +303,12 @@ func (s *Store) saveState(
 	}
 
 	if err != nil {
-		s.dropHeld(owner) // the API server may have stored it all the same
+		s.dropHeld(owner) // the API server may have stored the state all the same
 
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 
-	if digest == "" { // the run goes on
+	if digest == "" { // the run continues
 		s.noteSecret(owner, secret)
 	} else {
 		s.EndJob(owner)
@@ -335,11 +335,11 @@ func (s *Store) findReplaced(ctx context.Context, owner client.Object) (*corev1.
 	return secret, s.checkBegun(owner, secret)
 }
 
-// ForgetUserData removes the user data of VMs from a state. No run may use the state meanwhile. If another process
-// writes the state, ForgetUserData fails and keeps the other's version.
+// ForgetUserData removes the user data of VMs from a state. No run may use the state at the same time. If another
+// process writes the state, ForgetUserData fails and keeps that version.
 func (s *Store) ForgetUserData(ctx context.Context, owner client.Object, clusterName string) error {
 	state, err := s.Load(ctx, owner)
-	defer s.EndJob(owner) // no run will use it
+	defer s.EndJob(owner) // no run follows
 
 	if err != nil || state == nil {
 		return err
@@ -373,7 +373,7 @@ func packState(raw []byte) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// checkSuccessor refuses to overwrite a newer state, or one of another lineage.
+// checkSuccessor refuses to overwrite a newer state, or a state of another lineage.
 func checkSuccessor(secret *corev1.Secret, next *State) error {
 	current, err := DecodeSecret(secret)
 	if err != nil {
@@ -408,15 +408,15 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	})
 }
 
-// MarkChanging records that a change away from the configuration with digest from is about to be applied, and the
-// possible additions of the change. Until a change is applied in full, the engine may have more than the stored state.
+// MarkChanging records that a change from the configuration with digest from begins, and the additions that it may
+// make. Until the change is completely applied, the engine may have more resources than the stored state.
 func (s *Store) MarkChanging(ctx context.Context, owner client.Object, from, adds string) error {
 	return s.setMarks(ctx, owner, map[string]any{
 		DigestAnnotation: nil, ChangingFromAnnotation: from, ChangeAddsAnnotation: adds,
 	})
 }
 
-// setMarks writes annotations of the Secret. A nil value removes an annotation. A missing Secret is no error.
+// setMarks writes annotations of the Secret. A nil value removes an annotation. It ignores a missing Secret.
 func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[string]any) error {
 	saved, err := s.findMarkable(ctx, owner)
 	s.mu.Lock()
@@ -441,8 +441,8 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 		}
 	})
 
-	// The Secret holds the result of the run, because only one run exists at a time. The remembered state stays valid
-	// only if no other process has written since.
+	// The Secret has the result of this run, because only one run exists at a time. The remembered state stays valid
+	// only if no other process has written the Secret since.
 	if ok && known.uid == saved.UID && known.version == saved.ResourceVersion {
 		marked := *known.state
 		marked.readMarks(secret.Annotations)
@@ -452,8 +452,8 @@ func (s *Store) setMarks(ctx context.Context, owner client.Object, marks map[str
 	return nil
 }
 
-// findMarkable returns the Secret last saved by the run, or its starting point. It returns nil if there is no Secret.
-// Without a run it reads the current Secret.
+// findMarkable returns the Secret that the run has saved last, or its starting point. It returns nil if there is no
+// Secret. Without a run, it reads the current Secret.
 func (s *Store) findMarkable(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	if saved, _ := s.takeNoted(owner); saved != nil {
 		return saved, nil
@@ -475,8 +475,8 @@ func (s *Store) findMarkable(ctx context.Context, owner client.Object) (*corev1.
 	return current, err
 }
 
-// markSame writes annotations of the Secret as long as its state and marks equal those of saved. If others have changed
-// the rest, saved becomes their version.
+// markSame writes annotations of the Secret if its state and its marks still equal those of saved. If others have
+// changed the rest of the Secret, it copies their version into saved.
 func (s *Store) markSame(
 	ctx context.Context, owner client.Object, saved *corev1.Secret, marks map[string]any,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -516,8 +516,8 @@ func (s *Store) markSame(
 	return marked, err
 }
 
-// isSameState reports whether two versions of a Secret have the same state and marks. A difference means that another
-// process has begun a run. Others may write the rest of the Secret.
+// isSameState reports whether two versions of a Secret have the same state and marks. If they differ, another process
+// has begun a run. Others may write the rest of the Secret.
 func isSameState(a, b *corev1.Secret) bool {
 	same := equality.Semantic.DeepEqual(a.Data, b.Data)
 	for _, name := range []string{DigestAnnotation, ChangingFromAnnotation, ChangeAddsAnnotation} {
@@ -538,7 +538,7 @@ func (s *Store) patchMetadata(
 	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
-// ReleaseGivenUp reports whether a user has deleted the Secret of an unusable state. If so, it also removes the
+// ReleaseGivenUp reports whether a user has deleted the Secret of an unusable state. In this case, it also removes the
 // finalizer. Call it only for owners that are being deleted.
 func (s *Store) ReleaseGivenUp(ctx context.Context, owner client.Object) (bool, error) {
 	secret, err := s.fetchSecret(ctx, owner)

@@ -48,16 +48,17 @@ const (
 	// maxUnpacked limits the size of a decompressed state. The state of one machine takes a few KiB, plus its user
 	// data.
 	maxUnpacked = 32 << 20
-	// maxPacked is the capacity of a Secret. The API server counts all of its data.
+	// maxPacked limits the data of a Secret in bytes. The API server counts all data.
 	maxPacked = corev1.MaxSecretSize
 )
 
 // Labels are the labels of every state Secret.
 var Labels = map[string]string{stateLabel: "true"}
 
-// InvalidError reports an unusable stored state. Nothing overwrites it; an administrator must look at it.
+// InvalidError reports that a stored state is unusable. Nothing overwrites such a state, and an administrator must
+// check it.
 type InvalidError struct {
-	// Secret holds the state. Reason says why the state is unusable.
+	// Secret is the Secret with the state. Reason explains why the state is unusable.
 	Secret, Reason string
 }
 
@@ -75,7 +76,7 @@ func (e *ConflictError) Error() string {
 // TooLargeError reports that a state does not fit into a Secret. The stored state stays.
 type TooLargeError struct {
 	Secret string
-	// Size of the packed state in bytes.
+	// Size is the size of the packed state in bytes.
 	Size int
 }
 
@@ -89,7 +90,7 @@ func (e *TooLargeError) Error() string {
 	)
 }
 
-// State is the part of a Terraform state needed for decisions.
+// State has the parts of a Terraform state that decisions need.
 type State struct {
 	// Raw is the whole state.
 	Raw []byte
@@ -115,7 +116,7 @@ type resource struct {
 	Name      string `json:"name"`
 	Instances []struct {
 		IndexKey any `json:"index_key"`
-		// Attributes needed for decisions. The others, such as user data, may be large.
+		// These are the attributes that decisions need. The others, such as user data, may be large.
 		Attributes struct {
 			ID              text `json:"id"`
 			AffinityGroupID text `json:"affinity_group_id"`
@@ -158,7 +159,7 @@ func (s *State) Empty() bool {
 	return true
 }
 
-// WasApplied reports whether any configuration was ever applied in full, regardless of later changes.
+// WasApplied reports whether any configuration was ever completely applied, regardless of later changes.
 func (s *State) WasApplied() bool { return s != nil && (s.AppliedDigest != "" || s.ChangingFrom != "") }
 
 // IsRevertedBy reports whether the configuration with this digest reverts an incomplete change. If it does, the change
@@ -193,11 +194,11 @@ func (s *State) ResourceID(resourceType string) string {
 	return ""
 }
 
-// Instance is one instance of a resource, with the attributes needed for decisions.
+// Instance is one instance of a resource, with the attributes that decisions need.
 type Instance struct {
-	// Key of for_each, or "".
+	// Key is the key of for_each, or "".
 	Key string
-	// ID and AffinityGroupID are empty if the instance has none.
+	// ID and AffinityGroupID are empty if the instance does not have them.
 	ID, AffinityGroupID string
 	Enforcing           bool
 }

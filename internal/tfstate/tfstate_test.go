@@ -48,7 +48,7 @@ func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
 
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
 
-	// Any object can own a state. The store does not know our kinds.
+	// Any object can own a state, because the store does not know the project's kinds.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-1", UID: "5f0c"}}
 
 	return &Store{Client: c, Reader: c}, c, owner
@@ -57,7 +57,7 @@ func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
 func TestUserDataIsTakenOutOfAState(t *testing.T) {
 	store, _, owner := newStore(t)
 	ctx := t.Context()
-	check.Error(t, store.ForgetUserData(ctx, owner, "demo"), "") // there is none
+	check.Error(t, store.ForgetUserData(ctx, owner, "demo"), "") // there is no user data yet
 
 	const before = `{"version":4,"terraform_version":"1.11.4","serial":7,"lineage":"a","outputs":{},"resources":[` +
 		`{"mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":"0f9b","memory":9007199254740993,` +
@@ -171,7 +171,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*corev1.Secret)
 		refused bool
-		// same expects no write and no repair.
+		// same expects neither a write nor a repair.
 		same bool
 	}{
 		"nothing is lost": {func(*corev1.Secret) {}, false, true},
@@ -290,7 +290,7 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 			t.Errorf("the state has serial %d, want %d, %v", got.Serial, serial, err)
 		}
 	}
-	made := &Store{Client: c, Reader: c} // another process also saw no state, and was first
+	made := &Store{Client: c, Reader: c} // another process also saw no state, and saved first
 	if err := made.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	}
 }
 
-// slowReader calls meanwhile between its read and its answer.
+// slowReader calls meanwhile after its read, and before it answers.
 type slowReader struct {
 	client.Reader
 	meanwhile func()
@@ -342,8 +342,8 @@ func (r *slowReader) Get(
 	return err
 }
 
-// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a run save and mark a newer state during a lookup. In
-// one case another process writes between the last save and the mark.
+// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a run that saves and marks a newer state during a
+// lookup. In one case, another process writes between the last save and the mark.
 func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 	for name, meddled := range map[string]bool{"": false, "and somebody else wrote": true} {
 		t.Run(name, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 					}
 				}
 
-				var conflict *ConflictError // the mark does not apply to another writer's state
+				var conflict *ConflictError // the mark must not apply to another process's state
 				err := store.MarkApplied(t.Context(), owner, "digest")
 				check.Equal(t, "the mark is refused", errors.As(err, &conflict), meddled)
 			}
@@ -389,7 +389,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 	}
 }
 
-// busy is a client with a conflict on each of its first writes.
+// busy is a client whose first writes end with a conflict.
 type busy struct {
 	client.Client
 	conflicts int
@@ -557,7 +557,7 @@ func TestNamesFitIntoLabels(t *testing.T) {
 		"tfstate-default-olvmcluster.demo")
 }
 
-// TestARunReadsTheSecretOnce has the saves of one run, and those of the next.
+// TestARunReadsTheSecretOnce covers the saves of one run, and those of the next.
 func TestARunReadsTheSecretOnce(t *testing.T) {
 	r := newRemembering(t)
 	reads := func(what string, want int, act func() error) {
@@ -647,7 +647,7 @@ func TestAStateIsComplete(t *testing.T) {
 	check.Equal(t, "none", (*State)(nil).IsComplete(), false)
 }
 
-// failingClient fails writes by verb.
+// failingClient lets writes with these verbs fail.
 type failingClient struct {
 	client.Client
 	fails map[string]error
@@ -687,7 +687,8 @@ func (c *failingClient) Patch(
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// TestWritesThatTheAPIServerRefuses separates errors to report from those already resolved or retried soon.
+// TestWritesThatTheAPIServerRefuses distinguishes errors to report from those that are already resolved or soon
+// retried.
 func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 	secrets, cause := corev1.Resource("secrets"), errors.New("because")
 	forbidden := apierrors.NewForbidden(secrets, "s", cause)
@@ -759,7 +760,7 @@ func TestWritesThatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// TestASaveThatFailedMayHaveBeenWritten loses the API server's answer.
+// TestASaveThatFailedMayHaveBeenWritten has an API server whose answer is lost.
 func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
 	r := newRemembering(t)
 	r.save(1)
@@ -769,7 +770,7 @@ func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
 	r.wantHold("after it", 1, 1)
 }
 
-// TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states left to an administrator's decision.
+// TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states about which only an administrator can decide.
 func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 	unreadable := func(s *corev1.Secret) { s.Data[dataKey] = []byte("x") }
 
@@ -850,7 +851,7 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	}
 }
 
-// TestAChangeIsRecordedUntilOneIsAppliedInFull follows the marks of a state through a change.
+// TestAChangeIsRecordedUntilOneIsAppliedInFull checks the marks of a state during a change.
 func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 	store, _, owner := newStore(t)
 	ctx := t.Context()
@@ -862,7 +863,7 @@ func TestAChangeIsRecordedUntilOneIsAppliedInFull(t *testing.T) {
 		return []string{loaded.AppliedDigest, loaded.ChangingFrom, loaded.ChangeAdds}
 	}
 
-	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "") // there is no state to change
+	check.Error(t, store.MarkChanging(ctx, owner, "a", "adds"), "") // there is no state to mark
 	check.Error(t, store.Save(ctx, owner, "demo", state("l", 1, "vm-1")), "")
 	check.Error(t, store.MarkApplied(ctx, owner, "a"), "")
 	check.Equal(t, "applied", marks(), []string{"a", "", ""})
@@ -903,8 +904,8 @@ func TestAHaltedLeaderMarksNothingThatItsSuccessorHasChanged(t *testing.T) {
 	check.Equal(t, "changing from", loaded.ChangingFrom, "a")
 }
 
-// TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor halts a leader while the request of a mark is under way, at
-// different points of its run. The request arrives after the successor has begun a change.
+// TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor halts a leader while its request to mark a state is on its
+// way, at different points of its run. The request arrives after the successor has begun a change.
 func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 	const conflicts = "another write has come between"
 
@@ -940,7 +941,7 @@ func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 			}
 			late := &haltedClient{Client: api, meanwhile: begin, arrives: 1}
 			if name == conflicts {
-				late.arrives = 2 // the first one is refused
+				late.arrives = 2 // the API server refuses the first request
 			}
 
 			halted.Client = late
@@ -956,7 +957,7 @@ func TestAMarkThatIsHaltedOnItsWayChangesNothingOfItsSuccessor(t *testing.T) {
 	}
 }
 
-// haltedClient belongs to a process halted before one of its patches arrives.
+// haltedClient is the client of a process that is halted before one of its patches arrives.
 type haltedClient struct {
 	client.Client
 	meanwhile func()
@@ -971,7 +972,7 @@ func (c *haltedClient) Patch(ctx context.Context, o client.Object, p client.Patc
 	return c.Client.Patch(ctx, o, p, opts...)
 }
 
-// TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother has another process create the Secret meanwhile.
+// TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother has another process that creates the Secret meanwhile.
 func TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother(t *testing.T) {
 	halted, api, owner := newStore(t)
 	ctx := t.Context()
@@ -988,12 +989,12 @@ func TestAMarkOfARunThatBeganWithoutAStateIsNotThatOfAnother(t *testing.T) {
 	check.Equal(t, "it is refused", errors.As(halted.MarkApplied(ctx, owner, "b"), &conflict), true)
 }
 
-// TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers continue from one state. The halted manager's
-// state has other resources, and a serial at least as high as the successor's.
+// TestAHaltedLeaderSavesNothingOverItsSuccessorsState has two managers that continue from the same state. The halted
+// manager's state has other resources, and a serial at least as high as the successor's.
 func TestAHaltedLeaderSavesNothingOverItsSuccessorsState(t *testing.T) {
 	for name, test := range map[string]struct {
 		serial int
-		// meanwhile happens before the halted manager saves.
+		// meanwhile runs before the halted manager saves.
 		meanwhile func(t *testing.T, halted *Store, owner client.Object)
 	}{
 		"a higher serial": {serial: 5},

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// userDataAttribute is the resource attribute with a VM's user data.
+// userDataAttribute is the resource attribute with the user data of a VM.
 const userDataAttribute = "initialization_custom_script"
 
-// removeUserData returns the state without its VMs' user data and with the next serial. It returns nil if the state
-// has no user data.
+// removeUserData returns the state without the user data of its VMs, and with the next serial. It returns nil if the
+// state has no user data.
 func removeUserData(raw []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
