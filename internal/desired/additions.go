@@ -13,19 +13,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Additions are the unmarked parts of a VM's configuration, by their names in the engine. A run that reverts a change
-// uses them to find additions missing from the state.
+// Additions are the parts of a VM's configuration that carry no mark, by their names in the engine. A run that reverts
+// a change uses them to find additions that are missing from the state.
 //
-// A name alone does not show who added something. Others therefore accompanies the names.
+// A name alone does not show who has added a part, so Others accompanies the names.
 type Additions struct {
 	NICs            []string `json:"nics,omitempty"`
 	TagIDs          []string `json:"tags,omitempty"`
 	HostDevices     []string `json:"hostDevices,omitempty"`
-	MediatedDevices []string `json:"mediatedDevices,omitempty"` // their types
+	MediatedDevices []string `json:"mediatedDevices,omitempty"` // by type
 	Watchdog        bool     `json:"watchdog,omitempty"`
-	// GroupIDs are IDs of affinity groups in the engine's cluster.
+	// GroupIDs are the IDs of affinity groups in the cluster of the engine.
 	GroupIDs []string `json:"groups,omitempty"`
-	// Others are the IDs of parts the VM already had under one of these names before a change asked for them. They
+	// Others are the IDs of parts that the VM already had under one of these names before a change requested them. They
 	// belong to the earlier VM or to an administrator. No run of the change adopts or removes them.
 	Others []string `json:"others,omitempty"`
 }
@@ -48,7 +48,7 @@ func NewAdditions(spec infrav1.OLVMMachineSpec, machine render.Machine) Addition
 	return out
 }
 
-// ParseAdditions reads the result of Text. Unreadable text yields no additions.
+// ParseAdditions parses the result of EncodeJSON. For unreadable text, it returns no additions.
 func ParseAdditions(text string) Additions {
 	var out Additions
 	if json.Unmarshal([]byte(text), &out) != nil {
@@ -58,7 +58,7 @@ func ParseAdditions(text string) Additions {
 	return out
 }
 
-// EncodeJSON returns the additions as text. Equal additions have equal texts.
+// EncodeJSON returns the additions as JSON. Equal additions have equal texts.
 func (a Additions) EncodeJSON() (string, error) {
 	content, err := json.Marshal(a.UnionWith(Additions{}))
 
@@ -78,7 +78,7 @@ func (a Additions) UnionWith(others Additions) Additions {
 	}
 }
 
-// Without returns the names missing from others.
+// Without returns the additions whose names are not in others.
 func (a Additions) Without(others Additions) Additions {
 	return Additions{
 		NICs:            subtractNames(a.NICs, others.NICs),
@@ -90,7 +90,7 @@ func (a Additions) Without(others Additions) Additions {
 	}
 }
 
-// ListOnVM returns the IDs of the VM's parts with these names.
+// ListOnVM returns the sorted IDs of the VM's parts with these names.
 func (a Additions) ListOnVM(ctx context.Context, session *engine.Client, vm, cluster engine.ID) ([]string, error) {
 	var out []string
 
@@ -116,19 +116,18 @@ func sortedUnion(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// Undo removes the additions of a reverted change from a VM. It keeps the parts in Wanted, and all parts known to the
-// state. It also keeps parts with other names, and parts the VM had under the same name before: the change did not add
-// them.
+// Undo removes the additions of a reverted change from a VM. It keeps the parts in Wanted, and all parts in the state.
+// It also keeps parts with other names, and parts that the VM already had, because the change did not add them.
 type Undo struct {
 	VM, Cluster   engine.ID
 	Added, Wanted Additions
 	State         *tfstate.State
 }
 
-// RemoveAdditions removes the additions.
+// RemoveAdditions removes the additions from the VM.
 func (u Undo) RemoveAdditions(ctx context.Context, session *engine.Client) error {
 	added := u.Added.Without(u.Wanted)
-	// A VM may have several devices of a type. The state has all wanted ones.
+	// A VM may have several devices of a type. The state has all wanted devices.
 	added.MediatedDevices = u.Added.MediatedDevices
 	known := u.State.Instances("ovirt_vm_mediated_device")
 
@@ -144,7 +143,7 @@ func (u Undo) RemoveAdditions(ctx context.Context, session *engine.Client) error
 	})
 }
 
-// subtractNames returns the added names except the wanted ones.
+// subtractNames returns the added names without the wanted ones.
 func subtractNames(added, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(added), func(name string) bool { return slices.Contains(wanted, name) })
 }
@@ -157,7 +156,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// visitor is called for each matching part of a VM, with its ID and a function to remove it.
+// visitor is called for each matching part of a VM, with its ID and a function that removes it.
 type visitor func(ctx context.Context, id string, remove func(context.Context) error) error
 
 // visitParts visits the VM's parts with these names, kind by kind.
@@ -197,7 +196,7 @@ func (a Additions) visitParts(
 	return nil
 }
 
-// visitDevices visits mediated devices, host devices (identified by name), and watchdogs.
+// visitDevices visits mediated devices, host devices (by name), and watchdogs.
 func (a Additions) visitDevices(
 	ctx context.Context, session *engine.Client, vm engine.ID, visit visitor,
 ) error {
@@ -227,8 +226,8 @@ func (a Additions) visitDevices(
 		func(ctx context.Context, w engine.Watchdog) error { return session.RemoveWatchdog(ctx, vm, w.ID) }, visit)
 }
 
-// visitAll lists the parts of one kind and visits the ones asked for. It lists nothing unless asked. known returns the
-// ID of a part, and whether it is asked for.
+// visitAll lists the parts of one kind, and visits the requested ones. If asked is false, it does nothing. known
+// returns the ID of a part, and whether the part is requested.
 func visitAll[T any](
 	ctx context.Context, asked bool, list func() ([]T, error), known func(T) (string, bool),
 	remove func(context.Context, T) error, visit visitor,
@@ -258,7 +257,7 @@ func visitAll[T any](
 
 func removeNIC(ctx context.Context, session *engine.Client, vm, id engine.ID) error {
 	err := session.DeleteNIC(ctx, vm, id)
-	if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM is running
+	if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
 		if err = session.UnplugNIC(ctx, vm, id); err == nil {
 			err = session.DeleteNIC(ctx, vm, id)
 		}

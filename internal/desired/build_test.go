@@ -90,7 +90,7 @@ func siteOf(t *testing.T, world ovirtsim.Inventory) *site {
 	return s
 }
 
-// input returns the input for a machine with the fewest fields.
+// input returns the input for a machine with as few fields as possible.
 func (s *site) input() Input {
 	return Input{
 		Spec: infrav1.OLVMMachineSpec{
@@ -127,7 +127,7 @@ func (s *site) build(t *testing.T, change func(*Input)) (*Built, error) {
 	return Build(t.Context(), s.client, in)
 }
 
-// ids has the UUIDs of the site's objects by name, and those of profiles by network/profile.
+// ids has the UUIDs of the site's objects by name. The key of a profile is network/profile.
 type ids struct {
 	cluster                      string
 	domains, templates, profiles map[string]string
@@ -200,7 +200,7 @@ func TestAMachineOfTheFewestFields(t *testing.T) {
 	check.Equal(t, "name of the interface", built.Names.VNICName, "nic1")
 }
 
-// TestWhatAFieldMakesOfAMachine sets a field, and checks its effect on the request to the engine.
+// TestWhatAFieldMakesOfAMachine sets one field, and checks its effect on the request to the engine.
 func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 	s := newSite(t, "")
 	known := s.ids(t)
@@ -210,7 +210,7 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 
 	tests := map[string]struct {
 		change func(*Input)
-		// got returns the compared fields of the machine.
+		// got returns the fields of the machine to compare.
 		got  func(render.Machine) any
 		want any
 	}{
@@ -440,8 +440,8 @@ func TestWhatAFieldMakesOfAMachine(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsRefused covers mistakes for a user to correct: the reason of the condition, the field, and the
-// remedy.
+// TestAMachineThatIsRefused covers mistakes that a user must correct. It checks the reason of the condition, the field,
+// and the remedy.
 func TestAMachineThatIsRefused(t *testing.T) {
 	s := newSite(t, "")
 	vm := func(change func(*infrav1.VirtualMachine)) func(*Input) {
@@ -686,9 +686,9 @@ func TestAMachineThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields excluded by its instance type.
+// TestOneOfTwoMistakesIsReportedAtEachPass has a machine with two fields that its instance type excludes.
 func TestOneOfTwoMistakesIsReportedAtEachPass(t *testing.T) {
-	for range 50 { // a random choice would be noticed
+	for range 50 { // often enough to notice a random choice
 		err := resolveInstanceType(t.Context(), nil, infrav1.VirtualMachine{
 			InstanceType: "Small", GuaranteedMemory: "1GB", MaximumMemory: "8GB",
 		}, &render.Machine{})

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// GetTopology returns the topology of a VM's virtual processor, with the defaults filled in.
+// GetTopology returns the topology of a VM's virtual processor. It replaces unset fields with the defaults.
 func GetTopology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	t := vm.CPU.Topology
 
@@ -26,9 +26,9 @@ func GetTopology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 		)
 }
 
-// ComputeCapacity returns a VM's contribution to its node: every processor thread, and the memory before the guest's
-// kernel takes its part. It does not ask the engine, so it works before there is a machine. Sizes known only to the
-// engine must be resolved first. The error names the field.
+// ComputeCapacity returns what a VM contributes to its node: every processor thread, and the memory including the part
+// the guest's kernel takes. It sends no request to the engine, so it works before the machine exists. If the size
+// depends on the engine, it fails, and the error names the field.
 func ComputeCapacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	if name := spec.VirtualMachine.InstanceType; name != "" {
 		return nil, newInvalidError(
@@ -64,13 +64,13 @@ func ComputeCapacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) 
 	}, nil
 }
 
-// BuildNodeInfo describes a node on a VM of this spec.
+// BuildNodeInfo describes the node on a VM with this spec.
 func BuildNodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
 	info := infrav1.NodeInfo{Architecture: infrav1.ArchitectureAmd64, OperatingSystem: "linux"}
 	switch spec.VirtualMachine.CPU.Architecture {
 	case "aarch64", "arm64":
 		info.Architecture = infrav1.ArchitectureArm64
-	case "ppc64": // the engine's name; its guests are little endian
+	case "ppc64": // the engine's name for it; its guests are little endian
 		info.Architecture = infrav1.ArchitecturePpc64le
 	case "s390x":
 		info.Architecture = infrav1.ArchitectureS390x

@@ -61,7 +61,7 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 	}
 }
 
-// TestACapacityThatOnlyTheEngineKnows has specs without the size of the VM.
+// TestACapacityThatOnlyTheEngineKnows has specs that do not give the size of the VM.
 func TestACapacityThatOnlyTheEngineKnows(t *testing.T) {
 	tests := map[string]struct {
 		vm                     infrav1.VirtualMachine

@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// This file resolves the engine's services for a VM beyond running it, and host devices.
+// This file resolves host devices, and the services of the engine that keep a VM available.
 
-// resolveAvailability resolves high availability. For a VM with a lease, the engine silently changes every other
-// behavior to kill.
+// resolveAvailability resolves high availability. For a VM with a lease, the engine silently replaces any other
+// behavior after a storage error with kill.
 func resolveAvailability(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, vm infrav1.VirtualMachine, out *render.Machine,
 ) error {
@@ -48,7 +48,7 @@ func resolveAvailability(
 	return nil
 }
 
-// checkDevices checks watchdog, firmware and custom properties, without look-ups.
+// checkDevices checks the watchdog, the firmware and the custom properties, without look-ups.
 func checkDevices(vm infrav1.VirtualMachine, out *render.Machine) error {
 	firmware := vm.Firmware
 	if strings.HasSuffix(firmware.BiosType, "_sea_bios") && firmware.TPM != nil && *firmware.TPM {
@@ -124,7 +124,7 @@ func describeHostCount(hosts int) string {
 	return fmt.Sprintf("any of %d", hosts)
 }
 
-// joinShortened joins names for a message. It shortens the list, because a host may have hundreds of devices.
+// joinShortened joins names for a message. It shortens a long list, because a host may have hundreds of devices.
 func joinShortened(names []string) string {
 	const most = 20
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// DigestCache keeps the digest of each machine's configuration, with a hash of the digest's input. It spares unchanged
-// machines the rendering. Rendering takes a millisecond, too long to repeat for ten thousand machines.
+// DigestCache keeps the digest of each machine's configuration, with a hash of the input. So unchanged machines are not
+// rendered again. Rendering takes a millisecond, which is too long for ten thousand machines.
 type DigestCache struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]renderedDigest
@@ -24,9 +24,9 @@ type renderedDigest struct {
 	digest string
 }
 
-// GetDigest returns the digest of a machine's configuration. The error says why it cannot be rendered.
+// GetDigest returns the digest of a machine's configuration. The error explains why the machine cannot be rendered.
 func (d *DigestCache) GetDigest(owner types.NamespacedName, machine render.Machine) (string, error) {
-	// A digest omits the secrets above all. They have no place here either.
+	// A digest omits the secrets in any case. The cache must not contain them either.
 	lasting := machine
 	lasting.Engine, lasting.UserData = render.Engine{}, ""
 	text, err := json.Marshal(lasting)

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// CompleteEndpoint fills in an OLVMCluster's empty endpoint from its Cluster. A user may apply a manifest with an empty
-// host again at any time, but Cluster API remembers the OLVMCluster's endpoint.
+// CompleteEndpoint copies the endpoint of a Cluster into the empty endpoint of its OLVMCluster. A user may apply a
+// manifest with an empty host again at any time, but Cluster API remembers the endpoint.
 func CompleteEndpoint(own *infrav1.APIEndpoint, asked clusterv1.APIEndpoint) {
 	if own.Host == "" && asked.Host != "" {
 		own.Host, own.Port = asked.Host, asked.Port
@@ -35,8 +35,8 @@ func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEnd
 		own.Host, own.Port, name, asked.Host, asked.Port)
 }
 
-// isSameHost reports whether two texts may mean the same host. They may if they are the same IP address or DNS name, or
-// a name and an address.
+// isSameHost reports whether two texts may mean the same host. This is the case for equal IP addresses or DNS names,
+// and for a name and an address.
 func isSameHost(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	second, secondErr := netip.ParseAddr(b)

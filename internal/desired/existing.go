@@ -16,23 +16,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Existing is a VM already in the engine.
+// Existing is a VM that already exists in the engine.
 type Existing struct {
 	VM engine.VM
-	// Owner is the owner in the VM's marker, or zero.
+	// Owner is the owner in the VM's marker. It is zero without a marker.
 	Owner ownermark.Owner
 
 	imports map[render.Address]string
-	// inState are the mediated devices of the state, by their keys in it. The state may lack some.
+	// inState are the mediated devices in the state, with their keys. The state may lack some devices.
 	inState []tfstate.Instance
-	// others are the IDs of parts the VM had before a change asked for the same. unmarked are the addresses of disks
-	// without the VM's mark, but with the alias of its disk. A change adopts neither.
+	// others are the IDs of parts that the VM already had before a change requested the same. unmarked are the
+	// addresses of disks that have the alias of the VM's disk, but not its mark. A change adopts neither.
 	others   []string
 	unmarked []render.Address
 }
 
-// FindExisting looks for a machine's VM by name, and returns nil if there is none. An interrupted run may have made the
-// VM without recording it. This look comes before any creation.
+// FindExisting looks for a machine's VM by name, and returns nil if it does not exist. An interrupted run may have
+// created the VM without recording it, so this look-up comes before any creation.
 func FindExisting(
 	ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec,
 ) (*Existing, error) {
@@ -55,7 +55,7 @@ func FindExisting(
 
 	wanted := addressing.CollectNetworks(spec)
 	for _, nic := range nics {
-		// Other interfaces were added by hand, and are not part of the configuration.
+		// Other interfaces were added by hand, and do not belong to the configuration.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
 			found.imports[render.NICAddress(at)] = vm.ID.String() + "/" + nic.ID.String()
 		}
@@ -71,7 +71,7 @@ func FindExisting(
 
 	if vm.Status == engine.VMUp || vm.Status.IsStarting() {
 		found.imports[render.StartAddress] = vm.ID.String()
-		if isAutoPinned(spec.VirtualMachine) { // pinned before the start, and impossible after it
+		if isAutoPinned(spec.VirtualMachine) { // the engine pins before the start, and cannot do so afterwards
 			found.imports[render.OptimizeCPUAddress] = vm.ID.String()
 		}
 	}
@@ -84,8 +84,8 @@ func hasMarker(vm *engine.VM, comment string) bool {
 	return strings.TrimSpace(vm.CommentText()) == comment
 }
 
-// FilterOwned returns e if its VM carries the marker, or is the VM in the state (even if renamed). It returns nil if
-// the state has another VM. It fails if there is neither a state nor the marker.
+// FilterOwned returns e if its VM carries the marker, or is the VM in the state, even under a new name. If the state
+// has another VM, it returns nil. If there is neither a state nor the marker, it fails.
 func (e *Existing) FilterOwned(comment string, inState engine.ID) (*Existing, error) {
 	switch {
 	case e == nil || inState != "" && e.VM.ID != inState:
@@ -97,8 +97,8 @@ func (e *Existing) FilterOwned(comment string, inState engine.ID) (*Existing, er
 	return e, nil
 }
 
-// WithState returns e for import in addition to the resources of the state. It returns nil if e is nil. After an
-// incomplete change, it imports only possible results of the change.
+// WithState returns e, prepared for the import of resources that the state lacks. It returns nil if e is nil. After an
+// incomplete change, e imports only what the change may have created.
 func (e *Existing) WithState(state *tfstate.State) *Existing {
 	if e == nil || state == nil {
 		return e
@@ -116,14 +116,14 @@ func (e *Existing) WithState(state *tfstate.State) *Existing {
 	return e
 }
 
-// isOthers reports whether an import is for something the VM had before a change asked for the same.
+// isOthers reports whether the VM already had a part before a change requested the same.
 func (e *Existing) isOthers(_ render.Address, id string) bool {
 	return slices.ContainsFunc(e.others, func(other string) bool {
 		return slices.Contains(strings.Split(id, "/"), other)
 	})
 }
 
-// findTags finds the wanted tags already on the VM.
+// findTags finds the wanted tags that are already on the VM.
 func (e *Existing) findTags(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -143,7 +143,7 @@ func (e *Existing) findTags(ctx context.Context, session *engine.Client, wanted 
 	return nil
 }
 
-// findDataDisks finds the data disks made for the VM, attached or not.
+// findDataDisks finds the data disks created for the VM, whether they are attached or not.
 func (e *Existing) findDataDisks(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, wanted []infrav1.DataDisk,
 ) error {
@@ -179,7 +179,7 @@ func (e *Existing) findDataDisks(
 				e.unmarked = append(e.unmarked, disk, attachment)
 			}
 
-		default: // made, but not attached yet
+		default: // created, but not attached yet
 			loose, err := session.ExcludeUsedDisks(ctx, disks)
 			if err != nil {
 				return err
@@ -212,7 +212,7 @@ func (e *Existing) addImports(
 	return configuration.WithImports(e.imports), nil
 }
 
-// findDevices finds the wanted watchdog, host devices and mediated devices already on the VM.
+// findDevices finds the wanted watchdog, host devices and mediated devices that are already on the VM.
 func (e *Existing) findDevices(ctx context.Context, session *engine.Client, machine render.Machine) error {
 	if machine.WatchdogAction != "" {
 		watchdogs, err := session.ListWatchdogs(ctx, e.VM.ID)
@@ -241,8 +241,8 @@ func (e *Existing) findDevices(ctx context.Context, session *engine.Client, mach
 	return e.findMediatedDevices(ctx, session, machine.MediatedDevices)
 }
 
-// findMediatedDevices finds the wanted mediated devices already on the VM. A VM may have several of a type, so it
-// counts them, without those in the state.
+// findMediatedDevices finds the wanted mediated devices that are already on the VM. A VM may have several devices of a
+// type, so it counts them, without those in the state.
 func (e *Existing) findMediatedDevices(ctx context.Context, session *engine.Client, wanted []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -277,8 +277,8 @@ func (e *Existing) findMediatedDevices(ctx context.Context, session *engine.Clie
 	return nil
 }
 
-// findMemberships finds the wanted affinity groups with the VM as a member. groups maps names of wanted groups to their
-// UUIDs in the engine's cluster.
+// findMemberships finds the wanted affinity groups that already have the VM as a member. groups maps the names of the
+// wanted groups to their UUIDs in the engine's cluster.
 func (e *Existing) findMemberships(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
 ) error {
@@ -303,7 +303,7 @@ func (e *Existing) findMemberships(
 	return nil
 }
 
-// NewConflictError returns the error for a VM of someone else.
+// NewConflictError returns the error for a VM that belongs to another owner.
 func (e *Existing) NewConflictError() error {
 	return &blocker.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+

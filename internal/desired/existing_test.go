@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// vm makes a powered-off VM.
+// vm creates a VM that is powered off.
 func (s *site) vm(t *testing.T, name, comment string) *engine.VM {
 	t.Helper()
 
@@ -94,7 +94,7 @@ func TestOnlyWhatTheVMHasIsImported(t *testing.T) {
 	check.Equal(t, "what a machine adopts that asks for none of it", len(found.imports), 0)
 }
 
-// TestAStartIsImportedOfAVMThatRuns has a powered-off VM, and starts it.
+// TestAStartIsImportedOfAVMThatRuns has a VM that is powered off, and starts it.
 func TestAStartIsImportedOfAVMThatRuns(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -229,7 +229,7 @@ func TestAnOrphanIsFoundByItsMark(t *testing.T) {
 	}
 }
 
-// TestAnOrphanIsRemovedStepByStep stops a running VM, and then deletes it unless Free objects.
+// TestAnOrphanIsRemovedStepByStep stops a running VM, and then deletes it unless Free returns an error.
 func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -266,10 +266,10 @@ func TestAnOrphanIsRemovedStepByStep(t *testing.T) {
 	wait("the VM to be off", func(vm *engine.VM) bool { return vm.Status.IsOff() })
 	step()
 	wait("the VM to be gone", func(vm *engine.VM) bool { return vm == nil })
-	check.Error(t, Orphan{ID: vm.ID}.removeStep(t.Context(), s.client, vm), "") // it is gone already
+	check.Error(t, Orphan{ID: vm.ID}.removeStep(t.Context(), s.client, vm), "") // it is already gone
 }
 
-// TestDisksOfALostRunAreRemoved has several disks made for a VM, and one of them in the state.
+// TestDisksOfALostRunAreRemoved has several disks created for a VM. One of them is in the state.
 func TestDisksOfALostRunAreRemoved(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: time.Millisecond}})
 	check.Error(t, err, "")
@@ -312,7 +312,7 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 	failing := func(context.Context) (*tfstate.State, error) { return nil, unreadable }
 	check.Equal(t, "a state that cannot be read",
 		errors.Is(orphan.RemoveDisks(ctx, client, failing), unreadable), true)
-	check.Error(t, Orphan{Name: "demo-1", Comment: mark}.RemoveDisks(ctx, client, failing), "") // it asks for none
+	check.Error(t, Orphan{Name: "demo-1", Comment: mark}.RemoveDisks(ctx, client, failing), "") // it requests no disk
 	check.Error(t, orphan.RemoveDisks(ctx, client, load), "")
 
 	for what, each := range map[string]struct {
@@ -326,7 +326,7 @@ func TestDisksOfALostRunAreRemoved(t *testing.T) {
 		check.Equal(t, what+" is gone", engine.IsNotFound(err), each.gone)
 	}
 
-	// An interrupted change made disks nobody asks for any more.
+	// An interrupted change has created disks that are not wanted any more.
 	after := Orphan{Name: "demo-1", Comment: mark, Interrupted: true}
 	check.Error(t, after.RemoveDisks(ctx, client, load), "")
 
@@ -362,7 +362,7 @@ func TestAnAttachedDiskGoesOnlyIfItsChangeIsTakenBack(t *testing.T) {
 	check.Equal(t, "it is gone", engine.IsNotFound(err), true)
 }
 
-// TestAMediatedDeviceOfTheStateIsNotImportedTwice has the engine list a device unknown to the state first.
+// TestAMediatedDeviceOfTheStateIsNotImportedTwice has an engine that first lists a device missing from the state.
 func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
 	s := newSite(t, "")
 	vm := s.vm(t, "demo-1", "")
@@ -377,7 +377,7 @@ func TestAMediatedDeviceOfTheStateIsNotImportedTwice(t *testing.T) {
 
 	there, err := s.client.ListMediatedDevices(t.Context(), vm.ID)
 	check.Error(t, err, "")
-	lost, known := there[0].ID, there[1].ID // the engine lists the device of the state last
+	lost, known := there[0].ID, there[1].ID // the engine lists the device in the state last
 	state, err := tfstate.Parse(fmt.Appendf(nil, `{"version":4,"serial":1,"lineage":"l","resources":[
 		{"mode":"managed","type":"ovirt_vm_mediated_device","name":"this","instances":[
 			{"index_key":"1","attributes":{"id":%q}}]}]}`, known))
@@ -443,8 +443,8 @@ func TestAClaimedVMIsTakenAsItIs(t *testing.T) {
 	checkBlocked(t, err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName", "else")
 }
 
-// TestWhatAChangeHasAddedIsTakenAway has a VM with three sets of parts: wanted before a change, added by the change
-// without a state, and added by an administrator.
+// TestWhatAChangeHasAddedIsTakenAway has a VM with three sets of parts. The first was wanted before a change, the
+// change added the second without recording it, and an administrator added the third.
 func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()
@@ -500,7 +500,7 @@ func TestWhatAChangeHasAddedIsTakenAway(t *testing.T) {
 	check.Error(t, err, "")
 	undo := Undo{VM: vm.ID, Cluster: cluster, Added: ParseAdditions(text), Wanted: wanted, State: state}
 
-	for range 2 { // nothing is left to do the second time
+	for range 2 { // the second time, nothing is left to do
 		check.Error(t, undo.RemoveAdditions(ctx, s.client), "")
 	}
 

@@ -141,7 +141,7 @@ func TestNameServersOfAllInterfacesAreAskedOnce(t *testing.T) {
 	check.Equal(t, "domains", out.SearchDomains, []string{"b", "a", "c"})
 }
 
-// serving returns a node of a cluster with services. Its first interface has these addresses.
+// serving returns a node of a cluster with these services. Its first interface has these addresses.
 func serving(role infrav1.MachineRole, services infrav1.ControlPlaneServices, texts ...string) Input {
 	return Input{
 		VMName: "demo-1", Role: role,
@@ -159,7 +159,7 @@ func serving(role infrav1.MachineRole, services infrav1.ControlPlaneServices, te
 	}
 }
 
-// TestANodeAsksItsOwnNameServerFirst has clusters whose nodes resolve the names of the cluster.
+// TestANodeAsksItsOwnNameServerFirst has clusters whose nodes resolve the cluster's names.
 func TestANodeAsksItsOwnNameServerFirst(t *testing.T) {
 	dns := infrav1.ControlPlaneServices{DNS: &infrav1.ClusterDNS{Domain: "c.example.com"}}
 
@@ -224,7 +224,7 @@ func TestANodeAsksItsOwnNameServerFirst(t *testing.T) {
 	}
 }
 
-// TestTheServicesOfANode checks the services of each kind of node for the endpoints of its cluster.
+// TestTheServicesOfANode checks the services that each kind of node has for the endpoints of its cluster.
 func TestTheServicesOfANode(t *testing.T) {
 	all := infrav1.ControlPlaneServices{
 		VirtualIPProvider: keepalived, AdditionalVirtualIP: "fd00::5", LoadBalancerProvider: "HAProxy", APIServerPort: 7443,
@@ -338,7 +338,7 @@ func TestTheServicesOfANode(t *testing.T) {
 	}
 }
 
-// TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster includes nodes without other services for the endpoints.
+// TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster also covers nodes without services for the endpoints.
 func TestTheFirewallOfEachNodeKnowsTheNetworksOfTheCluster(t *testing.T) {
 	prefixes := func(texts ...string) (out []netip.Prefix) {
 		for _, text := range texts {

@@ -20,13 +20,13 @@ const (
 	highPerformance = "high_performance"
 )
 
-// newInvalidError returns the error for an option in conflict with another option or the template.
+// newInvalidError returns the error for an option that conflicts with another option or with the template.
 func newInvalidError(field, format string, args ...any) error {
 	return blocker.New(infrav1.InvalidHardwareReason, field, format, args...)
 }
 
-// checkOperatingSystem checks the name of an operating system. An engine accepts any name. For an unknown one it makes
-// the VM with another system, and hands the user data to cloud-init.
+// checkOperatingSystem checks the name of an operating system. An engine accepts any name. For an unknown name, it
+// creates the VM with another system, and passes the user data to cloud-init.
 func checkOperatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
 	if vm.OSType == "" {
 		return nil
@@ -39,7 +39,7 @@ func checkOperatingSystem(ctx context.Context, client *engine.Client, vm infrav1
 	return nil
 }
 
-// resolveInstanceType resolves the type with the sizes of a VM. No other field may set a size.
+// resolveInstanceType resolves the instance type that sets the sizes of a VM. No other field may set a size.
 func resolveInstanceType(
 	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine,
 ) error {
@@ -48,7 +48,7 @@ func resolveInstanceType(
 			vm.InstanceType)
 	}
 
-	// Of two mistakes, always report the same one: a condition with changes at each pass never settles.
+	// Of two mistakes, always report the same one, because a condition that changes at each pass never settles.
 	for _, size := range []struct{ field, value string }{
 		{"guaranteedMemory", vm.GuaranteedMemory},
 		{"maximumMemory", vm.MaximumMemory},
@@ -69,7 +69,7 @@ func resolveInstanceType(
 	return nil
 }
 
-// resolveSizes resolves memory and CPU: explicit ones, or an instance type.
+// resolveSizes resolves memory and CPU, from the explicit values or the instance type.
 func resolveSizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if vm.InstanceType != "" {
 		return resolveInstanceType(ctx, client, vm, out)
@@ -115,12 +115,12 @@ func resolveSizes(ctx context.Context, client *engine.Client, vm infrav1.Virtual
 	return nil
 }
 
-// resizeAndPin leaves the CPU to the hosts.
+// resizeAndPin is the policy that adapts the CPU to the host.
 const resizeAndPin = "resize_and_pin"
 
 func isAutoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
 
-// checkAutoPinning checks for errors the engine would report only after half of the VM is made.
+// checkAutoPinning returns errors that the engine would report only after the VM is half created.
 func checkAutoPinning(
 	ctx context.Context,
 	client *engine.Client,
@@ -165,8 +165,8 @@ func checkAutoPinning(
 	return nil
 }
 
-// copyOptions copies the settings without look-ups. A high-performance VM has special rules. The engine's web interface
-// applies them, but its API does not.
+// copyOptions copies the settings that need no look-ups. It applies the special rules for a high-performance VM,
+// because the engine's web interface applies them, but its API does not.
 func copyOptions(vm infrav1.VirtualMachine, out *render.Machine) error {
 	out.CPUMode = vm.CPU.Mode
 	out.OSType = vm.OSType
@@ -217,7 +217,7 @@ func resolveTags(ctx context.Context, client *engine.Client, names []string, out
 	return nil
 }
 
-// resolveDisks resolves the data disks, and the root disk from the template.
+// resolveDisks resolves the data disks, and the root disk of the template.
 func resolveDisks(
 	ctx context.Context,
 	client *engine.Client,
@@ -270,7 +270,7 @@ func resolveDisks(
 	return nil
 }
 
-// checkTemplateDisks checks that a VM can be made from each disk of a template on its storage domain.
+// checkTemplateDisks checks that a VM can be created from each disk of a template on its storage domain.
 func checkTemplateDisks(
 	ctx context.Context,
 	client *engine.Client,
@@ -299,7 +299,8 @@ func checkTemplateDisks(
 	return nil
 }
 
-// placeDisk decides where to make a disk, and whether it is sparse there. field is the path of its fields.
+// placeDisk decides where to create a disk, and whether the disk is sparse there. field is the path of the disk's
+// fields.
 func placeDisk(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, at engine.DiskPlace,
 ) (domainID string, sparse *bool, err error) {
@@ -321,7 +322,7 @@ func placeDisk(
 	return domainID, sparse, nil
 }
 
-// resolveDataDisk resolves one data disk. field is the path of its fields. home are the storage domains of the
+// resolveDataDisk resolves one data disk. field is the path of its fields. home has the storage domains of the
 // template's disk. The disk goes to one of them unless it names its own.
 func resolveDataDisk(
 	ctx context.Context,
@@ -348,7 +349,7 @@ func resolveDataDisk(
 		return out, err
 	}
 
-	out.Sparse = isSparse != nil && *isSparse // a raw disk is preallocated unless it asks for sparse
+	out.Sparse = isSparse != nil && *isSparse // a raw disk is preallocated unless it requests sparse
 	if out.StorageDomainID == "" {
 		return out, newInvalidError(field+"storageDomainName",
 			"the template has no disk whose storage domain could be taken; name one")
@@ -415,13 +416,13 @@ func resolveRootDisk(
 			want.Size, origin.ProvisionedSize)
 	}
 
-	out.RootDiskSize = size // even if equal to the template's: the template's next version may be smaller
+	out.RootDiskSize = size // even if it equals the template's size, because the next version of the template may be smaller
 
 	return nil
 }
 
-// overrideDisks describes how to copy the template's disks, or how to link to them. It adds nothing if the engine's
-// default has the same result, as for an unchanged disk on one storage domain.
+// overrideDisks describes how to copy the template's disks, or how to link to them. It adds nothing if the engine does
+// the same by default, as for an unchanged disk on one storage domain.
 func overrideDisks(
 	ctx context.Context,
 	client *engine.Client,
@@ -445,12 +446,12 @@ func overrideDisks(
 	}
 
 	if want.StorageDomainName == "" && !chooses {
-		override.StorageDomainID = "" // the template's
+		override.StorageDomainID = "" // the template's domain
 	}
 
 	out.TemplateDisks = []render.TemplateDisk{override}
 
-	// An engine needs all disks in a request with any of them.
+	// If a request has any disk, the engine needs all of them.
 	for _, disk := range template.OtherDisks {
 		same, err := describeTemplateDisk(ctx, client, dc, path, disk, infrav1.RootDisk{}, clone)
 		if err != nil {
@@ -463,8 +464,8 @@ func overrideDisks(
 	return nil
 }
 
-// describeTemplateDisk describes how to copy one disk of a template, or how to link to it. A linked disk is cow and
-// sparse.
+// describeTemplateDisk describes how to copy one disk of a template, or how to link to it. A linked disk is always cow
+// and sparse.
 func describeTemplateDisk(
 	ctx context.Context,
 	client *engine.Client,
@@ -499,7 +500,7 @@ func describeTemplateDisk(
 	return out, nil
 }
 
-// The allocations of disks in Terraform.
+// These are Terraform's names for the allocations of disks.
 const (
 	sparse    = "sparse"
 	nonSparse = "non-sparse"

@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The defaults of zero fields.
+// These are the defaults for fields that are zero.
 const (
 	DefaultCores   = 2
 	DefaultSockets = 2
@@ -47,30 +47,31 @@ func TemplateName(name, kubernetesVersion string) string {
 
 // Input is the complete input for one VM.
 type Input struct {
-	// Spec of the OLVMMachine, and spec of the OLVMCluster.
+	// Spec is the spec of the OLVMMachine, and Cluster that of the OLVMCluster.
 	Spec    infrav1.OLVMMachineSpec
 	Cluster infrav1.OLVMClusterSpec
 	// KubernetesVersion is the Machine's version, such as v1.36.1, or "".
 	KubernetesVersion string
 	// VMName is the name of the VM and the host name of its guest.
 	VMName string
-	// Owner of the VM.
+	// Owner is the owner of the VM.
 	Owner ownermark.Owner
-	// ClaimedVM is the VM claimed by a machine with spec.fromInventory. It is nil before the claim, and for other
+	// ClaimedVM is the VM that a machine with spec.fromInventory has claimed. It is nil before the claim, and for other
 	// machines.
 	ClaimedVM *engine.VM
-	// Pooled makes a powered-off VM for an inventory. Its guest gets only the network configuration.
+	// Pooled creates a VM for an inventory. The VM stays powered off, and its guest gets only the network
+	// configuration.
 	Pooled bool
 	// NICs of the machine, as read by addressing.BuildNICs.
 	NICs []addressing.NIC
-	// Addresses maps names of network interfaces in the engine to the machine's allocated addresses.
+	// Addresses maps the names of network interfaces in the engine to the addresses allocated to the machine.
 	Addresses map[string][]ipam.Address
-	// NamePools replaces addresses from IPAM providers by the names of their pools. A preview needs it, because it
-	// claims no addresses.
+	// NamePools replaces addresses from IPAM providers with the names of their pools. It is for previews, because they
+	// claim no addresses.
 	NamePools bool
-	// Role of the machine, or "" for a VM of a support service. Such a VM is no node, and Service is the service's
-	// name. SupportServices are the cluster's, or nil. ControlPlaneNodes are the known addresses of the control plane's
-	// machines. RouterIDs are the cluster's.
+	// Role is the role of the machine, or "" for a VM of a support service. Such a VM is not a node, and Service is the
+	// name of the service. SupportServices are the support services of the cluster, or nil. ControlPlaneNodes are the
+	// known addresses of the control plane machines. RouterIDs are the IDs of the cluster's virtual routers.
 	Role              infrav1.MachineRole
 	Service           string
 	SupportServices   *infrav1alpha1.OLVMSupportServices
@@ -78,29 +79,29 @@ type Input struct {
 	RouterIDs         RouterIDs
 	// Bootstrap is the input for the user data, or nil.
 	Bootstrap *Bootstrap
-	// Announced is the expected format of bootstrap data not made yet, or "" if unknown. AnnouncedBy names the object
-	// with this format in errors.
+	// Announced is the expected format of bootstrap data that do not exist yet, or "" if it is unknown. AnnouncedBy is
+	// the object that determines the format, for errors.
 	Announced   bootstrap.Format
 	AnnouncedBy string
 	// Config is the connection to the engine.
 	Config engine.Config
-	// FailureDomain of the Machine, or "".
+	// FailureDomain is the failure domain of the Machine, or "".
 	FailureDomain string
 	// FindGroups returns the UUIDs of the machine's affinity groups by name. It is called only for a machine in groups.
-	// If nil, the machine joins none.
+	// If it is nil, the machine joins no group.
 	FindGroups func(ctx context.Context, self placement.Member) (map[string]string, error)
 }
 
-// Built is the desired machine in the engine.
+// Built is the machine as it should be in the engine.
 type Built struct {
-	// Machine is rendered only when a run begins, because a thousand runs may wait.
+	// Machine is rendered only when a run begins, because a thousand runs may wait in the queue.
 	Machine render.Machine
 	// Names are the resolved names with their UUIDs, for the status.
 	Names *infrav1.OLVMStatus
 }
 
-// Build resolves the names of a machine, and returns the desired machine in the engine. It asks only the engine. An
-// error for a user to correct is a *blocker.Error.
+// Build resolves the names of a machine, and returns the machine as it should be in the engine. It sends requests only
+// to the engine. If a user can correct the error, it is a *blocker.Error.
 func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error) {
 	r := &machineResolver{
 		client: client,
@@ -113,7 +114,7 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 		},
 	}
 
-	// Checks without the engine come first, so they report bad input even without an engine.
+	// The checks that need no engine come first, so that they report bad input even if the engine is down.
 	steps := []func(context.Context) error{
 		r.checkTexts,
 		r.checkName,
@@ -149,8 +150,8 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	return &Built{Machine: r.out, Names: r.names}, nil
 }
 
-// RenderConfiguration renders the machine, with imports of the parts already in the engine. existing is nil if there
-// are none.
+// RenderConfiguration renders the machine, with imports of the parts that already exist in the engine. existing is nil
+// if there are none.
 func (b *Built) RenderConfiguration(
 	ctx context.Context, client *engine.Client, existing *Existing,
 ) (render.Configuration, error) {
@@ -168,13 +169,13 @@ type machineResolver struct {
 	in     Input
 	out    render.Machine
 	names  *infrav1.OLVMStatus
-	// dc and placement are set by place, and from by template.
+	// resolvePlace sets dc and placement, and resolveTemplate sets from.
 	dc        *engine.DataCenter
 	placement placement.Placement
 	from      *engine.Template
 }
 
-// checkTexts refuses texts changed on their way to the engine.
+// checkTexts refuses texts that would change on their way to the engine.
 func (r *machineResolver) checkTexts(context.Context) error {
 	if err := blocker.CheckTexts(infrav1.InvalidHardwareReason, "spec", r.in.Spec); err != nil {
 		return err
@@ -183,7 +184,7 @@ func (r *machineResolver) checkTexts(context.Context) error {
 	return blocker.CheckTexts(infrav1.InvalidHardwareReason, "OLVMCluster spec", r.in.Cluster)
 }
 
-// checkName refuses a name refused by the engine.
+// checkName refuses a name that the engine would refuse.
 func (r *machineResolver) checkName(context.Context) error {
 	length := utf8.RuneCountInString(r.in.VMName)
 	if length <= engine.MaxVMName {
@@ -195,7 +196,7 @@ func (r *machineResolver) checkName(context.Context) error {
 			"makes it, a shorter name", length, engine.MaxVMName)}
 }
 
-// resolveHardware resolves options, operating system, sizes, and the guest's network configuration.
+// resolveHardware resolves options, the operating system, sizes, and the network configuration of the guest.
 func (r *machineResolver) resolveHardware(ctx context.Context) error {
 	vm := r.in.Spec.VirtualMachine
 	if err := copyOptions(vm, &r.out); err != nil {
@@ -217,7 +218,7 @@ func (r *machineResolver) resolveHardware(ctx context.Context) error {
 	return resolveGuests(r.in, &r.out)
 }
 
-// resolvePlace resolves the VM's location.
+// resolvePlace resolves the location of the VM.
 func (r *machineResolver) resolvePlace(ctx context.Context) error {
 	var err error
 	r.dc, err = r.client.FindDataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
@@ -266,7 +267,7 @@ func (r *machineResolver) resolveGroups(ctx context.Context) error {
 	return err
 }
 
-// resolveTemplate resolves the template. Its name may contain the Kubernetes version.
+// resolveTemplate resolves the template. The name of the template may contain the Kubernetes version.
 func (r *machineResolver) resolveTemplate(ctx context.Context) error {
 	const field = "spec.vmTemplateName"
 	name := r.in.Spec.VMTemplateName
@@ -296,10 +297,10 @@ func (r *machineResolver) resolveTemplate(ctx context.Context) error {
 	return nil
 }
 
-// resolveUserData merges the user data for the guest's first boot.
+// resolveUserData merges the user data for the first boot of the guest.
 func (r *machineResolver) resolveUserData(context.Context) error {
 	if !usesIgnition(r.in, r.from) {
-		r.out.HostName = r.in.VMName // Ignition gets it as a file: the engine would add the same
+		r.out.HostName = r.in.VMName // Ignition gets the name as a file, and the engine would add the same file
 	}
 
 	var err error
@@ -343,9 +344,10 @@ func (r *machineResolver) resolveDevices(ctx context.Context) error {
 
 var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*(?:([kKmMgGtT])[iI]?)?[bB]?$`)
 
-// ParseMemory reads a size in bytes, such as 16GB, 16GiB, 16G, 16Gi or 7680MB. All units are powers of 1024, as in
-// Oracle's provider, even units with a decimal meaning in Kubernetes quantities. A bare number is bytes. The engine
-// counts in MiB, so the result must be a multiple of 1 MiB. The API server has the same rule, as infrav1.Size.
+// ParseMemory parses a size, such as 16GB, 16GiB, 16G, 16Gi or 7680MB, and returns it in bytes. All units are powers of
+// 1024, as in Oracle's provider, even units that are decimal in Kubernetes quantities. A bare number is in bytes. The
+// engine counts in MiB, so the result must be a multiple of 1 MiB. The API server checks the same rule for
+// infrav1.Size.
 func ParseMemory(text string) (int64, error) {
 	match := memoryPattern.FindStringSubmatch(strings.TrimSpace(text))
 	if match == nil {

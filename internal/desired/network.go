@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// resolveGuests resolves the network configuration in the guest.
+// resolveGuests resolves the network configuration inside the guest.
 func resolveGuests(in Input, out *render.Machine) error {
 	for _, nic := range in.NICs {
 		if nic.Guest == nil || nic.Guest.Own {
@@ -33,7 +33,7 @@ func resolveGuests(in Input, out *render.Machine) error {
 	return addClusterDNS(in, out)
 }
 
-// resolveGuestNIC returns the configuration of a network interface in the guest.
+// resolveGuestNIC returns the configuration of a network interface inside the guest.
 func resolveGuestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	g := nic.Guest
 	out := render.GuestNIC{Name: g.Interface, DefaultRoute: g.First}
@@ -71,7 +71,7 @@ func resolveGuestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 	return out, nil
 }
 
-// resolveNetworks resolves the network interfaces in the engine. The first one has the node's address.
+// resolveNetworks resolves the network interfaces in the engine. The first interface has the node's address.
 func resolveNetworks(
 	ctx context.Context,
 	client *engine.Client,
@@ -121,7 +121,7 @@ func resolveNetworks(
 	return first, firstProfile, nil
 }
 
-// resolveNIC finds the network and the vNIC profile. Either may be omitted if the other one determines it.
+// resolveNIC finds the network and the vNIC profile. A user may omit one of them if the other determines it.
 func resolveNIC(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, n addressing.NIC,
 ) (*engine.Network, *engine.VNICProfile, error) {
@@ -177,7 +177,7 @@ func resolveNIC(
 	return network, profile, nil
 }
 
-// appendMissing appends the missing items.
+// appendMissing appends the items of more that are missing from list.
 func appendMissing[T comparable](list, more []T) []T {
 	for _, item := range more {
 		if !slices.Contains(list, item) {

@@ -15,36 +15,38 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Orphan is a VM without a state. It is identified by its ID, or else by its name and our whole marker.
+// Orphan is a VM without a state. It is identified by its ID. Without an ID, it is identified by its name and the
+// complete marker.
 type Orphan struct {
-	// ID of the VM, or "" if it was never recorded.
+	// ID is the ID of the VM, or "" if it was never recorded.
 	ID engine.ID
 	// DataCenter and Name are the names of the data center and of the VM.
 	DataCenter, Name string
 	// Comment is the VM's marker.
 	Comment string
-	// Free is called for the VM before each step. An error ends the removal. A nil Free agrees.
+	// Free is called for the VM before each step. An error ends the removal. A nil Free allows every step.
 	Free func(ctx context.Context, vm *engine.VM) error
-	// DataDisks are the requested data disks. They are deleted with the VM, unlike other attached disks.
+	// DataDisks are the requested data disks. Unlike other attached disks, they are deleted with the VM.
 	DataDisks []infrav1.DataDisk
-	// Interrupted reports an incomplete change of the VM. It may have left disks nobody asks for any more.
+	// Interrupted reports whether a change of the VM is incomplete. Such a change may have left disks that are not
+	// wanted any more.
 	Interrupted bool
-	// Undoes reports that such a change is reverted. Its results are deleted, even if already attached.
+	// Undoes reports whether the change is reverted. Its disks are then deleted, even if they are already attached.
 	Undoes bool
 }
 
 const (
-	// orphanAppears is the time for the engine to show a VM after an interrupted creation.
+	// orphanAppears is how long the engine may take to show a VM after an interrupted creation.
 	orphanAppears = 10 * time.Second
-	// orphanLook is the interval between looks at a VM during its removal.
+	// orphanLook is the interval between two looks at a VM during its removal.
 	orphanLook = time.Second
 	// OrphanLimit limits the removal of a VM without a state.
 	OrphanLimit = 10 * time.Minute
 )
 
-// findVM returns the VM, or nil if none is ours.
+// findVM returns the VM, or nil if this manager has no such VM.
 func (o Orphan) findVM(ctx context.Context, session *engine.Client) (*engine.VM, error) {
-	if o.ID != "" { // the caller has checked its ownership before the job
+	if o.ID != "" { // the caller has checked the owner before the job
 		vm, err := session.FetchVM(ctx, o.ID)
 		if engine.IsNotFound(err) {
 			return nil, nil
@@ -70,11 +72,11 @@ func (o Orphan) findVM(ctx context.Context, session *engine.Client) (*engine.VM,
 	return vm, nil
 }
 
-// inSnapshot is part of the engine's message if a disk cannot be detached because of a snapshot of its VM.
+// inSnapshot is part of the engine's message if a snapshot of a VM prevents the removal of a disk.
 const inSnapshot = "is already configured in a snapshot"
 
-// RemoveBlockingSnapshots removes the snapshots of a VM under deletion if they caused the failure of a destruction. It
-// reports whether to try the destruction again.
+// RemoveBlockingSnapshots removes the snapshots of a VM that is being deleted if a destruction failed because of them.
+// It reports whether the destruction should be tried again.
 func RemoveBlockingSnapshots(ctx context.Context, session *engine.Client, vm engine.ID, failure error) (bool, error) {
 	if vm == "" || !strings.Contains(failure.Error(), inSnapshot) {
 		return false, nil
@@ -105,8 +107,8 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 			return nil
 		case vm != nil:
 			seen = true
-			// An engine shows a VM as up for a while after stopping it, and refuses to stop it again. The next look
-			// sees the result. After the time limit, the refusal becomes an error.
+			// An engine shows a VM as up for a while after a stop, and refuses another one. The next look shows the
+			// result. After the time limit, the refusal becomes an error.
 			last = o.removeStep(ctx, session, vm)
 			stopping := !vm.Status.IsOff() && engine.IsRefused(last)
 			if last != nil && !stopping && !engine.IsTransient(last) {
@@ -133,7 +135,7 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 
 	switch {
 	case vm.Status.IsOff():
-		// Without a state, the disks of the VM are unknown. Take its boot disks and the requested ones.
+		// Without a state, the disks of the VM are unknown. Treat its boot disks and the requested disks as its own.
 		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
 			return a.IsBootDisk() ||
 				slices.ContainsFunc(o.DataDisks, func(want infrav1.DataDisk) bool {
@@ -155,9 +157,9 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 	return err
 }
 
-// RemoveDisks deletes data disks made for the VM but missing from its state. Such disks remain if a run was killed
-// after the engine created a disk, and before the state was saved. load reads the state. A disk with only the alias
-// stays, like the engine's copies of it for a template and the template's VMs.
+// RemoveDisks deletes data disks that were created for the VM, but are missing from its state. They remain if a run is
+// killed after the engine has created a disk, and before the state is saved. load reads the state. A disk that has only
+// the alias stays. So do the engine's copies of the disk in templates and in VMs of these templates.
 func (o Orphan) RemoveDisks(
 	ctx context.Context, session *engine.Client, load func(context.Context) (*tfstate.State, error),
 ) error {
@@ -194,8 +196,8 @@ func (o Orphan) RemoveDisks(
 	return nil
 }
 
-// listMadeDisks returns the data disks made for the VM. After an interrupted change they may differ from the requested
-// ones.
+// listMadeDisks returns the data disks created for the VM. After an interrupted change, they may differ from the
+// requested ones.
 func (o Orphan) listMadeDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	if o.Interrupted {
 		return o.listChangedDisks(ctx, session)
@@ -204,7 +206,7 @@ func (o Orphan) listMadeDisks(ctx context.Context, session *engine.Client) ([]en
 	var out []engine.Disk
 
 	for _, disk := range o.DataDisks {
-		found, err := session.FindDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
+		found, err := session.FindDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark, not the alias, identifies a disk
 		if err != nil {
 			return nil, err
 		}
@@ -219,9 +221,9 @@ func (o Orphan) listMadeDisks(ctx context.Context, session *engine.Client) ([]en
 	return session.ExcludeUsedDisks(ctx, out)
 }
 
-// listChangedDisks returns the disks with the VM's mark that are unused by templates and VMs. The engine also marks
-// copies, and an administrator may have given a disk to another VM. For a reverted change, it also returns marked disks
-// attached to the VM, except boot disks.
+// listChangedDisks returns the disks that carry the VM's mark and are not used by any template or VM. Used disks do not
+// count, because the engine also marks copies, and an administrator may have given a disk to another VM. For a reverted
+// change, it also returns marked disks attached to the VM, except boot disks.
 func (o Orphan) listChangedDisks(ctx context.Context, session *engine.Client) ([]engine.Disk, error) {
 	all, err := session.ListDisksMadeFor(ctx, o.Comment)
 	if err != nil {
@@ -250,7 +252,7 @@ func (o Orphan) listChangedDisks(ctx context.Context, session *engine.Client) ([
 	return out, nil
 }
 
-// removeDisk deletes a disk missing from the state. It gets an attached disk only from a reverted change.
+// removeDisk deletes a disk that is missing from the state. The disk is attached only if a change is reverted.
 func (o Orphan) removeDisk(ctx context.Context, session *engine.Client, id engine.ID) error {
 	if o.Undoes && o.ID != "" {
 		if err := ignoreMissing(session.DetachDisk(ctx, o.ID, id)); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// has counts the parts of a VM, for each kind a change can add.
+// has counts the parts of a VM, for each kind of part that a change can add.
 type has struct {
 	nics                            []string
 	tags, devices, watchdogs, hosts int
@@ -54,8 +54,8 @@ func (s *site) has(t *testing.T, vm *engine.VM, group engine.ID) has {
 	return out
 }
 
-// TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack gives a VM parts by hand before a change asks for
-// the same.
+// TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack has parts that were added to a VM by hand before a
+// change requested the same.
 func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()
@@ -127,7 +127,7 @@ func TestWhatAnAdministratorAddedStaysIfAChangeOfTheSameNameIsTakenBack(t *testi
 	check.Equal(t, "what is left", fmt.Sprintf("%+v", s.has(t, vm, group.ID)), fmt.Sprintf("%+v", byHand))
 }
 
-// markedDisk makes a disk with the mark of an owner, or with its alias only.
+// markedDisk creates a disk with the mark of an owner, or only with its alias.
 func (s *site) markedDisk(t *testing.T, alias, owner string) engine.ID {
 	t.Helper()
 
@@ -154,8 +154,8 @@ func (s *site) attach(t *testing.T, vm, disk engine.ID) {
 	check.Error(t, err, "")
 }
 
-// TestADiskOfAnAdministratorIsNotAdoptedByAChange attaches a disk by hand. It has the alias of a disk wanted by a
-// change. An adopted disk would be deleted if the change is reverted.
+// TestADiskOfAnAdministratorIsNotAdoptedByAChange attaches a disk by hand. It has the alias of a disk that a change
+// wants. If the change adopted it, a revert would delete it.
 func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 	s := newSite(t, "")
 	comment := ownermark.Owner{Namespace: "default", Name: "demo-1", UID: "u"}.Comment()
@@ -182,8 +182,8 @@ func TestADiskOfAnAdministratorIsNotAdoptedByAChange(t *testing.T) {
 	check.Equal(t, "what a change adopts that is attached", adopted(changing), made.String())
 }
 
-// TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted has an administrator rescue a data disk with another VM, made
-// without a template.
+// TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted has an administrator who rescues a data disk with another VM.
+// That VM has no template.
 func TestADiskThatAnotherVMHasIsNeitherAdoptedNorDeleted(t *testing.T) {
 	s := newSite(t, "")
 	ctx := t.Context()

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestRootDisk compares the requests for a template's disk: D5, D6, D7, M8. A linked disk is cow and sparse. Any other
-// disk needs a copy. A request always has both the format and the allocation of a copy.
+// TestRootDisk compares the requests for a template's disk: D5, D6, D7, M8. A linked disk is always cow and sparse, so
+// any other disk needs a copy. A request for a copy always has both its format and its allocation.
 func TestRootDisk(t *testing.T) {
 	cow := engine.Disk{ID: "d", Format: engine.FormatCow, Sparse: ptr.To(true)}
 	raw := engine.Disk{ID: "d", Format: engine.FormatRaw, Sparse: ptr.To(false)}
@@ -20,7 +20,7 @@ func TestRootDisk(t *testing.T) {
 	tests := map[string]struct {
 		origin engine.Disk
 		want   infrav1.RootDisk
-		// format and allocation sent to the engine, or "" for no override.
+		// format and allocation are the values sent to the engine, or "" without an override.
 		format, allocation string
 		clone              *bool
 	}{

@@ -12,16 +12,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// RouterIDs maps virtual routers to their IDs. The keys are APIRouter, IngressRouter and results of BalancerRouter.
+// RouterIDs maps virtual routers to their IDs. The keys are APIRouter, IngressRouter and the results of BalancerRouter.
 type RouterIDs map[string]int
 
-// The virtual routers of the nodes.
+// These are the virtual routers of the nodes.
 const (
 	APIRouter     = "api"
 	IngressRouter = "ingress"
 )
 
-// BalancerRouter returns the name of the virtual router for a load balancer on its own VMs.
+// BalancerRouter returns the name of the virtual router for a load balancer on VMs of its own.
 func BalancerRouter(name string) string { return "lb/" + name }
 
 // ParseRouterIDs returns the IDs recorded on an OLVMCluster.
@@ -50,7 +50,7 @@ func ParseRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 // All returns the IDs.
 func (r RouterIDs) All() []int { return slices.Collect(maps.Values(r)) }
 
-// Without omits IDs used by another cluster.
+// Without returns the IDs that other does not use.
 func (r RouterIDs) Without(other RouterIDs) RouterIDs {
 	out, taken := RouterIDs{}, other.All()
 
@@ -63,13 +63,13 @@ func (r RouterIDs) Without(other RouterIDs) RouterIDs {
 	return out
 }
 
-// maxRouterID is the highest ID in VRRP. The lowest is 1.
+// maxRouterID is the highest ID that VRRP allows. The lowest is 1.
 const maxRouterID = 255
 
 // virtualRouter is a virtual router of a cluster.
 type virtualRouter struct {
 	name string
-	// field may set the router's ID. written is the ID set there, or 0.
+	// field is the field that may set the router's ID. written is the ID in this field, or 0.
 	field   string
 	written int32
 }
@@ -104,9 +104,9 @@ func collectVirtualRouters(
 	return out
 }
 
-// ChooseRouterIDs chooses the virtual router IDs of a cluster: the explicit ones, else the recorded ones, else free
-// ones. A free ID is hashed from the name, so clusters of different managers rarely collide. inUse are the IDs of other
-// clusters.
+// ChooseRouterIDs chooses the virtual router IDs of a cluster. It prefers explicit IDs, then recorded ones, then free
+// ones. A free ID is derived from a hash of the name, so that clusters of different managers rarely collide. inUse are
+// the IDs of other clusters.
 func ChooseRouterIDs(
 	name string, cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices, has RouterIDs, inUse []int,
 ) (RouterIDs, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The providers of the control plane endpoint, and the defaults of controlPlaneServices.
+// These are the providers of the control plane endpoint, and the defaults of controlPlaneServices.
 const (
 	kubeVIP        = "KubeVIP"
 	keepalived     = "Keepalived"
@@ -23,10 +23,10 @@ const (
 	defaultCoreDNSImage = "registry.k8s.io/coredns/coredns:v1.12.1"
 )
 
-// DefaultEndpointPort replaces an unset port of the control plane endpoint.
+// DefaultEndpointPort is the port of the control plane endpoint if none is set.
 const DefaultEndpointPort = 6443
 
-// ValidateServices checks the services of a cluster, independent of its machines.
+// ValidateServices checks the services of a cluster as far as they do not depend on its machines.
 func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	if services == nil {
@@ -48,7 +48,7 @@ func newServicesError(field, format string, args ...any) error {
 	return blocker.New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
 }
 
-// checkEndpointHolder checks that an endpoint held by a node is an IP address.
+// checkEndpointHolder checks that the endpoint is an IP address if a node holds it.
 func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 	holder := cluster.ControlPlaneServices.VirtualIPProvider
 	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
@@ -62,7 +62,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 		cluster.ControlPlaneEndpoint.Host, holder)
 }
 
-// checkAPIServerPort checks that load balancer and API server listen on different ports.
+// checkAPIServerPort checks that the load balancer and the API server listen on different ports.
 func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	port := cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
@@ -75,7 +75,7 @@ func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 		"the load balancer listens at port %d itself; choose another", port)
 }
 
-// checkVirtualAddresses checks that each address is used once, and that the additional ones are of the other family.
+// checkVirtualAddresses checks that each address occurs only once, and that an additional address has the other family.
 func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
 	addresses := map[netip.Addr]string{}
@@ -92,11 +92,11 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	} {
 		address, err := netip.ParseAddr(each.text)
 		if each.text == "" || err != nil && each.field == "controlPlaneEndpoint.host" {
-			continue // it may be a name if no node has to hold it
+			continue // a name is allowed if no node has to hold it
 		}
 
 		field := "spec." + each.field
-		if err != nil || address.Zone() != "" { // a zone may be any text
+		if err != nil || address.Zone() != "" { // a zone may contain any text
 			return newServicesError(field, "%q is not an IP address", each.text)
 		}
 
@@ -116,7 +116,7 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	return nil
 }
 
-// buildKubeVIPLease returns the lease settings of a cluster.
+// buildKubeVIPLease returns the lease settings for a cluster.
 func buildKubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 	asked := services.KubeVIPLease
 	if asked == nil {
@@ -130,7 +130,8 @@ func buildKubeVIPLease(services *infrav1.ControlPlaneServices) bootstrap.Lease {
 	}
 }
 
-// checkKubeVIPLease repeats the checks kube-vip makes at its start. There they would fail on an unreachable node.
+// checkKubeVIPLease repeats the checks that kube-vip makes when it starts. There, a mistake would fail on a node nobody
+// can reach.
 func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	const field = "spec.controlPlaneServices.kubeVIPLease."
 	lease := buildKubeVIPLease(cluster.ControlPlaneServices).OrDefault()
@@ -140,7 +141,7 @@ func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 		return newServicesError(field+"durationSeconds",
 			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer",
 			lease.Duration, lease.RenewDeadline)
-	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait up to 1.2 times the period
+	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait for up to 1.2 times the period
 		return newServicesError(field+"renewDeadlineSeconds",
 			"it is %d, and retryPeriodSeconds is %d; make renewDeadlineSeconds longer than 1.2 times that",
 			lease.RenewDeadline, lease.RetryPeriod)
@@ -149,7 +150,7 @@ func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	return nil
 }
 
-// checkDNS checks that names can be resolved to an address.
+// checkDNS checks that the endpoint is an address, so that DNS can resolve names to it.
 func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 	dns := cluster.ControlPlaneServices.DNS
 	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
@@ -162,7 +163,7 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 
-// addClusterDNS makes the guest ask its own name server first. This server resolves the names of the cluster.
+// addClusterDNS makes the guest ask its own name server first, because this server resolves the names of the cluster.
 func addClusterDNS(in Input, out *render.Machine) error {
 	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil || in.Role == "" {
 		return nil
@@ -171,7 +172,7 @@ func addClusterDNS(in Input, out *render.Machine) error {
 	own := collectOwnAddresses(in)
 	if len(own) == 0 {
 		if in.NamePools {
-			return nil // it will have one
+			return nil // the machine will have an address
 		}
 
 		return &blocker.Error{
@@ -189,8 +190,8 @@ func addClusterDNS(in Input, out *render.Machine) error {
 	return nil
 }
 
-// collectOwnAddresses returns the static addresses of the machine's first interface, starting with the endpoint's
-// family.
+// collectOwnAddresses returns the static addresses of the machine's first interface. The addresses of the endpoint's
+// family come first.
 func collectOwnAddresses(in Input) []netip.Addr {
 	endpoint, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host)
 	var first, others []netip.Addr
@@ -206,7 +207,8 @@ func collectOwnAddresses(in Input) []netip.Addr {
 	return append(first, others...)
 }
 
-// buildServices returns the node's services for the endpoints of its cluster. dnsServers are the guest's name servers.
+// buildServices returns the services of the node for the endpoints of its cluster. dnsServers are the guest's name
+// servers.
 func buildServices(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	asked := in.Cluster.ControlPlaneServices
 	if asked == nil || in.Role == "" {
@@ -256,7 +258,7 @@ func buildServices(in Input, dnsServers []netip.Addr) (*bootstrap.Services, erro
 	return s.out, nil
 }
 
-// openNodeFirewall opens the node's firewall for Kubernetes, whether the node has services or not.
+// openNodeFirewall opens the node's firewall for Kubernetes, even if the node has no services.
 func openNodeFirewall(in Input, services *bootstrap.Services) *bootstrap.Services {
 	if in.Cluster.ControlPlaneServices == nil || in.Role == "" {
 		return services
@@ -294,8 +296,8 @@ func openNodeFirewall(in Input, services *bootstrap.Services) *bootstrap.Service
 		}
 	}
 
-	// Do not trust pods with a network overlapping that of the nodes. Otherwise every host of the site would be
-	// trusted.
+	// Do not trust a pod network that overlaps the network of the nodes. Otherwise, the node would trust every host of
+	// the site.
 	node.Pods = slices.DeleteFunc(node.Pods, func(pods netip.Prefix) bool {
 		return slices.ContainsFunc(node.Neighbors, pods.Overlaps)
 	})
@@ -316,13 +318,13 @@ type nodeServices struct {
 	out *bootstrap.Services
 }
 
-// isEndpointHeld reports whether the nodes of the control plane hold the endpoint.
+// isEndpointHeld reports whether the control plane nodes hold the endpoint.
 func (s *nodeServices) isEndpointHeld() bool {
 	return s.endpoint != nil && (s.asked.VirtualIPProvider == kubeVIP || s.asked.VirtualIPProvider == keepalived)
 }
 
-// findOwnAddress returns the node's own address of the family of a virtual address. keepalived needs it to hold the
-// virtual address. otherwise is the remedy named in the error if there is none.
+// findOwnAddress returns the node's own address with the family of a virtual address. keepalived needs it to hold the
+// virtual address. otherwise is the remedy in the error if the node has no such address.
 func (s *nodeServices) findOwnAddress(what string, virtual netip.Addr, otherwise string) (netip.Addr, error) {
 	at := slices.IndexFunc(s.own, func(a netip.Addr) bool { return a.Is4() == virtual.Is4() })
 	if at >= 0 {
@@ -421,7 +423,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 		dns.Ingress = s.ingress.All()
 	}
 
-	// The node with the endpoint knows all nodes, even later ones.
+	// The node that holds the endpoint must know all nodes, including later ones.
 	if s.isEndpointHeld() {
 		dns.Servers = s.endpoint.All()
 	}
@@ -434,7 +436,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 	s.out.DNS = dns
 }
 
-// parseVirtualAddress parses a virtual address, and returns nil if text is not an address.
+// parseVirtualAddress parses a virtual address. It returns nil if text is not an address.
 func parseVirtualAddress(text, additional string, routerID int) *bootstrap.VirtualAddress {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
@@ -442,7 +444,7 @@ func parseVirtualAddress(text, additional string, routerID int) *bootstrap.Virtu
 	}
 
 	out := &bootstrap.VirtualAddress{Address: address, RouterID: routerID}
-	out.Additional, _ = netip.ParseAddr(additional) // checked by ValidateServices
+	out.Additional, _ = netip.ParseAddr(additional) // ValidateServices has checked it
 
 	return out
 }

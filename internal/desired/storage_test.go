@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// newStorageSite has a storage domain in maintenance with the first of all IDs, one on Fibre Channel, and templates on
-// both.
+// newStorageSite returns a site with two additional storage domains, and a template on each. One is in maintenance and
+// has the lowest ID. The other is on Fibre Channel.
 func newStorageSite(t *testing.T) *site {
 	t.Helper()
 
@@ -40,7 +40,7 @@ func newStorageSite(t *testing.T) *site {
 	return siteOf(t, world)
 }
 
-// TestDisksGoToStorageThatIsActive has disks without a storageDomainName, from a template on several storage domains.
+// TestDisksGoToStorageThatIsActive has disks without a storageDomainName. Their template is on several storage domains.
 func TestDisksGoToStorageThatIsActive(t *testing.T) {
 	s := newStorageSite(t)
 
@@ -107,7 +107,7 @@ func TestStorageThatIsNotActiveIsRefusedBeforeAnythingIsMade(t *testing.T) {
 	}
 }
 
-// TestRawDisksOnBlockStorageArePreallocated covers disks an engine refuses only after the VM is made.
+// TestRawDisksOnBlockStorageArePreallocated covers disks that an engine refuses only after it has created the VM.
 func TestRawDisksOnBlockStorageArePreallocated(t *testing.T) {
 	s := newStorageSite(t)
 	yes, no := ptr.To(true), ptr.To(false)
@@ -115,7 +115,7 @@ func TestRawDisksOnBlockStorageArePreallocated(t *testing.T) {
 	for name, test := range map[string]struct {
 		data infrav1.DataDisk
 		root *infrav1.RootDisk
-		// template is on file storage, unless it is "on-san".
+		// template is on file storage unless it is "on-san".
 		template string
 		refused  string
 	}{

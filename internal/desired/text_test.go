@@ -57,7 +57,7 @@ func TestAFieldThatXMLCannotCarryIsNamed(t *testing.T) {
 	}
 }
 
-// TestAFieldOfAClusterThatXMLCannotCarryIsNamed has fields sent to the engine with each machine of a cluster.
+// TestAFieldOfAClusterThatXMLCannotCarryIsNamed has fields of a cluster that the manager sends with each machine.
 func TestAFieldOfAClusterThatXMLCannotCarryIsNamed(t *testing.T) {
 	s := newSite(t, "")
 
@@ -80,7 +80,7 @@ func TestAFieldOfAClusterThatXMLCannotCarryIsNamed(t *testing.T) {
 	}
 }
 
-// TestUserDataThatXMLCannotCarryIsRefused has characters left raw in the user data.
+// TestUserDataThatXMLCannotCarryIsRefused has characters that the user data contain unescaped.
 func TestUserDataThatXMLCannotCarryIsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ data, problem string }{
 		"a byte that is not UTF-8": {"{\"ignition\":{\"version\":\"3.3.0\"},\"x\":\"a\xffb\"}", "is not UTF-8 (byte 0xFF)"},

@@ -14,33 +14,34 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// IgnitionOS is the only operating system whose user data the engine hands to Ignition. For all others, cloud-init gets
-// it.
+// IgnitionOS is the only operating system for which the engine passes the user data to Ignition. For all others,
+// cloud-init gets the user data.
 const IgnitionOS = "rhcos_x64"
 
-// maxUserData limits the user data of a VM in bytes. Terraform's state contains it in clear text. The state is in a
-// Secret, and the API server limits a Secret to 1 MiB.
+// maxUserData limits the user data of a VM in bytes. Terraform's state contains the user data in clear text. The state
+// is in a Secret, and the API server limits a Secret to 1 MiB.
 const maxUserData = 512 << 10
 
-// byPointer is the delivery of user data by the manager.
+// byPointer is the delivery method for user data that the manager serves.
 const byPointer = "Pointer"
 
-// Bootstrap is the bootstrap data of a machine, with the other input for its user data.
+// Bootstrap has the bootstrap data of a machine, and the other input for its user data.
 type Bootstrap struct {
-	// Source names the Secret in errors.
+	// Source is the name of the Secret, for errors.
 	Source string
-	// Data and Format of the bootstrap Secret.
+	// Data and Format come from the bootstrap Secret.
 	Data   []byte
 	Format bootstrap.Format
-	// Extra are the configurations referenced by UserDataOf.
+	// Extra are the configurations that CollectUserData refers to.
 	Extra []bootstrap.Extra
-	// Network of the Cluster.
+	// Network is the network configuration of the Cluster.
 	Network clusterv1.ClusterNetwork
-	// Offer keeps user data for the VM, and returns a pointer to it. It is nil if the manager offers no user data.
+	// Offer keeps user data for the VM, and returns a pointer to them. It is nil if the manager does not offer user
+	// data.
 	Offer func(data []byte) (bootstrap.Pointer, error)
 }
 
-// CollectUserData returns the requested additions to the bootstrap data of a machine: its own and its cluster's.
+// CollectUserData returns what the machine and its cluster want to add to the bootstrap data.
 func CollectUserData(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
 	var out infrav1.UserData
 
@@ -57,12 +58,12 @@ func CollectUserData(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMCluste
 	return out
 }
 
-// usesIgnition reports whether Ignition, not cloud-init, reads the user data of the template's machines.
+// usesIgnition reports whether Ignition, instead of cloud-init, reads the user data of machines from the template.
 func usesIgnition(in Input, template *engine.Template) bool {
 	return cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
 }
 
-// mergeUserData merges the bootstrap data with data known only to the infrastructure. machine already has its guests.
+// mergeUserData merges the bootstrap data with data that only the infrastructure knows. machine already has its guests.
 func mergeUserData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
 		return "", checkFormat(in, template, in.Announced, "what "+in.AnnouncedBy+" makes")
@@ -73,7 +74,7 @@ func mergeUserData(in Input, template *engine.Template, machine render.Machine) 
 		return "", err
 	}
 
-	// The decoders replace invalid UTF-8 by U+FFFD.
+	// The decoders replace invalid UTF-8 with U+FFFD.
 	if err := engine.CheckText("custom_script", string(in.Bootstrap.Data)); err != nil {
 		return "", newDataError(in.Bootstrap.Source, "%v", err)
 	}
@@ -116,8 +117,8 @@ func newDataError(field, format string, args ...any) error {
 	return blocker.New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
-// checkFormat checks that the reader of the user data understands its format. An empty format is unknown. source names
-// the data's origin for errors.
+// checkFormat checks that the reader of the user data supports their format. An empty format is unknown. source is the
+// origin of the data, for errors.
 func checkFormat(in Input, template *engine.Template, format bootstrap.Format, source string) error {
 	ignition, given := usesIgnition(in, template), format == bootstrap.Ignition
 	os := cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type)
@@ -140,7 +141,7 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 	return nil
 }
 
-// publishUserData offers the user data to the VM, and returns the configuration for Ignition to fetch it.
+// publishUserData offers the user data to the VM, and returns the configuration with which Ignition fetches them.
 func publishUserData(in Input, template *engine.Template, merged []byte) (string, error) {
 	const field = "userData.bootstrapDelivery"
 	if !usesIgnition(in, template) {
@@ -175,8 +176,8 @@ func buildGuest(in Input, machine render.Machine) bootstrap.Guest {
 		NodeIPs:       collectNodeIPs(in),
 	}
 
-	for _, server := range machine.DNSServers { // in their order
-		if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
+	for _, server := range machine.DNSServers { // in the given order
+		if address, err := netip.ParseAddr(server); err == nil { // BuildNICs has checked them
 			out.DNSServers = appendMissing(out.DNSServers, []netip.Addr{address})
 		}
 	}
@@ -196,9 +197,9 @@ func buildGuest(in Input, machine render.Machine) bootstrap.Guest {
 	return out
 }
 
-// collectNodeIPs returns the addresses for the kubelet to register, as far as they are known. They are the addresses of
-// the first interface, in the families of the cluster's pods. A kubelet without them finds at most one address. It may
-// even find the control plane endpoint if its node holds it.
+// collectNodeIPs returns the addresses that the kubelet should register, as far as they are known. These are the
+// addresses of the first interface in the families of the cluster's pods. Without them, a kubelet finds at most one
+// address. This may even be the control plane endpoint if the node holds it.
 func collectNodeIPs(in Input) []netip.Addr {
 	var v4, v6 netip.Addr
 
@@ -215,7 +216,7 @@ func collectNodeIPs(in Input) []netip.Addr {
 	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
 		network, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			continue // left to Cluster API to refuse
+			continue // Cluster API refuses it
 		}
 
 		address := v6
@@ -223,7 +224,7 @@ func collectNodeIPs(in Input) []netip.Addr {
 			address = v4
 		}
 
-		if address.IsValid() { // otherwise only the guest knows it, or has none
+		if address.IsValid() { // otherwise, only the guest knows its address, or has none
 			out = appendMissing(out, []netip.Addr{address})
 		}
 	}
@@ -235,7 +236,7 @@ func collectNodeIPs(in Input) []netip.Addr {
 	return out
 }
 
-// collectNoProxyHosts returns the hosts to reach without a proxy: the cluster itself, and the written ones.
+// collectNoProxyHosts returns the hosts that need no proxy: the cluster itself, and the hosts given by the user.
 func collectNoProxyHosts(in Input, written []string) []string {
 	network := in.Bootstrap.Network
 	domain := cmp.Or(network.ServiceDomain, "cluster.local")

@@ -58,7 +58,7 @@ func TestUserDataFitsWhatReadsIt(t *testing.T) {
 		format   bootstrap.Format
 		template string
 		osType   string
-		// problem is part of the error, or "" for none.
+		// problem is part of the error, or "" without an error.
 		problem string
 	}{
 		"a cloud-config for cloud-init":      {cloudConfig, bootstrap.CloudConfig, "ol_9x64", "", ""},
@@ -104,7 +104,7 @@ func TestUserDataFitsWhatReadsIt(t *testing.T) {
 	}
 }
 
-// TestAFormatIsCheckedBeforeThereIsData has a machine without bootstrap data so far.
+// TestAFormatIsCheckedBeforeThereIsData has a machine that has no bootstrap data yet.
 func TestAFormatIsCheckedBeforeThereIsData(t *testing.T) {
 	tests := map[string]struct {
 		announced bootstrap.Format
@@ -131,7 +131,7 @@ func TestAFormatIsCheckedBeforeThereIsData(t *testing.T) {
 	}
 }
 
-// TestUserDataIsNoLargerThanWhatCanBeGiven finds the largest data by its exact size after the merge.
+// TestUserDataIsNoLargerThanWhatCanBeGiven determines the largest data by their exact size after the merge.
 func TestUserDataIsNoLargerThanWhatCanBeGiven(t *testing.T) {
 	tests := map[string]struct {
 		delivery string
@@ -346,7 +346,7 @@ func TestWhatAGuestIsTold(t *testing.T) {
 	check.Equal(t, "neither user nor proxy", got.SSH == nil && got.Proxy == nil, true)
 }
 
-// TestAPointerNamesNothingOfTheData has a pointer in place of data with a secret.
+// TestAPointerNamesNothingOfTheData has a pointer in place of data that contain a secret.
 func TestAPointerNamesNothingOfTheData(t *testing.T) {
 	in := inputOf(
 		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,hush"}}]}}`,
