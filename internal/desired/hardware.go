@@ -416,7 +416,7 @@ func resolveRootDisk(
 			want.Size, origin.ProvisionedSize)
 	}
 
-	out.RootDiskSize = size // even if it equals the template's size, because the next version of the template may be smaller
+	out.RootDiskSize = size // even if unchanged: the template's next version may be smaller
 
 	return nil
 }

@@ -206,7 +206,7 @@ func (o Orphan) listMadeDisks(ctx context.Context, session *engine.Client) ([]en
 	var out []engine.Disk
 
 	for _, disk := range o.DataDisks {
-		found, err := session.FindDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark, not the alias, identifies a disk
+		found, err := session.FindDisks(ctx, nil, render.DiskAlias(o.Name, disk.Name)) // the mark decides
 		if err != nil {
 			return nil, err
 		}

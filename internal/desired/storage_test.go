@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// newStorageSite returns a site with two additional storage domains, and a template on each. One is in maintenance and
-// has the lowest ID. The other is on Fibre Channel.
+// newStorageSite returns a site with two additional storage domains, and templates on them. One domain is in
+// maintenance and has the lowest ID. The other is on Fibre Channel.
 func newStorageSite(t *testing.T) *site {
 	t.Helper()
 
