@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Addresses maps names of a machine's network interfaces in the engine to their addresses.
+// Addresses maps the names of a machine's network interfaces in the engine to their addresses.
 type Addresses map[string][]netip.Addr
 
 // ParseRecorded returns the addresses recorded on an OLVMMachine.
@@ -40,7 +40,7 @@ func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 		for i, address := range addresses {
 			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the same address as 10.0.0.1
 
-			if address.Zone() != "" { // a zone may be any text, and addresses go into files of guests
+			if address.Zone() != "" { // a zone may contain any text, and addresses go into files of guests
 				return nil, newUnusableError("metadata.annotations["+infrav1.AddressesAnnotation+"]",
 					"%q has a zone; write it without", address)
 			}
@@ -50,7 +50,7 @@ func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	return out, nil
 }
 
-// ParseProvisioned returns the addresses chosen for an inventory's VM.
+// ParseProvisioned returns the addresses chosen for a VM of an inventory.
 func ParseProvisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
@@ -63,8 +63,8 @@ func ParseProvisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	return out
 }
 
-// Held maps names of networks to their addresses, and each address to its holder on one engine. The name "" stands for
-// an unknown network: its addresses count on every network.
+// Held has the addresses in use on one engine, by the names of their networks, with the holder of each. The name ""
+// means an unknown network. Its addresses count on every network.
 type Held map[string]map[netip.Addr]string
 
 // AddAddress adds an address.
@@ -76,7 +76,7 @@ func (h Held) AddAddress(network string, address netip.Addr, holder string) {
 	h[network][address] = holder
 }
 
-// endpointAddress describes the address of a control plane endpoint in messages.
+// endpointAddress describes the address of a control plane endpoint for messages.
 const endpointAddress = "the control plane endpoint"
 
 // CollectVirtualAddresses returns the addresses of the control plane endpoint and of ingress. It ignores host names.
@@ -99,7 +99,7 @@ func CollectVirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	return out
 }
 
-// CollectSupportAddresses returns the virtual addresses of a cluster's load balancers, except its endpoint. of is nil
+// CollectSupportAddresses returns the virtual addresses of a cluster's load balancers, except the endpoint. of is nil
 // for a cluster without support services.
 func CollectSupportAddresses(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
@@ -124,8 +124,8 @@ func CollectSupportAddresses(
 	return out
 }
 
-// AddEndpoint adds the virtual addresses of a cluster and its load balancers, described for readers of a namespace. of
-// is nil for a cluster without support services.
+// AddEndpoint adds the virtual addresses of a cluster and its load balancers. The holders are described for readers of
+// a namespace. of is nil for a cluster without support services.
 func (h Held) AddEndpoint(
 	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string,
 ) {
@@ -136,7 +136,7 @@ func (h Held) AddEndpoint(
 	h.AddSupportAddresses(cluster, of, namespace, nil)
 }
 
-// AddSupportAddresses adds the addresses of a cluster's load balancers on each of the networks. Without networks they
+// AddSupportAddresses adds the addresses of a cluster's load balancers on each of the networks. Without networks, they
 // count on every network.
 func (h Held) AddSupportAddresses(
 	cluster *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, namespace string, networks []string,
@@ -154,12 +154,12 @@ func (h Held) AddSupportAddresses(
 	}
 }
 
-// DescribeHolder describes a machine with an address, for messages to readers of a namespace.
+// DescribeHolder describes a machine that holds an address, for messages to readers of a namespace.
 func DescribeHolder(m *infrav1.OLVMMachine, namespace string) string {
 	return describeObject("OLVMMachine", m, namespace)
 }
 
-// describeObject returns the name of an object for readers of its namespace. It hides the name from others.
+// describeObject returns the name of an object for readers of its own namespace. It hides the name from others.
 func describeObject(kind string, object metav1.Object, namespace string) string {
 	if object.GetNamespace() != namespace {
 		return "an " + kind + " of another namespace"
@@ -168,7 +168,8 @@ func describeObject(kind string, object metav1.Object, namespace string) string 
 	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
 }
 
-// maxHeld limits the recorded addresses of one machine: eight interfaces with two static addresses and two from pools.
+// maxHeld limits the recorded addresses of one machine: eight interfaces, each with two static addresses and two from
+// pools.
 const maxHeld = 32
 
 // AddMachine adds the addresses of a machine with their networks.
@@ -195,7 +196,7 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 	recorded, err := ParseRecorded(m)
 	if err != nil {
-		recorded = nil // the machine's own condition reports it, and one bad record must not stop all others
+		recorded = nil // the machine's condition reports this, and one bad record must not stop all others
 	}
 
 	h.AddMachine(m.Spec, recorded, holder)
@@ -223,7 +224,7 @@ func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	}
 }
 
-// HoldersOn returns the holders of addresses on one network, or on any network for "".
+// HoldersOn returns the holders of addresses on one network, or on all networks if network is "".
 func (h Held) HoldersOn(network string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 
@@ -236,21 +237,21 @@ func (h Held) HoldersOn(network string) map[netip.Addr]string {
 	return out
 }
 
-// Allocation is the input for choosing the static addresses of one machine.
+// Allocation is the input for the choice of one machine's static addresses.
 type Allocation struct {
 	NICs []NIC
-	// Recorded addresses of the machine.
+	// Recorded are the addresses recorded on the machine.
 	Recorded Addresses
-	// Claimed maps names of interfaces to addresses from IPAM providers.
+	// Claimed maps the names of interfaces to addresses from IPAM providers.
 	Claimed map[string][]ipam.Address
-	// InUse reports that a guest may already use the recorded addresses. They are never taken back.
+	// InUse reports whether a guest may already use the recorded addresses. In this case, they are never released.
 	InUse bool
-	// Made reports that the guest keeps its first addresses. A source added later has no effect on it.
+	// Made reports whether the guest keeps its first addresses. A source added later then has no effect on it.
 	Made bool
 }
 
-// ResolveAddresses returns the addresses of each interface, as guests configure them. It returns false if a source has
-// no recorded address yet, or a recorded address has no source.
+// ResolveAddresses returns the addresses of each interface in the form that guests configure. It returns false if a
+// source has no recorded address yet, or if a recorded address has no source.
 func (a Allocation) ResolveAddresses() (map[string][]ipam.Address, bool) {
 	out := map[string][]ipam.Address{}
 
@@ -300,7 +301,7 @@ func (a Allocation) ResolveAddresses() (map[string][]ipam.Address, bool) {
 }
 
 // keepRecorded returns the recorded address from a pool, or the zero address. An address in use stays, even if the
-// ranges have changed. others are the interface's addresses from other sources.
+// ranges have changed. others are the addresses of the interface from other sources.
 func (a Allocation) keepRecorded(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
 	for _, address := range a.Recorded[nic] {
 		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
@@ -311,7 +312,7 @@ func (a Allocation) keepRecorded(nic string, pool *ipam.Pool, others []netip.Add
 	return netip.Addr{}
 }
 
-// FindConflict describes another owner of a recorded address, or returns "".
+// FindConflict describes another object that holds a recorded address, or returns "".
 func (a Allocation) FindConflict(held Held) string {
 	for _, nic := range a.NICs {
 		others := held.HoldersOn(nic.NetworkName)
@@ -325,8 +326,8 @@ func (a Allocation) FindConflict(held Held) string {
 	return ""
 }
 
-// Allocate returns the addresses to record: the claimed ones, the recorded ones, and the lowest free addresses for the
-// rest. It adds them to held.
+// Allocate returns the addresses to record: the claimed ones, the recorded ones, and otherwise the lowest free ones. It
+// adds them to held.
 func (a Allocation) Allocate(held Held) (Addresses, error) {
 	out := Addresses{}
 	if err := a.addClaimed(held, out); err != nil {
@@ -353,8 +354,8 @@ func (a Allocation) Allocate(held Held) (Addresses, error) {
 // thisMachine is the holder of newly allocated addresses.
 const thisMachine = "this machine"
 
-// addClaimed adds the addresses from IPAM providers. It fails if another object has one, or if the guest already has a
-// different address.
+// addClaimed adds the addresses from IPAM providers. It fails if another object holds one of them, or if the guest
+// already has a different address.
 func (a Allocation) addClaimed(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		for _, address := range a.Claimed[nic.VNICName] {
@@ -390,7 +391,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 	return nil
 }
 
-// addFree keeps the recorded addresses, and takes free addresses from the ranges for the rest.
+// addFree keeps the recorded addresses. For the other sources, it chooses free addresses from the ranges.
 func (a Allocation) addFree(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		if nic.Guest == nil {

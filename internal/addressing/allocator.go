@@ -1,4 +1,4 @@
-// Package addressing gives machines their static addresses: from ranges, and from IPAM providers through claims.
+// Package addressing assigns static addresses to machines: from ranges, and from IPAM providers by claims.
 package addressing
 
 import (
@@ -28,38 +28,39 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// Allocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers. It records them on
-// the object before anyone uses them. The object is the record: an address is in use as long as an OLVMMachine names
-// it, across all restarts.
+// Allocator assigns static addresses to each OLVMMachine, from its ranges and from IPAM providers. It records the
+// addresses on the object before anyone uses them. The object is the only record: an address is in use as long as an
+// OLVMMachine names it, across all restarts.
 //
-// One allocation runs at a time. Leader election keeps other processes out, except those of other shards. With other
-// shards, each allocation looks again after its record is written. If two shards record the same address, at least one
-// notices, releases it and picks another.
+// One allocation runs at a time. Leader election excludes other processes, except those of other shards. If there are
+// other shards, each allocation checks again after it has written its record. If two shards record the same address, at
+// least one notices, releases the address and chooses another.
 //
-// If the cache has all machines, the allocator reads the cache, and adds its own records not there yet. Otherwise, and
-// at the first time, it reads past the cache. This takes longer with more machines.
+// If the cache has all machines, the allocator reads the cache, and adds its own records that the cache lacks.
+// Otherwise, and on its first use, it reads without the cache. This takes longer with more machines.
 type Allocator struct {
 	Client client.Client
-	// Reader reads past the cache.
+	// Reader reads without the cache.
 	Reader client.Reader
-	// CacheHasAll reports that no other manager gives addresses, and that the cache has the machines of all namespaces.
+	// CacheHasAll reports that the cache has the machines of all namespaces, and that no other manager assigns
+	// addresses.
 	CacheHasAll bool
 
 	mu sync.Mutex
-	// recorded holds machines as written after their allocation, until the cache has them. It is nil before the first
-	// look.
+	// recorded has machines as written after their allocation, until the cache has them. It is nil before the first
+	// use.
 	recorded map[client.ObjectKey]*infrav1.OLVMMachine
-	// admitted has the OLVMClusters and OLVMSupportServices with virtual addresses found free by this process.
+	// admitted has the OLVMClusters and OLVMSupportServices whose virtual addresses this process has found free.
 	admitted map[types.UID]bool
-	// compared holds the records already compared with those of other machines.
+	// compared has the records that this process has compared with those of other machines.
 	compared map[client.ObjectKey]comparedRecord
 }
 
 // Allocate returns the static addresses of the machine's network interfaces, and records new ones. If no other manager
-// gives addresses, it records them in memory only: the caller must write them before anyone uses them. Otherwise it
-// calls write to write the object.
+// assigns addresses, it records them only in memory, and the caller must write them before anyone uses them. Otherwise,
+// it calls write to write the object.
 //
-// Allocate never takes back an address possibly given to a VM. If a machine with a VM has lost its record, for example
+// Allocate never releases an address that a VM may have. If a machine with a VM has lost its record, for example
 // because its object was recreated, learn returns the VM's addresses.
 func (a *Allocator) Allocate(
 	ctx context.Context,
@@ -76,7 +77,7 @@ func (a *Allocator) Allocate(
 
 	given, complete := allocation.ResolveAddresses()
 
-	// Another shard may have chosen the same address at the same moment. Only a later look can tell.
+	// Another shard may have chosen the same address at the same moment. Only a later check can find out.
 	unsure := !a.CacheHasAll && !CanHaveVM(machine)
 	if complete && !learned && !unsure && (CanHaveVM(machine) || a.isCompared(machine)) {
 		return given, nil
@@ -122,8 +123,8 @@ func (a *Allocator) Allocate(
 	return given, err
 }
 
-// loadAllocation returns the addresses the machine already has: from its record, else from its VM (learned), and from
-// claims.
+// loadAllocation returns the addresses the machine already has: from its claims, and from its record or else from its
+// VM. learned reports the latter.
 func (a *Allocator) loadAllocation(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -149,8 +150,8 @@ func (a *Allocator) loadAllocation(
 	return allocation, learned, err
 }
 
-// isCompared reports whether this process has compared a machine's record with those of others. A halted predecessor or
-// an editor of the annotation may have written a taken address.
+// isCompared reports whether this process has compared a machine's record with those of others. A halted predecessor,
+// or a user who edited the annotation, may have written an address that another machine has.
 func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +159,7 @@ func (a *Allocator) isCompared(machine *infrav1.OLVMMachine) bool {
 	return a.compared[client.ObjectKeyFromObject(machine)] == newComparedRecord(machine)
 }
 
-// comparedRecord is the record of a machine with a UID.
+// comparedRecord is the record of a machine, with the UID of the machine.
 type comparedRecord struct {
 	uid  types.UID
 	text string
@@ -169,7 +170,7 @@ func newComparedRecord(m *infrav1.OLVMMachine) comparedRecord {
 	return comparedRecord{uid: m.UID, text: m.Annotations[infrav1.AddressesAnnotation]}
 }
 
-// setCompared notes the comparison of a record, unless it has failed. The caller holds mu.
+// setCompared records that a record was compared, unless the comparison has failed. The caller holds mu.
 func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 	if *failed != nil {
 		return
@@ -182,12 +183,13 @@ func (a *Allocator) setCompared(machine *infrav1.OLVMMachine, failed *error) {
 	key := client.ObjectKeyFromObject(machine)
 
 	a.compared[key] = newComparedRecord(machine)
-	if a.recorded[key] != nil { // the cache has the edited record, and will never have the one written by this process
+	if a.recorded[key] != nil { // the cache has the edited record, and will never have the one this process has written
 		a.recorded[key] = machine.DeepCopy()
 	}
 }
 
-// releaseConflict releases recorded addresses if another object has recorded them too. Both may do so, and try again.
+// releaseConflict releases recorded addresses if another object has recorded them, too. Both objects may do so, and try
+// again.
 func (a *Allocator) releaseConflict(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -207,7 +209,8 @@ func (a *Allocator) releaseConflict(
 	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
 }
 
-// writeRecord writes the addresses down. write must refuse a machine read before an earlier allocation was written.
+// writeRecord records the addresses. write must refuse a machine that was read before an earlier allocation was
+// written.
 func (a *Allocator) writeRecord(
 	ctx context.Context, machine *infrav1.OLVMMachine, write func(context.Context) error, wanted Addresses,
 ) error {
@@ -230,7 +233,7 @@ func (a *Allocator) writeRecord(
 	return nil
 }
 
-// listMachines returns the existing machines with everything ever recorded for them. The caller holds mu.
+// listMachines returns the existing machines with all addresses ever recorded for them. The caller holds mu.
 func (a *Allocator) listMachines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
 	reader := a.Reader
 	if a.CacheHasAll && a.recorded != nil {
@@ -238,7 +241,7 @@ func (a *Allocator) listMachines(ctx context.Context) ([]infrav1.OLVMMachine, er
 	}
 
 	var list infrav1.OLVMMachineList
-	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the caller only reads them
 		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
 	}
 
@@ -246,7 +249,7 @@ func (a *Allocator) listMachines(ctx context.Context) ([]infrav1.OLVMMachine, er
 		return list.Items, nil
 	}
 
-	if a.recorded == nil { // the cache may lack earlier records of others
+	if a.recorded == nil { // the cache may lack earlier records of other processes
 		a.recorded = map[client.ObjectKey]*infrav1.OLVMMachine{}
 
 		for i := range list.Items {
@@ -277,7 +280,7 @@ func (a *Allocator) listMachines(ctx context.Context) ([]infrav1.OLVMMachine, er
 	return list.Items, nil
 }
 
-// listReader returns the reader for lists of objects written by users only.
+// listReader returns the reader for lists of objects that only users write.
 func (a *Allocator) listReader() client.Reader {
 	if a.CacheHasAll {
 		return a.Client
@@ -286,11 +289,11 @@ func (a *Allocator) listReader() client.Reader {
 	return a.Reader
 }
 
-// seeker is the object in need of addresses. Its own addresses are free for it.
+// seeker is the object that needs addresses. Its own addresses count as free.
 type seeker struct{ Namespace, Machine, InventoryVM, Cluster string }
 
-// WithHeld calls do with the holders of addresses on an engine, except an OLVMInventoryVM with this namespace and name.
-// Nobody gets an address before do returns, so do can record its choice.
+// WithHeld calls do with the holders of addresses on an engine, except the OLVMInventoryVM with this namespace and
+// name. No other object gets an address before do returns, so do can record its choice.
 func (a *Allocator) WithHeld(
 	ctx context.Context, vm client.ObjectKey, where connection.EngineID, do func(Held) error,
 ) error {
@@ -306,8 +309,8 @@ func (a *Allocator) WithHeld(
 }
 
 // collectHeld returns the addresses of other machines and of inventory VMs on an engine, and its control plane
-// endpoints. An object of another namespace counts only if the engine accepted the credentials of its OLVMCluster or
-// OLVMInventory. Otherwise anybody could claim everybody's addresses.
+// endpoints. An object of another namespace counts only if the engine has accepted the credentials of its OLVMCluster
+// or OLVMInventory. Otherwise, any user could block all addresses.
 func (a *Allocator) collectHeld(ctx context.Context, self seeker, where connection.EngineID) (Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.listReader().List(ctx, &clusters); err != nil {
@@ -338,7 +341,7 @@ func (a *Allocator) collectHeld(ctx context.Context, self seeker, where connecti
 
 	for i := range machines {
 		m := &machines[i]
-		orphaned := !known[GetClusterKey(m)] && m.Namespace == self.Namespace // its engine may be this one
+		orphaned := !known[GetClusterKey(m)] && m.Namespace == self.Namespace // it may be on this engine
 		own := m.Namespace == self.Namespace && m.Name == self.Machine
 		if own || !holding[GetClusterKey(m)] && !orphaned {
 			continue
@@ -350,8 +353,8 @@ func (a *Allocator) collectHeld(ctx context.Context, self seeker, where connecti
 	return out, a.addProvisioned(ctx, out, self, where)
 }
 
-// findAcceptedClusters returns the clusters of the machines accepted by an engine. Nothing else is known about
-// OLVMClusters of other managers.
+// findAcceptedClusters returns the clusters of machines that an engine has accepted. For the OLVMClusters of other
+// managers, there is no other evidence.
 func findAcceptedClusters(where connection.EngineID, machines []infrav1.OLVMMachine) map[client.ObjectKey]bool {
 	out := map[client.ObjectKey]bool{}
 
@@ -364,7 +367,7 @@ func findAcceptedClusters(where connection.EngineID, machines []infrav1.OLVMMach
 	return out
 }
 
-// addProvisioned adds the addresses of VMs made for inventories.
+// addProvisioned adds the addresses of VMs that were created for inventories.
 func (a *Allocator) addProvisioned(ctx context.Context, out Held, self seeker, where connection.EngineID) error {
 	var pools infrav1alpha1.OLVMInventoryList
 	if err := a.listReader().List(ctx, &pools); err != nil {
@@ -407,9 +410,9 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
 }
 
-// claimAddresses asks the IPAM providers for an address of each pool, and returns the given addresses by network
-// interface. It returns a *blocker.Error while one is missing. A machine with a VM asks for nothing, because its guest
-// could not use another address.
+// claimAddresses requests an address of each pool from the IPAM providers, and returns the assigned addresses by
+// network interface. It returns a *blocker.Error while an address is missing. For a machine with a VM, it requests
+// none, because the guest could not use another address.
 func (a *Allocator) claimAddresses(
 	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,
 ) (map[string][]ipam.Address, error) {
@@ -430,9 +433,9 @@ func (a *Allocator) claimAddresses(
 				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
 			case !errors.As(err, &waiting):
 				return nil, err
-			case made: // its addresses are recorded
+			case made: // the machine's record has its addresses
 			case missing == nil:
-				missing = err // the others are claimed all the same
+				missing = err // claim the other addresses all the same
 			}
 		}
 	}
@@ -440,7 +443,7 @@ func (a *Allocator) claimAddresses(
 	return out, missing
 }
 
-// claimAddress returns the address of one pool, and creates the claim if necessary.
+// claimAddress returns the address from one pool, and creates the claim if necessary.
 func (a *Allocator) claimAddress(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -473,8 +476,8 @@ func (a *Allocator) claimAddress(
 	}
 
 	if !CanHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
-		// The claim is for another pool, or is being deleted by someone else. Its address is not in use yet. The next
-		// pass claims anew.
+		// The claim is for another pool, or another client is deleting it. Its address is not in use yet. The next pass
+		// creates a new claim.
 		if err := a.deleteClaim(ctx, claim); err != nil {
 			return ipam.Address{}, err
 		}
@@ -502,15 +505,16 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 	return claim
 }
 
-// newClaimOwner does not block the owner's deletion. With foreground deletion, the garbage collector would otherwise
-// delete the claim first, and the IPAM provider would give the address of a running VM to another.
+// newClaimOwner returns an owner reference that does not block the owner's deletion. With foreground deletion, the
+// garbage collector would otherwise delete the claim first. The IPAM provider would then assign the address of a
+// running VM to another machine.
 func newClaimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
 	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
 	owner.BlockOwnerDeletion = nil
 	return owner
 }
 
-// adoptClaim takes over a claim of the machine without an owner, or with the owner's UID from before a restored backup.
+// adoptClaim takes over a claim of the machine that has no owner, or an outdated UID of the owner after a restore.
 func (a *Allocator) adoptClaim(
 	ctx context.Context, machine *infrav1.OLVMMachine, claim *ipamv1.IPAddressClaim,
 ) error {
@@ -541,7 +545,7 @@ func (a *Allocator) adoptClaim(
 	return nil
 }
 
-// readClaimedAddress returns the address of a claim, or waiting while there is none.
+// readClaimedAddress returns the address of a claim, or the error waiting if there is none yet.
 func (a *Allocator) readClaimedAddress(
 	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *GuestNIC, waiting *blocker.Error,
 ) (ipam.Address, error) {
@@ -593,7 +597,7 @@ func (a *Allocator) readClaimedAddress(
 	return guest.ToAddress(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
 }
 
-// ReleaseClaims gives back the claims of a machine. Its VM must be gone. Addresses from ranges become free when the
+// ReleaseClaims releases the claims of a machine. Its VM must be gone. Addresses from ranges become free when the
 // object is deleted.
 func (a *Allocator) ReleaseClaims(ctx context.Context, machine *infrav1.OLVMMachine) error {
 	return a.forEachClaim(ctx, a.Reader, client.ObjectKeyFromObject(machine), func(claim *ipamv1.IPAddressClaim) error {
@@ -601,8 +605,8 @@ func (a *Allocator) ReleaseClaims(ctx context.Context, machine *infrav1.OLVMMach
 	})
 }
 
-// AbandonClaims removes our finalizer from the claims of a machine deleted without a release. The garbage collector
-// then deletes them.
+// AbandonClaims removes this provider's finalizer from the claims of a machine that was deleted without ReleaseClaims.
+// The garbage collector then deletes them.
 func (a *Allocator) AbandonClaims(ctx context.Context, machine client.ObjectKey) error {
 	a.mu.Lock()
 	delete(a.compared, machine)
@@ -637,7 +641,7 @@ func (a *Allocator) forEachClaim(
 	return kerrors.NewAggregate(errs)
 }
 
-// deleteClaim deletes a claim. It spares a claim made by a later machine of the same name.
+// deleteClaim deletes a claim. It keeps a claim that a later machine with the same name has created.
 func (a *Allocator) deleteClaim(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	if err := a.removeFinalizer(ctx, claim); err != nil {
 		return err
@@ -650,7 +654,7 @@ func (a *Allocator) deleteClaim(ctx context.Context, claim *ipamv1.IPAddressClai
 	return nil
 }
 
-// removeFinalizer removes our finalizer from a claim.
+// removeFinalizer removes this provider's finalizer from a claim.
 func (a *Allocator) removeFinalizer(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {

@@ -28,17 +28,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// addressBook is an allocator on an in-memory API server, with an IPAM provider of one pool.
+// addressBook is an allocator with a fake API server, and an IPAM provider with one pool.
 type addressBook struct {
 	t         *testing.T
 	api       client.WithWatch
 	allocator *Allocator
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
-	given     int // by the IPAM provider
-	// write is called before a machine is written, unless nil.
+	given     int // number of addresses the IPAM provider has assigned
+	// write is called before a machine is written. It may be nil.
 	write func()
-	// learned has the VMs' addresses as reported by the engine.
+	// learned has the VMs' addresses that the engine reports.
 	learned Addresses
 }
 
@@ -83,7 +83,7 @@ func newAddressBook(t *testing.T) *addressBook {
 	return b
 }
 
-// ranges returns ranges with this many addresses of either family.
+// ranges returns ranges with this many addresses of each family.
 func ranges(size int) infrav1.Addressing {
 	return infrav1.Addressing{
 		IPv4: &infrav1.IPv4Network{
@@ -130,7 +130,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	return out, err
 }
 
-// writer returns a function to write a machine like its pass.
+// writer returns a function that writes a machine like its controller.
 func (b *addressBook) writer(m *infrav1.OLVMMachine) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if b.write != nil {
@@ -154,7 +154,7 @@ func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
 	return given
 }
 
-// refused expects an allocation to fail with this reason, and returns the message.
+// refused expects that an allocation fails with this reason, and returns the message.
 func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 	b.t.Helper()
 	given, err := b.allocate(m)
@@ -166,7 +166,7 @@ func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 	return field.Error()
 }
 
-// machine returns a machine of a cluster with the given networks for its guest's first and second interface.
+// machine returns a machine of a cluster. network and second are the networks of its guest's interfaces.
 func (b *addressBook) machine(
 	name, cluster string, network infrav1.GuestNetwork, second *infrav1.AdditionalGuestNetwork,
 ) *infrav1.OLVMMachine {
@@ -194,8 +194,8 @@ func (b *addressBook) machine(
 	return m
 }
 
-// TestShardsThatChooseTheSameAddressChooseAnew has a manager of another shard record the same address between the look
-// at the held addresses and the record.
+// TestShardsThatChooseTheSameAddressChooseAnew has a manager of another shard that records the same address. It does so
+// after this manager has read the addresses in use, and before its record is written.
 func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 	for name, killed := range map[string]bool{
 		"the manager goes on":                         false,
@@ -236,7 +236,7 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 				t.Fatalf("one got %v although two has the same", given)
 			}
 
-			// the record written at the end of the pass
+			// The record is written at the end of the pass.
 			if record := one.Annotations[infrav1.AddressesAnnotation]; !killed && record != "{}" {
 				t.Errorf("one keeps %s", record)
 			}
@@ -262,8 +262,8 @@ func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
 	}
 }
 
-// TestAddressesThatAreNotWrittenYetAreHeld has a manager with all machines in its cache. An address is written together
-// with all other changes of a pass, and nobody gets it meanwhile.
+// TestAddressesThatAreNotWrittenYetAreHeld has a manager with all machines in its cache. It writes an address together
+// with all other changes of a pass. No other machine may get the address meanwhile.
 func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -278,18 +278,18 @@ func TestAddressesThatAreNotWrittenYetAreHeld(t *testing.T) {
 	check.Equal(t, "writes of the allocator", written, 0)
 	b.refused(three, infrav1.AddressRangeExhaustedReason)
 
-	// The pass over the first machine failed before it wrote, and another one begins.
+	// The pass over the first machine has failed before its write, and another pass begins.
 	check.Error(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(one), one), "")
 	check.Equal(t, "the first, again", b.allocated(one)["nic1"][0], first)
 	check.Error(t, b.api.Update(t.Context(), one), "")
 
-	// A deleted object holds nothing, whether it was written or not.
+	// A deleted object holds no address, whether its record was written or not.
 	check.Error(t, b.api.Delete(t.Context(), two), "")
 	check.Equal(t, "the third", b.allocated(three)["nic1"][0], second)
 }
 
-// TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse has two machines with the same address, recorded by two
-// leaders. The manager's cache has all machines.
+// TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse has two machines with the same address, which two leaders have
+// recorded. The manager's cache has all machines.
 func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -303,7 +303,7 @@ func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 
 	_, err := b.allocate(one)
 	check.Equal(t, "the first look finds the conflict", err != nil, true)
-	check.Error(t, b.api.Update(t.Context(), one), "") // the pass writes the released record
+	check.Error(t, b.api.Update(t.Context(), one), "") // like the pass, which writes the released record
 	mine, theirs := b.allocated(one)["nic1"][0], b.allocated(two)["nic1"][0]
 	check.Equal(t, "each has its own", mine != theirs, true)
 
@@ -311,12 +311,12 @@ func TestARecordOfAHaltedLeaderIsComparedBeforeItsFirstUse(t *testing.T) {
 	check.Equal(t, "one that may have a VM keeps it", b.allocated(one)["nic1"][0], mine)
 }
 
-// TestARecordThatSomebodyEditsIsComparedAgain has a user write another machine's address into an already compared
-// record.
+// TestARecordThatSomebodyEditsIsComparedAgain has a user who writes another machine's address into a record that was
+// already compared.
 func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		edited string
-		// late makes the edit before the cache has the machine's own record.
+		// late reports whether the user edits the record before the cache has the machine's own one.
 		late bool
 	}{
 		"the cache has its own record": {`{"nic1":["10.0.0.10","fd00::10"]}`, false},
@@ -345,7 +345,7 @@ func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
 	}
 }
 
-// TestAnEditedRecordIsHeld has a user choose another free address before the cache has the first choice.
+// TestAnEditedRecordIsHeld has a user who writes another free address before the cache has the first one.
 func TestAnEditedRecordIsHeld(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocator.CacheHasAll = true
@@ -363,7 +363,7 @@ func TestAnEditedRecordIsHeld(t *testing.T) {
 	check.Equal(t, "and so has the one after", three, []string{"10.0.0.12", "fd00::12"})
 }
 
-// fulfil plays the IPAM provider: each claim gets the next address, starting at 10.0.0.100.
+// fulfil acts like the IPAM provider. Each claim gets the next address, starting with 10.0.0.100.
 func (b *addressBook) fulfil() {
 	b.t.Helper()
 	var claims ipamv1.IPAddressClaimList
@@ -407,7 +407,8 @@ func (b *addressBook) claim(name string) *ipamv1.IPAddressClaim {
 	return claim
 }
 
-// holders maps the recorded addresses on an engine to their machines. Two machines with one address end the test.
+// holders maps the recorded addresses on an engine to their machines. It ends the test if two machines have the same
+// address.
 func (b *addressBook) holders(engine string) map[string]string {
 	b.t.Helper()
 	out := map[string]string{}
@@ -439,8 +440,9 @@ func (b *addressBook) holders(engine string) map[string]string {
 var pool = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
 
 // TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time. Two
-// clusters share a network, and a third does not. The test checks each address ever given. They come from ranges, IP
-// profiles and an IPAM provider, are of both families, and belong to one interface or two on one network.
+// clusters share a network, and a third one does not. The test checks each address ever assigned. The addresses come
+// from ranges, IP profiles and an IPAM provider, and have both families. They belong to one interface, or to two on one
+// network.
 func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	const size, steps = 12, 80
 
@@ -452,7 +454,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a repeatable sequence
+			random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a sequence that can be repeated
 			b := newAddressBook(t)
 			networks := []infrav1.GuestNetwork{
 				{Addressing: ranges(size)},
@@ -522,7 +524,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 						break
 					}
 
-				case 3: // a restart: only the records are left
+				case 3: // a restart: only the records remain
 					b.restart()
 
 					for name := range b.live {
@@ -554,7 +556,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 						}
 					}
 
-					// Nothing leaks: a machine gets no address only while all are held.
+					// No address leaks: a machine gets no address only if all are in use.
 					v4 := 0
 
 					for address := range held {
@@ -627,8 +629,8 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 }
 
-// TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack delays a request of a halted leader. Meanwhile the successor
-// gives the claim back, and another machine of the same name claims again.
+// TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack delays a request of a halted leader. Meanwhile, the successor
+// releases the claim, and another machine with the same name creates a new one.
 func TestAClaimOfALaterMachineOfTheSameNameIsNotGivenBack(t *testing.T) {
 	b := newAddressBook(t)
 	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
@@ -722,7 +724,7 @@ func TestAddressesOfRangesSidestepThoseOfPools(t *testing.T) {
 	}
 }
 
-// TestWhatAGuestMayHaveIsNeverTakenBack changes the ranges, the claims and the record behind a machine with a VM.
+// TestWhatAGuestMayHaveIsNeverTakenBack changes the ranges, the claims and the record of a machine that has a VM.
 func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 	t.Run("a machine without a VM takes from the ranges as they are now", func(t *testing.T) {
 		b := newAddressBook(t)
@@ -759,7 +761,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		b.allocated(m)
 		m.Spec.ProviderID = "olvm://x"
 
-		// somebody else did
+		// Another client has deleted it.
 		err := b.api.Delete(t.Context(), &ipamv1.IPAddress{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"},
 		})
@@ -900,7 +902,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		b.refused(m, infrav1.WaitingForIPAddressesReason)
 
 		m.Spec.VirtualMachine.Network.AddressesFromPools = pool
-		for range 2 { // gives back, then claims
+		for range 2 { // first releases, then claims
 			b.refused(m, infrav1.WaitingForIPAddressesReason)
 		}
 
@@ -908,7 +910,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			t.Errorf("the claim is %+v", claim.Spec)
 		}
 
-		if err := b.api.Delete(t.Context(), b.claim("one-0-0")); err != nil { // our finalizer holds it
+		if err := b.api.Delete(t.Context(), b.claim("one-0-0")); err != nil { // its finalizer keeps it
 			t.Fatal(err)
 		}
 

@@ -25,7 +25,7 @@ const urlOne = "https://one.example.com"
 
 var engineOne = connection.EngineID{Host: "one.example.com"}
 
-// beside returns the holders of addresses for an inventory's VM.
+// beside returns the holders of addresses as seen by a VM of an inventory.
 func (b *addressBook) beside(vm string) map[string]string {
 	b.t.Helper()
 
@@ -43,7 +43,7 @@ func (b *addressBook) beside(vm string) map[string]string {
 	return out
 }
 
-// TestWhatOthersHold has objects of this namespace and of another, on this engine and elsewhere.
+// TestWhatOthersHold has objects in this namespace and in another one, on this engine and on others.
 func TestWhatOthersHold(t *testing.T) {
 	cluster := func(namespace, url string, connected bool) *infrav1.OLVMCluster {
 		out := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{
@@ -180,7 +180,7 @@ func TestWhatOthersHold(t *testing.T) {
 	}
 }
 
-// TestAMachineMayHaveWhatItHas looks for another machine, and then for the address's own machine.
+// TestAMachineMayHaveWhatItHas looks for addresses as another machine, and then as the machine that holds the address.
 func TestAMachineMayHaveWhatItHas(t *testing.T) {
 	b := newAddressBook(t)
 	b.allocated(b.machine("one", "a", infrav1.GuestNetwork{Addressing: ranges(2)}, nil))
@@ -234,14 +234,14 @@ func TestAListThatFailsGivesNoAddresses(t *testing.T) {
 	}
 }
 
-// TestTheCacheIsBehind has a manager giving all addresses. Its cache lacks the last write, or a recreated object.
+// TestTheCacheIsBehind has a manager that assigns all addresses. Its cache lacks the last write, or a recreated object.
 func TestTheCacheIsBehind(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(4)}
 
 	tests := map[string]struct {
 		change func(*addressBook, *infrav1.OLVMMachine) error
 		want   string
-		// kept expects the record to stay in memory after the look.
+		// kept reports whether the record must stay in memory afterwards.
 		kept bool
 	}{
 		"it lacks the record": {
@@ -285,7 +285,7 @@ func TestTheCacheIsBehind(t *testing.T) {
 	}
 }
 
-// TestTheFirstLookIsPastTheCache has a cache without the records of an earlier manager.
+// TestTheFirstLookIsPastTheCache has a cache that lacks the records of an earlier manager.
 func TestTheFirstLookIsPastTheCache(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(4)}
 	b := newAddressBook(t)
@@ -315,7 +315,7 @@ func TestTheFirstLookIsPastTheCache(t *testing.T) {
 	})
 }
 
-// TestARecordThatIsCompleteIsNotLookedUp has a machine whose addresses nobody else can have chosen.
+// TestARecordThatIsCompleteIsNotLookedUp has a machine whose addresses no other machine can have chosen.
 func TestARecordThatIsCompleteIsNotLookedUp(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(2)}
 
@@ -361,7 +361,7 @@ func TestARecordThatIsCompleteIsNotLookedUp(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAFullRange has ranges with their last address taken.
+// TestAddressesOfAFullRange has ranges whose last address is in use.
 func TestAddressesOfAFullRange(t *testing.T) {
 	b := newAddressBook(t)
 	network := infrav1.GuestNetwork{Addressing: ranges(1)}
@@ -369,16 +369,16 @@ func TestAddressesOfAFullRange(t *testing.T) {
 	message := b.refused(b.machine("two", "b", network, nil), infrav1.AddressRangeExhaustedReason)
 	check.Contains(t, "message", message, "spec.virtualMachine.network: all 1 addresses of a range are taken")
 
-	b.allocated(b.machine("three", "c", network, nil)) // of another engine
+	b.allocated(b.machine("three", "c", network, nil)) // on another engine
 }
 
-// TestAProviderThatFailsIsNotWaitedFor has an API server that refuses a request of the claim.
+// TestAProviderThatFailsIsNotWaitedFor has an API server that refuses a request about the claim.
 func TestAProviderThatFailsIsNotWaitedFor(t *testing.T) {
 	refused := errors.New("refused")
 
 	tests := map[string]struct {
 		funcs interceptor.Funcs
-		// given makes and fulfils the claim before the test.
+		// given creates and fulfils the claim before the test.
 		given   bool
 		act     func(*addressBook, *infrav1.OLVMMachine) error
 		problem string
@@ -454,7 +454,7 @@ func allocation(b *addressBook, m *infrav1.OLVMMachine) error {
 	return err
 }
 
-// failingGet fails to read objects of one type.
+// failingGet makes reads of one type of object fail.
 func failingGet[T client.Object](err error) func(
 	context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
 ) error {

@@ -21,51 +21,51 @@ const (
 	defaultInterface = "enp1s0"
 )
 
-// NIC is a network interface of a machine, with its hardware in the engine and the sources of its guest's addresses.
+// NIC is a network interface of a machine. It has the hardware in the engine, and the sources of the guest's addresses.
 type NIC struct {
-	// OLVMNetwork with its defaults filled in.
+	// OLVMNetwork is the network interface in the spec, with defaults filled in.
 	infrav1.OLVMNetwork
-	// Guest is nil if the configuration in the guest is not ours.
+	// Guest is nil if this provider does not configure the interface in the guest.
 	Guest *GuestNIC
 
-	Field string // of the OLVMNetwork, with a trailing dot
+	Field string // path of the OLVMNetwork, with a trailing dot
 }
 
-// GuestNIC has the sources of a network interface's addresses: one kind of source per family.
+// GuestNIC has the sources of a network interface's addresses. Each family has one kind of source.
 type GuestNIC struct {
-	// Field of the OLVMMachine with this configuration.
+	// Field is the field of the OLVMMachine with this configuration.
 	Field string
-	// Interface is the guest's name of the interface.
+	// Interface is the name of the interface in the guest.
 	Interface string
-	// Pools of static addresses, at most one per family.
+	// Pools are pools of static addresses, at most one per family.
 	Pools []*ipam.Pool
 	// FromPools are pools of IPAM providers.
 	FromPools []ipamv1.IPPoolReference
-	// DHCPv4, DHCPv6 and AutoConf leave the addresses to the guest.
+	// DHCPv4, DHCPv6 and AutoConf let the guest get its addresses by itself.
 	DHCPv4, DHCPv6, AutoConf bool
-	// DNSServers and SearchDomains of the guest.
+	// DNSServers and SearchDomains are the DNS settings of the guest.
 	DNSServers, SearchDomains []string
 
-	// Own reports that a claimed VM keeps its own network configuration. Only the guest knows its addresses.
+	// Own reports whether a claimed VM keeps its own network configuration. Only the guest then knows its addresses.
 	Own bool
 
 	First bool // First marks the guest's first interface, with its default routes
-	// gateways from the spec, for addresses from IPAM providers.
+	// gateway4 and gateway6 are the gateways in the spec, for addresses from IPAM providers.
 	gateway4, gateway6 netip.Addr
 }
 
-// IsDynamic reports whether only the guest knows some address of the interface.
+// IsDynamic reports whether some address of the interface is known only to the guest.
 func (n NIC) IsDynamic() bool {
 	return n.Guest != nil && (n.Guest.IsDynamic(true) || n.Guest.IsDynamic(false))
 }
 
-// IsDynamic reports whether only the guest knows its address of this family.
+// IsDynamic reports whether the address of this family is known only to the guest.
 func (g *GuestNIC) IsDynamic(ipv4 bool) bool {
 	return g.Own || ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }
 
-// ToAddress returns an address given by an IPAM provider. A gateway of the spec takes precedence over the pool's.
-// Several interfaces may have pools with gateways, but a guest has one default route.
+// ToAddress returns an address from an IPAM provider. A gateway in the spec takes precedence over the pool's gateway.
+// Several interfaces may have pools with gateways, but a guest has only one default route.
 func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
 	written := g.gateway6
 	if prefix.Addr().Is4() {
@@ -82,7 +82,7 @@ func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) ipam.Addre
 	return ipam.Address{Prefix: prefix, Gateway: gateway}
 }
 
-// interfaceTypes are the emulated network cards other than virtio.
+// interfaceTypes are the emulated network cards except virtio.
 var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
 
 // CollectNetworks returns the networks of all network interfaces in order, with their names and hardware filled in.
@@ -98,7 +98,7 @@ func CollectNetworks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	}
 
 	for i := range all {
-		// leave virtio to the engine's own default, because the released provider supports only this
+		// Leave virtio to the engine's default, because the released provider supports only this type.
 		if all[i].InterfaceType = strings.ToLower(all[i].InterfaceType); all[i].InterfaceType == "virtio" {
 			all[i].InterfaceType = ""
 		}
@@ -163,7 +163,7 @@ func BuildNICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([
 	return nics, nil
 }
 
-// checkInterfaceType refuses hardware not emulated by any engine.
+// checkInterfaceType refuses hardware that no engine emulates.
 func (n NIC) checkInterfaceType(first bool) error {
 	if n.InterfaceType == "" || slices.Contains(interfaceTypes, n.InterfaceType) {
 		return nil
@@ -183,7 +183,7 @@ func newUnusableError(field, format string, args ...any) error {
 	return blocker.New(infrav1.AddressRangeInvalidReason, field, format, args...)
 }
 
-// parseGuestNIC reads the configuration of one interface at path, or from its IP profile.
+// parseGuestNIC returns the configuration of one interface, from the spec at path or from its IP profile.
 func parseGuestNIC(
 	network infrav1.GuestNetwork, path string, first bool, cluster infrav1.OLVMClusterSpec,
 ) (*GuestNIC, error) {
@@ -244,7 +244,7 @@ func parseGuestNIC(
 	return out, out.checkRanges(CollectVirtualAddresses(cluster), addressing, source)
 }
 
-// addFamilies reads the sources of addresses of both families.
+// addFamilies parses the sources of addresses of both families.
 func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) error {
 	if n := addressing.IPv4; n != nil {
 		if g.DHCPv4 = n.DHCP; !n.DHCP {
@@ -280,7 +280,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 	return nil
 }
 
-// addGateways reads the gateways for addresses from pools, and refuses settings without effect.
+// addGateways parses the gateways for addresses from pools, and refuses settings that have no effect.
 func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) error {
 	pools := len(g.FromPools) > 0
 	if pools && addressing.Gateway != "" {
@@ -325,7 +325,7 @@ func newRangeError(err error, source string) error {
 	return newUnusableError(source, "%v", err)
 }
 
-// addNames reads the DNS settings of the guest.
+// addNames parses the DNS settings of the guest.
 func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error {
 	for i, server := range addressing.DNSServers {
 		address, err := netip.ParseAddr(server)
@@ -348,8 +348,8 @@ func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error 
 	return nil
 }
 
-// checkRanges refuses ranges with a virtual address of the cluster. A machine with this address would answer in place
-// of the API server.
+// checkRanges refuses ranges that include a virtual address of the cluster. A machine with such an address would answer
+// in place of the API server.
 func (g *GuestNIC) checkRanges(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
 	for _, v := range virtual {
 		for _, pool := range g.Pools {

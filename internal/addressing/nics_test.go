@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// specOf returns the spec of a machine with this network in its guest's first interface.
+// specOf returns the spec of a machine whose guest has this network on its first interface.
 func specOf(network infrav1.GuestNetwork) infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMNetwork:    infrav1.OLVMNetwork{NetworkName: "vlan"},
@@ -73,7 +73,7 @@ func TestNetworkInterfacesHaveDefaults(t *testing.T) {
 	})
 }
 
-// TestWhereAddressesComeFrom has the sources of a guest's addresses.
+// TestWhereAddressesComeFrom covers the sources of a guest's addresses.
 func TestWhereAddressesComeFrom(t *testing.T) {
 	profiles := infrav1.OLVMClusterSpec{IPProfiles: []infrav1.IPProfile{
 		{Name: "other", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}},
@@ -103,7 +103,7 @@ func TestWhereAddressesComeFrom(t *testing.T) {
 	tests := map[string]struct {
 		network infrav1.GuestNetwork
 		want    string
-		// dynamic4 and dynamic6 report that only the guest knows its address of a family.
+		// dynamic4 and dynamic6 report whether the address of the family is known only to the guest.
 		dynamic4, dynamic6 bool
 	}{
 		"DHCP": {dhcp(), "dhcp4", true, false},
@@ -144,7 +144,7 @@ func TestWhereAddressesComeFrom(t *testing.T) {
 	check.Equal(t, "an interface that we do not configure is dynamic", NIC{}.IsDynamic(), false)
 }
 
-// TestAnotherInterfaceHasNoDefaultRoute has a gateway derived from the subnet, and an explicit one.
+// TestAnotherInterfaceHasNoDefaultRoute covers a gateway derived from the subnet, and an explicit one.
 func TestAnotherInterfaceHasNoDefaultRoute(t *testing.T) {
 	tests := map[string]struct{ gateway, first, second string }{
 		"of the subnet": {"", "10.0.0.1", "invalid IP"},
@@ -337,7 +337,8 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAVMOfAPoolKeepsItsNetwork has a machine adopting a VM, and another one with its own network configuration.
+// TestAVMOfAPoolKeepsItsNetwork has a machine that adopts a VM, and another one with a network configuration of its
+// own.
 func TestAVMOfAPoolKeepsItsNetwork(t *testing.T) {
 	spec := specOf(infrav1.GuestNetwork{})
 	spec.FromInventory = &infrav1.FromInventory{InventoryName: "pool"}
@@ -384,7 +385,7 @@ func TestVirtualAddressesOfACluster(t *testing.T) {
 	check.Equal(t, "a name", describe(spec), nil)
 }
 
-// TestAddressesOfLoadBalancers leaves out the endpoint in any spelling.
+// TestAddressesOfLoadBalancers expects that the endpoint is omitted in any spelling.
 func TestAddressesOfLoadBalancers(t *testing.T) {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.LoadBalancers = []infrav1alpha1.SupportLoadBalancer{
@@ -433,7 +434,7 @@ func TestAddressesOfAProvisionedVM(t *testing.T) {
 	check.Equal(t, "addresses", fmt.Sprint(got["nic1"]), "[10.0.0.7 fd00::7]")
 }
 
-// TestOneMachineHoldsSoManyAddressesAtMost has records longer than those of any machine.
+// TestOneMachineHoldsSoManyAddressesAtMost has records with more addresses than any machine can have.
 func TestOneMachineHoldsSoManyAddressesAtMost(t *testing.T) {
 	list := func(from, size int) []netip.Addr {
 		var out []netip.Addr
@@ -459,7 +460,7 @@ func TestOneMachineHoldsSoManyAddressesAtMost(t *testing.T) {
 		check.Equal(t, name, len(held.HoldersOn("")), test.want)
 	}
 
-	// The network of a removed interface is unknown, and may be any.
+	// The network of a removed interface is unknown, so the address counts on all networks.
 	held := Held{}
 	held.AddMachine(specOf(dhcp()), Addresses{"nic1": list(1, 2), "gone": list(3, 1)}, "m")
 	check.Equal(t, "on the network of the machine", len(held.HoldersOn("vlan")), 3)

@@ -8,12 +8,13 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// CanHaveVM reports whether a VM was made for the object, or a submitted run may have made one.
+// CanHaveVM reports whether the object has a VM, or whether a submitted run may have created one.
 func CanHaveVM(m *infrav1.OLVMMachine) bool {
 	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""
 }
 
-// CollectNamesAndAddresses returns the names and IP addresses given to a machine, but not those claimed by its guest.
+// CollectNamesAndAddresses returns the names and IP addresses assigned to a machine, but not those that its guest
+// reports.
 func CollectNamesAndAddresses(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
 	for _, address := range m.Status.Addresses {
 		switch address.Type {

@@ -21,15 +21,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// VirtualAddress is a cluster's address with a description. It moves between machines.
+// VirtualAddress is an address of a cluster that moves between machines, with a description.
 type VirtualAddress struct {
 	Address netip.Addr
 	What    string
-	// Field of the OLVMCluster.
+	// Field is the field of the OLVMCluster with the address.
 	Field string
 }
 
-// Taken is a virtual address held by another object.
+// Taken is a virtual address that another object holds.
 type Taken struct {
 	VirtualAddress
 	// Holder describes the other object for readers of a namespace.
@@ -42,8 +42,8 @@ func (t *Taken) ToError() error {
 		"%s belongs to %s; choose another address, or delete what has it", t.Address, t.Holder)
 }
 
-// CheckVirtualAddresses returns the first virtual address of a cluster held by another cluster or machine of its
-// engine, or nil. Of two new clusters with the same address, the older one keeps it.
+// CheckVirtualAddresses returns the first virtual address of a cluster that another cluster or a machine on its engine
+// holds, or nil. If two new clusters have the same address, the older one keeps it.
 func (a *Allocator) CheckVirtualAddresses(
 	ctx context.Context, c *infrav1.OLVMCluster, where connection.EngineID,
 ) (*Taken, error) {
@@ -65,9 +65,9 @@ func (a *Allocator) CheckVirtualAddresses(
 	return nil, nil
 }
 
-// CheckSupportAddresses returns the virtual addresses of load balancers held by another object of the engine. Such
-// objects are other clusters, their load balancers, and all machines, even of the same cluster. The control plane
-// endpoint is checked with the cluster.
+// CheckSupportAddresses returns the virtual addresses of load balancers that another object on the engine holds. These
+// objects are other clusters, their load balancers, and all machines, even those of the same cluster.
+// CheckVirtualAddresses checks the control plane endpoint.
 func (a *Allocator) CheckSupportAddresses(
 	ctx context.Context, c *infrav1.OLVMCluster, of *infrav1alpha1.OLVMSupportServices, where connection.EngineID,
 ) ([]Taken, error) {
@@ -104,8 +104,8 @@ func (a *Allocator) recordAdmitted(object client.Object, free bool) {
 	a.admitted[object.GetUID()] = true
 }
 
-// FindTaken returns the virtual addresses held by another object on one of the networks. Without networks it looks on
-// all.
+// FindTaken returns the virtual addresses that another object holds on one of the networks. Without networks, it checks
+// all of them.
 func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 	if len(networks) == 0 {
 		networks = []string{""}
@@ -128,7 +128,7 @@ func FindTaken(wanted []VirtualAddress, networks []string, held Held) []Taken {
 // ServicesOf returns the support services of a cluster, or nil.
 type ServicesOf func(*infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices
 
-// Services maps Clusters to their OLVMSupportServices, which have the same names.
+// Services maps Clusters to their OLVMSupportServices. Both have the same name.
 type Services map[client.ObjectKey]*infrav1alpha1.OLVMSupportServices
 
 // GetServices returns the support services of a cluster by its label, or nil.
@@ -152,8 +152,8 @@ func (a *Allocator) listSupportServices(ctx context.Context) (Services, error) {
 }
 
 // collectHeldBeside returns the holders of addresses other than self, and the networks of the cluster. self is the
-// cluster or its OLVMSupportServices. For the cluster, its own machines do not count; for the services, its nodes do.
-// The caller holds mu.
+// cluster or its OLVMSupportServices. The cluster's machines do not count if self is the cluster, but they count if
+// self is the services. The caller holds mu.
 func (a *Allocator) collectHeldBeside(
 	ctx context.Context, c *infrav1.OLVMCluster, self client.Object, where connection.EngineID,
 ) (held Held, own []string, err error) {
@@ -227,8 +227,8 @@ func (a *Allocator) pruneAdmitted(clusters []infrav1.OLVMCluster, services Servi
 	maps.DeleteFunc(a.admitted, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
-// HasPrecedence reports whether another cluster keeps an address wanted by both. A provisioned cluster may have
-// machines, so it keeps the address unless the address was refused to it. Otherwise the older cluster keeps it.
+// HasPrecedence reports whether other keeps an address that both clusters want. A provisioned cluster may have
+// machines, so it keeps the address unless the address was refused to it. Otherwise, the older cluster keeps it.
 func HasPrecedence(other *infrav1.OLVMCluster, object client.Object) bool {
 	refused := conditions.GetReason(other, infrav1.EndpointConfiguredCondition) == infrav1.EndpointInUseReason
 	if ptr.Deref(other.Status.Initialization.Provisioned, false) && !refused {
@@ -238,8 +238,8 @@ func HasPrecedence(other *infrav1.OLVMCluster, object client.Object) bool {
 	return isOlder(other, object)
 }
 
-// HasSupportPrecedence reports whether load balancers keep an address wanted by both. Load balancers serving with it
-// keep it. Otherwise the older object does.
+// HasSupportPrecedence reports whether other's load balancers keep an address that both objects want. They keep it if
+// they already serve with it. Otherwise, the older object keeps it.
 func HasSupportPrecedence(other *infrav1alpha1.OLVMSupportServices, object client.Object) bool {
 	serves := slices.ContainsFunc(support.CollectServices(other), func(service support.Service) bool {
 		return service.Balancer != nil &&
@@ -252,7 +252,7 @@ func HasSupportPrecedence(other *infrav1alpha1.OLVMSupportServices, object clien
 	return serves || isOlder(other, object)
 }
 
-// isOlder reports whether other is older than object. In the same second, the order of names decides.
+// isOlder reports whether other is older than object. For objects created in the same second, the names decide.
 func isOlder(other, object client.Object) bool {
 	age := other.GetCreationTimestamp().Compare(object.GetCreationTimestamp().Time)
 
@@ -260,7 +260,7 @@ func isOlder(other, object client.Object) bool {
 		cmp.Compare(other.GetName(), object.GetName())) < 0
 }
 
-// AddVirtualAddresses adds the virtual addresses of a cluster on each of its networks. Without networks they count on
+// AddVirtualAddresses adds the virtual addresses of a cluster on each of its networks. Without networks, they count on
 // every network. Clusters behind one external load balancer may share an address with different ports.
 func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services ServicesOf, networks []string) {
 	if len(networks) == 0 {
@@ -282,7 +282,7 @@ func (h Held) AddVirtualAddresses(other, c *infrav1.OLVMCluster, services Servic
 	}
 }
 
-// isExternal reports whether others serve the cluster's endpoint.
+// isExternal reports whether the cluster's endpoint is served by neither its nodes nor its load balancers.
 func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) bool {
 	services := spec.ControlPlaneServices
 	own := services != nil && services.VirtualIPProvider != "" && services.VirtualIPProvider != "External"
@@ -290,8 +290,8 @@ func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServi
 	return !own && (of == nil || len(of.Spec.LoadBalancers) == 0)
 }
 
-// listNetworks returns the networks of clusters' machines, from the templates owned by a Cluster. An interface without
-// a network name counts as "", for any network.
+// listNetworks returns the networks of each cluster's machines, from the templates owned by its Cluster. An interface
+// without a network name counts as "", which means any network.
 func (a *Allocator) listNetworks(ctx context.Context) (map[client.ObjectKey][]string, error) {
 	var templates infrav1.OLVMMachineTemplateList
 	if err := a.listReader().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // they are only read
@@ -317,7 +317,7 @@ func (a *Allocator) listNetworks(ctx context.Context) (map[client.ObjectKey][]st
 	return out, nil
 }
 
-// GetClusterKey returns the Cluster of an object by its label.
+// GetClusterKey returns the key of an object's Cluster, from the object's label.
 func GetClusterKey(object client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetLabels()[clusterv1.ClusterNameLabel]}
 }

@@ -40,7 +40,7 @@ func newCluster(namespace, name string, changes ...func(*infrav1.OLVMCluster)) *
 	return out
 }
 
-// templateOf returns a template for machines of a cluster on a network.
+// templateOf returns a template for machines of a cluster on this network.
 func templateOf(cluster *infrav1.OLVMCluster, network string) *infrav1.OLVMMachineTemplate {
 	out := &infrav1.OLVMMachineTemplate{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cluster.Namespace, Name: cluster.Name + "-" + network,
@@ -236,7 +236,7 @@ func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	}
 }
 
-// TestAddressesOfLoadBalancersThatOthersHave has a load balancer of one cluster, and possible holders of its address.
+// TestAddressesOfLoadBalancersThatOthersHave has a load balancer of one cluster, and objects that may hold its address.
 func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 	balanced := func(cluster string, minutes int, serves bool) *infrav1alpha1.OLVMSupportServices {
 		out := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{
@@ -329,13 +329,13 @@ func TestAddressesOfLoadBalancersThatOthersHave(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoNewClustersKeepsTheAddress checks two clusters in either order, before anything about them is written.
+// TestOneOfTwoNewClustersKeepsTheAddress checks two clusters in either order, before any status is written.
 func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 	for _, order := range [][]string{{"one", "two"}, {"two", "one"}} {
 		b := newAddressBook(t)
 		kept := 0
 
-		for _, name := range order { // created in the same second, and checked at once
+		for _, name := range order { // created in the same second, and checked at the same time
 			c := newCluster("default", name)
 			b.create(c)
 
@@ -351,7 +351,7 @@ func TestOneOfTwoNewClustersKeepsTheAddress(t *testing.T) {
 	}
 }
 
-// TestOneEngineOfTwoNamesGivesNoAddressTwice has clusters with the same engine under its name and an alias.
+// TestOneEngineOfTwoNamesGivesNoAddressTwice has clusters that use the same engine by its name and by an alias.
 func TestOneEngineOfTwoNamesGivesNoAddressTwice(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		b := newAddressBook(t)
