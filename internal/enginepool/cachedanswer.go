@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// failureAge is the pause before an engine gets the same request again after it gave no answer. It is enough if one
-// reconcile waits for its timeout.
+// failureAge is the pause after an unanswered request before the engine gets the same request again. It is enough if
+// one reconcile waits for the timeout.
 const failureAge = 3 * time.Second
 
-// cachedAnswer is an answer of an engine. The first reconcile to find it too old renews it for all. The engine thus
-// sees one request per period, for any number of machines.
+// cachedAnswer is an answer of an engine. The first reconcile that finds it too old renews it for all others. So the
+// engine gets one request per period, for any number of machines.
 type cachedAnswer[T any] struct {
 	mu     sync.Mutex
 	answer T
@@ -20,7 +20,7 @@ type cachedAnswer[T any] struct {
 	failed time.Time
 }
 
-// ensureWithin returns an answer at most maxAge old. If there is none, it asks for a new one.
+// ensureWithin returns an answer that is at most maxAge old. If the cached one is older, it calls ask.
 func (c *cachedAnswer[T]) ensureWithin(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,7 +44,7 @@ func makeEvents(t *testing.T, session *engine.Client, count int) {
 	}
 }
 
-// TestAnEventIsRecordedSoonAfterARun checks the time for recording a newer event.
+// TestAnEventIsRecordedSoonAfterARun checks when a newer event must be recorded.
 func TestAnEventIsRecordedSoonAfterARun(t *testing.T) {
 	at := time.Date(2026, 11, 9, 3, 0, 0, 0, time.UTC)
 	last := &infrav1.EngineEvent{ID: 7, Recorded: metav1.NewTime(at)}
@@ -64,8 +64,8 @@ func TestAnEventIsRecordedSoonAfterARun(t *testing.T) {
 	}
 }
 
-// TestAnEngineRestoredToAfterTheRecordIsNoticed restores an engine's database to some minutes before a run. Since then
-// the engine has logged more events than it has lost.
+// TestAnEngineRestoredToAfterTheRecordIsNoticed restores an engine's database to some minutes before a run. The engine
+// has since logged more events than it has lost.
 func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	folder, backup := t.TempDir(), t.TempDir()
 	start := func(folder string) *ovirtsim.Server {

@@ -1,5 +1,5 @@
-// Package enginepool shares engines among the objects using them. It has one session per credentials, one list of VMs
-// per engine and period, one watcher of VMs, and a limit of concurrent reconciles per engine.
+// Package enginepool shares engines among the objects that use them. It has one session per set of credentials, and one
+// list of VMs per engine and period. It has one watcher of VMs, and limits the concurrent reconciles per engine.
 package enginepool
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Pool gives each OLVMCluster its engine session. It gives each machine its VM from one list per engine.
+// Pool provides each OLVMCluster with its engine session, and each machine with its VM from one list per engine.
 type Pool struct {
-	// Reader reads Secrets and ConfigMaps past the cache, because the controller does not watch their contents.
+	// Reader reads Secrets and ConfigMaps without the cache, because the controller does not watch their contents.
 	Reader client.Reader
-	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The pool reads their contents again after a
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The pool reads their contents again only after a
 	// change.
 	Metadata client.Reader
-	// NoIdentities refuses OLVMClusterIdentities, because a manager of one namespace may not read them.
+	// NoIdentities refuses OLVMClusterIdentities, because a manager limited to one namespace may not read them.
 	NoIdentities bool
 	// Policy decides which credentials are allowed for which engines.
 	Policy connection.Policy
-	// Sessions are shared with the Terraform provider.
+	// Sessions are the sessions with the engines. The Terraform provider uses the same sessions.
 	Sessions *engine.Sessions
 
 	mu     sync.Mutex
@@ -64,8 +64,8 @@ func (p *Pool) pruneEnded() {
 	}
 }
 
-// endUnused ends a session without OLVMClusters, and drops its answers. Otherwise a user could fill the memory with
-// lists of an engine by writing new credentials again and again. The caller holds mu.
+// endUnused ends a session that no OLVMCluster uses, and drops its answers. Otherwise, a user could fill the memory
+// with lists of an engine by changing the credentials again and again. The caller holds mu.
 func (p *Pool) endUnused(session *engine.Client) {
 	for _, used := range p.used {
 		if used == session {
@@ -77,7 +77,7 @@ func (p *Pool) endUnused(session *engine.Client) {
 	p.pruneEnded()
 }
 
-// access is the connection of an OLVMCluster to its engine, with the versions of the objects it was read from.
+// access is the connection of an OLVMCluster to its engine. It records the versions of the objects it was read from.
 type access struct {
 	versions string
 	config   engine.Config
@@ -88,7 +88,7 @@ type groupsOf struct {
 	clusterID engine.ID
 }
 
-// ListAffinityGroups returns the groups of a cluster from a list at most maxAge old. A missing cluster has none.
+// ListAffinityGroups returns the groups of a cluster, from a list at most maxAge old. A missing cluster has no groups.
 func (p *Pool) ListAffinityGroups(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
 ) ([]engine.AffinityGroup, error) {
@@ -99,7 +99,7 @@ func (p *Pool) ListAffinityGroups(
 	})
 }
 
-// FetchVM returns the VM with this ID as of at most maxAge ago, or nil if there is none.
+// FetchVM returns the VM with this ID, from data at most maxAge old. It returns nil if the engine has no such VM.
 func (p *Pool) FetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
@@ -122,7 +122,7 @@ func (p *Pool) ensureView(session *engine.Client) *vmView {
 	return p.vms[session]
 }
 
-// FetchGuest returns the report of the guest agent in a VM, from a list at most maxAge old.
+// FetchGuest returns what the guest agent in a VM reports, from a list at most maxAge old.
 func (p *Pool) FetchGuest(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) ([]engine.GuestInterface, error) {
@@ -135,7 +135,7 @@ func (p *Pool) FetchGuest(
 	return guests[id], err
 }
 
-// OpenSession returns the session and the connection for a cluster's engine. The error is a *blocker.Error if the user
+// OpenSession returns the session and the connection for a cluster's engine. The error is a *blocker.Error if a user
 // must act, for example because the engine is not the one with the cluster's machines.
 func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	session, config, err := p.connectUnchecked(ctx, of)
@@ -159,8 +159,8 @@ func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.C
 	return session, config, nil
 }
 
-// OpenMachineSession is For for the engine of a machine's cluster. It also returns the engine's installation ID. An
-// OLVMCluster of another manager has no record of its engine. The engine recorded by the machine then counts.
+// OpenMachineSession is OpenSession for the engine of a machine's cluster. It also returns the engine's installation
+// ID. The OLVMCluster of another manager has no record of its engine, so the engine recorded on the machine counts.
 func (p *Pool) OpenMachineSession(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {
@@ -183,13 +183,13 @@ func (p *Pool) OpenMachineSession(
 
 const (
 	// recordPeriod is the interval for recording the newest event of an engine. Each record is a write to the API
-	// server, and wakes the machines. recordAfterRun is the shorter interval if runs have changed the engine.
+	// server, and wakes the machines. recordAfterRun is the shorter interval after a run has changed the engine.
 	recordPeriod   = time.Hour
 	recordAfterRun = time.Minute
 )
 
-// FetchLastEvent returns the event for a cluster to record as its engine's last one. lastRun is the end of the last run
-// for an object of the cluster, or zero.
+// FetchLastEvent returns the event that a cluster should record as its engine's last one. lastRun is the end of the
+// last run for an object of the cluster, or zero.
 func FetchLastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
@@ -203,7 +203,7 @@ func FetchLastEvent(
 		recorded = status.LastEvent
 	}
 
-	restored := connection.IsRestored(of, seen) // and accepted
+	restored := connection.IsRestored(of, seen) // and the user has accepted the restore
 	if recorded != nil && !restored && !isRecordDue(recorded, lastRun, now) {
 		return recorded, nil
 	}
@@ -226,7 +226,7 @@ func FetchLastEvent(
 	}, nil
 }
 
-// isRecordDue reports whether to record a newer event. Only an engine with the events of a run knows the run's
+// isRecordDue reports whether to record a newer event. If an engine has the events of a run, it also has the run's
 // resources.
 func isRecordDue(recorded *infrav1.EngineEvent, lastRun, now time.Time) bool {
 	age := now.Sub(recorded.Recorded.Time)
@@ -234,8 +234,8 @@ func isRecordDue(recorded *infrav1.EngineEvent, lastRun, now time.Time) bool {
 	return age >= recordPeriod || age >= recordAfterRun && !lastRun.Before(recorded.Recorded.Time)
 }
 
-// MarkRestored marks the last event as gone if err reports that the engine has forgotten it. Before the next look, the
-// engine may have as many events again.
+// MarkRestored marks the last event as gone if err reports that the engine has forgotten it. The mark is necessary
+// because the engine may soon have as many events again.
 func MarkRestored(last *infrav1.EngineEvent, err error) {
 	var blocked *blocker.Error
 	if last != nil && errors.As(err, &blocked) && blocked.Reason == infrav1.EngineRestoredReason {
@@ -243,7 +243,7 @@ func MarkRestored(last *infrav1.EngineEvent, err error) {
 	}
 }
 
-// connectUnchecked is For without the checks of the answering engine.
+// connectUnchecked is OpenSession without the check that the same engine answers.
 func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	key, versions := of.Key, p.readVersions(ctx, of)
 	p.mu.Lock()
@@ -258,7 +258,7 @@ func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*eng
 
 	var refused *blocker.Error
 	if errors.As(err, &refused) {
-		p.DropCluster(key) // a withdrawn permission ends at once
+		p.DropCluster(key) // a withdrawn permission takes effect at once
 	}
 
 	if err == nil && versions != "" {
@@ -274,8 +274,8 @@ func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*eng
 	return session, config, err
 }
 
-// DropCluster drops all data of a deleted OLVMCluster, including the password of its engine. It ends the session unless
-// another OLVMCluster uses it.
+// DropCluster drops all data of a deleted OLVMCluster, including the password for its engine. It ends the session
+// unless another OLVMCluster uses it.
 func (p *Pool) DropCluster(cluster client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,7 +305,7 @@ func (p *Pool) RecordSession(cluster client.ObjectKey, session *engine.Client) b
 	return true
 }
 
-// readVersions returns the versions of all objects for the connection to the engine, or "" if one is unknown.
+// readVersions returns the versions of all objects that the connection depends on, or "" if one is unknown.
 func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 	if p.Metadata == nil {
 		return ""
@@ -362,8 +362,8 @@ func (p *Pool) readConnection(ctx context.Context, of connection.Engine) (*engin
 	return session, config, nil
 }
 
-// OpenSessionAs returns a session with the engine of a cluster for another user. The session sees only objects the user
-// has rights for. The error is a *blocker.Error if someone must act.
+// OpenSessionAs returns a session with the engine of a cluster for another user. The session sees only objects that the
+// user has rights for. The error is a *blocker.Error if a user must act.
 func (p *Pool) OpenSessionAs(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
 	if err := p.checkIdentity(of); err != nil {
 		return nil, err
@@ -388,7 +388,7 @@ func (p *Pool) readConfig(ctx context.Context, of connection.Engine) (engine.Con
 	return connection.ReadConfig(ctx, p.Reader, of, p.Policy)
 }
 
-// checkIdentity refuses an identity if this process reads none.
+// checkIdentity refuses an identity if this process must not read any.
 func (p *Pool) checkIdentity(of connection.Engine) error {
 	if !p.NoIdentities || connection.GetIdentityName(of) == "" {
 		return nil

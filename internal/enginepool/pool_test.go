@@ -16,7 +16,7 @@ import (
 
 const engineURL = "https://engine.example.com/ovirt-engine"
 
-// newPool returns a pool with an API server and one Secret. Two OLVMClusters use its password.
+// newPool returns a pool with a fake API server and one Secret. Two OLVMClusters use its password.
 func newPool() (*Pool, *infrav1.OLVMCluster, *infrav1.OLVMCluster) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default"},
@@ -40,7 +40,7 @@ func newCluster(name string, uid types.UID) *infrav1.OLVMCluster {
 	return cluster
 }
 
-// use takes the session of an OLVMCluster like its controller.
+// use gets the session of an OLVMCluster, like its controller.
 func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client {
 	t.Helper()
 
@@ -54,7 +54,7 @@ func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client 
 	return session
 }
 
-// TestForget ends the session with its last OLVMCluster, and keeps no password of either.
+// TestForget drops both OLVMClusters. The session must end with the last one, and no password may remain.
 func TestForget(t *testing.T) {
 	pool, a, b := newPool()
 
@@ -80,7 +80,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForOfNewObject reads the connection anew for an object with the name of a deleted one.
+// TestForOfNewObject has a new object with the name of a deleted one. The pool must read its connection again.
 func TestForOfNewObject(t *testing.T) {
 	pool, before, _ := newPool()
 	use(t, pool, before)

@@ -9,51 +9,52 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// maxWait limits the wait of a reconcile while no other one on the engine finishes.
+// maxWait limits how long a reconcile waits while no other one on the engine finishes.
 const maxWait = time.Second
 
 const (
-	// WorkersPerPlace is the number of workers a controller needs per place at an engine. Reconciles waiting for a slow
-	// engine hold workers, and other engines need free ones.
+	// WorkersPerPlace is the number of workers that a controller needs per place at an engine. Reconciles that wait for
+	// a slow engine occupy workers, but other engines need free ones.
 	WorkersPerPlace = 32
-	// tenantFactor is the ratio of a tenant's places to the places at one engine. A tenant with many dead engines must
-	// not use up the workers.
+	// tenantFactor is the ratio between a tenant's places and the places at one engine. A tenant with many dead engines
+	// must not occupy all workers.
 	tenantFactor = 2
-	// reconcilesPerPlace is the number of running and queued reconciles per place. Further ones are refused at once and
-	// come again later, because a queued reconcile holds a worker.
+	// reconcilesPerPlace is the number of running and queued reconciles per place. Because a queued reconcile occupies
+	// a worker, more of them are refused at once and come again later.
 	reconcilesPerPlace = 4
 )
 
 // ReconcileLimiter limits a tenant's concurrent reconciles, both per engine and in total. It soon refuses the others,
 // and they are requeued. The limit is per tenant, because tenants choose the names of engines.
 type ReconcileLimiter struct {
-	// Limit of reconciles per tenant and engine.
+	// Limit is the number of concurrent reconciles per tenant and engine.
 	Limit int
 
 	mu     sync.Mutex
 	queues map[string]*queue
 }
 
-// queue has the reconciles with a common number of places.
+// queue has the reconciles that share a number of places.
 type queue struct {
 	places *semaphore.Weighted // first come, first served
-	// reconciles counts running and waiting ones. The limiter's mu guards it.
+	// reconciles counts the running and the waiting ones. The limiter's mu guards it.
 	reconciles int
-	// finished is the time the last reconcile finished.
+	// finished is the time at which the last reconcile finished.
 	finished atomic.Pointer[time.Time]
-	// stuck is set after a timeout, until a reconcile finishes. It spares the next ones the same wait.
+	// stuck is set after a timeout until a reconcile finishes. With it, the next reconciles do not wait as long again.
 	stuck atomic.Bool
 }
 
-// AcquirePlace takes a place at an engine, and waits for one as long as others finish. If ok is false, requeue the
-// reconcile. Otherwise call leave at its end.
+// AcquirePlace takes a place at an engine. It waits for one as long as other reconciles finish. If ok is false, the
+// caller requeues the reconcile. Otherwise, it calls leave at the end of the reconcile.
 func (l *ReconcileLimiter) AcquirePlace(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
 	leaveEngine, ok := l.waitForPlace(ctx, tenant+" "+engine, l.Limit)
 	if !ok {
 		return nil, false
 	}
 
-	// The tenant's place comes second: reconciles waiting for a slow engine must not block the tenant's other engines.
+	// Take the tenant's place second, because reconciles that wait for a slow engine must not block the tenant's other
+	// engines.
 	leaveTenant, ok := l.waitForPlace(ctx, tenant, tenantFactor*l.Limit)
 	if !ok {
 		leaveEngine()
@@ -116,7 +117,7 @@ func (l *ReconcileLimiter) removeReconcile(name string, q *queue) {
 	}
 }
 
-// waitForTurn reports whether there is a place.
+// waitForTurn waits for a place, and reports whether it got one.
 func (q *queue) waitForTurn(ctx context.Context) bool {
 	if q.places.TryAcquire(1) {
 		return true
@@ -133,7 +134,7 @@ func (q *queue) waitForTurn(ctx context.Context) bool {
 	return q.places.Acquire(waiting, 1) == nil
 }
 
-// watchProgress gives up for a waiting reconcile after no other one has finished for maxWait.
+// watchProgress calls giveUp for a waiting reconcile if no other one has finished for maxWait.
 func (q *queue) watchProgress(ctx context.Context, giveUp func()) {
 	since := time.Now()
 	ticker := time.NewTicker(maxWait / 4)

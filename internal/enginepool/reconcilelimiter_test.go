@@ -9,8 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhileOthersLeaveAPassWaits has three passes in a row. The last one waits longer than it would wait for a dead
-// engine.
+// TestWhileOthersLeaveAPassWaits has three passes in a row. The last one waits longer than it would for a dead engine.
 func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 1}
@@ -96,7 +95,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestThoseWhoWaitHoldFewWorkers has too many passes for a slow engine. Each takes long, but ends.
+// TestThoseWhoWaitHoldFewWorkers has too many passes for a slow engine. Each pass takes long, but ends.
 func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 2}
@@ -113,7 +112,7 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 			}()
 		}
 
-		// The clock of the bubble stands still until all of them have entered, are refused, or wait.
+		// The clock of the bubble stands still until each of them has a place, was refused, or waits.
 		synctest.Wait()
 		check.Equal(t, "how many are refused at once", len(refused), 100-reconcilesPerPlace*c.Limit)
 		check.Equal(t, "how many have entered", len(entered), c.Limit)

@@ -15,40 +15,41 @@ import (
 )
 
 const (
-	// wholePeriod is the interval for listing all VMs of an engine in spite of its events. A change may have no event,
-	// and an event may be missed.
+	// wholePeriod is the interval for listing all VMs of an engine, even if the view follows its events. A change may
+	// have no event, and the view may miss an event.
 	wholePeriod = 10 * time.Minute
-	// mostEvents is the number of new events per request. A full answer may lack some.
+	// mostEvents limits the new events in one request. If an answer has this many, some events may be missing.
 	mostEvents = 500
-	// mostByID is the maximum number of VMs to read by ID because of events. With more, list all.
+	// mostByID limits the VMs read by ID because of events. If there are more, the view lists all VMs.
 	mostByID = 1000
-	// mostlyOthers is a ratio of all VMs to watched ones. From this ratio on, the view reads only the watched VMs, by
-	// ID, instead of listing all again.
+	// mostlyOthers is a ratio between all VMs and the watched ones. From this ratio on, the view reads only the watched
+	// VMs by ID, instead of listing all VMs again.
 	mostlyOthers = 3
-	// vmRemoved is the event code of a VM's removal. Such an event may lack the VM's ID.
+	// vmRemoved is the code of the event about a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113
 )
 
-// vmView is a view of the VMs of an engine. The answer for a VM includes its user data if it still has some, so a list
-// of all VMs may have hundreds of megabytes. The view therefore lists them once. After this it reads only VMs in the
-// engine's events, and VMs somebody waits for.
+// vmView is a view of the VMs of an engine. The answer for a VM includes its user data if the engine still has some. So
+// a list of all VMs may have hundreds of megabytes, and the view lists them only once. Then it reads only the VMs named
+// by the engine's events, and those that a machine waits for.
 type vmView struct {
 	mu  sync.Mutex
 	vms map[engine.ID]*viewedVM
-	// listed is the time of the last list of all VMs. known is the last time the whole view was correct.
+	// listed is the time of the last list of all VMs. known is the last time at which the whole view was correct.
 	listed, known time.Time
-	// changes counts the reads. whole is its value at the last list of all VMs.
+	// changes counts the reads. whole is the count at the last list of all VMs.
 	changes, whole int
 	// total is the number of VMs in the last list of all VMs.
 	total int
-	// event is the newest event read, or 0 if events cannot be followed.
+	// event is the newest event that was read, or 0 if the view cannot follow events.
 	event int64
-	// again has the VMs of the previous round's events, because an engine logs an event before it stores the change.
+	// again has the VMs of the events read last time. They are read again, because an engine logs an event before it
+	// stores the change.
 	again map[engine.ID]bool
 	// err is the error of the last try, at the time failed. It is nil after a success.
 	err    error
 	failed time.Time
-	// now returns the time; nil means time.Now.
+	// now returns the time. If it is nil, time.Now does.
 	now func() time.Time
 }
 
@@ -61,17 +62,17 @@ func (v *vmView) currentTime() time.Time {
 	return time.Now()
 }
 
-// viewedVM is a VM as read at a time, with a nil vm if the engine had none.
+// viewedVM is a VM as read at a time. vm is nil if the engine had no such VM.
 type viewedVM struct {
 	vm *engine.VM
 	at time.Time
-	// change is the view's counter after this read.
+	// change is the view's count of reads after this one.
 	change int
-	// asked reports that somebody has asked for it since the last list. Other VMs are dropped.
+	// asked reports whether anyone has asked for the VM since the last list. The view drops other VMs.
 	asked bool
 }
 
-// fetchVM returns a VM as of at most maxAge ago, or nil if the engine has none.
+// fetchVM returns a VM from data at most maxAge old, or nil if the engine does not have it.
 func (v *vmView) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
@@ -103,8 +104,8 @@ func (v *vmView) rereadVMs(ctx context.Context, session *engine.Client, ids []en
 	return v.tryRequest(func() error { return v.readVMs(ctx, session, ids) })
 }
 
-// renewView updates the whole view for the watcher. It does so often with events, because they are cheap, and seldom
-// with lists of all VMs.
+// renewView updates the whole view for the watcher. It does so often if it can follow events, because they are cheap,
+// and seldom if it must list all VMs.
 func (v *vmView) renewView(ctx context.Context, session *engine.Client) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,8 +118,8 @@ func (v *vmView) renewView(ctx context.Context, session *engine.Client) error {
 	return v.updateView(ctx, session, maxAge)
 }
 
-// getChanged returns the VMs with these IDs read after so many changes. For IDs with the value true, it returns any
-// known VM. A missing VM is nil. It also returns the current number of changes.
+// getChanged returns those of the VMs that were read after this number of changes. It returns VMs with the value true
+// in any case. A missing VM is nil. It also returns the current number of changes.
 func (v *vmView) getChanged(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -141,7 +142,7 @@ func (v *vmView) getChanged(changes int, ids map[engine.ID]bool) (map[engine.ID]
 	return out, v.changes
 }
 
-// tryRequest sends a request to the engine, unless the engine gave no answer a moment ago. The caller holds mu.
+// tryRequest sends a request to the engine, unless the engine has just failed to answer one. The caller holds mu.
 func (v *vmView) tryRequest(ask func() error) error {
 	if v.err != nil && v.currentTime().Sub(v.failed) < failureAge {
 		return v.err
@@ -154,7 +155,7 @@ func (v *vmView) tryRequest(ask func() error) error {
 	return v.err
 }
 
-// updateView makes the whole view at most maxAge old. The caller holds mu.
+// updateView updates the whole view if it is more than maxAge old. The caller holds mu.
 func (v *vmView) updateView(ctx context.Context, session *engine.Client, maxAge time.Duration) error {
 	if !v.known.IsZero() && v.currentTime().Sub(v.known) <= maxAge {
 		return nil
@@ -168,7 +169,7 @@ func (v *vmView) updateView(ctx context.Context, session *engine.Client, maxAge 
 				v.known = begin
 			}
 
-			// Do not list all VMs for every burst of events. Keep the older data until the next period.
+			// Do not list all VMs after every burst of events. Keep the older data until the next period.
 			if err != nil || followed || begin.Sub(v.listed) < steadyPeriod {
 				return err
 			}
@@ -178,10 +179,10 @@ func (v *vmView) updateView(ctx context.Context, session *engine.Client, maxAge 
 	})
 }
 
-// listVMs reads all VMs somebody may ask for. It drops VMs nobody has asked for since the previous list. The caller
-// holds mu.
+// listVMs reads all VMs that anyone may ask for. It drops VMs for which nobody has asked since the previous list. The
+// caller holds mu.
 func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
-	// The list includes changes of earlier events.
+	// The list includes the changes of earlier events.
 	event := int64(0)
 	if newest, err := session.ListEvents(ctx, "", 1); err == nil && len(newest) > 0 {
 		event = newest[0].Index
@@ -196,7 +197,7 @@ func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
 	v.changes++
 	vms := map[engine.ID]*viewedVM{}
 
-	for _, vm := range list { // copied, so the rest of the list can be freed
+	for _, vm := range list { // copied, so that the rest of the list can be freed
 		before := v.vms[vm.ID]
 		if v.listed.IsZero() && hasOwnerMark(&vm) || before != nil && before.asked {
 			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
@@ -214,8 +215,8 @@ func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
 	return nil
 }
 
-// fetchVMs lists the VMs of the engine. If most of them belong to others, it reads only the requested ones. The caller
-// holds mu.
+// fetchVMs lists the VMs of the engine. If most of them belong to others, it reads only those that someone has asked
+// for. The caller holds mu.
 func (v *vmView) fetchVMs(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
 	var asked []engine.ID
 
@@ -235,7 +236,7 @@ func (v *vmView) fetchVMs(ctx context.Context, session *engine.Client) ([]engine
 	return list, err
 }
 
-// hasOwnerMark reports whether a VM has an owner mark, so somebody may ask for it.
+// hasOwnerMark reports whether a VM has an owner mark. Only then can anyone ask for it.
 func hasOwnerMark(vm *engine.VM) bool {
 	comment := ptr.Deref(vm.Comment, "")
 	_, machine := ownermark.ParseOwner(comment)
@@ -271,12 +272,13 @@ func (v *vmView) readVMs(ctx context.Context, session *engine.Client, ids []engi
 	return nil
 }
 
-// followEvents reads the VMs of new events. It also reads VMs in a transitional status, because its end may have no
-// event. It returns false if it may have missed events, or if many VMs have changed. The caller holds mu.
+// followEvents reads the VMs of new events. It also reads VMs in a transitional status, because the end of a transition
+// may have no event. It returns false if it may have missed events, or if too many VMs have changed. The caller holds
+// mu.
 func (v *vmView) followEvents(ctx context.Context, session *engine.Client) (bool, error) {
 	events, err := session.ListEventsAfter(ctx, v.event, mostEvents)
 	if err != nil || len(events) >= mostEvents {
-		return false, nil //nolint:nilerr // an engine that gives no events is asked for its VMs
+		return false, nil //nolint:nilerr // without events, the view lists the VMs
 	}
 
 	named := v.findConcerned(events)
@@ -307,7 +309,7 @@ func (v *vmView) followEvents(ctx context.Context, session *engine.Client) (bool
 	return true, nil
 }
 
-// findConcerned returns the VMs concerned by events. The caller holds mu.
+// findConcerned returns the VMs that the events may be about. The caller holds mu.
 func (v *vmView) findConcerned(events []engine.Event) map[engine.ID]bool {
 	out := map[engine.ID]bool{}
 
@@ -330,8 +332,8 @@ func (v *vmView) findConcerned(events []engine.Event) map[engine.ID]bool {
 	return out
 }
 
-// isConcerned reports whether an event without a VM's ID may concern a VM. An event of a host concerns the VMs on it,
-// and a removal concerns the removed VM.
+// isConcerned reports whether an event without a VM's ID may be about a VM. An event of a host concerns the VMs on it,
+// and an event about a removal concerns the removed VM.
 func isConcerned(event *engine.Event, vm *engine.VM) bool {
 	switch {
 	case event.VM != nil:

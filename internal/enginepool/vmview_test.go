@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// watchedSite is an engine with VMs and a record of its requests.
+// watchedSite is an engine with VMs. It records its requests.
 type watchedSite struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -27,14 +27,14 @@ type watchedSite struct {
 
 	mu       sync.Mutex
 	requests []string
-	// refused is a part of the paths answered with 404.
+	// refused is a part of the paths that the engine answers with 404.
 	refused string
 }
 
 func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	t.Helper()
 	s := &watchedSite{t: t}
-	// The clock stands still, because any activity of the engine would be an event.
+	// The clock stands still, because any activity of the engine would cause an event.
 	sim, err := ovirtsim.New(ovirtsim.Options{Clock: ovirtsim.NewManualClock(), Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.note(r) {
@@ -71,7 +71,7 @@ func newWatchedSite(t *testing.T, vms int) *watchedSite {
 	return s
 }
 
-// note records requests for VMs and events, and reports whether to answer.
+// note records requests for VMs and events, and reports whether the engine should answer.
 func (s *watchedSite) note(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,8 @@ func (s *watchedSite) comment(at int, text string) {
 	check.Error(s.t, err, "")
 }
 
-// frozen returns a clock standing still. Only age makes a view older, regardless of the test's duration.
+// frozen returns a clock that stands still. So only the method age makes a view older, regardless of the duration of
+// the test.
 func frozen() func() time.Time {
 	now := time.Now()
 
@@ -128,7 +129,7 @@ func (v *vmView) age(by time.Duration) {
 	}
 }
 
-// TestOnlyWhatHasChangedIsRead follows VMs of an engine by events, because answers for all VMs are large.
+// TestOnlyWhatHasChangedIsRead follows the VMs of an engine by its events, because an answer with all VMs is large.
 func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s, v := newWatchedSite(t, 4), &vmView{now: frozen()}
 	s.asked()
@@ -158,7 +159,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s.comment(3, "others'")
 	v.age(time.Minute)
 	check.Equal(t, "the comment", *get(1, steadyPeriod).Comment, "ours")
-	// Somebody may still ask for the remaining one.
+	// Someone may still ask for the remaining VM.
 	check.Equal(t, "with changes", s.asked(), "events, 2 by ID")
 
 	// An engine logs an event before it stores the change.
@@ -195,7 +196,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	check.Equal(t, "others' VMs are kept", kept, false)
 }
 
-// TestAnEngineWithoutEventsIsListed has a user without access to events, and more events than one request returns.
+// TestAnEngineWithoutEventsIsListed has a user who cannot read events, and more events than one request returns.
 func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	s.refused = "/events"
@@ -223,7 +224,8 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	check.Equal(t, "when they are gone", renew(), "all")
 }
 
-// TestOthersCostNothing has an engine with most VMs owned by others. They are read once, and not kept.
+// TestOthersCostNothing has an engine where most VMs belong to others. The view reads them once, and does not keep
+// them.
 func TestOthersCostNothing(t *testing.T) {
 	s, v := newWatchedSite(t, 8), &vmView{now: frozen()}
 	for i := 1; i < 8; i++ {
@@ -254,7 +256,7 @@ func TestOthersCostNothing(t *testing.T) {
 	check.Equal(t, "what is known of that one", v.vms[s.ids[4]].vm == nil, true)
 }
 
-// TestEventsThatNameNoVM has events of a host and of a deleted VM.
+// TestEventsThatNameNoVM has events about a host, and about a deleted VM.
 func TestEventsThatNameNoVM(t *testing.T) {
 	vm := &engine.VM{ID: "01939bb4-0000-4000-8000-000000000001", Name: "m1", Host: engine.NewRef("h1")}
 	for name, test := range map[string]struct {
@@ -279,8 +281,8 @@ func TestEventsThatNameNoVM(t *testing.T) {
 	}
 }
 
-// TestAChangeBeforeTheFirstWatchWakes changes a VM between the look of its machine's pass and the machine's first
-// watch.
+// TestAChangeBeforeTheFirstWatchWakes changes a VM after the pass of its machine has read it, and before the machine
+// first watches it.
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
 	var woken []string

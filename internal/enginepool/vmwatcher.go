@@ -11,15 +11,15 @@ import (
 
 const (
 	// fastPeriod is the interval between looks at booting VMs. Each booting VM adds perBooting. eventPeriod is the
-	// interval for reading an engine's events. steadyPeriod is the interval for listing all its VMs if it provides no
-	// events.
+	// interval for reading an engine's events. steadyPeriod is the interval for listing all VMs of an engine that
+	// provides no events.
 	fastPeriod   = time.Second / 2
 	perBooting   = 10 * time.Millisecond
 	eventPeriod  = 5 * time.Second
 	steadyPeriod = 30 * time.Second
 )
 
-// VMWatcher looks at the VMs of each engine at intervals, and wakes the machines with a changed VM. Machines with an
+// VMWatcher checks the VMs of each engine at intervals, and wakes the machines whose VM has changed. Machines with an
 // unchanged VM cost nothing, regardless of their number. K identifies a machine.
 type VMWatcher[K comparable] struct {
 	Pool *Pool
@@ -35,24 +35,24 @@ type VMWatcher[K comparable] struct {
 type WatchedVM struct {
 	Session *engine.Client
 	ID      engine.ID
-	// Booting reports that the machine waits for its VM to come up.
+	// Booting reports whether the machine waits for its VM to boot.
 	Booting bool
-	// Seen is the VM as its machine knows it, or nil if the engine has none.
+	// Seen is the VM as its machine has last seen it, or nil if the engine had no VM.
 	Seen *engine.VM
 
-	// fresh reports that its machine has seen it since the last look.
+	// fresh reports whether the machine has seen the VM since the last check.
 	fresh bool
 }
 
-// watchedEngine has the time of the last look at an engine, the number of compared changes of its view, and whether a
-// look is in progress.
+// watchedEngine has the time of the last check of an engine, the number of compared changes in its view, and whether a
+// check is running.
 type watchedEngine struct {
 	at       time.Time
 	compared int
 	busy     bool
 }
 
-// Watch wakes the machine if its VM differs from the one it has seen.
+// Watch wakes the machine once its VM differs from the one that it has seen.
 func (w *VMWatcher[K]) Watch(machine K, vm WatchedVM) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (w *VMWatcher[K]) Unwatch(machine K) {
 	delete(w.machines, machine)
 }
 
-// Start watches until the context ends. It is a Runnable of the manager.
+// Start checks the engines until the context ends. It is a Runnable of the manager.
 func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	ticker := time.NewTicker(fastPeriod / 2)
 	defer ticker.Stop()
@@ -96,11 +96,11 @@ func (w *VMWatcher[K]) Start(ctx context.Context) error {
 	}
 }
 
-// takeDue returns the engines to look at now. It marks them as busy until look ends.
+// takeDue returns the engines that are due for a check. It marks them as busy until checkEngine ends.
 func (w *VMWatcher[K]) takeDue(now time.Time) []*engine.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	booting := map[*engine.Client]int{} // has every engine with machines
+	booting := map[*engine.Client]int{} // has every engine with watched machines
 
 	for _, vm := range w.machines {
 		if vm.Booting {
@@ -132,8 +132,8 @@ func (w *VMWatcher[K]) takeDue(now time.Time) []*engine.Client {
 	return out
 }
 
-// checkEngine looks at the VMs of an engine, and wakes the machines with a changed VM. The OLVMCluster reports a dead
-// engine.
+// checkEngine checks the VMs of an engine, and wakes the machines whose VM has changed. It reports no error, because
+// the OLVMCluster reports a dead engine.
 func (w *VMWatcher[K]) checkEngine(ctx context.Context, session *engine.Client) {
 	view := w.Pool.ensureView(session)
 	err := view.renewView(ctx, session)
@@ -146,7 +146,7 @@ func (w *VMWatcher[K]) checkEngine(ctx context.Context, session *engine.Client) 
 	}
 }
 
-// findBooting returns the VMs of an engine whose machines wait for them.
+// findBooting returns the VMs of an engine that their machines wait for.
 func (w *VMWatcher[K]) findBooting(session *engine.Client) []engine.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,8 +162,8 @@ func (w *VMWatcher[K]) findBooting(session *engine.Client) []engine.ID {
 	return out
 }
 
-// findChanged compares the VMs read since the last look, and returns the machines with a difference to their VM. It
-// does not hold mu during the view's calls, because they may wait for the engine. Others can watch machines meanwhile.
+// findChanged compares the VMs read since the last check, and returns the machines whose VM differs. It does not hold
+// mu while it calls the view, because the view may wait for the engine. So others can watch machines meanwhile.
 func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
 		w.endLook(session, 0)
@@ -184,7 +184,7 @@ func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err err
 			continue
 		}
 
-		// Recorded, so the machine is woken once.
+		// Record it, so that the machine is woken only once.
 		watched.Seen = vm
 		w.machines[key] = watched
 		out = append(out, key)
@@ -194,7 +194,7 @@ func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err err
 }
 
 // startComparison returns the VMs of an engine's machines, and the number of changes compared so far. The value is true
-// if the machine has seen its VM since the last look. Such a VM is always compared, regardless of the time it was read.
+// if the machine has seen its VM since the last check. Such a VM is always compared, regardless of when it was read.
 func (w *VMWatcher[K]) startComparison(session *engine.Client) (ids map[engine.ID]bool, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,7 +213,7 @@ func (w *VMWatcher[K]) startComparison(session *engine.Client) (ids map[engine.I
 	return ids, w.engines[session].compared
 }
 
-// endLook ends a look at an engine. changes is the number of compared changes, or 0 if there was no comparison.
+// endLook ends the check of an engine. changes is the number of compared changes, or 0 without a comparison.
 func (w *VMWatcher[K]) endLook(session *engine.Client, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

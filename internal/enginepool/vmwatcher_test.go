@@ -18,7 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestVMWatcherWakesTheMachinesWhoseVMHasChanged follows many VMs of one engine. One of them starts and one is deleted.
+// TestVMWatcherWakesTheMachinesWhoseVMHasChanged watches many VMs of one engine. One of them starts, and one is
+// deleted.
 func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	var lists atomic.Int32
 	sim, err := ovirtsim.New(ovirtsim.Options{
@@ -129,7 +130,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The watcher looks again, and finishes its last look before it ends.
+	// The watcher checks again, and finishes its last check before it ends.
 	before := lists.Load()
 	wait.Until(t, "the engine is looked at twice", func() bool { return lists.Load() >= before+2 })
 	cancel()
