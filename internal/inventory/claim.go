@@ -16,18 +16,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// tagPrefix precedes the VM's UUID in the name of a claim's tag.
+// tagPrefix comes before the VM's UUID in the name of a claim's tag.
 const tagPrefix = "capolvm-claim-"
 
 // TagName returns the name of a claim's tag in the engine. Tag names are unique there, so the tag decides between
-// management clusters sharing the same VMs.
+// management clusters that share the same VMs.
 func TagName(vm engine.ID) string { return tagPrefix + vm.String() }
 
-// Mark is the engine's record of a claim, stored in the description of its tag.
+// Mark is the record of a claim in the engine. The description of the claim's tag contains it.
 type Mark struct {
-	// ID of the claim.
+	// ID is the ID of the claim.
 	ID string `json:"id"`
-	// Namespace, Cluster, Role, Group and Machine come from the claim.
+	// Namespace, Cluster, Role, Group and Machine are copies from the claim.
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
 	Role      string `json:"role"`
@@ -37,15 +37,15 @@ type Mark struct {
 	Comment string `json:"comment,omitempty"`
 	// Network is the VM's network configuration before the claim. It is empty if there was none, and nil if unknown.
 	Network *engine.Initialization `json:"network,omitempty"`
-	// Guest is the other data for the guest before the claim; nil if unknown.
+	// Guest is the other data for the guest before the claim. It is nil if unknown.
 	Guest *Guest `json:"guest,omitempty"`
 }
 
-// Guest is the data for a VM's guest, except the network.
+// Guest has the data for a VM's guest, except the network.
 type Guest struct {
 	HostName string `json:"hostName,omitempty"`
-	// UserData is a digest of the user data, because user data may be secret; "" for none. It distinguishes the VM's
-	// user data from a machine's.
+	// UserData is a digest of the user data, or "" without user data. It is only a digest, because user data may be
+	// secret. It distinguishes the VM's own user data from a machine's.
 	UserData string `json:"userData,omitempty"`
 }
 
@@ -64,8 +64,8 @@ func toGuest(of *engine.Initialization) *Guest {
 	return out
 }
 
-// NewMark returns the mark of a claim on a VM, with a record of the settings about to change. full is the VM with its
-// user data. If the VM already has an owner mark, its tag was lost, and the earlier settings are unknown.
+// NewMark returns the mark of a claim on a VM. It records the settings that are about to change. full is the VM with
+// its user data. If the VM already has an owner mark, its tag was lost, and the earlier settings are unknown.
 func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.VM) Mark {
 	out := Mark{
 		ID:        claim.ID,
@@ -83,14 +83,14 @@ func NewMark(namespace string, claim infrav1alpha1.InventoryClaim, full *engine.
 	return out
 }
 
-// ToClaim returns the claim described by the mark.
+// ToClaim returns the claim that the mark describes.
 func (m Mark) ToClaim() *infrav1alpha1.InventoryClaim {
 	return &infrav1alpha1.InventoryClaim{
 		ID: m.ID, ClusterName: m.Cluster, Role: m.Role, Group: m.Group, MachineName: m.Machine,
 	}
 }
 
-// isValid reports whether a mark can be one of our claims. A user may have written the tag.
+// isValid reports whether a mark can come from this provider, because a user may have written the tag.
 func (m Mark) isValid() bool {
 	return m.ID != "" && m.Namespace != "" && m.Cluster != "" && m.Group != "" &&
 		(m.Role == infrav1.RoleControlPlane || m.Role == infrav1.RoleWorker)
@@ -98,14 +98,14 @@ func (m Mark) isValid() bool {
 
 func (m Mark) encodeJSON() string {
 	content, err := json.Marshal(m)
-	if err != nil { // impossible: it contains only texts
+	if err != nil { // impossible, because it contains only texts
 		return ""
 	}
 
 	return string(content)
 }
 
-// marked is the tag of a claim, with the mark from its description.
+// marked is the tag of a claim, with the mark in its description.
 type marked struct {
 	tag  engine.Tag
 	mark Mark
@@ -138,7 +138,7 @@ func parseMark(tag engine.Tag) marked {
 	return out
 }
 
-// FetchMark requests the mark of a VM from the engine. It returns the zero Mark if there is none, or if it is
+// FetchMark reads the mark of a VM from the engine. It returns the zero Mark if there is no mark, or if the mark is
 // unreadable.
 func FetchMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark, error) {
 	tags, err := session.ListTagsNamed(ctx, TagName(vm))
@@ -153,7 +153,7 @@ func FetchMark(ctx context.Context, session *engine.Client, vm engine.ID) (Mark,
 	return Mark{}, nil
 }
 
-// GetMark returns the mark on a VM, and false if there is none. An unreadable mark is returned as the zero Mark.
+// GetMark returns the mark on a VM, or false if there is none. For an unreadable mark, it returns the zero Mark.
 func GetMark(vm engine.DescribedVM) (mark Mark, tagged bool) {
 	marks := sortedMarks(vm)
 	if len(marks) == 0 {
@@ -163,7 +163,7 @@ func GetMark(vm engine.DescribedVM) (mark Mark, tagged bool) {
 	return marks[0].mark, true
 }
 
-// ConfirmedID returns the status.claimID of an OLVMInventoryVM with a confirmed claim and machine mark.
+// ConfirmedID returns the status.claimID of an OLVMInventoryVM whose claim and machine mark are confirmed.
 func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	if claim.MachineName == "" {
 		return claim.ID
@@ -172,8 +172,8 @@ func ConfirmedID(claim infrav1alpha1.InventoryClaim) string {
 	return claim.ID + "/" + claim.MachineName
 }
 
-// IsReadable reports whether the mark identifies the VM's claimant. An unreadable mark neither assigns a VM nor frees
-// it.
+// IsReadable reports whether the mark identifies the claimant of the VM. An unreadable mark neither assigns a VM nor
+// frees it.
 func (m Mark) IsReadable() bool { return m.ID != "" }
 
 // newUnreadableError returns the error for an unreadable mark.
@@ -185,16 +185,16 @@ func newUnreadableError(vm engine.ID) error {
 // isSameClaim reports whether the mark has the ID of the claim.
 func (m Mark) isSameClaim(claim infrav1alpha1.InventoryClaim) bool { return m.ID == claim.ID }
 
-// Claimed is the result of marking a claim in the engine.
+// Claimed is the result of an attempt to mark a claim in the engine.
 type Claimed int
 
-// The results of marking a claim in the engine.
+// These are the results of an attempt to mark a claim.
 const (
-	// ClaimPending is a claim marked just now. A later call must confirm it.
+	// ClaimPending means that the call has marked the claim. A later call must confirm it.
 	ClaimPending Claimed = iota
-	// ClaimConfirmed is a claim already present in the engine before the call.
+	// ClaimConfirmed means that the engine had the claim before the call.
 	ClaimConfirmed
-	// ClaimLost is a claim lost to a faster claimant.
+	// ClaimLost means that another claimant was faster.
 	ClaimLost
 )
 
@@ -221,13 +221,13 @@ func (m *Marker) listMarks(vm engine.ID) ([]marked, error) {
 	return parseMarks(vm, all), err
 }
 
-// EnsureClaim marks a claim on a VM: with a tag naming the claim, and with the machine's owner mark in the VM's
-// comment. vm must be recent. owner is nil for a reserved VM. Ensure does not change existing marks. If the claim is
-// lost, it returns the winner's mark.
+// EnsureClaim marks a claim on a VM: with a tag for the claim, and with the machine's owner mark in the VM's comment.
+// vm must be recent. owner is nil for a reserved VM. EnsureClaim does not change existing marks. If the claim is lost,
+// it returns the winner's mark.
 //
-// The engine creates two tags with the same name if the requests overlap. So an unsettled claim, not yet confirmed by
-// an earlier call, looks for all tags with this name. All sides accept the first one by ID. The caller must space calls
-// for such a claim further apart than a request takes.
+// The engine creates two tags with the same name if the requests overlap. So EnsureClaim lists all tags with this name
+// until an earlier call has confirmed the claim. All sides accept the tag with the lowest ID. Two calls for such a
+// claim must be further apart than a request takes.
 func (m *Marker) EnsureClaim(
 	ctx context.Context,
 	vm engine.DescribedVM,
@@ -256,7 +256,8 @@ func (m *Marker) EnsureClaim(
 		return ClaimPending, Mark{}, newUnreadableError(vm.ID)
 	case !marks[0].mark.isSameClaim(claim):
 		if owner != nil && owned && has.IsSameObject(*owner) && marks[0].mark.Machine != "" {
-			// Its request was slow: the other side sees the machine's mark and yields. Until then, neither has the VM.
+			// The request of this claim was slow. The other side sees the machine's mark and yields. Until then,
+			// neither side has the VM.
 			return ClaimPending, marks[0].mark, nil
 		}
 
@@ -264,8 +265,8 @@ func (m *Marker) EnsureClaim(
 	case owner == nil:
 		return ClaimConfirmed, marks[0].mark, nil
 	case owned && has.IsSameObject(*owner):
-		return ClaimConfirmed, marks[0].mark, nil // a move changes the UID
-	case owned: // a faster claimant's, whatever the tags say
+		return ClaimConfirmed, marks[0].mark, nil // compared without the UID, because a move changes it
+	case owned: // another claimant was faster, whatever the tags say
 		return ClaimLost, Mark{
 				ID:        claim.ID,
 				Namespace: has.Namespace,
@@ -281,7 +282,8 @@ func (m *Marker) EnsureClaim(
 	return ClaimPending, marks[0].mark, err
 }
 
-// createTag creates the tag of a claim and attaches it to the VM. An existing tag not yet attached is found by name.
+// createTag creates the tag of a claim and attaches it to the VM. It uses an existing tag with the name that is not
+// attached yet.
 func (m *Marker) createTag(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
 ) (Claimed, Mark, error) {
@@ -312,7 +314,7 @@ func (m *Marker) createTag(
 	return ClaimPending, mark, m.session.TagVM(ctx, vm.ID, made.ID)
 }
 
-// concedeClaim handles a claim lost to a faster claimant: it deletes the claim's own invalid tags.
+// concedeClaim gives up a claim because another claimant was faster. It deletes the claim's own tags.
 func (m *Marker) concedeClaim(
 	ctx context.Context, marks []marked, claim infrav1alpha1.InventoryClaim,
 ) (Claimed, Mark, error) {
@@ -338,7 +340,7 @@ func (m *Marker) deleteOwnTags(ctx context.Context, marks []marked, claim infrav
 	return nil
 }
 
-// RemoveMark removes the mark of a claim from a VM. It removes the owner mark before the tag, so a free VM never
+// RemoveMark removes the mark of a claim from a VM. It removes the owner mark before the tag, so that a free VM never
 // carries a machine's mark. It succeeds if the engine no longer has the claim. It returns the VM's comment.
 func (m *Marker) RemoveMark(
 	ctx context.Context, vm engine.DescribedVM, claim infrav1alpha1.InventoryClaim,
@@ -361,7 +363,7 @@ func (m *Marker) RemoveMark(
 		}
 	}
 
-	loose, err := m.listMarks(vm.ID) // includes tags never attached to the VM
+	loose, err := m.listMarks(vm.ID) // includes tags that were never attached to the VM
 	if err != nil {
 		return "", err
 	}

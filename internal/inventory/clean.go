@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// IsAssignedToClaim reports whether the engine assigns a VM to a claim. The VM's tag has the ID of the claim. If
-// someone removed the tag, the owner mark in the comment decides. An unreadable tag is an error.
+// IsAssignedToClaim reports whether the engine assigns a VM to a claim. This is the case if the VM's tag has the ID of
+// the claim. If a user has removed the tag, the owner mark in the comment decides. An unreadable tag is an error.
 func IsAssignedToClaim(vm engine.DescribedVM, namespace string, claim infrav1alpha1.InventoryClaim) (bool, error) {
 	if mark, tagged := GetMark(vm); tagged {
 		if !mark.IsReadable() {
@@ -37,7 +37,7 @@ func getNetwork(of *engine.Initialization) *engine.Initialization {
 }
 
 // CleanVM powers off a released VM and restores its initialization, one step at a time. It reports whether nothing is
-// left to do, and otherwise the VM's status. It does not touch a VM with another machine's mark, or without a mark.
+// left to do, or else returns the VM's status. It does not touch a VM with another machine's mark, or without a mark.
 func CleanVM(
 	ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner, mark Mark,
 ) (bool, string, error) {
@@ -79,9 +79,9 @@ func CleanVM(
 	return err == nil, string(vm.Status), err
 }
 
-// withoutMachineData returns the VM's initialization without a machine's data. User data restored by Terraform stays.
-// If the machine's state was lost, its user data is still there, and own removes it. The VM's earlier user data is
-// unknown then. Only its host name and network are recorded.
+// withoutMachineData returns the VM's initialization without a machine's data. It keeps user data that Terraform has
+// restored. If the machine's state was lost, the machine's user data is still there, and withoutMachineData removes it.
+// The VM's earlier user data is then unknown, because only its host name and network are recorded.
 func (m Mark) withoutMachineData(has *engine.Initialization) *engine.Initialization {
 	out := *has
 
@@ -98,7 +98,7 @@ func (m Mark) withoutMachineData(has *engine.Initialization) *engine.Initializat
 	return &out
 }
 
-// isSameNetwork compares the meaning of two network configurations, because an engine adds defaults to its input.
+// isSameNetwork compares the meaning of two network configurations, because an engine adds defaults to a configuration.
 func isSameNetwork(a, b *engine.Initialization) bool {
 	return slices.Equal(networkWords(a), networkWords(b))
 }

@@ -1,5 +1,5 @@
-// Package inventory decides for an OLVMInventory: the OLVMInventoryVMs for the engine's VMs, the VMs for each cluster,
-// and the form of a claim in the engine.
+// Package inventory makes the decisions for an OLVMInventory: which OLVMInventoryVMs describe the engine's VMs, which
+// VMs each cluster gets, and how the engine stores a claim.
 package inventory
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// maxLabel is the maximum length of a label's value, and of the name in its key.
+// maxLabel limits the value of a label, and the name in its key, in characters.
 const maxLabel = 63
 
-// defaultLabels apply to an inventory without label rules.
+// defaultLabels are the label rules of an inventory without any.
 var defaultLabels = []infrav1alpha1.InventoryLabel{
 	{Key: infrav1alpha1.InventoryLabelPrefix + "host", From: infrav1alpha1.LabelFromHost},
 	{Key: infrav1alpha1.InventoryLabelPrefix + "vm-template", From: infrav1alpha1.LabelFromVMTemplate},
 	{Key: infrav1alpha1.InventoryLabelPrefix + "network", From: infrav1alpha1.LabelFromNetworks},
 }
 
-// FindHost returns the VM's current host, or the only host the VM is pinned to. It returns nil if there is none.
+// FindHost returns the host that the VM is on, or the only host that it is pinned to. It returns nil if there is none.
 func FindHost(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engine.DescribedHost {
 	id := engine.RefID(vm.Host)
 	if bound := vm.PlacementPolicy; id == "" && bound != nil && bound.Hosts != nil && len(bound.Hosts.Hosts) == 1 {
@@ -39,7 +39,7 @@ func FindHost(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *
 	return &host
 }
 
-// BuildLabels returns the labels of a VM according to the inventory's rules.
+// BuildLabels returns the labels that the inventory's rules give to a VM.
 func BuildLabels(
 	inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
 ) map[string]string {
@@ -76,7 +76,7 @@ func BuildLabels(
 	return out
 }
 
-// collectLabelSources returns the possible sources of a label, in a fixed order.
+// collectLabelSources returns the texts that a label may come from, in a fixed order.
 func collectLabelSources(
 	label infrav1alpha1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost,
 ) []string {
@@ -155,7 +155,7 @@ func networkNames(vm engine.DescribedVM) []string {
 	return out
 }
 
-// trimLabelPrefix returns the text after the prefix. It returns false if the prefix is missing, or the text is empty.
+// trimLabelPrefix returns the text after the prefix. It returns false if the prefix is missing, or nothing follows it.
 func trimLabelPrefix(name, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	value := ToLabelValue(rest)
@@ -163,11 +163,11 @@ func trimLabelPrefix(name, prefix string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// foreign matches characters invalid in a label.
+// foreign matches characters that a label must not contain.
 var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// ToLabelValue converts a name to a valid label value. Dashes replace invalid characters, and the value is cut at 63
-// characters.
+// ToLabelValue converts a name to a valid label value. It replaces invalid characters with dashes, and shortens the
+// value to 63 characters.
 func ToLabelValue(name string) string {
 	value := foreign.ReplaceAllString(name, "-")
 	value = value[:min(len(value), maxLabel)]
@@ -187,8 +187,8 @@ func networkKey(key, network string) string {
 	return prefix + strings.TrimRight(name[:min(len(name), maxLabel)], "._-")
 }
 
-// CollectNetworks returns the networks of a VM, with the static addresses from its initialization. The engine orders
-// addresses by the guest's network interfaces, not by the VM's. Networks assumes equal orders.
+// CollectNetworks returns the networks of a VM, with the static addresses in its initialization. The engine orders
+// addresses by the guest's network interfaces, not by the VM's. CollectNetworks assumes that both orders are equal.
 func CollectNetworks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 	var out []infrav1alpha1.InventoryNetwork
 
@@ -210,7 +210,7 @@ func CollectNetworks(vm engine.DescribedVM) []infrav1alpha1.InventoryNetwork {
 	return out
 }
 
-// getAddresses returns the addresses of the network configuration at an index.
+// getAddresses returns the addresses in the network configuration at an index.
 func getAddresses(vm engine.DescribedVM, index int) []string {
 	if vm.Initialization == nil || vm.Initialization.NICs == nil || index >= len(vm.Initialization.NICs.Items) {
 		return nil
@@ -232,7 +232,7 @@ func getAddresses(vm engine.DescribedVM, index int) []string {
 	return out
 }
 
-// Reasons for a VM not to be claimable.
+// These are the reasons why a VM cannot be claimed.
 const (
 	ReasonPoweredOn    = "PoweredOn"
 	ReasonBusy         = "Busy"
@@ -249,7 +249,7 @@ const (
 	ReasonClaimedThem  = "ClaimedByAnother"
 )
 
-// ExplainBroken explains why a standby VM is no longer usable. It returns empty texts for a usable VM.
+// ExplainBroken returns why a standby VM is no longer usable. Both texts are empty for a usable VM.
 func ExplainBroken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
 	switch {
 	case vm.Status != engine.VMDown && !vm.Status.IsBusy():
@@ -261,7 +261,7 @@ func ExplainBroken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, m
 	return "", ""
 }
 
-// ExplainIneligible explains why an unclaimed VM cannot be claimed. Both texts are empty if it can.
+// ExplainIneligible returns why an unclaimed VM cannot be claimed. Both texts are empty if it can.
 func ExplainIneligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
 	owner, owned := ownermark.ParseOwner(vm.CommentText())
 

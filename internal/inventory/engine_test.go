@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// site is an engine with VMs tagged pool, and some others.
+// site is an engine with VMs that have the tag pool, and some others.
 type site struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -126,8 +126,8 @@ func bound(host engine.ID) *engine.PlacementPolicy {
 	return &engine.PlacementPolicy{Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: host}}}}
 }
 
-// TestAnInventoryListsItsVMsWithTheirHosts (row 43) describes twelve VMs on four hosts in two racks, and one of them
-// again after its start and migration. It does not list a VM without the tag.
+// TestAnInventoryListsItsVMsWithTheirHosts (row 43) describes twelve VMs on four hosts in two racks. It describes one
+// of them again after its start and migration. It must not list a VM without the tag.
 func TestAnInventoryListsItsVMsWithTheirHosts(t *testing.T) {
 	s := newSite(t, 12)
 	for i := range 12 {
@@ -188,8 +188,8 @@ func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
 	check.Equal(t, "label", labels[infrav1alpha1.InventoryLabelPrefix+"vm-template"], "ol9-gr-er")
 }
 
-// TestOnlyOneOfTwoClaimsTheLastVM (row 47) has two management clusters claim the last VM of an inventory at once, a
-// hundred times. In the end, one has the VM, and the other knows it.
+// TestOnlyOneOfTwoClaimsTheLastVM (row 47) has two management clusters claim the last VM of an inventory at the same
+// time, a hundred times. In the end, one has the VM, and the other one knows it.
 func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	s := newSite(t, 1)
 	other := newSession(t, s.sim)
@@ -254,8 +254,8 @@ func TestOnlyOneOfTwoClaimsTheLastVM(t *testing.T) {
 	}
 }
 
-// TestATagThatComesLate creates the first tag by ID only after another claim has its machine's mark on the VM. One of
-// both claims gets the whole VM.
+// TestATagThatComesLate creates the tag with the lowest ID only after another claim has its machine's mark on the VM.
+// One of the two claims must get the whole VM.
 func TestATagThatComesLate(t *testing.T) {
 	s := newSite(t, 1)
 	claim := func(machine string) infrav1alpha1.InventoryClaim {
@@ -334,7 +334,7 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "comment that is left", left, comment)
 
-	for range 2 { // the second call finds nothing to do
+	for range 2 { // in the second round, nothing is left to do
 		vm = s.vm("vm-00")
 		check.Equal(t, "comment of the VM that is free", vm.CommentText(), comment)
 		left, err := NewMarker(t.Context(), s.session, "ns").RemoveMark(t.Context(), vm, claim)
@@ -343,7 +343,8 @@ func TestAClaimIsFoundAgain(t *testing.T) {
 	}
 }
 
-// TestACleanVMHasWhatItHadBeforeTheClaim cleans VMs. Terraform has restored the initialization of some.
+// TestACleanVMHasWhatItHadBeforeTheClaim cleans VMs. For some of them, Terraform has already restored the
+// initialization.
 func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 	s := newSite(t, 1)
 	id, comment, none := s.vm("vm-00").ID, "", ""
@@ -403,7 +404,7 @@ func TestACleanVMHasWhatItHadBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// TestRebuildReplacesTheRootDisk rebuilds a VM with an enlarged disk, starting over at each step as after a crash.
+// TestRebuildReplacesTheRootDisk rebuilds a VM with an enlarged disk. It starts again at each step, as after a crash.
 func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	s := newSite(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -446,7 +447,7 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 }
 
 // TestAPlantedDiskIsNoRootDisk adds foreign disks with the name of the new root disk: a detached one, and the former
-// node's root disk, renamed by its owner.
+// node's root disk, which its owner has renamed.
 func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	s := newSite(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -481,8 +482,8 @@ func TestAPlantedDiskIsNoRootDisk(t *testing.T) {
 	check.Error(t, err, "")
 }
 
-// TestADonorWithoutItsDiskIsMadeAgain covers two donors: one of an earlier version, without a record of its disk, and
-// one with a deleted disk.
+// TestADonorWithoutItsDiskIsMadeAgain covers two donors: one of an earlier version that has not recorded its disk, and
+// one whose disk was deleted.
 func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 	for name, description := range map[string]string{
 		"it has chosen none":       "",
@@ -530,7 +531,7 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestALateDonorGoesUnlessARebuildUsesIt covers late donors of a halted manager, and donors in use.
+// TestALateDonorGoesUnlessARebuildUsesIt covers the late donors of a halted manager, and donors in use.
 func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 	const claim, next = "claim-1234567890", "claim-0987654321"
 	owner := ownermark.Owner{Namespace: "ns", Name: "m", UID: "uid"}.Comment()
@@ -603,8 +604,8 @@ func TestALateDonorGoesUnlessARebuildUsesIt(t *testing.T) {
 	}
 }
 
-// TestAMarkThatCannotBeReadChangesNothing has someone edit the description of a claim's tag. Nobody gets the VM, and
-// nobody loses it.
+// TestAMarkThatCannotBeReadChangesNothing has a user who edits the description of a claim's tag. No claim may get or
+// lose the VM.
 func TestAMarkThatCannotBeReadChangesNothing(t *testing.T) {
 	claim := infrav1alpha1.InventoryClaim{
 		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
@@ -667,7 +668,7 @@ func TestTheMarkOfAVMThatIsDeletedIsItsOwnAndGoesWithIt(t *testing.T) {
 
 	check.Error(t, s.session.DeleteVM(ctx, gone), "")
 	check.Error(t, RemoveDeletingTag(ctx, s.session, gone), "")
-	check.Error(t, RemoveDeletingTag(ctx, s.session, gone), "") // an interrupted pass repeats this
+	check.Error(t, RemoveDeletingTag(ctx, s.session, gone), "") // an interrupted pass repeats this call
 
 	tags, err := s.session.ListVMTags(ctx, stays)
 	check.Error(t, err, "")

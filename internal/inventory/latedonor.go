@@ -10,9 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// RemoveLateDonors deletes unused donors of the inventory's VMs. Such a donor is late: a manager was halted while
-// creating it, and continued after its successor had rebuilt the VM. A running or locked donor stays. An error for one
-// donor does not affect the others.
+// RemoveLateDonors deletes unused donors of the inventory's VMs. A donor is late if a manager was halted while creating
+// it, and continued after its successor had rebuilt the VM. A running or locked donor stays. An error with one donor
+// does not affect the others.
 func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) error {
 	found, err := session.ListVMsWithPrefix(ctx, pool.DataCenter, donorPrefix)
 	if err != nil {
@@ -40,7 +40,7 @@ func RemoveLateDonors(ctx context.Context, session *engine.Client, pool *Pool) e
 	return errors.Join(errs...)
 }
 
-// newRebuilder returns the rebuild of a donor. It returns false unless the VM is a donor for a VM of the inventory.
+// newRebuilder returns the Rebuilder for a donor. It returns false unless the VM is a donor for a VM of the inventory.
 func newRebuilder(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuilder, bool) {
 	var vm, claim string
 	if _, err := fmt.Sscanf(donor.CommentText(), "capolvm rebuild=%s claim=%s", &vm, &claim); err != nil {
@@ -54,7 +54,8 @@ func newRebuilder(session *engine.Client, pool *Pool, donor *engine.VM) (Rebuild
 }
 
 // isUsed reports whether the rebuild may still be running, in this or another management cluster. A rebuild ends before
-// its claim's marks are removed. isUsed re-reads the marks, because the inventory's may be older than the donor.
+// the marks of its claim are removed. isUsed reads the marks again, because the inventory's copy may be older than the
+// donor.
 func (r Rebuilder) isUsed(ctx context.Context) (bool, error) {
 	tags, err := ListTags(ctx, r.Session, r.VM.ID)
 	if err != nil {

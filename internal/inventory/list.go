@@ -12,7 +12,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Overview is a list entry of an OLVMInventory.
+// Overview describes an OLVMInventory in a list.
 type Overview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -22,31 +22,31 @@ type Overview struct {
 	Claimed    int32 `json:"claimed"`
 	Recycling  int32 `json:"recycling"`
 	Ineligible int32 `json:"ineligible"`
-	// Problem explains why the inventory is not ready; "" if it is.
+	// Problem explains why the inventory is not ready. It is "" if the inventory is ready.
 	Problem string `json:"problem,omitempty"`
-	// VMs of the inventory by name.
+	// VMs are the VMs of the inventory, sorted by name.
 	VMs []OverviewVM `json:"vms"`
 }
 
-// OverviewVM is a list entry of an OLVMInventoryVM.
+// OverviewVM describes an OLVMInventoryVM in a list.
 type OverviewVM struct {
 	Name  string `json:"name"`
 	VMID  string `json:"vmID"`
 	Phase string `json:"phase"`
-	// Reason and Message of the phase; "" if not needed.
+	// Reason and Message explain the phase. They are "" if the phase needs no explanation.
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
 	VMStatus string `json:"vmStatus,omitempty"`
 	HostName string `json:"hostName,omitempty"`
-	// Cluster and Machine with the claim; "" for none.
+	// Cluster and Machine have the claim. They are "" without a claim.
 	Cluster  string                           `json:"cluster,omitempty"`
 	Machine  string                           `json:"machine,omitempty"`
 	Networks []infrav1alpha1.InventoryNetwork `json:"networks,omitempty"`
 	Labels   map[string]string                `json:"labels,omitempty"`
 }
 
-// List returns the inventories of a namespace, or of all for "", by namespace and name. A non-empty name selects one
-// inventory. List returns an error if it does not exist.
+// List returns the inventories of a namespace, or of all namespaces if namespace is "", sorted by namespace and name. A
+// name that is not empty selects one inventory. List returns an error if that inventory does not exist.
 func List(ctx context.Context, reader client.Reader, namespace, name string) ([]Overview, error) {
 	var pools infrav1alpha1.OLVMInventoryList
 	if err := reader.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
@@ -136,5 +136,5 @@ func (v OverviewVM) AddressList() string {
 	return strings.Join(out, ", ")
 }
 
-// PhaseProblem returns the reason and message of the phase.
+// PhaseProblem returns the reason and the message of the phase.
 func (v OverviewVM) PhaseProblem() string { return strings.Trim(v.Reason+": "+v.Message, ": ") }

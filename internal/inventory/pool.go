@@ -15,16 +15,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// Pool is the engine's view of an inventory.
+// Pool is an inventory as the engine has it.
 type Pool struct {
 	DataCenter *engine.DataCenter
-	// VMs of the inventory, and all hosts of the engine, each by ID.
+	// VMs are the VMs of the inventory, and Hosts all hosts of the engine, each by ID.
 	VMs   map[engine.ID]engine.DescribedVM
 	Hosts map[engine.ID]engine.DescribedHost
 }
 
-// FetchPool requests the VMs of an inventory and the hosts from the engine. The error is a *blocker.Error if the
-// inventory names an object unknown to the engine.
+// FetchPool reads the VMs of an inventory and the hosts from the engine. The error is a *blocker.Error if the inventory
+// names an object that the engine does not have.
 func FetchPool(ctx context.Context, session *engine.Client, spec infrav1alpha1.OLVMInventorySpec) (*Pool, error) {
 	if err := blocker.CheckTexts(infrav1.InventoryInvalidReason, "spec", spec); err != nil {
 		return nil, err
@@ -76,7 +76,8 @@ func listTaggedVMs(ctx context.Context, session *engine.Client, tag string) ([]e
 	return out, describeTags(ctx, session, out)
 }
 
-// listClusters returns the engine clusters eligible for the inventory's VMs: the named one, or all of the data center.
+// listClusters returns the engine's clusters whose VMs can belong to the inventory: the named one, or all of the data
+// center.
 func listClusters(
 	ctx context.Context, session *engine.Client, center *engine.DataCenter, name string,
 ) (map[engine.ID]bool, error) {
@@ -103,14 +104,14 @@ func listClusters(
 	return out, err
 }
 
-// unfit matches characters invalid in object names.
+// unfit matches characters that an object name must not contain.
 var unfit = regexp.MustCompile(`[^a-z0-9.-]+`)
 
 // maxName leaves room for the first part of a UUID.
 const maxName = 200
 
-// ChooseObjectName returns the name of the OLVMInventoryVM for a VM. It is the VM's name, with the first part of its
-// UUID if the name is invalid or taken.
+// ChooseObjectName returns the name of the OLVMInventoryVM for a VM. It is the VM's name. If that name is invalid or
+// taken, the first part of the VM's UUID follows.
 func ChooseObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(vm.Name), "-"), ".-")
 	name = name[:min(len(name), maxName)]
@@ -121,13 +122,13 @@ func ChooseObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
 }
 
-// BuildClusterSpec returns a cluster spec for the inventory's VMs. They belong to no cluster, but need the data center.
+// BuildClusterSpec returns a cluster spec for the inventory's VMs. They belong to no cluster, but need its data center.
 func BuildClusterSpec(pool *infrav1alpha1.OLVMInventory) infrav1.OLVMClusterSpec {
 	return infrav1.OLVMClusterSpec{OLVMDatacenterName: pool.Spec.OLVMDatacenterName}
 }
 
-// ListHostNames returns the sorted names of possible hosts for VMs of a template. These are the hosts of its placement,
-// or all hosts of its engine cluster. The error is a *blocker.Error naming the field of the template.
+// ListHostNames returns the sorted names of the hosts that VMs of a template can run on. These are the hosts in its
+// placement, or all hosts of its engine cluster. The error is a *blocker.Error with the field of the template.
 func (p *Pool) ListHostNames(
 	ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, template infrav1.OLVMMachineSpec,
 ) ([]string, error) {
@@ -146,7 +147,7 @@ func (p *Pool) ListHostNames(
 		}
 	}
 
-	if len(out) == 0 { // an empty response of the engine must not delete anything
+	if len(out) == 0 { // an empty answer of the engine must not lead to deletions
 		return nil, blocker.New(infrav1.HostNotFoundReason, "spec.olvmOvirtClusterName",
 			"the engine's cluster %s has no host; add one, or set spec.provision.count in the OLVMInventory",
 			where.Cluster.Name)
@@ -157,7 +158,7 @@ func (p *Pool) ListHostNames(
 	return out, nil
 }
 
-// ExplainUnclaimable explains why a VM without a claim here cannot be claimed. Both texts are empty if it can.
+// ExplainUnclaimable returns why a VM without a claim here cannot be claimed. Both texts are empty if it can.
 func (p *Pool) ExplainUnclaimable(vm engine.DescribedVM) (reason, message string) {
 	if mark, tagged := GetMark(vm); tagged {
 		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
@@ -167,7 +168,7 @@ func (p *Pool) ExplainUnclaimable(vm engine.DescribedVM) (reason, message string
 	return ExplainIneligible(vm, FindHost(vm, p.Hosts))
 }
 
-// ToCandidate returns the scheduler's view of a VM.
+// ToCandidate returns a VM in the form that the scheduler needs.
 func (p *Pool) ToCandidate(
 	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1alpha1.InventoryClaim,
 ) VM {

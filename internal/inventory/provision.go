@@ -20,11 +20,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// ProvisionPlan lists the changes needed for an inventory to have the provisioned VMs it asks for.
+// ProvisionPlan lists the changes after which an inventory has the provisioned VMs it requests.
 type ProvisionPlan struct {
 	// Make lists the missing VMs, by the names of their OLVMInventoryVMs.
 	Make []NewVM
-	// Remove names the unclaimed OLVMInventoryVMs to delete: surplus ones, and one of another template.
+	// Remove has the names of the unclaimed OLVMInventoryVMs to delete: surplus ones, and one that has another
+	// template.
 	Remove []string
 	// Wanted is the desired number of VMs.
 	Wanted int
@@ -33,18 +34,18 @@ type ProvisionPlan struct {
 // NewVM is a VM to create.
 type NewVM struct {
 	Name string
-	// Index of the provision in the OLVMInventory, and the host to pin the VM to; "" for none.
+	// Index is the index of the provision in the OLVMInventory. Host is the host to pin the VM to, or "".
 	Index    int
 	HostName string
 }
 
-// PlanProvision decides on the missing and the surplus VMs of an inventory. hosts maps provisions with countPerHost to
-// host names. taken holds the names not available for new objects. there lists the OLVMInventoryVMs of the inventory.
-// inUse holds the names of VMs in use according to the engine.
+// PlanProvision decides which VMs of an inventory are missing or surplus. hosts maps provisions with countPerHost to
+// the names of hosts. taken has the names that new objects must not have. there has the OLVMInventoryVMs of the
+// inventory. inUse has the names of the VMs that are in use according to the engine.
 //
-// A VM in deletion counts until it is deleted, because its addresses are free only then. Claimed VMs stay, then those
-// with the lowest numbers. VMs of another template are replaced one at a time, and only while no other VM is missing.
-// Unfinished VMs of another template are replaced at once.
+// A VM that is being deleted counts until it is gone, because only then are its addresses free. Claimed VMs stay first,
+// then those with the lowest numbers. VMs with another template are replaced one at a time, and only while no other VM
+// is missing. Unfinished VMs with another template are replaced at once.
 func PlanProvision(
 	pool *infrav1alpha1.OLVMInventory,
 	hosts map[string][]string,
@@ -74,7 +75,7 @@ func PlanProvision(
 		}
 	}
 
-	for _, extra := range p.left { // of provisions and hosts no longer requested
+	for _, extra := range p.left { // of provisions and hosts that are no longer requested
 		for _, vm := range extra {
 			p.planRemoval(vm)
 		}
@@ -94,16 +95,16 @@ type bucket struct{ provision, host string }
 
 type provisioner struct {
 	pool *infrav1alpha1.OLVMInventory
-	// left are the VMs not handled yet.
+	// left has the VMs that the plan does not cover yet.
 	left         map[bucket][]*infrav1alpha1.OLVMInventoryVM
 	taken, inUse map[string]bool
-	// busy reports that a VM is being created or deleted. outdated names a VM of another template; "" for none.
+	// busy reports whether a VM is being created or deleted. outdated is the name of a VM with another template, or "".
 	busy     bool
 	outdated string
 	plan     ProvisionPlan
 }
 
-// fillBucket plans the changes of a bucket to reach its count.
+// fillBucket plans the changes that bring a bucket to its count.
 func (p *provisioner) fillBucket(index int, host string, count *int32) {
 	wanted := 0
 	if count != nil {
@@ -126,7 +127,7 @@ func (p *provisioner) fillBucket(index int, host string, count *int32) {
 	for _, vm := range has[:min(len(has), wanted)] {
 		switch current := vm.Spec.FromProvision.MachineTemplateName == provision.MachineTemplateName; {
 		case current || p.isKept(vm):
-		case !IsComplete(vm): // nobody can claim it yet
+		case !IsComplete(vm): // no machine can claim it yet
 			p.planRemoval(vm)
 		case p.outdated == "":
 			p.outdated = vm.Name
@@ -157,13 +158,13 @@ func (p *provisioner) planRemoval(vm *infrav1alpha1.OLVMInventoryVM) {
 	}
 }
 
-// isKept reports whether a VM cannot be deleted now, or is already in deletion.
+// isKept reports whether a VM cannot be deleted now, or is already being deleted.
 func (p *provisioner) isKept(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
 }
 
-// IsInUse reports whether a provisioned VM must stay unchanged. A machine uses it, possibly in another management
-// cluster, someone powered it on, or it retains a node's disk.
+// IsInUse reports whether a provisioned VM must stay unchanged. The reason may be a machine that uses it, possibly in
+// another management cluster, a user who has powered it on, or a retained disk of a node.
 func IsInUse(vm engine.DescribedVM) bool {
 	_, tagged := GetMark(vm)
 	_, owned := ownermark.ParseOwner(vm.CommentText())
@@ -171,10 +172,11 @@ func IsInUse(vm engine.DescribedVM) bool {
 	return tagged || owned || IsRetained(vm.Tags) || !vm.Status.IsOff() && !vm.Status.IsBusy()
 }
 
-// compareNames sorts pool-2 before pool-10.
+// compareNames compares names so that pool-2 comes before pool-10.
 func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// IsComplete reports whether the VM of an OLVMInventoryVM is complete. VMs not provisioned by us always are.
+// IsComplete reports whether the VM of an OLVMInventoryVM is complete. A VM that this provider has not provisioned
+// always is.
 func IsComplete(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	if vm.Spec.FromProvision == nil {
 		return true
@@ -185,8 +187,8 @@ func IsComplete(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	})
 }
 
-// BuildMachineSpec returns the spec of a provisioned VM: the template's spec, with the inventory's tag and the VM's own
-// host and MAC addresses.
+// BuildMachineSpec returns the spec of a provisioned VM. It is the template's spec, with the inventory's tag and the
+// VM's own host and MAC addresses.
 func BuildMachineSpec(
 	template infrav1.OLVMMachineSpec, tag string, decided infrav1alpha1.ProvisionedVM,
 ) infrav1.OLVMMachineSpec {
@@ -216,15 +218,17 @@ func BuildMachineSpec(
 	return out
 }
 
-// ProvisionInputs are the inputs for creating VMs.
+// ProvisionInputs has the inputs for creating VMs.
 type ProvisionInputs struct {
-	// Templates by name, and Hosts by the name of the provision with countPerHost.
+	// Templates are the machine specs by the name of the template. Hosts are the hosts by the name of the provision
+	// with countPerHost.
 	Templates map[string]infrav1.OLVMMachineSpec
 	Hosts     map[string][]string
 }
 
 // ReadProvision reads the templates and hosts of an inventory's provisions. template reads the machine spec of an
-// OLVMMachineTemplate. It returns the error of NoTemplate if there is none. hosts returns the possible hosts of a spec.
+// OLVMMachineTemplate. If there is none, it returns the error of NewNoTemplateError. hosts returns the hosts that a
+// spec allows.
 func ReadProvision(
 	pool *infrav1alpha1.OLVMInventory,
 	template func(name string) (infrav1.OLVMMachineSpec, error),
@@ -264,7 +268,7 @@ func NewNoTemplateError(format string, args ...any) error {
 }
 
 // AssignAddresses assigns the lowest free MAC addresses and static addresses to a VM of a provision. It adds them to
-// macs and held. The error is a *blocker.Error naming the field of the OLVMInventory or of the template.
+// macs and held. The error is a *blocker.Error with the field of the OLVMInventory or of the template.
 func (in ProvisionInputs) AssignAddresses(
 	pool *infrav1alpha1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
 ) (*infrav1alpha1.ProvisionedVM, error) {
@@ -346,7 +350,7 @@ func buildProvisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, e
 
 var macPattern = regexp.MustCompile(`^([0-9a-f]{12})(?:-([0-9a-f]{12}))?$`)
 
-// findFreeMAC returns the first free MAC address of the ranges, or "" if there are no ranges.
+// findFreeMAC returns the first free MAC address in the ranges, or "" if there are no ranges.
 func findFreeMAC(ranges []string, used map[string]bool, field string) (string, error) {
 	for i, text := range ranges {
 		first, last, err := parseMACRange(text)
@@ -370,7 +374,7 @@ func findFreeMAC(ranges []string, used map[string]bool, field string) (string, e
 		"all MAC addresses of %s are in use; add some", strings.Join(ranges, ", "))
 }
 
-// parseMACRange parses a MAC address, or a range of them. It rejects multicast addresses.
+// parseMACRange parses a MAC address or a range of them. It rejects multicast addresses.
 func parseMACRange(text string) (first, last uint64, err error) {
 	match := macPattern.FindStringSubmatch(strings.ToLower(strings.ReplaceAll(text, ":", "")))
 	if match == nil {

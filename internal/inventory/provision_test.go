@@ -24,7 +24,7 @@ func provisioning(provisions ...infrav1alpha1.InventoryProvision) *infrav1alpha1
 	}
 }
 
-// madeVM returns a complete OLVMInventoryVM of provision p; change may edit it.
+// madeVM returns a complete OLVMInventoryVM of provision p. change may edit it.
 func madeVM(name string, change func(*infrav1alpha1.OLVMInventoryVM)) infrav1alpha1.OLVMInventoryVM {
 	out := infrav1alpha1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	out.Spec.VMID = name
@@ -171,8 +171,8 @@ func TestPlanProvision(t *testing.T) {
 	}
 }
 
-// TestProvisionInRandomLives changes counts, and claims, releases and loses VMs. Claimed VMs are never removed, and in
-// the end the number of VMs is as requested.
+// TestProvisionInRandomLives changes counts, and claims, releases and loses VMs. A claimed VM must never be removed. In
+// the end, the inventory must have the requested number of VMs.
 func TestProvisionInRandomLives(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
@@ -269,7 +269,7 @@ func TestMACAddressesOfRanges(t *testing.T) {
 	}
 }
 
-// TestDecideGivesEachVMItsOwn creates two VMs from a range of two, and refuses a third.
+// TestDecideGivesEachVMItsOwn creates two VMs from a range with two addresses, and refuses a third VM.
 func TestDecideGivesEachVMItsOwn(t *testing.T) {
 	pool := provisioning(infrav1alpha1.InventoryProvision{Name: "p", MachineTemplateName: "t",
 		MACAddresses: []string{"56:6f:00:00:00:00-56:6f:00:00:00:ff"}})

@@ -12,27 +12,27 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// ChooseRecycling returns the inventory's action for a released VM: Rebuild or Retain. made reports that the inventory
-// created the VM: such a VM is replaced as a whole, so it needs no template in the engine.
+// ChooseRecycling returns what the inventory does with a released VM: Rebuild or Retain. made reports whether the
+// inventory has created the VM. Such a VM is replaced completely, so it needs no template in the engine.
 func ChooseRecycling(inventory *infrav1alpha1.OLVMInventory, vm engine.DescribedVM, made bool) string {
 	known := vm.Template.ID != "" && vm.Template.ID != engine.BlankTemplateID
-	if !known && !made { // there is no template to rebuild it from
+	if !known && !made { // there is no template for a rebuild
 		return infrav1alpha1.RecycleRetain
 	}
 
 	return cmp.Or(inventory.Spec.Recycle, infrav1alpha1.RecycleRebuild)
 }
 
-// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do this in one step. A
-// temporary VM of the same template, the donor, provides the disk. Each step looks up its objects in the engine, so an
-// interrupted rebuild continues at any step. The donor is found by its name and mark, and the disk by its ID in the
-// donor's description. Disk names are not used, because anybody can give the same name to another disk.
+// Rebuilder replaces the root disk of a VM with a new one from its template. The engine cannot do this in one step, so
+// a temporary VM from the same template, the donor, provides the disk. Each step looks up its objects in the engine, so
+// an interrupted rebuild continues at any step. The donor is found by its name and mark. The disk is found by its ID in
+// the donor's description, because any user can give its name to another disk.
 type Rebuilder struct {
 	Session *engine.Client
 	VM      engine.DescribedVM
-	// ClaimID of the ending claim. Each claim needs a disk of its own.
+	// ClaimID is the ID of the claim that ends. Each claim needs a disk of its own.
 	ClaimID string
-	// DataCenter of the VM.
+	// DataCenter is the data center of the VM.
 	DataCenter *engine.DataCenter
 }
 
@@ -63,10 +63,10 @@ func (r Rebuilder) isDonor(vm *engine.VM) bool {
 		engine.RefID(vm.Template) == r.VM.Template.ID
 }
 
-// givenPrefix precedes the disk's ID in the description of a donor with a chosen disk.
+// givenPrefix comes before the disk's ID in the description of a donor with a chosen disk.
 const givenPrefix = "gives disk "
 
-// getChosenDiskID returns the ID of the disk chosen by a donor, or "" if there is none yet.
+// getChosenDiskID returns the ID of the disk that a donor provides, or "" if no disk is chosen yet.
 func getChosenDiskID(donor *engine.VM) engine.ID {
 	text, ok := strings.CutPrefix(donor.DescriptionText(), givenPrefix)
 	if !ok {
@@ -81,13 +81,14 @@ func getChosenDiskID(donor *engine.VM) engine.ID {
 	return id
 }
 
-// patience is the duration of one call of Rebuild, and pause its wait between two steps.
+// patience limits one call of Rebuild, and pause is its wait between two steps.
 const (
 	patience = time.Second
 	pause    = 100 * time.Millisecond
 )
 
-// Rebuild performs steps for a while. It reports whether the rebuild is complete. If not, waiting names the next event.
+// Rebuild performs steps for a while, and reports whether the rebuild is complete. If it is not, waiting names the
+// event that the rebuild waits for.
 func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err error) {
 	for begin := time.Now(); time.Since(begin) < patience; {
 		if done, waiting, err = r.takeStep(ctx); err != nil || done {
@@ -104,7 +105,7 @@ func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err 
 	return false, waiting, nil
 }
 
-// takeStep performs one step of the rebuild. Its results are those of Rebuild.
+// takeStep performs one step of the rebuild. It returns the same results as Rebuild.
 func (r Rebuilder) takeStep(ctx context.Context) (done bool, waiting string, err error) {
 	if r.VM.Status != engine.VMDown {
 		return false, "the VM to be down", nil
@@ -138,7 +139,7 @@ func (r Rebuilder) takeStep(ctx context.Context) (done bool, waiting string, err
 	return false, "the new root disk", r.exchangeDisks(ctx, old, oldDisk, fresh)
 }
 
-// findDonor returns the donor, or nil if there is none. Another VM with its name is an error.
+// findDonor returns the donor, or nil if it does not exist. Another VM with its name is an error.
 func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donorName())
 	if err != nil || donor == nil {
@@ -185,8 +186,8 @@ func findRoot(attached []engine.DiskAttachment) *engine.DiskAttachment {
 	return &attached[at]
 }
 
-// detachChosenDisk detaches the new disk from the donor. It returns the disk once the detachment is complete, and nil
-// before. If the disk no longer exists, it removes the donor; a later step creates another one.
+// detachChosenDisk detaches the new disk from the donor. It returns the disk once it is detached, and nil before. If
+// the disk no longer exists, it removes the donor, and a later step creates another one.
 func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*engine.Disk, error) {
 	attached, err := r.Session.ListDiskAttachments(ctx, donor.ID)
 	if err != nil {
@@ -207,7 +208,7 @@ func (r Rebuilder) detachChosenDisk(ctx context.Context, donor *engine.VM) (*eng
 	return disk, err
 }
 
-// exchangeDisks removes the old disk. Once it is deleted, exchange attaches the new disk.
+// exchangeDisks removes the old disk. Once the disk is deleted, it attaches the new one.
 func (r Rebuilder) exchangeDisks(
 	ctx context.Context, old *engine.DiskAttachment, oldDisk, fresh *engine.Disk,
 ) error {
@@ -240,7 +241,7 @@ func (r Rebuilder) exchangeDisks(
 	return err
 }
 
-// fetchInterface returns the interface of the template's root disk. The VM has the matching controller.
+// fetchInterface returns the interface of the template's root disk, because the VM has the matching controller.
 func (r Rebuilder) fetchInterface(ctx context.Context) (string, error) {
 	attached, err := r.Session.ListTemplateDiskAttachments(ctx, r.VM.Template.ID)
 
@@ -251,7 +252,7 @@ func (r Rebuilder) fetchInterface(ctx context.Context) (string, error) {
 	return "virtio_scsi", err
 }
 
-// prepareDonor creates the donor, names its disk and records the disk's ID, one step in each call.
+// prepareDonor creates the donor, renames its disk and records the disk's ID. Each call performs one of these steps.
 func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 	if donor == nil {
 		comment := r.donorComment()
@@ -289,8 +290,8 @@ func (r Rebuilder) prepareDonor(ctx context.Context, donor *engine.VM) error {
 	return err
 }
 
-// replaceDonorWithoutDisk removes a donor without a disk: an earlier version of this program took it. A later step
-// creates another donor. It returns an error if the template has no bootable disk.
+// replaceDonorWithoutDisk removes a donor that has no disk because an earlier version of this program has taken it. A
+// later step creates another donor. It returns an error if the template has no bootable disk.
 func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM) error {
 	attached, err := r.Session.ListTemplateDiskAttachments(ctx, r.VM.Template.ID)
 	if err == nil && findRoot(attached) == nil {
@@ -306,7 +307,7 @@ func (r Rebuilder) replaceDonorWithoutDisk(ctx context.Context, donor *engine.VM
 	return err
 }
 
-// removeDonor deletes the donor once it is down, and reports whether it is deleted.
+// removeDonor deletes the donor once it is down, and reports whether it is gone.
 func (r Rebuilder) removeDonor(ctx context.Context, donor *engine.VM) (bool, error) {
 	if donor.Status != engine.VMDown {
 		return false, nil

@@ -13,33 +13,34 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// VM is the scheduler's view of a VM.
+// VM is a VM in the form that the scheduler needs.
 type VM struct {
-	// Name of the OLVMInventoryVM.
+	// Name is the name of the OLVMInventoryVM.
 	Name   string
 	Labels map[string]string
-	// Networks on which the VM has a static address.
+	// Networks are the networks on which the VM has a static address.
 	Networks []string
-	// Unfit explains why the VM cannot be claimed, or used if it is reserved, such as PoweredOn; "" if it can.
+	// Unfit explains why the VM cannot be claimed, such as PoweredOn, or why a reserved VM cannot be used. It is "" if
+	// it can.
 	Unfit string
-	// Claim on the VM; nil for none.
+	// Claim is the claim on the VM, or nil.
 	Claim *infrav1alpha1.InventoryClaim
 }
 
-// Group is a group of machines getting their VMs together, such as the machines of a MachineSet or a control plane.
+// Group is a group of machines that get their VMs together, such as the machines of a MachineSet or a control plane.
 type Group struct {
 	// Cluster, Role and Name identify the group in claims.
 	Cluster, Role, Name string
-	// Machines names the OLVMMachines without a deletion timestamp.
+	// Machines has the names of the OLVMMachines that are not being deleted.
 	Machines []string
 	// Replicas is the desired number of machines.
 	Replicas int
-	// Selector selects VMs by label. TopologyKey is a label: the role gets at most one VM for each of its values.
-	// Network is a network on which the VM must have an address. Empty values mean no such rule.
+	// Selector selects VMs by label. TopologyKey is a label, and the role gets at most one VM for each value of it.
+	// Network is a network on which the VM must have an address. An empty value means that there is no such rule.
 	Selector    labels.Selector
 	TopologyKey string
 	Network     string
-	// Standby reports that the VMs are kept for future machines of the role. Such a group gets as many VMs as
+	// Standby reports whether the VMs are for future machines of the role. Such a group gets as many VMs as are
 	// available.
 	Standby bool
 }
@@ -47,27 +48,27 @@ type Group struct {
 // key identifies a group within an inventory.
 func (g Group) key() [2]string { return [2]string{g.Cluster, g.Name} }
 
-// Change is the change of one VM's claim.
+// Change is a change of the claim on a VM.
 type Change struct {
 	// VM is the name of the OLVMInventoryVM.
 	VM string
-	// Claim is the claim from now on. A new claim has no ID. nil releases a reserved, unused VM.
+	// Claim is the claim from now on. A new claim has no ID. nil releases a VM that is reserved but not used.
 	Claim *infrav1alpha1.InventoryClaim
 }
 
 // Plan lists the changes of a pass over an inventory.
 type Plan struct {
 	Changes []Change
-	// Unschedulable lists the groups without enough VMs.
+	// Unschedulable lists the groups that do not get enough VMs.
 	Unschedulable []infrav1alpha1.UnschedulableGroup
-	// Unreachable maps VMs without an address on a wanted network to that network.
+	// Unreachable maps VMs to the wanted network on which they have no address.
 	Unreachable map[string]string
 }
 
-// Schedule assigns VMs to groups. A group gets all needed VMs, or none. A role gets at most one VM for each value of
-// the group's topology label. Claimed VMs count for this rule, and VMs without the label are exempt from it. Schedule
-// takes VMs in the order of their names, and groups in the given order. clusters holds the existing, unpaused Clusters:
-// Schedule only releases their reservations.
+// Schedule assigns VMs to groups. A group gets all VMs it needs, or none. A role gets at most one VM for each value of
+// the group's topology label. Claimed VMs count for this rule, but VMs without the label do not. Schedule assigns VMs
+// in the order of their names, and serves groups in the given order. clusters has the existing Clusters that are not
+// paused. Schedule releases only the reservations of these clusters.
 func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	s := &scheduler{
 		vms:   slices.SortedFunc(slices.Values(vms), func(a, b VM) int { return cmp.Compare(a.Name, b.Name) }),
@@ -90,7 +91,7 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 
 	s.releaseUnknown(known, clusters)
 
-	// Standby groups come last: machines take their VMs first, and then they are refilled.
+	// Standby groups come last, because machines take their VMs first, and then the groups are refilled.
 	groups = slices.SortedStableFunc(slices.Values(groups), func(a, b Group) int {
 		return cmp.Compare(boolToInt(a.Standby), boolToInt(b.Standby))
 	})
@@ -105,7 +106,7 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	return s.plan
 }
 
-// GetGroupName returns the group name of a Machine: the kind and name of its controller, or its own if it has none.
+// GetGroupName returns the name of a Machine's group: the kind and name of its controller, or its own if it has none.
 func GetGroupName(machine *clusterv1.Machine) string {
 	if maker := metav1.GetControllerOf(machine); maker != nil {
 		return maker.Kind + "/" + maker.Name
@@ -122,7 +123,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// scheduler holds the claims during planning.
+// scheduler has the claims as the plan changes them.
 type scheduler struct {
 	vms   []VM
 	taken map[string]*infrav1alpha1.InventoryClaim // by the name of the VM
@@ -135,7 +136,7 @@ func (g Group) isReservation(claim *infrav1alpha1.InventoryClaim) bool {
 		!claim.Released
 }
 
-// findHeld returns the VMs of a group's machines, by machine, and the names of VMs reserved for the group.
+// findHeld returns the VMs of a group's machines by machine, and the names of the VMs reserved for the group.
 func (s *scheduler) findHeld(group Group) (of map[string]string, reserved []string) {
 	of = map[string]string{}
 
@@ -154,10 +155,10 @@ func (s *scheduler) findHeld(group Group) (of map[string]string, reserved []stri
 	return of, reserved
 }
 
-// wantedCount returns the number of VMs for a group. During a rollout, there are more machines than replicas.
+// wantedCount returns the number of VMs that a group needs. During a rollout, there are more machines than replicas.
 func (g Group) wantedCount() int { return max(g.Replicas, len(g.Machines)) }
 
-// releaseSurplus releases surplus reservations of a group, the last ones first.
+// releaseSurplus releases the surplus reservations of a group, starting with the last ones.
 func (s *scheduler) releaseSurplus(group Group) {
 	of, reserved := s.findHeld(group)
 
@@ -177,7 +178,7 @@ func (s *scheduler) releaseBroken() {
 	}
 }
 
-// releaseUnknown releases the reservations of deleted groups in known clusters.
+// releaseUnknown releases the reservations of groups that no longer exist in known clusters.
 func (s *scheduler) releaseUnknown(known map[[2]string]bool, clusters map[string]bool) {
 	for _, vm := range s.vms {
 		claim := s.taken[vm.Name]
@@ -191,7 +192,7 @@ func (s *scheduler) releaseUnknown(known map[[2]string]bool, clusters map[string
 	}
 }
 
-// serveGroup claims the missing VMs of a group, and assigns reserved VMs to its machines.
+// serveGroup claims the VMs that a group lacks, and assigns reserved VMs to its machines.
 func (s *scheduler) serveGroup(group Group, groups []Group) {
 	of, reserved := s.findHeld(group)
 
@@ -225,7 +226,8 @@ func (s *scheduler) serveGroup(group Group, groups []Group) {
 	}
 }
 
-// newClaim returns the claim of a group on a VM. A standby VM keeps the ID of its claim, because the engine has it.
+// newClaim returns the claim of a group on a VM. A standby VM keeps the ID of its claim, because the engine already has
+// it.
 func (s *scheduler) newClaim(group Group, name string) *infrav1alpha1.InventoryClaim {
 	out := &infrav1alpha1.InventoryClaim{ClusterName: group.Cluster, Role: group.Role, Group: group.Name}
 	if before := s.taken[name]; before != nil {
@@ -235,7 +237,7 @@ func (s *scheduler) newClaim(group Group, name string) *infrav1alpha1.InventoryC
 	return out
 }
 
-// findStandby returns the standby VMs available to a group.
+// findStandby returns the standby VMs that a group may take.
 func (s *scheduler) findStandby(group Group, groups []Group) map[string]bool {
 	out := map[string]bool{}
 	if group.Standby {
@@ -256,8 +258,8 @@ func (s *scheduler) findStandby(group Group, groups []Group) map[string]bool {
 	return out
 }
 
-// findVMs looks for VMs: the group's standby VMs first, then by name. For all other VMs, it returns the reason for
-// skipping them.
+// findVMs looks for VMs, first among the group's standby VMs, then by name. For all other VMs, it returns the reasons
+// for skipping them.
 func (s *scheduler) findVMs(group Group, need int, kept map[string]bool) (found []string, passed map[string]string) {
 	used, passed := s.mapTopology(group), map[string]string{}
 	order := slices.SortedStableFunc(slices.Values(s.vms), func(a, b VM) int {
@@ -293,7 +295,7 @@ func (s *scheduler) findVMs(group Group, need int, kept map[string]bool) (found 
 	return found, passed
 }
 
-// noteUnreachable records the free VMs of a group's selection without an address on its network.
+// noteUnreachable records the free VMs that the group's selector matches, but that have no address on its network.
 func (s *scheduler) noteUnreachable(group Group) {
 	for _, vm := range s.vms {
 		if group.Network != "" && s.taken[vm.Name] == nil && group.Selector.Matches(labels.Set(vm.Labels)) &&
@@ -303,7 +305,7 @@ func (s *scheduler) noteUnreachable(group Group) {
 	}
 }
 
-// mapTopology maps each value of the topology label to the VM of the group's role.
+// mapTopology maps each value of the topology label to the VM with this value that the group's role has.
 func (s *scheduler) mapTopology(group Group) map[string]string {
 	used := map[string]string{}
 	if group.TopologyKey == "" {
@@ -326,7 +328,8 @@ const (
 	maxReasons = 8
 )
 
-// describeShortage describes a group's shortage and why VMs were skipped: each reason once, with some of its VMs.
+// describeShortage describes how many VMs a group lacks, and why VMs were skipped. It gives each reason once, with some
+// of its VMs.
 func describeShortage(group Group, need, found int, passed map[string]string) infrav1alpha1.UnschedulableGroup {
 	byReason := map[string][]string{}
 	for vm, why := range passed {
@@ -365,7 +368,7 @@ func describeShortage(group Group, need, found int, passed map[string]string) in
 	}
 }
 
-// FormatShortage describes the shortage of a group of machines.
+// FormatShortage describes for users how many VMs a group of machines lacks.
 func FormatShortage(group infrav1alpha1.UnschedulableGroup) string {
 	return fmt.Sprintf("%s %s of cluster %s wants %d VMs more, and %d can be claimed (%s)", group.Role, group.Group,
 		group.ClusterName, group.Wanted, group.Found, group.Message)

@@ -38,7 +38,7 @@ func pool(lines ...string) []VM {
 	return out
 }
 
-// roles returns the groups of a cluster: a control plane, and workers on VMs of a flavor.
+// roles returns the groups of a cluster: a control plane, and workers on VMs with a flavor.
 func roles(controlPlanes, workers int, topology string) []Group {
 	machines := func(role string, n int) []string {
 		var out []string
@@ -84,7 +84,7 @@ func TestVMsAreScheduledLikeSIP(t *testing.T) {
 		vms      []VM
 		topology string
 		want     map[string]string
-		// short holds wanted/found by role, and the reasons for skipping VMs.
+		// short has the wanted and found numbers by role, and the reasons for skipping VMs.
 		short map[string]string
 	}{
 		"enough": {
@@ -244,8 +244,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestANewMachineTakesTheStandby (row 49) covers a role with a standby VM. A new machine takes it, another VM is
-// claimed in its place, and an unusable standby VM is replaced.
+// TestANewMachineTakesTheStandby (row 49) covers a role with a standby VM. A new machine takes this VM, and another VM
+// is claimed in its place. An unusable standby VM is replaced.
 func TestANewMachineTakesTheStandby(t *testing.T) {
 	groups := func(kept int, machines ...string) []Group {
 		return []Group{
@@ -311,8 +311,8 @@ func TestANewMachineTakesTheStandby(t *testing.T) {
 	check.Equal(t, "when none is wanted", has(vms), map[string]string{"b": "MachineSet/a m2"})
 }
 
-// TestScheduleKeepsItsRules simulates several clusters on inventories of all kinds: machines come and go, VMs appear,
-// disappear and are released.
+// TestScheduleKeepsItsRules simulates several clusters on inventories of all kinds. Machines come and go, and VMs
+// appear, disappear and are released.
 func TestScheduleKeepsItsRules(t *testing.T) {
 	for seed := range uint64(300) {
 		life := newLife(seed)
@@ -333,7 +333,7 @@ func TestScheduleKeepsItsRules(t *testing.T) {
 	}
 }
 
-// life is an inventory with the clusters using it.
+// life is an inventory with the clusters that use it.
 type life struct {
 	random   *rand.Rand
 	vms      []VM
@@ -394,7 +394,7 @@ func (l *life) happen() {
 		l.addVM()
 	case 1:
 		group.Replicas = l.random.IntN(4)
-	case 2: // a new machine
+	case 2: // a machine is created
 		if len(group.Machines) <= group.Replicas && !group.Standby {
 			l.named++
 			group.Machines = append(group.Machines, fmt.Sprintf("m%d", l.named))
@@ -446,7 +446,7 @@ func (l *life) apply(plan Plan) {
 	}
 }
 
-// broken returns the rule broken by a plan, or "".
+// broken returns the rule that a plan breaks, or "".
 func (l *life) broken(before map[string]VM, plan Plan) string {
 	for _, change := range plan.Changes {
 		old := before[change.VM]
@@ -492,7 +492,7 @@ func (l *life) broken(before map[string]VM, plan Plan) string {
 	return l.partly(before, plan)
 }
 
-// partly returns a group with only some of its needed VMs, or "".
+// partly returns a group that has only some of the VMs it needs, or "".
 func (l *life) partly(before map[string]VM, plan Plan) string {
 	fresh := map[[2]string]int{}
 
@@ -503,7 +503,7 @@ func (l *life) partly(before map[string]VM, plan Plan) string {
 	}
 
 	for _, group := range l.groups {
-		if group.Standby { // gets as many as available
+		if group.Standby { // it gets as many VMs as are available
 			continue
 		}
 

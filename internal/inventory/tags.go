@@ -8,15 +8,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Tags telling all management clusters not to claim a VM.
+// These tags tell all management clusters not to claim a VM.
 const (
-	// retainedTag marks former nodes with their disks.
+	// retainedTag marks former nodes that keep their disks.
 	retainedTag = "capolvm-retained"
-	// deletingTag is the prefix of the tags on VMs about to be deleted. Earlier versions used it as one tag for all.
+	// deletingTag is the prefix of the tags on VMs that are about to be deleted. Earlier versions used it as one tag
+	// for all VMs.
 	deletingTag = "capolvm-deleting"
 )
 
-// MarkRetained marks a VM as retaining a node's disk. The engine keeps this mark, even if the management cluster is
+// MarkRetained marks a VM as retaining a node's disk. The engine keeps this mark even if the management cluster is
 // lost.
 func MarkRetained(ctx context.Context, session *engine.Client, vm engine.ID) error {
 	return tagVM(ctx, session, vm, retainedTag, "VMs that were nodes of Kubernetes, and keep their disks")
@@ -25,8 +26,8 @@ func MarkRetained(ctx context.Context, session *engine.Client, vm engine.ID) err
 // IsRetained reports whether a VM retains a node's disk.
 func IsRetained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
-// getDeletingTag returns the name of the tag on a VM about to be deleted. Each VM has its own tag, so that it can be
-// deleted with the VM: deleting a tag removes it from all VMs. Tag names have at most 50 characters, hence no hyphens.
+// getDeletingTag returns the name of the tag for a VM that is about to be deleted. Each VM has its own tag, so that the
+// tag can be deleted together with the VM. A tag name has at most 50 characters, so the tag has no hyphens.
 func getDeletingTag(vm engine.ID) string {
 	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
 }
@@ -71,8 +72,8 @@ func ListTags(ctx context.Context, session *engine.Client, vm engine.ID) ([]engi
 	return described[0].Tags, describeTags(ctx, session, described)
 }
 
-// describeTags adds the descriptions, with the marks, to the claim tags of VMs. The engine includes descriptions only
-// in the list of all tags. describeTags reads this list only if one of the VMs has a claim.
+// describeTags adds the descriptions, which contain the marks, to the claim tags of VMs. The engine includes
+// descriptions only in the list of all tags. describeTags reads this list only if one of the VMs has a claim.
 func describeTags(ctx context.Context, session *engine.Client, vms []engine.DescribedVM) error {
 	if !slices.ContainsFunc(vms, func(vm engine.DescribedVM) bool { return len(sortedMarks(vm)) > 0 }) {
 		return nil
@@ -106,7 +107,7 @@ func tagVM(ctx context.Context, session *engine.Client, vm engine.ID, name, desc
 	return session.TagVM(ctx, vm, tag)
 }
 
-// EnsureTag returns the ID of the tag with this name. It creates a missing tag.
+// EnsureTag returns the ID of the tag with this name. It creates the tag if it does not exist.
 func EnsureTag(ctx context.Context, session *engine.Client, name, description string) (engine.ID, error) {
 	there, err := session.ListTagsNamed(ctx, name)
 	if err != nil {
