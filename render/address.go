@@ -8,29 +8,29 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Address is the address of a resource or a data source in a state. It is stored in parts, not as text. The key of an
-// instance comes from manifests and engines, and must reach Terraform as a string whatever its content.
+// Address is the address of a resource or a data source in a state. It is stored in parts instead of text. The key of
+// an instance comes from manifests and engines, and must reach Terraform as a string, whatever it contains.
 type Address struct {
-	// module declares the resource. It is empty for the root module.
+	// module is the module that declares the resource. It is empty for the root module.
 	module string
-	// data marks a data source.
+	// data reports whether this is a data source.
 	data       bool
 	kind, name string
-	// key identifies the instance, if the resource has several.
+	// key identifies the instance if the resource has several.
 	key     string
 	indexed bool
 }
 
-// NewAddress returns the address of a resource in the root module, by its type and name.
+// NewAddress returns the address of the resource with this type and name in the root module.
 func NewAddress(kind, name string) Address { return Address{kind: kind, name: name} }
 
-// InModule returns the address in a module called by the root module.
+// InModule returns the same address in a module that the root module calls.
 func (a Address) InModule(name string) Address {
 	a.module = name
 	return a
 }
 
-// AsData returns the address of the data source of the same type and name.
+// AsData returns the address of the data source with the same type and name.
 func (a Address) AsData() Address {
 	a.data = true
 	return a
@@ -50,7 +50,7 @@ func (a Address) String() string {
 	return string(hclwrite.TokensForTraversal(a.toTraversal()).Bytes())
 }
 
-// toTraversal returns the address as an expression without anything to evaluate.
+// toTraversal returns the address as an expression in which Terraform evaluates nothing.
 func (a Address) toTraversal() hcl.Traversal {
 	var steps []string
 	if a.module != "" {
@@ -69,7 +69,7 @@ func (a Address) toTraversal() hcl.Traversal {
 	return out
 }
 
-// These are the types in configurations.
+// These are the types of resources in configurations.
 const (
 	vmType                = "ovirt_vm"
 	startType             = "ovirt_vm_start"
@@ -91,14 +91,14 @@ const (
 	blankTemplateDataType = "ovirt_blank_template"
 )
 
-// Kind is the kind of objects a configuration creates.
+// Kind is the kind of the objects that a configuration creates.
 type Kind int
 
 // These are the kinds of configurations. The zero value has no types.
 const (
 	// OwnVM is the VM of one machine.
 	OwnVM Kind = iota + 1
-	// ClaimedVM is a pool's VM taken over by a machine. Its configuration cannot delete the VM.
+	// ClaimedVM is a pool's VM that a machine has taken over. Its configuration cannot delete the VM.
 	ClaimedVM
 	// PooledVM is a VM created for a pool.
 	PooledVM
@@ -108,7 +108,7 @@ const (
 	ImageTemplate
 )
 
-// ofVMs are the types common to VMs of machines and of pools.
+// ofVMs are the types that the VMs of machines and of pools have in common.
 var ofVMs = []string{
 	vmType, nicType, diskType, attachmentType, resizeType, tagType, watchdogType, optimizeCPUType, graphicsConsolesType,
 	hostDeviceType, mediatedDeviceType, templateNICsType,
@@ -122,12 +122,12 @@ var typesOfKinds = map[Kind][]string{
 	ImageTemplate: {blankTemplateDataType, vmType, attachmentType, templateType},
 }
 
-// Types returns the types of resources and data sources in configurations and states of a kind, sorted.
+// Types returns the sorted types of resources and data sources in configurations and states of this kind.
 func (k Kind) Types() []string {
 	return slices.Sorted(slices.Values(typesOfKinds[k]))
 }
 
-// Types returns the types of resources and data sources of all kinds of configurations, sorted.
+// Types returns the sorted types of resources and data sources in all kinds of configurations.
 func Types() []string {
 	var out []string
 	for _, types := range typesOfKinds {
@@ -139,7 +139,7 @@ func Types() []string {
 	return slices.Compact(out)
 }
 
-// These are the addresses of a configuration's resources.
+// These are the addresses of the resources in configurations.
 var (
 	VMAddress    = NewAddress(vmType, "this")
 	StartAddress = NewAddress(startType, "this")
@@ -148,7 +148,7 @@ var (
 	// WatchdogAddress is the address of the VM's watchdog.
 	WatchdogAddress    = NewAddress(watchdogType, "this")
 	OptimizeCPUAddress = NewAddress(optimizeCPUType, "this")
-	// TemplateAddress is the address of an image's template.
+	// TemplateAddress is the address of the template in an image's configuration.
 	TemplateAddress = NewAddress(templateType, "this").InModule(imageModule)
 
 	resizeAddress             = NewAddress(resizeType, "root")

@@ -5,7 +5,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// vmAddress returns the address of the resource with the guest's initialization.
+// vmAddress returns the address of the resource that has the guest's initialization.
 func (in *Machine) vmAddress() Address {
 	if in.ClaimedVMID != "" {
 		return AdoptedVMAddress
@@ -14,8 +14,8 @@ func (in *Machine) vmAddress() Address {
 	return VMAddress
 }
 
-// buildClaimedFile writes the resources of a machine with a VM from a pool. No resource represents the VM itself, so
-// nothing can destroy it.
+// buildClaimedFile writes the resources of a machine whose VM comes from a pool. No resource represents the VM itself,
+// so nothing can destroy the VM.
 func buildClaimedFile(in Machine) *writer {
 	w := &writer{file: hclwrite.NewEmptyFile()}
 	body := w.beginResource(

@@ -9,14 +9,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// GuestNIC configures a network interface in the guest. The engine passes it to cloud-init. The user data has it for
-// Ignition, and has everything the engine cannot pass.
+// GuestNIC configures a network interface in the guest. The engine passes it to cloud-init. The user data contain it
+// for Ignition, and contain everything that the engine cannot pass.
 type GuestNIC struct {
 	// Name is the interface's name in the guest, such as enp1s0.
 	Name string
 	// IPv4 and IPv6 configure both address families.
 	IPv4, IPv6 IP
-	// DefaultRoute allows this interface to have the default routes, if the network configures it.
+	// DefaultRoute allows the guest to use this interface for its default routes, if the network provides them.
 	DefaultRoute bool
 }
 
@@ -24,15 +24,15 @@ type GuestNIC struct {
 type IP struct {
 	// Method is Off by default.
 	Method Method
-	// Address is for Static, and has the prefix length.
+	// Address is the address with its prefix length, for Static.
 	Address netip.Prefix
-	// Gateway is for Static. It is invalid if there is none.
+	// Gateway is the gateway, for Static. It is invalid if there is none.
 	Gateway netip.Addr
-	// Placeholder describes an Address still unknown. Only a preview has one.
+	// Placeholder describes an Address that is not known yet. Only a preview has one.
 	Placeholder string
 }
 
-// Method is the way an interface gets its address.
+// Method is how an interface gets its address.
 type Method int
 
 // These are the methods.
@@ -44,10 +44,10 @@ const (
 	AutoConf
 )
 
-// isPassedToGuest reports whether the engine passes the family to the guest.
+// isPassedToGuest reports whether the engine passes the configuration of this family to the guest.
 func (ip IP) isPassedToGuest() bool { return ip.Method == Static || ip.Method == DHCP }
 
-// formatNetmask returns a dotted mask for IPv4, and the prefix length for IPv6.
+// formatNetmask returns the dotted netmask for IPv4, or the prefix length for IPv6.
 func (ip IP) formatNetmask() string {
 	if ip.Address.Addr().Is4() {
 		return net.IP(net.CIDRMask(ip.Address.Bits(), 32)).String()
@@ -56,7 +56,7 @@ func (ip IP) formatNetmask() string {
 	return strconv.Itoa(ip.Address.Bits())
 }
 
-// passedGuests returns the interfaces passed to the guest by the engine.
+// passedGuests returns the interfaces that the engine passes to the guest.
 func (in *Machine) passedGuests() []GuestNIC {
 	var out []GuestNIC
 
@@ -69,8 +69,8 @@ func (in *Machine) passedGuests() []GuestNIC {
 	return out
 }
 
-// renderGuestFile writes an override: Terraform adds it to the VM. It is a separate file, because its settings never
-// change later and are no reason to plan.
+// renderGuestFile writes an override file, which Terraform merges into the VM. It is a separate file, because its
+// settings never change later, and Terraform need not plan because of them.
 func renderGuestFile(in Machine) []byte {
 	file := hclwrite.NewEmptyFile()
 	writeComment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
@@ -98,7 +98,7 @@ func renderGuestFile(in Machine) []byte {
 	return file.Bytes()
 }
 
-// writeFamily adds the block of a family, unless the engine does not pass it.
+// writeFamily adds the block of a family if the engine passes the family to the guest.
 func (ip IP) writeFamily(nic *hclwrite.Body, family string) {
 	if !ip.isPassedToGuest() {
 		return
@@ -110,7 +110,8 @@ func (ip IP) writeFamily(nic *hclwrite.Body, family string) {
 	case ip.Method == DHCP:
 		setText(block, "boot_protocol", "dhcp")
 	case ip.Placeholder != "":
-		// As in the preview, Terraform knows it only after the apply: the provider rejects other text as an address.
+		// As in the preview, Terraform knows the value only after the apply. The provider rejects any text that is not
+		// an address.
 		for _, name := range []string{"address", "netmask"} {
 			block.SetAttributeRaw(name, hclwrite.TokensForFunctionCall("timestamp"))
 		}

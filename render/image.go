@@ -9,18 +9,18 @@ import (
 
 const imageModule = "image"
 
-// Image is a template of virtual machines, created from a disk.
+// Image is a template for virtual machines that is created from a disk.
 type Image struct {
 	Engine Engine
-	// Name and Description of the template.
+	// Name and Description are those of the template.
 	Name, Description string
-	// VMName is the VM the template is created from, and Comment marks its owner.
+	// VMName is the name of the VM for creating the template. Comment is the mark of its owner.
 	VMName, Comment string
 	// ClusterID and DiskID are UUIDs of the engine.
 	ClusterID, DiskID string
-	// OSType in the engine's spelling.
+	// OSType is the operating system in the engine's spelling.
 	OSType string
-	// Memory in bytes, the default for machines.
+	// Memory is the default memory of machines in bytes.
 	Memory int64
 }
 

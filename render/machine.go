@@ -13,11 +13,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// writer writes the resources of a machine. They are literal, and only those of this machine. A module with an argument
-// for each possible part takes Terraform twice the time.
+// writer writes the resources of a machine as literals, without any others. With a module that has an argument for each
+// possible part, Terraform takes twice the time.
 type writer struct {
 	file *hclwrite.File
-	// before are the resources the start of the VM depends on.
+	// before are the resources that the start of the VM depends on.
 	before []Address
 	// declared are the instances of all written resources.
 	declared []Address
@@ -30,7 +30,7 @@ func (w *writer) beginResource(why string, address Address) *hclwrite.Body {
 	return w.beginBlock(why, address)
 }
 
-// forEach begins a resource with an instance for each value.
+// forEach begins a resource that has an instance for each value.
 func (w *writer) forEach(why string, address Address, values map[string]cty.Value) *hclwrite.Body {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		w.declared = append(w.declared, address.WithKey(key))
@@ -43,7 +43,7 @@ func (w *writer) forEach(why string, address Address, values map[string]cty.Valu
 	return body
 }
 
-// forEachText begins a resource with an instance for each text.
+// forEachText begins a resource that has an instance for each text.
 func (w *writer) forEachText(why string, address Address, list []string) *hclwrite.Body {
 	for _, key := range list {
 		w.declared = append(w.declared, address.WithKey(key))
@@ -114,7 +114,7 @@ func (w *writer) writeStart(why string, vm Address) *hclwrite.Body {
 	return body
 }
 
-// writeVM writes the VM. It omits settings left to the engine.
+// writeVM writes the VM. It omits settings that the engine decides.
 func (w *writer) writeVM(in Machine) {
 	body := w.beginResource("", VMAddress)
 	set := func(name, value string) { setText(body, name, value) }
@@ -188,7 +188,7 @@ func writeTemplateDisks(body *hclwrite.Body, disks []TemplateDisk) {
 	}
 }
 
-// ignoredAttributes returns the attributes of a VM with changes a plan ignores.
+// ignoredAttributes returns the attributes of a VM whose changes a plan ignores.
 func (in *Machine) ignoredAttributes() []string {
 	out := []string{
 		"initialization_custom_script",
@@ -199,11 +199,12 @@ func (in *Machine) ignoredAttributes() []string {
 		"clone",
 		"os_type",
 	}
-	if in.Placement == nil { // the released provider treats the engine's report as a change
+	if in.Placement == nil { // the released provider takes the engine's value for a change
 		out = append(out, "placement_policy_affinity", "placement_policy_host_ids")
 	}
 
-	// A change of these needs another VM, so ignore it for a running one; the released provider lacks them.
+	// A change of these attributes would need another VM, so a plan ignores it. The released provider lacks these
+	// attributes.
 	if in.BIOSType != "" {
 		out = append(out, "bios_type")
 	}
@@ -220,7 +221,7 @@ func (in *Machine) ignoredAttributes() []string {
 		out = append(out, "initialization_dns_servers", "initialization_search_domains")
 	}
 
-	if in.Pooled { // it marks the holder of the VM
+	if in.Pooled { // the comment marks the holder of the VM
 		out = append(out, "comment")
 	}
 
@@ -230,8 +231,8 @@ func (in *Machine) ignoredAttributes() []string {
 // hasGuestDNS reports whether the guest has DNS settings. The released provider has no attributes for them.
 func (in *Machine) hasGuestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
 
-// writeNICs writes the network interfaces, each depending on the previous one: a guest finds them in the order of their
-// creation.
+// writeNICs writes the network interfaces. Each depends on the previous one, because a guest finds them in the order of
+// their creation.
 func (w *writer) writeNICs(in Machine) {
 	for i, nic := range in.NICs {
 		body := w.beginResource("", NICAddress(i))
@@ -265,7 +266,7 @@ func (w *writer) writeNICs(in Machine) {
 		setVMID(body)
 		body.SetAttributeValue("kept", toTuple(kept))
 
-		if last := len(in.NICs) - 1; last >= 0 { // an interface that gets another name is not the template's
+		if last := len(in.NICs) - 1; last >= 0 { // a renamed interface is not the template's
 			setDependsOn(body, NICAddress(last))
 		}
 	}
@@ -317,7 +318,7 @@ func (w *writer) writeDisks(in Machine) {
 	}
 }
 
-// writeRemaining writes the other changes of the VM before it starts.
+// writeRemaining writes the other changes of the VM that come before its start.
 func (w *writer) writeRemaining(in Machine) {
 	if in.OptimizeCPU {
 		setVMID(
@@ -419,7 +420,8 @@ func (w *writer) writeOutputs(in Machine) {
 		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 
-// setText sets an attribute, unless the text is empty and left to the engine. It reports whether it was set.
+// setText sets an attribute, unless the text is empty and the engine decides. It reports whether it has set the
+// attribute.
 func setText(body *hclwrite.Body, name, value string) bool {
 	if value != "" {
 		body.SetAttributeValue(name, cty.StringVal(value))
@@ -428,10 +430,10 @@ func setText(body *hclwrite.Body, name, value string) bool {
 	return value != ""
 }
 
-// setVMID writes the VM of a resource.
+// setVMID sets the VM that a resource belongs to.
 func setVMID(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
 
-// objectTokens returns an object with quoted keys, because an unquoted key for would begin another kind of expression.
+// objectTokens returns an object with quoted keys, because the unquoted key for would begin another kind of expression.
 func objectTokens(values map[string]cty.Value) hclwrite.Tokens {
 	var out []hclwrite.ObjectAttrTokens
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -444,7 +446,7 @@ func objectTokens(values map[string]cty.Value) hclwrite.Tokens {
 	return hclwrite.TokensForObject(out)
 }
 
-// diskOfEach returns the data disk with the key of an attachment.
+// diskOfEach returns the data disk that has the same key as an attachment.
 func diskOfEach() hclwrite.Tokens {
 	tokens := hclwrite.TokensForTraversal(dataDiskAddress.toTraversal())
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")})
@@ -469,7 +471,7 @@ func setDependsOn(body *hclwrite.Body, addresses ...Address) {
 	body.SetAttributeRaw("depends_on", referenceTokens(traversals))
 }
 
-// setIgnoreChanges writes the attributes a plan ignores, and the reason.
+// setIgnoreChanges writes the attributes whose changes a plan ignores, and the reason.
 func setIgnoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	body.AppendNewline()
 	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
@@ -484,7 +486,7 @@ func setIgnoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 }
 
 // writeComment writes a comment. The text must come from this package. A text from an engine or a manifest could end
-// the line, and its rest would be configuration.
+// the line, and the rest of the text would become configuration.
 func writeComment(body *hclwrite.Body, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		panic(fmt.Sprintf("a comment has more than printable ASCII: %q", text))

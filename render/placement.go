@@ -12,15 +12,15 @@ import (
 
 const clusterModule = "cluster"
 
-// Placement restricts the hosts of a VM.
+// Placement restricts the hosts that a VM can run on.
 type Placement struct {
 	// Affinity is migratable or pinned.
 	Affinity string
-	// HostIDs are UUIDs of hosts.
+	// HostIDs are the UUIDs of the hosts.
 	HostIDs []string
 }
 
-// Cluster is the configuration shared by the machines of a cluster in the engine.
+// Cluster is the configuration that all machines of a cluster share in the engine.
 type Cluster struct {
 	Engine Engine
 	Groups []AffinityGroup
@@ -30,20 +30,20 @@ type Cluster struct {
 type AffinityGroup struct {
 	// Key identifies the group in the configuration. It never changes.
 	Key string
-	// Name and Description of the group in the engine.
+	// Name and Description are those of the group in the engine.
 	Name, Description string
 	// ClusterID is the UUID of the engine's cluster.
 	ClusterID string
 	Priority  int64
-	// Positive keeps the VMs together.
+	// Positive reports whether the group keeps the VMs together.
 	Positive bool
-	// Enforcing prevents a VM from running against the rule.
+	// Enforcing prevents a VM from running if it would break the rule.
 	Enforcing bool
 	// Off removes the rule from the group.
 	Off bool
 }
 
-// ClusterConfiguration renders the configuration shared by the machines of a cluster.
+// ClusterConfiguration renders the configuration that all machines of a cluster share.
 func ClusterConfiguration(in Cluster) (Configuration, error) {
 	groups := map[string]cty.Value{}
 	var declared []Address
@@ -87,7 +87,7 @@ func ClusterConfiguration(in Cluster) (Configuration, error) {
 	return buildModuleConfiguration(in.Engine, file, clusterModule, "affinity_group_ids", ClusterGroups, declared)
 }
 
-// appendModule begins a call of one of our modules.
+// appendModule begins the call of one of this project's modules.
 func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	module := file.Body().AppendNewBlock("module", []string{name}).Body()
 	module.SetAttributeValue("source", cty.StringVal("./"+path.Join(moduleDir, name)))
@@ -96,8 +96,8 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	return module
 }
 
-// buildModuleConfiguration returns a configuration calling one module in its main file. It has one output, taken from
-// the module. The resources are those of the module.
+// buildModuleConfiguration returns a configuration whose main file calls one module. It has one output, which comes
+// from the module. Its resources are those of the module.
 func buildModuleConfiguration(
 	engine Engine, main *hclwrite.File, module, output string, kind Kind, resources []Address,
 ) (Configuration, error) {

@@ -1,8 +1,9 @@
-// Package render turns typed machines into Terraform configurations.
+// Package render converts typed machines to Terraform configurations.
 //
-// It is pure: no clients, no files, no clock. The same input gives the same bytes. hclwrite writes HCL from values and
-// traversals. The package never parses text as HCL, so names, IDs and user data stay values, whatever their origin. A
-// fuzz target evaluates rendered files. Secrets are variables, with values only in SecretsFile.
+// It is pure: it uses no clients, no files and no clock. The same input always gives the same bytes. hclwrite writes
+// HCL from values and traversals. The package never parses text as HCL, so names, IDs and user data stay values,
+// whatever their origin. A fuzz target evaluates the rendered files. Secrets are variables, and only SecretsFile has
+// their values.
 package render
 
 import (
@@ -24,20 +25,20 @@ import (
 const (
 	// MainFile has the resources with literal arguments, and the outputs.
 	MainFile = "main.tf"
-	// GuestFile adds to the VM the guest's network settings for its first boot.
+	// GuestFile adds the guest's network settings for its first boot to the VM.
 	GuestFile = "guest_override.tf"
 	// ProviderFile has the terraform and provider blocks.
 	ProviderFile = "provider.tf"
 	// VariablesFile declares the secrets.
 	VariablesFile = "variables.tf"
-	// ImportsFile adopts existing objects. Most configurations have none.
+	// ImportsFile imports existing objects. Most configurations do not have this file.
 	ImportsFile = "imports.tf"
-	// CAFile holds the CA certificates of the engine. It is absent if the system's are used.
+	// CAFile has the CA certificates of the engine. It is absent if the system's CAs are used.
 	CAFile = "ca.pem"
-	// SecretsFile holds the values of the secret variables. Terraform loads it automatically.
+	// SecretsFile has the values of the secret variables. Terraform loads it automatically.
 	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
-	// maxNICs is the maximum number of network interfaces of a machine.
+	// maxNICs limits the network interfaces of a machine.
 	maxNICs = 8
 
 	moduleDir = "modules"
@@ -46,24 +47,23 @@ const (
 	ProviderSource = "registry.terraform.io/ovirt/ovirt"
 )
 
-// Files maps the slash-separated paths of a configuration's files to their content.
+// Files maps the slash-separated paths of files in a configuration to their contents.
 type Files map[string][]byte
 
-// Configuration is the input of Terraform, and the limit of a run: a run is rejected if it would touch other resources,
-// or ask another engine.
+// Configuration is the input of Terraform. It also limits a run: a run is refused if it would touch other resources, or
+// use another engine.
 type Configuration struct {
 	Files Files
 	// Resources are the instances of all resources and data sources in the files.
 	Resources []Address
-	// Kind of the created objects. A state with types of another kind is rejected.
+	// Kind is the kind of the created objects. A run refuses a state with types of another kind.
 	Kind Kind
-	// Engine in the files.
+	// Engine is the engine that the files name.
 	Engine Engine
 }
 
-// Digest identifies the requested resources, including modules. It excludes secrets, the connection to the engine, and
-// adoption, so rotating a password or a CA plans nothing. It also excludes settings a guest reads only at its first
-// boot.
+// Digest identifies the requested resources, including modules. It excludes secrets, imports, and the connection to the
+// engine, so a new password or CA causes no plan. It also excludes settings that a guest reads only at its first boot.
 func (f Files) Digest() string {
 	hash := sha256.New()
 
@@ -79,99 +79,100 @@ func (f Files) Digest() string {
 
 // Engine is the connection to an engine.
 type Engine struct {
-	// URL of the API, without a trailing slash.
+	// URL is the URL of the API, without a trailing slash.
 	URL string
-	// CA holds PEM certificates; empty means the system's trust store.
+	// CA has the CA certificates in PEM. It is empty for the system's trust store.
 	CA string
-	// Insecure turns verification off.
+	// Insecure disables the verification of the engine's certificate.
 	Insecure bool
 	// Username and Password are secrets.
 	Username, Password string
 }
 
-// Machine is the complete input for one VM. All names are resolved.
+// Machine is the complete input for one VM. All names are already resolved.
 type Machine struct {
 	Engine Engine
 
-	// Name of the VM, and host name of the guest.
+	// Name is the name of the VM, and the host name of its guest.
 	Name string
-	// ClaimedVMID is the UUID of the pool's VM the machine takes over. It is empty for a new VM. For a claimed VM, only
-	// the guest's settings among the other fields count.
+	// ClaimedVMID is the UUID of the pool's VM that the machine takes over. It is empty for a new VM. For a claimed VM,
+	// only those of the other fields count that configure the guest.
 	ClaimedVMID string
-	// Pooled marks a VM created for a pool. It is not started, and its guest gets only network settings.
+	// Pooled reports whether the VM is created for a pool. Such a VM is not started, and its guest gets only network
+	// settings.
 	Pooled bool
-	// Comment marks the owner.
+	// Comment is the mark of the owner.
 	Comment string
 	// ClusterID and TemplateID are UUIDs of the engine.
 	ClusterID, TemplateID string
-	// Cores, Sockets, Threads of the CPU.
+	// Cores, Sockets and Threads are the topology of the CPU.
 	Cores, Sockets, Threads int64
-	// Memory in bytes. Memory and CPU are zero if InstanceTypeID sets them.
+	// Memory is the memory in bytes. Memory and CPU are zero if InstanceTypeID sets them.
 	Memory int64
-	// InstanceTypeID is the UUID of the instance type with the sizes of the VM.
+	// InstanceTypeID is the UUID of the instance type that sets the sizes of the VM.
 	InstanceTypeID string
-	// GuaranteedMemory and MaximumMemory in bytes. Zero leaves them to the engine.
+	// GuaranteedMemory and MaximumMemory are in bytes. If they are zero, the engine decides.
 	GuaranteedMemory, MaximumMemory int64
 	// HugePages is the page size in KiB. Zero means ordinary pages.
 	HugePages int64
-	// CPUMode, OSType and VMType in the engine's spelling. "" leaves them to the engine.
+	// CPUMode, OSType and VMType are in the engine's spelling. If they are empty, the engine decides.
 	CPUMode, OSType, VMType string
-	// HighAvailability of the VM. nil leaves it to the engine.
+	// HighAvailability has the settings for high availability. If it is nil, the engine decides.
 	HighAvailability *HighAvailability
-	// BIOSType in the engine's spelling, and TPM. "" and nil leave them to the engine.
+	// BIOSType is in the engine's spelling. If BIOSType is empty, or TPM is nil, the engine decides.
 	BIOSType string
 	TPM      *bool
 	// WatchdogAction is the action of the watchdog. "" means no watchdog.
 	WatchdogAction string
-	// HostDevices are names of devices on the host the VM is pinned to.
+	// HostDevices are the names of devices on the host that the VM is pinned to.
 	HostDevices []string
 	// MediatedDevices are types of mediated devices.
 	MediatedDevices []string
-	// CustomProperties by name, except for huge pages.
+	// CustomProperties are the custom properties by name, except huge pages.
 	CustomProperties map[string]string
-	// MemoryBallooning, SerialConsole and SoundCard. nil leaves them to the engine.
+	// MemoryBallooning, SerialConsole and SoundCard turn these on or off. If they are nil, the engine decides.
 	MemoryBallooning, SerialConsole, SoundCard *bool
-	// OptimizeCPU lets the engine size and pin the CPU by the VM's hosts.
+	// OptimizeCPU lets the engine adapt the CPU to the VM's hosts and pin it.
 	OptimizeCPU bool
-	// RemoveGraphicsConsoles removes those of the template.
+	// RemoveGraphicsConsoles removes the graphics consoles that come from the template.
 	RemoveGraphicsConsoles bool
-	// Description of the VM.
+	// Description is the description of the VM.
 	Description string
-	// Clone copies the template's disks. nil leaves it to the engine, and the engine links them.
+	// Clone copies the template's disks. If it is nil, the engine decides, and links them.
 	Clone *bool
-	// TemplateDisks are the settings for copying the template's disks, the bootable one first. The engine accepts all
-	// of them, or none. Without any, it decides.
+	// TemplateDisks are the settings for copying the template's disks. The bootable disk comes first. The engine
+	// accepts settings for all disks, or for none. Without settings, it decides.
 	TemplateDisks []TemplateDisk
-	// RootDiskSize is the size in bytes to grow the root disk to. Zero leaves it unchanged.
+	// RootDiskSize is the size in bytes that the root disk grows to. If it is zero, the size does not change.
 	RootDiskSize int64
-	// DataDisks are additional to those of the template.
+	// DataDisks are the disks in addition to those of the template.
 	DataDisks []DataDisk
 	// TagIDs are UUIDs of tags.
 	TagIDs []string
-	// NICs of the VM.
+	// NICs are the network interfaces of the VM.
 	NICs []NIC
-	// RemoveTemplateNICs removes those of the template not among NICs.
+	// RemoveTemplateNICs removes the template's network interfaces that are not in NICs.
 	RemoveTemplateNICs bool
-	// Guests are the network interfaces with settings in the guest.
+	// Guests are the network interfaces that have settings in the guest.
 	Guests []GuestNIC
-	// DNSServers and SearchDomains of the guest.
+	// DNSServers and SearchDomains are the DNS settings of the guest.
 	DNSServers, SearchDomains []string
-	// HostName for the engine to pass to the guest. It is empty if the user data has it.
+	// HostName is the host name that the engine passes to the guest. It is empty if the user data contain it.
 	HostName string
-	// UserData of the guest. It is a secret.
+	// UserData are the user data of the guest. They are a secret.
 	UserData string
-	// Placement on hosts. nil leaves it to the engine.
+	// Placement restricts the hosts of the VM. If it is nil, the engine decides.
 	Placement *Placement
 	// AffinityGroups are the UUIDs of the VM's affinity groups by their names.
 	AffinityGroups map[string]string
 }
 
-// HighAvailability of a VM. Zero values leave a setting to the engine.
+// HighAvailability has the settings for high availability. The engine decides about zero values.
 type HighAvailability struct {
 	Priority int64
-	// LeaseStorageDomainID is the UUID of the storage domain with the VM's lease. "" means no lease.
+	// LeaseStorageDomainID is the UUID of the storage domain for the VM's lease. "" means no lease.
 	LeaseStorageDomainID string
-	// StorageError is the reaction of the VM to a storage error, in the engine's spelling.
+	// StorageError is how the VM reacts to a storage error, in the engine's spelling.
 	StorageError string
 }
 
@@ -179,22 +180,22 @@ type HighAvailability struct {
 type NIC struct {
 	Name          string
 	VNICProfileID string
-	// MAC and Interface (the emulated hardware). "" leaves them to the engine.
+	// MAC is the address, and Interface the emulated hardware. If they are empty, the engine decides.
 	MAC, Interface string
 }
 
-// TemplateDisk configures the copy of a template's disk. Empty fields leave a setting to the engine.
+// TemplateDisk configures the copy of a template's disk. The engine decides about empty fields.
 type TemplateDisk struct {
 	ID string
-	// Format is cow or raw, Provisioning sparse or non-sparse.
+	// Format is cow or raw, and Provisioning is sparse or non-sparse.
 	Format, Provisioning string
 	StorageDomainID      string
 }
 
-// DataDisk is a disk additional to those of the template.
+// DataDisk is a disk in addition to those of the template.
 type DataDisk struct {
 	Name string
-	// Size in bytes.
+	// Size is the size in bytes.
 	Size            int64
 	Format          string
 	Sparse          bool
@@ -241,7 +242,8 @@ func (in *Machine) configurationKind() Kind {
 	return OwnVM
 }
 
-// MachineDigest returns the digest of the files of MachineConfiguration. It renders only the files in the digest.
+// MachineDigest returns the digest of the result of MachineConfiguration. It renders only the files that the digest
+// covers.
 func MachineDigest(in Machine) (string, error) {
 	main, err := buildMachineMain(in)
 	if err != nil {
@@ -268,7 +270,7 @@ func buildMachineMain(in Machine) (*writer, error) {
 }
 
 // WithImports adds an import block for each existing resource to the configuration. adopt maps addresses in the state
-// to import IDs. If it is empty, the configuration is unchanged.
+// to import IDs. If it is empty, the configuration does not change.
 func (c Configuration) WithImports(adopt map[Address]string) Configuration {
 	if len(adopt) == 0 {
 		return c
@@ -280,7 +282,7 @@ func (c Configuration) WithImports(adopt map[Address]string) Configuration {
 	return c
 }
 
-// renderEngineFiles returns the files common to all configurations, except for the values of variables.
+// renderEngineFiles returns the files that all configurations have, without the values of variables.
 func renderEngineFiles(engine Engine, variables []variable) Files {
 	files := Files{ProviderFile: renderProviderFile(engine), VariablesFile: renderVariablesFile(variables)}
 	if engine.CA != "" && !engine.Insecure {
@@ -294,7 +296,7 @@ func renderProviderFile(engine Engine) []byte {
 	file := hclwrite.NewEmptyFile()
 	terraform := file.Body().AppendNewBlock("terraform", nil).Body()
 
-	// Ephemeral variables need Terraform 1.10 or OpenTofu 1.11. The executor is checked before its use.
+	// Ephemeral variables need Terraform 1.10 or OpenTofu 1.11. The manager checks the executor before it uses it.
 	terraform.SetAttributeValue("required_version", cty.StringVal(">= 1.10.0"))
 	terraform.AppendNewline()
 	terraform.AppendNewBlock("required_providers", nil).
@@ -329,7 +331,7 @@ type variable struct {
 	ephemeral         bool
 }
 
-// engineVariables are common to all configurations.
+// engineVariables are the variables that all configurations have.
 var engineVariables = []variable{
 	{"ovirt_username", "User of the engine, with its domain.", true},
 	{"ovirt_password", "Password of the user. Ephemeral: neither plan nor state holds it.", true},
@@ -397,8 +399,8 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 	body.SetAttributeTraversal(name, newTraversal(steps...))
 }
 
-// DestroyConfiguration renders a configuration without resources, to destroy everything in a state of this kind. It
-// names nothing in the engine, so a machine can be deleted after its template or its bootstrap data.
+// DestroyConfiguration renders a configuration without resources. It destroys everything in a state of this kind. It
+// names no object of the engine, so a machine can be deleted after its template or its bootstrap data.
 func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
 	files := renderEngineFiles(engine, machineVariables)
 	var err error
@@ -407,14 +409,15 @@ func DestroyConfiguration(engine Engine, kind Kind) (Configuration, error) {
 	return Configuration{Files: files, Kind: kind, Engine: engine}, err
 }
 
-// heldElsewhere replaces the values of removed credentials.
+// heldElsewhere is the value in place of removed credentials.
 const heldElsewhere = "held by the provider"
 
-// WithoutCredentials returns the configuration without the engine's user and password, for a provider with its own.
+// WithoutCredentials returns the configuration without the engine's user and password. It is for a provider that has
+// its own credentials.
 func (c Configuration) WithoutCredentials() Configuration {
 	var values map[string]string
 	if err := json.Unmarshal(c.Files[SecretsFile], &values); err != nil {
-		return c // a configuration from another source
+		return c // the configuration comes from another source
 	}
 
 	delete(values, "ovirt_username")

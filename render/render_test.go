@@ -235,7 +235,7 @@ func TestIncompleteGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// matchesGolden compares the files with the golden ones, except for modules.
+// matchesGolden compares the files with the golden ones, except the modules.
 func matchesGolden(t *testing.T, name string, files Files) {
 	t.Helper()
 	dir := filepath.Join("testdata", name)
@@ -356,7 +356,7 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 	}
 }
 
-// everyOption returns a machine with the same text in all its texts.
+// everyOption returns a machine that has the same text in all its texts.
 func everyOption(text string) Machine {
 	yes, ip := true, IP{Method: Static, Placeholder: text}
 
@@ -434,7 +434,7 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 		got, shape := arguments(t, files), arguments(t, want.Files)
 		for name, value := range shape {
 			if text == "" {
-				continue // an empty text leaves the option to the engine
+				continue // an empty text lets the engine decide
 			}
 
 			if !reflect.DeepEqual(got[name], replaced(value, "plain", normalized(text))) {
@@ -457,8 +457,8 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 	})
 }
 
-// literalAdoptions renders an import for every address with a possible key. Terraform must read the key and the ID
-// unchanged: the key as a step of a traversal, without anything to evaluate.
+// literalAdoptions renders an import for every address that can have a key. Terraform must read the key and the ID
+// unchanged. The key must be a step of a traversal in which Terraform evaluates nothing.
 func literalAdoptions(t *testing.T, text string) {
 	t.Helper()
 	keyed := []func(string) Address{
@@ -507,7 +507,7 @@ func literalAdoptions(t *testing.T, text string) {
 	}
 }
 
-// literalModules renders the configurations with module calls. Their arguments must be values.
+// literalModules renders the configurations that call modules. The arguments must be values.
 func literalModules(t *testing.T, text string) {
 	t.Helper()
 	cluster, err := ClusterConfiguration(Cluster{
@@ -643,7 +643,7 @@ func plain(value cty.Value) any {
 	}
 }
 
-// replaced replaces one text in a plain value by another. It keeps prefixes of one letter.
+// replaced replaces one text in a plain value with another. It keeps prefixes of one letter.
 func replaced(value any, old, text string) any {
 	switch v := value.(type) {
 	case string:

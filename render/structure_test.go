@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// everyConfiguration returns one configuration of each kind, with the same text in all texts.
+// everyConfiguration returns one configuration of each kind. All texts in them are the same.
 func everyConfiguration(t testing.TB, text string) map[string]Configuration {
 	t.Helper()
 
@@ -74,12 +74,12 @@ func structures(t testing.TB, text string) map[string]string {
 	return out
 }
 
-// sameStructure checks whether text changes only values. want are the structures with plain text.
+// sameStructure fails the test unless text changes only values. want has the structures with plain text.
 func sameStructure(t *testing.T, text string, want map[string]string) {
 	t.Helper()
 
 	if text == "" {
-		return // it leaves the options to the engine
+		return // an empty text lets the engine decide
 	}
 
 	check.Equal(t, "structures", structures(t, text), want)
@@ -126,7 +126,7 @@ func structureOf(out *strings.Builder, body *hclsyntax.Body, indent string) {
 		_ = hclsyntax.VisitAll(body.Attributes[name].Expr, func(node hclsyntax.Node) hcl.Diagnostics {
 			switch expression := node.(type) {
 			case *hclsyntax.LiteralValueExpr, *hclsyntax.TemplateExpr, *hclsyntax.ObjectConsKeyExpr:
-				// A text is a template of one literal, or of several as for "a$${b}", and of nothing else.
+				// A text must be a template of one literal, or of several as in "a$${b}", and of nothing else.
 			case *hclsyntax.FunctionCallExpr:
 				fmt.Fprintf(out, " %s()", expression.Name)
 			case *hclsyntax.ScopeTraversalExpr:
@@ -146,7 +146,7 @@ func structureOf(out *strings.Builder, body *hclsyntax.Body, indent string) {
 	}
 }
 
-// declares compares the resources of a configuration with those in its files.
+// declares compares the resources that a configuration lists with those in its files.
 func declares(t *testing.T, configuration Configuration) {
 	t.Helper()
 
@@ -229,7 +229,7 @@ func keysOf(t *testing.T, expression hclsyntax.Expression, files Files) []string
 	return out
 }
 
-// TestConfigurationsSayWhatTheyDeclare checks each kind of configuration, and their types together.
+// TestConfigurationsSayWhatTheyDeclare checks each kind of configuration, and the types of all kinds together.
 func TestConfigurationsSayWhatTheyDeclare(t *testing.T) {
 	types := map[string]bool{}
 
@@ -247,7 +247,7 @@ func TestConfigurationsSayWhatTheyDeclare(t *testing.T) {
 	check.Equal(t, "types", slices.Sorted(maps.Keys(types)), Types())
 }
 
-// TestACommentHasNoForeignText tries characters able to end a comment, or to hide in one.
+// TestACommentHasNoForeignText tries characters that can end a comment, or hide in one.
 func TestACommentHasNoForeignText(t *testing.T) {
 	for _, text := range []string{"a\nresource", "a\rb", "a\tb", "\x00", "ä", "\u2028", "\u202e", "\x7f"} {
 		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {

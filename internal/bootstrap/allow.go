@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Allowed lists the settings of SELinux and the firewall needed by the services of a VM.
+// Allowed lists the settings of SELinux and the firewall that the services of a VM need.
 type Allowed struct {
-	// Booleans of the SELinux policy to turn on.
+	// Booleans are the booleans to turn on in the SELinux policy.
 	Booleans []string
-	// HTTPPorts are the ports of nginx. SELinux has no boolean for them.
+	// HTTPPorts are the ports of nginx, because SELinux has no boolean for them.
 	HTTPPorts []int
-	// Ports to open, such as 6443/tcp, and Protocols to allow, such as vrrp.
+	// Ports are the ports to open, such as 6443/tcp. Protocols are the protocols to allow, such as vrrp.
 	Ports, Protocols []string
-	// Neighbors are networks allowed to use NeighborPorts and NeighborProtocols.
+	// Neighbors are the networks that may use NeighborPorts and NeighborProtocols.
 	Neighbors                        []netip.Prefix
 	NeighborPorts, NeighborProtocols []string
-	// Trusted are networks with unrestricted access.
+	// Trusted are the networks with unrestricted access.
 	Trusted []netip.Prefix
 }
 
@@ -29,17 +29,17 @@ type Node struct {
 	Neighbors, Pods []netip.Prefix
 }
 
-// nodePort is an open port of a node.
+// nodePort is a port that a node opens.
 type nodePort struct {
-	// port with its protocol, or the number of a protocol without ports.
+	// port is a port with its protocol, or the number of a protocol without ports.
 	port string
-	// controlPlane restricts the port to control plane nodes, and neighbors to senders in networks of nodes.
+	// controlPlane opens the port only on control plane nodes. neighbors opens it only for the networks of the nodes.
 	controlPlane, neighbors bool
 	what                    string
 }
 
-// nodePorts are the open ports of Kubernetes nodes, besides those of Services. The table in docs/user/endpoints.md is
-// the same. Protocols without authentication, such as overlays of pod networks, are open to neighbors only.
+// nodePorts are the ports that Kubernetes nodes open, besides those of Services. docs/user/endpoints.md has the same
+// table. Protocols without authentication, such as overlays of pod networks, are only for neighbors.
 var nodePorts = []nodePort{
 	{"10250/tcp", false, false, "kubelet"},
 	{"10256/tcp", false, false, "health of kube-proxy"},
@@ -57,8 +57,8 @@ var nodePorts = []nodePort{
 	{"4", false, true, "IP in IP of Calico"},
 }
 
-// allowKubernetes allows the ports of a Kubernetes node. held reports that the node's own services hold the endpoint,
-// and open its ports.
+// allowKubernetes allows the ports of a Kubernetes node. held reports whether the node's own services hold the
+// endpoint. They then open its ports.
 func (a *Allowed) allowKubernetes(node *Node, held bool) {
 	if node == nil {
 		return
@@ -81,7 +81,7 @@ func (a *Allowed) allowKubernetes(node *Node, held bool) {
 	a.Neighbors, a.Trusted = node.Neighbors, node.Pods
 }
 
-// NeighborRules returns the firewalld rules for neighbors, for use in the template.
+// NeighborRules returns the firewalld rules for neighbors. The template calls it.
 func (a *Allowed) NeighborRules() []string {
 	var out []string
 
@@ -121,26 +121,27 @@ func (a *Allowed) AllowKeepalived() {
 	a.Protocols = append(a.Protocols, "vrrp")
 }
 
-// AllowHAProxy allows haproxy to listen on any port, and to connect to any.
+// AllowHAProxy allows haproxy to listen on any port, and to connect to any port.
 func (a *Allowed) AllowHAProxy() { a.Booleans = append(a.Booleans, "haproxy_connect_any") }
 
-// AllowNginx allows the image's nginx to listen on a port, and to connect to others. A container needs neither.
+// AllowNginx allows the nginx of the image to listen on a port, and to connect to others. nginx in a container needs
+// neither.
 func (a *Allowed) AllowNginx(port int) {
 	a.Booleans = append(a.Booleans, "httpd_can_network_connect")
 	a.HTTPPorts = append(a.HTTPPorts, port)
 }
 
-// RenderScript returns a script to apply the settings on systems with SELinux or firewalld. It changes nothing on
-// others.
+// RenderScript returns a script that applies the settings on systems with SELinux or firewalld. It changes nothing on
+// other systems.
 func (a *Allowed) RenderScript() string { return renderFile("allow.sh", a) }
 
-// The script of a node, and the unit running it before the services.
+// These are the script of a node, and the unit that runs it before the services.
 const (
 	allowPath = "/etc/capolvm/allow.sh"
 	allowUnit = "capolvm-allow.service"
 )
 
-// buildAllowed returns the settings needed by the node's services.
+// buildAllowed returns the settings that the node's services need.
 func (s *Services) buildAllowed() *Allowed {
 	out := &Allowed{}
 	if s.hasKeepalived() {
@@ -177,7 +178,7 @@ func (s *Services) buildAllowed() *Allowed {
 	return out
 }
 
-// newAllowUnit returns the unit to run the script before other units.
+// newAllowUnit returns a unit that runs the script before other units.
 func newAllowUnit(before string) Unit {
 	return Unit{
 		Name: allowUnit,

@@ -13,10 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// standIns replace the programs called by the script. Each rejects arguments invalid for the real program according to
-// its manual. It records changes, and keeps them below $STATE. The real programs need a kernel with SELinux and a
-// running firewalld. Only the parser of firewalld 1.3.3 was tried: it accepts these options, also repeatedly, and
-// rejects ports and protocols in one call.
+// standIns replace the programs that the script calls. Each one rejects arguments that the manual of the real program
+// does not allow, and stores changes below $STATE. The real programs need a kernel with SELinux and a running
+// firewalld. Only the parser of firewalld 1.3.3 was tried. It accepts these options, even repeatedly, but rejects ports
+// and protocols in one call.
 var standIns = map[string]string{
 	"getenforce": `echo Enforcing`,
 	"getsebool": `[ $# = 1 ] || exit 2
@@ -64,7 +64,7 @@ esac
 echo "firewall-cmd $*" >>"$STATE/changes"`,
 }
 
-// aNode has these programs, and otherwise only the basic tools of scripts.
+// aNode is a node with these programs, and otherwise only with the basic tools of scripts.
 type aNode struct{ bin, state string }
 
 func newNode(t *testing.T, programs map[string]string) aNode {
@@ -129,7 +129,7 @@ func served(balancer LoadBalancer, change func(*Services)) *Services {
 	return out
 }
 
-// firewall returns the firewalld commands to allow something, now and after a reboot.
+// firewall returns the firewalld commands that allow something, now and after a reboot.
 func firewall(options ...string) []string {
 	var out []string
 	for _, option := range options {
@@ -182,7 +182,7 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 			check.Equal(t, "changes", changes, test.want)
 			check.Equal(t, "output", output, "")
 
-			// firewalld accepts the same rule again; the slow SELinux commands are not repeated.
+			// firewalld accepts the same rule again. The script must not repeat the slow SELinux commands.
 			changes, _, err = node.run(t, script)
 			check.Error(t, err, "")
 			check.Lacks(t, "a second time", strings.Join(changes, "\n"), "se")
@@ -190,8 +190,8 @@ func TestSELinuxAndTheFirewallAllowTheServicesOfANode(t *testing.T) {
 	}
 }
 
-// TestTheFirewallLetsInWhatKubernetesNeeds covers each kind of node. Overlays of pods are open to networks of nodes
-// only, because they trust every sender.
+// TestTheFirewallLetsInWhatKubernetesNeeds covers each kind of node. Overlays of pods must be open only to the networks
+// of the nodes, because they trust every sender.
 func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 	every := []string{"10250/tcp", "10256/tcp", "30000-32767/tcp", "30000-32767/udp"}
 	overlays := []string{"8472/udp", "4789/udp", "6081/udp", "51820-51821/udp", "179/tcp", "5473/tcp", "4240/tcp"}
@@ -199,7 +199,7 @@ func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		services *Services
-		// ports are open to everyone.
+		// ports are the ports open to everyone.
 		ports []string
 	}{
 		"a worker": {&Services{Node: &Node{}}, every},
@@ -257,7 +257,7 @@ func TestTheFirewallLetsInWhatKubernetesNeeds(t *testing.T) {
 	}
 }
 
-// TestTheDocumentationHasEachPortThatIsOpen checks the table for administrators of networks between nodes.
+// TestTheDocumentationHasEachPortThatIsOpen checks the table for administrators of the networks between nodes.
 func TestTheDocumentationHasEachPortThatIsOpen(t *testing.T) {
 	text, err := os.ReadFile("../../docs/user/endpoints.md")
 	check.Error(t, err, "")
@@ -272,9 +272,9 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		programs map[string]string
-		// change replaces programs.
+		// change has programs that replace others.
 		change map[string]string
-		// lacks names the programs not called.
+		// lacks has the names of programs that the script must not call.
 		lacks string
 		fails bool
 	}{
@@ -309,7 +309,7 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 
 			check.Lacks(t, "changes", strings.Join(changes, "\n"), test.lacks)
 
-			// The rest is done.
+			// The script must make all other changes.
 			if name != "nothing is installed" && len(changes) == 0 {
 				t.Errorf("nothing is changed: %s", output)
 			}
@@ -317,7 +317,7 @@ func TestNothingIsChangedWhereNothingHasToAllow(t *testing.T) {
 	}
 }
 
-// TestTheSystemAllowsServicesBeforeTheyStart verifies that the unit runs before each unit in need of it.
+// TestTheSystemAllowsServicesBeforeTheyStart checks that the unit runs before each unit that needs it.
 func TestTheSystemAllowsServicesBeforeTheyStart(t *testing.T) {
 	for name, services := range map[string]*Services{
 		"haproxy":  served(HAProxy, nil),

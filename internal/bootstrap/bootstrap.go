@@ -1,14 +1,14 @@
-// Package bootstrap adds data known only to the infrastructure to a machine's bootstrap data: its network and host
-// name, the kubelet's provider ID and addresses, proxies, keys, and additions of users.
+// Package bootstrap adds what only the infrastructure knows to a machine's bootstrap data. This includes its network
+// and host name, the kubelet's provider ID and addresses, proxies, SSH keys, and additions of users.
 //
-// Bootstrap data is a cloud-config or an Ignition configuration. A cloud-config is merged as YAML, and unchanged parts
-// keep their text. Stock Cluster API writes Ignition 2.3, but no image of OLVM reads this version. The package
-// translates it to the third generation, and validates the result with Ignition's own parser. Merging never loses or
-// overwrites anything written by a user: if two sources disagree, Merge fails and names both.
+// Bootstrap data are a cloud-config or an Ignition configuration. A cloud-config is merged as YAML, and unchanged parts
+// keep their text. Cluster API writes Ignition 2.3, but no image of OLVM reads this version. So the package translates
+// it to the third generation, and validates the result with Ignition's own parser. Merging never loses or overwrites
+// what a user has written. If two sources disagree, Merge fails and names both.
 //
-// The engine assigns a VM's UUID at creation, so the user data cannot contain it. But the firmware shows the UUID to
-// the guest. The kubelet argument therefore contains a placeholder, and a command replaces it at boot, before kubeadm
-// runs.
+// The engine assigns the UUID of a VM when it creates the VM, so the user data cannot contain it. But the firmware
+// shows the UUID to the guest. So the kubelet argument contains a placeholder. A command replaces the placeholder at
+// boot, before kubeadm runs.
 package bootstrap
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Format of bootstrap data, as named in the bootstrap Secret.
+// Format is the format of bootstrap data, with the name that the bootstrap Secret uses.
 type Format string
 
-// The formats; a Secret without a format means cloud-config.
+// These are the formats. A Secret without a format has a cloud-config.
 const (
 	CloudConfig Format = "cloud-config"
 	Ignition    Format = "ignition"
 )
 
-// ProviderIDPrefix precedes the UUID of a VM in a provider ID.
+// ProviderIDPrefix comes before the UUID of a VM in a provider ID.
 const ProviderIDPrefix = "olvm://"
 
-// ParseProviderID returns the UUID of the VM in a provider ID, or "" if there is none.
+// ParseProviderID returns the UUID of the VM in a provider ID, or "" if it has none.
 func ParseProviderID(providerID string) string {
 	id, ok := strings.CutPrefix(providerID, ProviderIDPrefix)
 	if !ok {
@@ -41,74 +41,75 @@ func ParseProviderID(providerID string) string {
 	return id
 }
 
-// Guest is the infrastructure's addition to the bootstrap data of a machine.
+// Guest has what the infrastructure adds to the bootstrap data of a machine.
 type Guest struct {
-	// HostName of the guest. For cloud-init, the engine sets it. Ignition gets it as a file.
+	// HostName is the host name of the guest. With cloud-init, the engine sets it. Ignition gets it as a file.
 	HostName string
-	// Interfaces are the guest's configured network interfaces. For cloud-init, the engine configures them. Ignition
-	// gets them as NetworkManager files.
+	// Interfaces are the guest's network interfaces with their configuration. With cloud-init, the engine configures
+	// them. Ignition gets them as NetworkManager files.
 	Interfaces []render.GuestNIC
-	// DNSServers and SearchDomains of the guest, delivered in the same way.
+	// DNSServers and SearchDomains are the DNS settings of the guest. The guest gets them in the same way.
 	DNSServers    []netip.Addr
 	SearchDomains []string
-	// NodeIPs are the node's addresses for the kubelet, if it needs more than the one it detects itself.
+	// NodeIPs are the addresses for the kubelet if it needs more than the one that it detects itself.
 	NodeIPs []netip.Addr
-	// Proxy of the node's services; nil for none.
+	// Proxy is the proxy of the node's services, or nil.
 	Proxy *Proxy
-	// SSH keys of a user; nil for none.
+	// SSH has the SSH keys of a user, or is nil.
 	SSH *SSH
-	// Services serving the cluster's endpoints; nil for none.
+	// Services are the services for the cluster's endpoints, or nil.
 	Services *Services
-	// Files to write.
+	// Files are the files to write.
 	Files []File
-	// Units of systemd to install.
+	// Units are the systemd units to install.
 	Units []Unit
-	// Extra holds users' configurations, in merge order.
+	// Extra are users' configurations, in the order of the merge.
 	Extra []Extra
 }
 
-// Proxy for HTTP.
+// Proxy is an HTTP proxy.
 type Proxy struct {
 	HTTP, HTTPS string
-	// NoProxy lists the destinations without proxy: names, domains, addresses, networks.
+	// NoProxy lists the destinations that need no proxy: names, domains, addresses, networks.
 	NoProxy []string
 }
 
-// SSH authorizes users to log in.
+// SSH authorizes keys to log in as a user.
 type SSH struct {
-	// User of the image; "" means its default user. For Ignition, this is core.
+	// User is a user of the image. "" means its default user. With Ignition, this is core.
 	User string
 	// AuthorizedKeys are lines in the format of authorized_keys.
 	AuthorizedKeys []string
 }
 
-// File is a file to write into the guest.
+// File is a file for the guest.
 type File struct {
-	// Path is absolute.
+	// Path is an absolute path.
 	Path    string
 	Content string
-	// Mode holds the permission bits, such as 0o600.
+	// Mode has the permission bits, such as 0o600.
 	Mode int
 }
 
 // Unit is a systemd unit.
 type Unit struct {
-	// Name with its suffix.
+	// Name is the name of the unit, including the suffix.
 	Name string
-	// Contents of the unit; "" for a unit of the image.
+	// Contents are the contents of the unit, or "" for a unit that the image already has.
 	Contents string
 }
 
 // Extra is a configuration of a user.
 type Extra struct {
-	// Source names the configuration in errors.
+	// Source is the name of the configuration in errors.
 	Source string
-	// Data is a cloud-config if the bootstrap data is one. Otherwise, it is Ignition, or Butane (YAML with a variant).
+	// Data are a cloud-config if the bootstrap data are one. Otherwise, they are Ignition, or Butane (YAML with a
+	// variant).
 	Data []byte
 }
 
-// MaxInput is the maximum number of bytes to merge: the bootstrap data with all additions of users. It is twice the
-// deliverable size.
+// MaxInput limits the data to merge in bytes: the bootstrap data with all additions of users. It is twice the size that
+// can be delivered.
 const MaxInput = 2 << 20
 
 // Merge adds the guest's configuration to bootstrap data. It rejects input larger than MaxInput before parsing it.
@@ -137,10 +138,10 @@ func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	return nil, fmt.Errorf("bootstrap data has format %q; cloud-config and ignition are supported", format)
 }
 
-// sources maps parts of a configuration, by place, to their sources.
+// sources maps the parts of a configuration, by their place, to their sources.
 type sources map[string]string
 
-// findSource returns the source of the nearest enclosing place. Places without a record came with the bootstrap data.
+// findSource returns the source of the nearest enclosing place. A place without a record comes from the bootstrap data.
 func (s sources) findSource(where string) string {
 	best := ""
 	for place := range s {
@@ -156,12 +157,12 @@ func (s sources) findSource(where string) string {
 	return s[best]
 }
 
-// newConflictError returns the error for a setting with different values in two sources.
+// newConflictError returns the error for a setting that has different values in two sources.
 func newConflictError(what, one, other string) error {
 	return fmt.Errorf("%s is set differently by %s and by %s; remove it from one of them", what, one, other)
 }
 
-// Names of sources in errors.
+// These are the names of sources in errors.
 const (
 	providerSource = "the bootstrap data"
 	machineSource  = "the OLVMMachine or OLVMCluster"

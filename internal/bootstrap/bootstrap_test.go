@@ -121,7 +121,8 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	}
 }
 
-// TestWhatTheEngineOpensIsClosed covers the engine's text before the data, and its command for later boots: D10, D12.
+// TestWhatTheEngineOpensIsClosed covers the text that the engine puts before the data, and its command for later boots:
+// D10, D12.
 func TestWhatTheEngineOpensIsClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		data string
@@ -181,7 +182,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 
 		before, after := read(t, []byte(data)), read(t, merged)
 		if len(before.WriteFiles) > 0 {
-			// the sources of later boots
+			// These are the sources for later boots.
 			before.WriteFiles = append(before.WriteFiles, after.WriteFiles[len(after.WriteFiles)-1])
 		} else {
 			after.WriteFiles = nil
@@ -227,7 +228,7 @@ func FuzzMergeCloudConfig(f *testing.F) {
 
 		var before, after map[string]any
 		if yaml.Unmarshal(data, &before) != nil {
-			return // keys other than strings
+			return // keys that are not strings
 		}
 
 		if err := yaml.Unmarshal(merged, &after); err != nil {
@@ -243,7 +244,8 @@ func FuzzMergeCloudConfig(f *testing.F) {
 }
 
 // TestManySmallPartsMergeInLinearTime (row M6 of docs/operate/security.md) merges the maximum number of small parts.
-// Each is looked up, not compared with all others. In quadratic time, each case takes minutes.
+// The merge looks up each part instead of comparing it with all others. With quadratic time, each case would take
+// minutes.
 func TestManySmallPartsMergeInLinearTime(t *testing.T) {
 	many := func(begin string, part func(int) string, end string) []byte {
 		var out strings.Builder

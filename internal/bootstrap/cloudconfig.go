@@ -12,25 +12,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// hostNameVariable matches the spellings of the guest's host name in a jinja template. The engine puts its own first
-// line before the data, so cloud-init does not recognize the template.
+// hostNameVariable matches the spellings of the guest's host name in a jinja template. The engine puts its own line
+// before the data, so cloud-init does not recognize the template.
 var hostNameVariable = regexp.MustCompile(
 	`\{\{-?\s*(ds\.meta_data\.(local_hostname|local-hostname|hostname)|v1\.local_hostname|local_hostname)\s*-?\}\}`,
 )
 
-// cloudConfig is a cloud-config document during its merge.
+// cloudConfig is a cloud-config document during the merge.
 type cloudConfig struct {
 	root *yaml.Node
-	// before holds commands to run before all others.
+	// before has the commands to run before all others.
 	before []string
-	// sources maps each added part, by place, to its source.
+	// sources maps each added part, by its place, to its source.
 	sources sources
 	// files maps paths to their first entry in write_files.
 	files map[string]*yaml.Node
 }
 
-// mergeCloudConfig merges into a cloud-config. The result is a block mapping, because the engine appends it as text to
-// its own mapping.
+// mergeCloudConfig merges the guest's configuration into a cloud-config. The result is a block mapping, because the
+// engine appends it as text to its own mapping.
 func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	if hostNameVariable.Match(data) {
 		if guest.HostName == "" {
@@ -78,7 +78,7 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	return c.encodeDocument(data)
 }
 
-// indexFiles records the files of the bootstrap data.
+// indexFiles records the files in the bootstrap data.
 func (c *cloudConfig) indexFiles() {
 	files := findValue(c.root, "write_files")
 	if files == nil {
@@ -107,7 +107,7 @@ func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// addConfig merges another cloud-config: mappings by key, and lists by appending.
+// addConfig merges another cloud-config. It merges mappings by key, and appends lists.
 func (c *cloudConfig) addConfig(more *yaml.Node, source string) error {
 	if len(more.Content) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (c *cloudConfig) addConfig(more *yaml.Node, source string) error {
 	return c.mergeMapping(c.root, more, "", source)
 }
 
-// mergeMapping adds the keys of one mapping to another. It skips write_files at the root: addFile merges them.
+// mergeMapping adds the keys of one mapping to another. At the root, it skips write_files, because addFile merges them.
 func (c *cloudConfig) mergeMapping(into, from *yaml.Node, path, source string) error {
 	known := indexValues(into)
 
@@ -159,8 +159,8 @@ func (c *cloudConfig) mergeMapping(into, from *yaml.Node, path, source string) e
 	return nil
 }
 
-// addFile adds an entry of write_files, unless it already exists. Two entries may have the same path only if the later
-// one appends.
+// addFile adds an entry to write_files, unless the same entry already exists. Two different entries may have the same
+// path only if the later one appends.
 func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	path := findValue(file, "path")
 	if path == nil {
@@ -187,7 +187,7 @@ func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	return nil
 }
 
-// isSameFile compares two entries of write_files.
+// isSameFile reports whether two entries of write_files are equal.
 func isSameFile(a, b *yaml.Node) bool {
 	for _, key := range []string{"content", "encoding", "append"} {
 		x, y := findValue(a, key), findValue(b, key)
@@ -199,7 +199,7 @@ func isSameFile(a, b *yaml.Node) bool {
 	return true
 }
 
-// addFiles adds all files of the guest: its own, its units, and those for SLAAC and the proxy.
+// addFiles adds all files of the guest: its own files, its units, and the files for SLAAC and the proxy.
 func (c *cloudConfig) addFiles(guest Guest, superAdmin bool) error {
 	files := slices.Concat(guest.Files, guest.Services.buildFiles(superAdmin))
 
@@ -247,7 +247,7 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 		if len(users.Content) == 0 {
 			users.Content = []*yaml.Node{
 				newTextNode("default"),
-			} // without it, cloud-init does not create the image's own user
+			} // without it, cloud-init would not create the default user of the image
 		}
 
 		at = nil
@@ -270,16 +270,17 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	}
 }
 
-// laterBoots names the data sources for later boots of a guest. There is no drive then, and a guest searching further
-// takes itself for a new one. The engine has a command for this, but the data's own commands replace it.
+// laterBoots tells the guest which data sources to use at later boots. There is no drive then, and a guest that
+// searches further would take itself for a new one. The engine has a command for this, but the commands in the data
+// replace it.
 var laterBoots = File{
 	Path:    "/etc/cloud/cloud.cfg.d/99-capolvm.cfg",
 	Content: "datasource_list: [NoCloud, ConfigDrive]\n",
 	Mode:    0o644,
 }
 
-// addSecureDefaults reverts the engine's insecure defaults: logins with passwords and logins of root. It also keeps
-// later boots from other data sources. It does not override settings of the data.
+// addSecureDefaults reverts the engine's insecure defaults: logins with passwords, and logins as root. It also keeps
+// later boots from using other data sources. It does not override settings in the data.
 func (c *cloudConfig) addSecureDefaults(ssh *SSH) error {
 	closed := map[string]string{"ssh_pwauth": "false", "disable_root": "true"}
 	if ssh != nil && ssh.User == "root" {
@@ -322,7 +323,7 @@ func (f File) toNode() *yaml.Node {
 	return node
 }
 
-// addKubelet edits kubeadm's configuration, and reports whether the node gets a super-admin.conf.
+// addKubelet edits kubeadm's configuration, and reports whether kubeadm writes a super-admin.conf on the node.
 func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 	files := findValue(c.root, "write_files")
 	if files == nil {
@@ -353,7 +354,7 @@ func (c *cloudConfig) addKubelet(guest Guest) (superAdmin bool, err error) {
 	return superAdmin, nil
 }
 
-// prependCommands adds commands at the start of runcmd.
+// prependCommands adds the commands in before at the start of runcmd.
 func (c *cloudConfig) prependCommands() {
 	if len(c.before) == 0 {
 		return
@@ -374,7 +375,7 @@ func (c *cloudConfig) encodeDocument(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(findHeader(data))
 	c.root.HeadComment, c.root.Style = "", 0
-	if len(c.root.Content) > 0 { // the header already contains these lines
+	if len(c.root.Content) > 0 { // the header already has these lines
 		c.root.Content[0].HeadComment = ""
 	}
 
@@ -387,7 +388,7 @@ func (c *cloudConfig) encodeDocument(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// findHeader returns the comment lines identifying the data for cloud-init.
+// findHeader returns the comment lines by which cloud-init recognizes the data.
 func findHeader(data []byte) string {
 	var lines strings.Builder
 

@@ -115,8 +115,7 @@ func TestKeysOfTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestSLAACOfACloudInitGuest covers SLAAC through NetworkManager, because the engine refuses to configure it in
-// cloud-init.
+// TestSLAACOfACloudInitGuest covers SLAAC by NetworkManager, because the engine refuses to configure it in cloud-init.
 func TestSLAACOfACloudInitGuest(t *testing.T) {
 	static := render.GuestNIC{
 		Name:         "enp1s0",

@@ -11,35 +11,37 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DNS serves the names of a cluster on one of its nodes. It is CoreDNS as a static pod, so the kubelet runs it even if
-// the cluster is down. Control plane nodes know all nodes. Other nodes forward to them for node names, and serve the
-// rest themselves.
+// DNS serves the names of a cluster on one of its nodes. It is CoreDNS in a static pod, so the kubelet runs it even if
+// the cluster is down. Control plane nodes know all nodes. Other nodes forward queries for node names to them, and
+// answer all other queries themselves.
 type DNS struct {
-	// Domain of the cluster, without a trailing dot.
+	// Domain is the domain of the cluster, without a trailing dot.
 	Domain string
-	// Addresses of the node. The server also listens on Floating: the endpoint addresses possibly held by the node.
+	// Addresses are the addresses of the node. Floating are the endpoint addresses that the node may hold. The server
+	// also listens on them.
 	Addresses, Floating []netip.Addr
-	// Endpoint of the control plane, and Ingress, possibly empty.
+	// Endpoint and Ingress are the addresses of the control plane and of ingress. Either may be empty.
 	Endpoint, Ingress []netip.Addr
-	// ControlPlane reports a control plane node. Other nodes forward requests for node names to Servers, in order.
+	// ControlPlane reports whether the node is a control plane node. Other nodes forward queries for node names to
+	// Servers, in this order.
 	ControlPlane bool
 	Servers      []netip.Addr
-	// Upstream servers for all other names, in order.
+	// Upstream are the servers for all other names, in this order.
 	Upstream []netip.Addr
-	// Image of CoreDNS.
+	// Image is the image of CoreDNS.
 	Image string
 }
 
-// Locations of the name server's files, on the node and in its pod.
+// These are the locations of the name server's files, on the node and in its pod.
 const (
 	dnsFolder    = "/etc/capolvm/dns"
 	dnsPodFolder = "/etc/coredns"
 )
 
-// maxServers is CoreDNS's limit of servers to forward to.
+// maxServers is the number of servers to which CoreDNS can forward.
 const maxServers = 15
 
-// APINames returns the names of the control plane's endpoint.
+// APINames returns the names of the control plane endpoint.
 func (d *DNS) APINames() []string {
 	if d == nil {
 		return nil
@@ -104,14 +106,14 @@ func (d *DNS) renderPod() string {
 		Spec: corev1.PodSpec{
 			HostNetwork: true, DNSPolicy: corev1.DNSDefault,
 			PriorityClassName: "system-node-critical",
-			// the pod reads files of the host
+			// The pod reads files of the host.
 			SecurityContext: &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 			Containers: []corev1.Container{{
 				Name:            "coredns",
 				Image:           d.Image,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:            []string{"-conf", dnsPodFolder + "/Corefile"},
-				// Without privilege escalation, a file capability would be lost. So the container runs as root, with no
+				// Without privilege escalation, the container would lose a file capability. So it runs as root, with no
 				// other privilege.
 				SecurityContext: &corev1.SecurityContext{
 					RunAsUser:                ptr.To[int64](0),

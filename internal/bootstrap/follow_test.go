@@ -11,15 +11,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// following runs follow.sh of a control plane node below a folder, with a kubectl listing these nodes. It returns the
-// resulting configuration of keepalived, and the applied objects.
+// following runs the follow.sh of a control plane node below a folder, with a kubectl that lists these nodes. It
+// returns the resulting configuration of keepalived, and the applied objects.
 func following(t *testing.T, services *Services, nodes string) (keepalived, applied string) {
 	t.Helper()
 
 	return followingWith(t, "bin/kubectl", services, nodes)
 }
 
-// followingWith is like following, with kubectl at a path.
+// followingWith is following with a kubectl at this path.
 func followingWith(t *testing.T, kubectl string, services *Services, nodes string) (keepalived, applied string) {
 	t.Helper()
 	root := t.TempDir()
@@ -62,7 +62,7 @@ func followingWith(t *testing.T, kubectl string, services *Services, nodes strin
 	return string(config), string(told)
 }
 
-// TestATextThatIsNoAddressGoesIntoNoConfiguration covers arbitrary text reported by a kubelet as its node's address.
+// TestATextThatIsNoAddressGoesIntoNoConfiguration has a kubelet that reports arbitrary text as its node's address.
 func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
 	services := served(NoLoadBalancer, func(s *Services) {
 		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
@@ -84,7 +84,7 @@ func TestATextThatIsNoAddressGoesIntoNoConfiguration(t *testing.T) {
 	check.Lacks(t, "configuration", config+applied, "a.conf")
 }
 
-// TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth covers two VRRP instances, because each has one address family.
+// TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth expects two VRRP instances, because each has one address family.
 func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 	services := served(NoLoadBalancer, func(s *Services) {
 		s.Ingress = &VirtualAddress{Address: netip.MustParseAddr("fd00::6"), RouterID: 52}
@@ -102,7 +102,7 @@ func TestANodeWithAnIngressOfTheOtherFamilyHasPeersOfBoth(t *testing.T) {
 	)
 }
 
-// TestANodeFindsItsPeersWithAKubectlBelowOpt covers services of Flatcar: they have no /opt/bin in their PATH.
+// TestANodeFindsItsPeersWithAKubectlBelowOpt covers Flatcar, where services do not have /opt/bin in their PATH.
 func TestANodeFindsItsPeersWithAKubectlBelowOpt(t *testing.T) {
 	config, _ := followingWith(t, "opt/bin/kubectl", served(NoLoadBalancer, nil),
 		`demo-1 {"node-role.kubernetes.io/control-plane":""} 10.20.30.7`+"\n"+

@@ -23,20 +23,21 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// kubeadmUnit is the kubeadm bootstrap provider's unit for running kubeadm.
+// kubeadmUnit is the unit by which the kubeadm bootstrap provider runs kubeadm.
 const kubeadmUnit = "kubeadm.service"
 
-// ignitionConfig is an Ignition configuration of the third generation during its merge. It is JSON, so that fields
-// unknown to this version of Ignition are kept for the verdict of Ignition's own parser.
+// ignitionConfig is an Ignition configuration of the third generation during the merge. It is JSON, so that it keeps
+// fields unknown to this version of Ignition. Ignition's own parser decides about them.
 type ignitionConfig struct {
 	root map[string]any
-	// version is the highest version needed by a part.
+	// version is the highest version that a part needs.
 	version semver.Version
-	// sources maps each part, by place, to its source.
+	// sources maps each part, by its place, to its source.
 	sources sources
 }
 
-// mergeIgnition merges into an Ignition configuration of any generation. The result is of the third generation.
+// mergeIgnition merges the guest's configuration into an Ignition configuration of any generation. The result has the
+// third generation.
 func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
 	c := &ignitionConfig{root: map[string]any{}, version: semver.Version{Major: 3}, sources: sources{}}
 	if err := c.addConfig(data, providerSource); err != nil {
@@ -111,16 +112,16 @@ func (c *ignitionConfig) addConfig(data []byte, source string) error {
 		c.version = version
 	}
 
-	delete(root["ignition"].(map[string]any), "version") // already checked by the parser
+	delete(root["ignition"].(map[string]any), "version") // the parser has already checked it
 
 	return c.mergeObject(c.root, root, "", source)
 }
 
-// removeEmptyReplace removes a config.replace without a source, as written by Oracle's command, because Ignition
-// itself would reject its URL. Everything else stays unchanged.
+// removeEmptyReplace removes a config.replace without a source, because Ignition itself would reject its URL. Oracle's
+// command writes such an entry. Everything else stays unchanged.
 func removeEmptyReplace(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
-		return data, nil // reported later
+		return data, nil // the parser reports the error later
 	}
 
 	var root map[string]any
@@ -166,7 +167,7 @@ func translateV2(data []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// dropOverwritten omits files replaced by later ones. The second generation writes files one after another, but the
+// dropOverwritten omits files that later ones replace. The second generation writes files one after another, but the
 // third rejects duplicates.
 func dropOverwritten(files []types2.File) []types2.File {
 	var out []types2.File
@@ -186,7 +187,7 @@ func dropOverwritten(files []types2.File) []types2.File {
 }
 
 // collectMountPoints returns the mount points of second-generation file systems, from their mount units. The third
-// generation requires them.
+// generation requires mount points.
 func collectMountPoints(config types2.Config) map[string]string {
 	out := map[string]string{}
 
@@ -213,7 +214,7 @@ func collectMountPoints(config types2.Config) map[string]string {
 	return out
 }
 
-// findSetting returns a setting of a unit.
+// findSetting returns the value of a setting in a unit.
 func findSetting(contents, key string) string {
 	for line := range strings.Lines(contents) {
 		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == key {
@@ -224,7 +225,7 @@ func findSetting(contents, key string) string {
 	return ""
 }
 
-// buildOverlay returns the guest's additions as Ignition. It edits kubeadm's configuration in place.
+// buildOverlay returns the guest's additions as an Ignition configuration. It edits kubeadm's configuration in place.
 func (c *ignitionConfig) buildOverlay(guest Guest) (map[string]any, error) {
 	commands, superAdmin, err := c.editKubeadm(guest)
 	if err != nil {
@@ -274,7 +275,7 @@ func (c *ignitionConfig) buildOverlay(guest Guest) (map[string]any, error) {
 	return out, nil
 }
 
-// asList converts texts to a JSON list, for merging with others.
+// asList converts texts to a JSON list that can be merged with others.
 func asList(texts []string) []any {
 	var out []any
 	for _, text := range texts {
@@ -299,7 +300,7 @@ func toIgnitionUnits(units []Unit) []any {
 	return out
 }
 
-// toIgnitionFiles returns files to replace those of the image.
+// toIgnitionFiles converts files to Ignition's form. They replace files of the image.
 func toIgnitionFiles(files []File) ([]any, error) {
 	var out []any
 
@@ -335,8 +336,8 @@ func encodeContents(content string) (map[string]any, error) {
 	return out, nil
 }
 
-// editKubeadm edits kubeadm's configuration. It returns the commands to run before kubeadm, and whether the node gets a
-// super-admin.conf.
+// editKubeadm edits kubeadm's configuration. It returns the commands to run before kubeadm, and whether kubeadm writes
+// a super-admin.conf on the node.
 func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin bool, err error) {
 	storage, _ := c.root["storage"].(map[string]any)
 
@@ -376,7 +377,7 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, superAdmin
 	return commands, superAdmin, nil
 }
 
-// identities are the keys to identify list elements.
+// identities are the keys that identify the elements of a list.
 var identities = []string{"path", "name", "device", "source"}
 
 func elementIdentity(element any) string {
@@ -394,8 +395,8 @@ func elementIdentity(element any) string {
 	return ""
 }
 
-// mergeObject adds one object to another. List elements with the same path, name or device are merged. Other different
-// values are a conflict.
+// mergeObject adds one object to another. It merges list elements with the same path, name or device. Any other
+// differing values are a conflict.
 func (c *ignitionConfig) mergeObject(into, from map[string]any, at, source string) error {
 	for key, given := range from {
 		where := strings.TrimPrefix(at+"."+key, ".")
@@ -469,7 +470,7 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 	return list, nil
 }
 
-// encodeConfig writes the configuration, once Ignition's parser accepts it.
+// encodeConfig encodes the configuration. It fails if Ignition's parser rejects the configuration.
 func (c *ignitionConfig) encodeConfig() ([]byte, error) {
 	header, _ := c.root["ignition"].(map[string]any)
 	if header == nil {

@@ -107,7 +107,7 @@ func open(t testing.TB, data []byte) opened {
 	return out
 }
 
-// ignitionGuest returns a guest using every feature.
+// ignitionGuest returns a guest that uses every feature.
 func ignitionGuest() Guest {
 	return Guest{
 		HostName: "demo-1",
@@ -171,9 +171,9 @@ func ignitionGuest() Guest {
 	}
 }
 
-// TestIgnitionOfImagesOfOCKRefusesWhatClusterAPIWrites proves that they boot no machine on Oracle Cloud: Cluster API
-// Provider OCI hands on what the bootstrap provider writes, and the parser of Ignition 3 refuses it in each version. On an
-// engine the manager translates it.
+// TestIgnitionOfImagesOfOCKRefusesWhatClusterAPIWrites proves that these images boot no machine on Oracle Cloud.
+// Cluster API Provider OCI passes on what the bootstrap provider writes, and the parser of Ignition 3 refuses it in
+// each version. On an engine, the manager translates it.
 func TestIgnitionOfImagesOfOCKRefusesWhatClusterAPIWrites(t *testing.T) {
 	stock := stockIgnition(t, nil)
 
@@ -200,7 +200,7 @@ func TestStockIgnitionBecomesOneOfTheThirdGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// the oldest images of the third generation read it
+	// The oldest images of the third generation must read it, too.
 	if _, messages, err := v3_0.Parse(merged); err != nil || len(messages.Entries) > 0 {
 		t.Fatalf("%v: %s\n%s", err, messages.String(), merged)
 	}
@@ -244,7 +244,7 @@ func TestEverythingIsMergedIntoIgnition(t *testing.T) {
 	got := open(t, merged)
 	var version struct{ Ignition struct{ Version string } }
 
-	// Butane's fcos 1.5.0
+	// This is Butane's fcos 1.5.0.
 	if err := json.Unmarshal(merged, &version); err != nil || version.Ignition.Version != "3.4.0" {
 		t.Errorf("version %q, %v", version.Ignition.Version, err)
 	}
@@ -412,7 +412,8 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatTheSecondGenerationDoesIsKept covers files written one after another, and on mounted file systems.
+// TestWhatTheSecondGenerationDoesIsKept covers files that are written one after another, and files on mounted file
+// systems.
 func TestWhatTheSecondGenerationDoesIsKept(t *testing.T) {
 	stock := stockIgnition(t, func(input *ignition.NodeInput) {
 		input.DiskSetup = &bootstrapv1.DiskSetup{
@@ -474,7 +475,7 @@ func FuzzMergeIgnition(f *testing.F) {
 	})
 }
 
-// TestAReplaceThatNamesNothingIsPassedOver covers the Ignition of Oracle's command.
+// TestAReplaceThatNamesNothingIsPassedOver covers the Ignition configuration that Oracle's command writes.
 func TestAReplaceThatNamesNothingIsPassedOver(t *testing.T) {
 	for _, data := range []string{
 		`{"ignition":{"config":{"replace":{"source":""}},"version":"3.4.0"}}`,

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// kubeadmPrepare is the script to run before kubeadm, for Ignition.
+	// kubeadmPrepare is the script that runs before kubeadm, for Ignition.
 	kubeadmPrepare = "/etc/capolvm/prepare-kubeadm.sh"
 	// vmUUIDInKubeadm is the placeholder for the VM's UUID in kubeadm's configuration.
 	vmUUIDInKubeadm = "__OLVM_VM_UUID__"
 )
 
-// kubeadmFiles are the files of the kubeadm bootstrap provider with kubeadm's configuration: two with cloud-init, one
-// with Ignition.
+// kubeadmFiles are the paths at which the kubeadm bootstrap provider writes kubeadm's configuration: two with
+// cloud-init, one with Ignition.
 var kubeadmFiles = []string{"/run/kubeadm/kubeadm.yaml", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubeadm.yml"}
 
 func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path) }
@@ -30,15 +30,15 @@ func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path
 // kubeadmEdit is the result of editing kubeadm's configuration.
 type kubeadmEdit struct {
 	text string
-	// changed reports any change. needsUUID reports that a command must insert the VM's UUID at boot. init reports the
-	// configuration of a node initialising its cluster.
+	// changed reports whether anything was changed. needsUUID reports whether a command must insert the VM's UUID at
+	// boot. init reports whether the node initialises its cluster.
 	changed, needsUUID, init bool
-	// version of Kubernetes in the configuration; "" leaves the choice to kubeadm.
+	// version is the version of Kubernetes in the configuration. "" leaves the choice to kubeadm.
 	version string
 }
 
 // hasSuperAdmin reports whether only super-admin.conf has administrator rights while kubeadm initialises the cluster.
-// This is so since Kubernetes 1.29.
+// This is the case since Kubernetes 1.29.
 func (e *kubeadmEdit) hasSuperAdmin() bool {
 	asked, err := version.ParseGeneric(e.version)
 	return e.init && (err != nil || asked.AtLeast(version.MajorMinor(1, 29)))
@@ -78,7 +78,7 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	return out, nil
 }
 
-// parseMappings returns the YAML documents of a text, limited to mappings.
+// parseMappings parses the YAML documents of a text. It returns only mappings.
 func parseMappings(text string) ([]*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var out []*yaml.Node
@@ -145,7 +145,7 @@ func (e *kubeadmEdit) editDocument(root *yaml.Node, guest Guest) error {
 	return nil
 }
 
-// checkNames returns an error for a name or address missing from the API server's certificate. It does not add the
+// checkNames returns an error for a name or an address that the API server's certificate lacks. It does not add the
 // name, because Cluster API reads the names for later machines only from the KubeadmControlPlane.
 func checkNames(root *yaml.Node, names []string) error {
 	given := findValue(findValue(root, "apiServer"), "certSANs")
@@ -175,7 +175,7 @@ func isSameAddress(one, other string) bool {
 // kubeadmBindPort is the API server's default port.
 const kubeadmBindPort = 6443
 
-// setBindPort sets the port of the node's API server, if the node has one.
+// setBindPort sets the port of the node's API server if the node has one.
 func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer) (bool, error) {
 	if kind == "JoinConfiguration" {
 		if root = findValue(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
@@ -225,8 +225,8 @@ func setBindPort(root *yaml.Node, kind string, port int32, balancer LoadBalancer
 // reads no newer versions.
 var mappedArguments = []string{"kubeadm.k8s.io/v1beta1", "kubeadm.k8s.io/v1beta2", "kubeadm.k8s.io/v1beta3"}
 
-// ensureArguments returns the kubelet's arguments of a node, in the form of the document's version. kubeadm rejects the
-// other form.
+// ensureArguments returns the arguments of a node's kubelet, in the form that the version of the document requires.
+// kubeadm rejects the other form.
 func ensureArguments(root *yaml.Node) (*yaml.Node, error) {
 	shapes := map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list of name and value"}
 	wanted, apiVersion := yaml.SequenceNode, "the newest apiVersion"
@@ -253,7 +253,7 @@ func ensureArguments(root *yaml.Node) (*yaml.Node, error) {
 	return ensureValue(registration, "kubeletExtraArgs", wanted), nil
 }
 
-// setArgument adds a kubelet argument, unless it exists.
+// setArgument adds a kubelet argument unless it already exists.
 func setArgument(args *yaml.Node, name, argument string) bool {
 	if args.Kind == yaml.MappingNode {
 		if findValue(args, name) != nil {
@@ -276,7 +276,7 @@ func setArgument(args *yaml.Node, name, argument string) bool {
 	return true
 }
 
-// insertUUIDCommand returns the command to insert the VM's UUID into kubeadm's configuration.
+// insertUUIDCommand returns a command that inserts the VM's UUID into kubeadm's configuration.
 func insertUUIDCommand(path string) string {
 	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`,
 		vmUUIDInKubeadm, path)

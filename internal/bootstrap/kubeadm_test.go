@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// strictly decodes a document with kubeadm's own types. It fails on unknown fields.
+// strictly decodes a document with kubeadm's own types. It fails if the document has unknown fields.
 func strictly(t *testing.T, document string) any {
 	t.Helper()
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
@@ -55,7 +55,7 @@ func TestKubeletArgumentsHaveTheShapeOfKubeadmsVersion(t *testing.T) {
 	}
 }
 
-// argumentsIn returns the kubelet's arguments in kubeadm's types.
+// argumentsIn returns the kubelet's arguments from one of kubeadm's types.
 func argumentsIn(object any) map[string]string {
 	list := []v1beta4.Arg{}
 
@@ -105,8 +105,8 @@ func TestKubeletArgumentsOfTheOtherShapeAreRefused(t *testing.T) {
 	}
 }
 
-// TestKubeVIPUsesTheKubeconfigThatKubeadmWrites covers kubeadm's files: since 1.29, it writes super-admin.conf on the
-// node initialising the cluster.
+// TestKubeVIPUsesTheKubeconfigThatKubeadmWrites covers kubeadm's files. Since 1.29, kubeadm writes super-admin.conf on
+// the node that initialises the cluster.
 func TestKubeVIPUsesTheKubeconfigThatKubeadmWrites(t *testing.T) {
 	services := &Services{API: &APIEndpoint{KubeVIPImage: "vip"}}
 

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// renderKubeVIPPod returns the static pod to hold the endpoint's address. The nodes elect the holder through a lease,
-// so they need not know each other.
+// renderKubeVIPPod returns a static pod that holds the endpoint's address. The nodes elect the holder by a lease, so
+// they need not know each other.
 //
-// During kubeadm init, admin.conf may have no rights yet. superAdmin reports that super-admin.conf has them. Only the
-// node initialising the cluster has this file.
+// superAdmin reports whether super-admin.conf has the rights that admin.conf may still lack during kubeadm init. Only
+// the node that initialises the cluster has this file.
 func renderKubeVIPPod(s *Services, superAdmin bool) string {
 	kubeconfig := "/etc/kubernetes/admin.conf"
 	if superAdmin {
@@ -49,7 +49,7 @@ func renderKubeVIPPod(s *Services, superAdmin bool) string {
 		Spec: corev1.PodSpec{
 			HostNetwork:       true,
 			PriorityClassName: "system-node-critical",
-			// the API server to ask, instead of the address to hold
+			// Use the node's API server instead of the address that the pod holds.
 			HostAliases: []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"kubernetes"}}},
 			Containers: []corev1.Container{{
 				Name:            "kube-vip",
@@ -82,7 +82,7 @@ func renderKubeVIPPod(s *Services, superAdmin bool) string {
 func encodePod(pod *corev1.Pod) string {
 	text, err := yaml.Marshal(pod)
 	if err != nil {
-		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // a pod built by this program
+		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // this program has built the pod
 	}
 
 	return string(text)

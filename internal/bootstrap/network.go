@@ -9,13 +9,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Priorities of NetworkManager profiles. Those for cloud-init guests override cloud-init's own profiles.
+// These are the priorities of NetworkManager profiles. Those for cloud-init guests override cloud-init's own profiles.
 const (
 	ignitionPriority  = 100
 	cloudInitPriority = 200
 )
 
-// buildNetworkFiles returns the host name and the NetworkManager profiles for a guest not configured by the engine.
+// buildNetworkFiles returns the host name and the NetworkManager profiles for a guest that the engine does not
+// configure.
 func (g *Guest) buildNetworkFiles() []File {
 	out := g.buildProfiles(ignitionPriority)
 	if g.HostName != "" {
@@ -25,10 +26,10 @@ func (g *Guest) buildNetworkFiles() []File {
 	return out
 }
 
-// buildSLAAC returns the profiles for a cloud-init guest with an interface listening to routers, and the commands to
-// activate them. It returns none for other guests. The engine cannot configure SLAAC in cloud-init, because it rejects
-// the boot protocol autoconf. For a static address without a gateway, cloud-init writes a NetworkManager profile
-// without router advertisements.
+// buildSLAAC returns profiles for a cloud-init guest with an interface that follows router advertisements, and the
+// commands that activate the profiles. For other guests, it returns none. The engine cannot configure SLAAC in
+// cloud-init, because it rejects the boot protocol autoconf. For a static address without a gateway, cloud-init writes
+// a NetworkManager profile without router advertisements.
 func (g *Guest) buildSLAAC() (files []File, commands []string) {
 	listens := func(i render.GuestNIC) bool {
 		return i.IPv6.Method == render.AutoConf || followsRouters(i, "ipv6", i.IPv6)
@@ -45,11 +46,12 @@ func (g *Guest) buildSLAAC() (files []File, commands []string) {
 	return g.buildProfiles(cloudInitPriority), commands
 }
 
-// buildProfiles returns NetworkManager profiles, one for each interface.
+// buildProfiles returns one NetworkManager profile for each interface.
 func (g *Guest) buildProfiles(priority int) []File {
 	var out []File
 
-	// NetworkManager accepts DNS servers only on an interface with the same address family, and domains with either.
+	// NetworkManager accepts a DNS server only on an interface with an address of its family. It accepts domains with
+	// either.
 	v4, v6, domains := filterItems(
 		g.DNSServers, netip.Addr.Is4,
 	), filterItems(
@@ -61,7 +63,7 @@ func (g *Guest) buildProfiles(priority int) []File {
 			each.Name, priority)
 		writeSection(&text, each, "ipv4", each.IPv4, v4, domains)
 		if each.IPv4.Method != render.Off {
-			v4, domains = nil, nil // once is enough
+			v4, domains = nil, nil // one interface is enough
 		}
 
 		writeSection(&text, each, "ipv6", each.IPv6, v6, domains)
@@ -69,7 +71,7 @@ func (g *Guest) buildProfiles(priority int) []File {
 			v6, domains = nil, nil
 		}
 
-		// NetworkManager ignores profiles readable by others.
+		// NetworkManager ignores profiles that others can read.
 		out = append(out, File{
 			Path:    fmt.Sprintf("/etc/NetworkManager/system-connections/%s.nmconnection", each.Name),
 			Content: text.String(),
@@ -81,13 +83,13 @@ func (g *Guest) buildProfiles(priority int) []File {
 }
 
 // followsRouters reports whether an interface with a static IPv6 address takes its default route from router
-// advertisements. NetworkManager cannot accept routes alone: it also gives the interface an address of the advertised
-// prefix.
+// advertisements. NetworkManager cannot accept only the routes. It also gives the interface an address with the
+// advertised prefix.
 func followsRouters(of render.GuestNIC, family string, ip render.IP) bool {
 	return family == "ipv6" && of.DefaultRoute && ip.Method == render.Static && !ip.Gateway.IsValid()
 }
 
-// writeSection writes one address family.
+// writeSection writes the section of one address family.
 func writeSection(
 	out *strings.Builder, of render.GuestNIC, name string, ip render.IP, servers []netip.Addr, domains []string,
 ) {

@@ -11,19 +11,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// MaxDeliveredData is the maximum size, in bytes, of user data fetched by pointer. It fits into a Secret together with
-// its token.
+// MaxDeliveredData limits user data that the guest fetches by pointer, in bytes. Data of this size fit into a Secret
+// together with their token.
 const MaxDeliveredData = 1<<20 - 1024
 
 // Pointer is the location of a VM's real user data.
 type Pointer struct {
-	// URL of the data, with https, and the bearer token for its server.
+	// URL is the https URL of the data, and Token the bearer token for its server.
 	URL, Token string
-	// CA is the PEM certificate to verify the server.
+	// CA is the PEM certificate that verifies the server.
 	CA []byte
 }
 
-// RenderIgnition returns a configuration pointing to data. Ignition fetches it from the URL, and verifies its hash.
+// RenderIgnition returns a configuration that points to data. Ignition fetches the data from the URL, and verifies
+// their hash.
 func (p Pointer) RenderIgnition(data []byte) ([]byte, error) {
 	sum := sha512.Sum512(data)
 	config := types.Config{Ignition: types.Ignition{

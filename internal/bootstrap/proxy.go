@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// proxiedServices are the services of a node with outbound connections. Images have one of the container runtimes.
+// proxiedServices are the services of a node that open connections. An image has one of the two container runtimes.
 var proxiedServices = []string{"containerd.service", "crio.service", "kubelet.service"}
 
-// updatingServices pull operating systems from a registry, in images of OCK.
+// updatingServices pull the operating system from a registry, in images of OCK.
 var updatingServices = []string{"ocne-update.service", "rpm-ostreed.service"}
 
-// buildFiles returns drop-ins for the services, and for units pulling images themselves. Without a proxy, it returns
+// buildFiles returns drop-ins for the services, and for units that pull images themselves. Without a proxy, it returns
 // none.
 func (p *Proxy) buildFiles(pulling []string) []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {
@@ -38,7 +38,7 @@ func (p *Proxy) buildFiles(pulling []string) []File {
 
 	var out []File
 	for _, service := range slices.Concat(proxiedServices, pulling) {
-		// a URL may contain a password
+		// A URL may contain a password.
 		out = append(out, File{
 			Path:    fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm-proxy.conf", service),
 			Content: lines.String(),

@@ -13,18 +13,18 @@ import (
 //go:embed files
 var serviceFiles embed.FS
 
-// renderFile renders one of our files.
+// renderFile renders a file in serviceFiles.
 var renderFile = FileTemplates(serviceFiles)
 
-// FileTemplates returns a function to render the templates below files. Values must be addresses, numbers or validated
-// names, because they are not escaped.
+// FileTemplates returns a function that renders the templates in files. The values must be addresses, numbers or
+// validated names, because they are not escaped.
 func FileTemplates(files fs.FS) func(name string, values any) string {
 	templates := template.Must(template.ParseFS(files, "files/*"))
 
 	return func(name string, values any) string {
 		var out strings.Builder
 		if err := templates.ExecuteTemplate(&out, name, values); err != nil {
-			panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
+			panic(fmt.Sprintf("%s: %v", name, err)) // a mistake in this program
 		}
 
 		return out.String()
@@ -34,62 +34,62 @@ func FileTemplates(files fs.FS) func(name string, values any) string {
 // LoadBalancer distributes control plane connections to the API servers.
 type LoadBalancer string
 
-// The load balancers. Without one, each API server listens on the endpoint's port itself.
+// These are the load balancers. Without one, each API server itself listens on the endpoint's port.
 const (
 	NoLoadBalancer LoadBalancer = ""
 	HAProxy        LoadBalancer = "HAProxy"
 	Nginx          LoadBalancer = "Nginx"
 )
 
-// Services serve the cluster's endpoints on its nodes.
+// Services are the services for the cluster's endpoints on one of its nodes.
 type Services struct {
-	// HostName of the node.
+	// HostName is the host name of the node.
 	HostName string
-	// Interface for the virtual addresses, and the node's own address on it.
+	// Interface is the interface for the virtual addresses. Self is the node's own address on it.
 	Interface string
 	Self      netip.Addr
-	// API is the endpoint of the control plane. It is nil on workers, and for an endpoint served elsewhere.
+	// API is the control plane endpoint. It is nil on workers, and for an endpoint that is served elsewhere.
 	API *APIEndpoint
-	// Ingress is the virtual address of the service on ports 80 and 443; nil for none.
+	// Ingress is the virtual address for the service on ports 80 and 443, or nil.
 	Ingress *VirtualAddress
-	// IngressSelf is the node's own address in the family of Ingress; invalid if it equals Self.
+	// IngressSelf is the node's own address with the family of Ingress. It is invalid if it equals Self.
 	IngressSelf netip.Addr
-	// DNS serves the names of the cluster; nil for none.
+	// DNS serves the names of the cluster. It is nil without a name server.
 	DNS *DNS
-	// Node makes the firewall allow the ports of Kubernetes; nil leaves the firewall to the image.
+	// Node opens the ports of Kubernetes in the firewall. If it is nil, the firewall of the image stays as it is.
 	Node *Node
 }
 
-// DefaultAPIServerPort is the default port of API servers behind load balancers on nodes.
+// DefaultAPIServerPort is the default port of API servers behind load balancers on the nodes.
 const DefaultAPIServerPort = 6444
 
-// APIEndpoint is the endpoint of the control plane, on one of its nodes.
+// APIEndpoint is a control plane endpoint on one of the control plane nodes.
 type APIEndpoint struct {
 	VirtualAddress
-	// Port of the endpoint.
+	// Port is the port of the endpoint.
 	Port int32
-	// Nodes are the known addresses of control plane nodes, in the family of the address.
+	// Nodes are the known addresses of control plane nodes, with the family of the endpoint's address.
 	Nodes []netip.Addr
-	// LoadBalancer in front of the API servers. With one, they listen on ServerPort.
+	// LoadBalancer is the load balancer in front of the API servers. With one, they listen on ServerPort.
 	LoadBalancer LoadBalancer
 	ServerPort   int32
-	// NginxImage runs nginx with podman; "" means the nginx of the VM image.
+	// NginxImage is the image of nginx for podman. "" means the nginx of the VM image.
 	NginxImage string
-	// KubeVIPImage holds the address with kube-vip; "" means with keepalived.
+	// KubeVIPImage is the image of kube-vip if it holds the address. "" means that keepalived holds it.
 	KubeVIPImage string
-	// KubeVIPLease holds the timings of kube-vip's election.
+	// KubeVIPLease has the timings of kube-vip's election.
 	KubeVIPLease Lease
 }
 
-// Lease limits the silence of an address holder, in seconds.
+// Lease limits how long the holder of an address may be silent, in seconds.
 type Lease struct {
-	// Duration until another node takes the address, RenewDeadline until the holder gives it up, and RetryPeriod
-	// between attempts.
+	// Duration is the time until another node takes the address. RenewDeadline is the time until the holder gives it
+	// up. RetryPeriod is the time between attempts.
 	Duration, RenewDeadline, RetryPeriod int32
 }
 
-// OrDefault returns the lease with defaults for unset fields. The defaults survive an etcd stall of some seconds, as on
-// shared storage.
+// OrDefault returns the lease with defaults for unset fields. With the defaults, the holder survives if etcd stalls for
+// some seconds, as on shared storage.
 func (l Lease) OrDefault() Lease {
 	return Lease{
 		Duration:      cmp.Or(l.Duration, 15),
@@ -98,12 +98,12 @@ func (l Lease) OrDefault() Lease {
 	}
 }
 
-// VirtualAddress is an address held by one of several nodes.
+// VirtualAddress is an address that one of several nodes holds.
 type VirtualAddress struct {
 	Address netip.Addr
-	// Additional address of the other family, held by the same node; invalid for none.
+	// Additional is the address of the other family on the same node. It is invalid without such an address.
 	Additional netip.Addr
-	// RouterID of VRRP, 1 to 255, unique on the network.
+	// RouterID is the VRRP ID, from 1 to 255. It is unique on the network.
 	RouterID int
 }
 
@@ -135,7 +135,7 @@ func (v VirtualAddress) All() []netip.Addr {
 	return []netip.Addr{v.Address, v.Additional}
 }
 
-// getBindPort returns the port of this node's API server; 0 leaves it unchanged. Without a load balancer, the API
+// getBindPort returns the port of this node's API server. 0 leaves the port unchanged. Without a load balancer, the API
 // server listens on the endpoint's port.
 func (s *Services) getBindPort() int32 {
 	switch {
@@ -148,7 +148,7 @@ func (s *Services) getBindPort() int32 {
 	return s.API.ServerPort
 }
 
-// serverNames returns the names of the API server besides its endpoint.
+// serverNames returns the names of the API server other than its endpoint.
 func (s *Services) serverNames() []string {
 	if s == nil {
 		return nil
@@ -168,12 +168,13 @@ func (a *APIEndpoint) hasKeepalived() bool { return a != nil && a.KubeVIPImage =
 // hasKeepalived reports whether keepalived holds an address on this node.
 func (s *Services) hasKeepalived() bool { return s.Ingress != nil || s.API.hasKeepalived() }
 
-// shouldFollowNodes reports whether the node's services track the nodes of the cluster.
+// shouldFollowNodes reports whether the node's services need the current list of the cluster's nodes.
 func (s *Services) shouldFollowNodes() bool {
 	return s.hasKeepalived() || s.DNS != nil && s.DNS.ControlPlane
 }
 
-// buildFiles returns the files of the services. superAdmin reports that kubeadm writes a super-admin.conf on the node.
+// buildFiles returns the files of the services. superAdmin reports whether kubeadm writes a super-admin.conf on the
+// node.
 func (s *Services) buildFiles(superAdmin bool) []File {
 	if s == nil {
 		return nil
@@ -222,11 +223,11 @@ func (s *Services) buildFiles(superAdmin bool) []File {
 	return out
 }
 
-// StartAgain is a drop-in for a unit of the image: systemd restarts the service without a limit. The units of
-// keepalived, and of haproxy on Oracle Linux, do not restart it.
+// StartAgain is a drop-in for a unit of the image. With it, systemd restarts the service without a limit. The units of
+// keepalived, and of haproxy on Oracle Linux, do not restart the service.
 const StartAgain = "[Unit]\n" + startAgainUnit + "[Service]\n" + startAgainService
 
-// The same for the sections of our own units.
+// These are its parts, for the sections of this package's own units.
 const (
 	startAgainUnit    = "StartLimitIntervalSec=0\n"
 	startAgainService = "Restart=always\nRestartSec=2\n"
@@ -246,8 +247,8 @@ func (s *Services) restartDropIns() []File {
 	return out
 }
 
-// collectIngressHosts returns the addresses to check before the node holds the ingress address. Container runtimes do
-// not map IPv6 ports on the loopback, so the check includes the node's own address.
+// collectIngressHosts returns the addresses that must answer before the node holds the ingress address. Container
+// runtimes do not map IPv6 ports on the loopback address, so they include the node's own address.
 func (s *Services) collectIngressHosts() []string {
 	var out []string
 	if s.Ingress.HasIPv4() {
@@ -264,7 +265,7 @@ func (s *Services) collectIngressHosts() []string {
 	return out
 }
 
-// ingressSelf returns the node's own address for talking to other possible holders of the ingress address.
+// ingressSelf returns the node's own address, for messages to other nodes that may hold the ingress address.
 func (s *Services) ingressSelf() netip.Addr {
 	if s.IngressSelf.IsValid() {
 		return s.IngressSelf
@@ -337,7 +338,7 @@ func (s *Services) knownNodes() string {
 // nginxService is the unit of nginx.
 const nginxService = "capolvm-nginx.service"
 
-// buildUnits returns the units of the services, in start order.
+// buildUnits returns the units of the services, in the order of their start.
 func (s *Services) buildUnits() []Unit {
 	if s == nil {
 		return nil
@@ -389,7 +390,7 @@ func (s *Services) buildUnits() []Unit {
 	return out
 }
 
-// pullingUnits returns the units pulling an image without the container runtime of Kubernetes.
+// pullingUnits returns the units that pull an image without the container runtime of Kubernetes.
 func (s *Services) pullingUnits() []string {
 	if s == nil || s.API == nil || s.API.LoadBalancer != Nginx || s.API.NginxImage == "" {
 		return nil
@@ -398,7 +399,8 @@ func (s *Services) pullingUnits() []string {
 	return []string{nginxService}
 }
 
-// newNginxUnit returns a unit with its own nginx configuration, and leaves the image's configuration untouched.
+// newNginxUnit returns a unit that runs nginx with its own configuration, and does not change the image's
+// configuration.
 func newNginxUnit(image string) string {
 	start := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n"
 	reload := "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"

@@ -26,8 +26,8 @@ func written(files []File) map[string]string {
 	return out
 }
 
-// TestServicesListenAtTheFamiliesOfTheEndpoint verifies that services listen on no other family. An image may have IPv6
-// disabled, and then a service cannot listen on ::.
+// TestServicesListenAtTheFamiliesOfTheEndpoint checks that services listen on no other family. If an image has IPv6
+// disabled, a service cannot listen on ::.
 func TestServicesListenAtTheFamiliesOfTheEndpoint(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.20.30.5"), netip.MustParseAddr("fd00::5")
 
@@ -76,7 +76,7 @@ func TestServicesListenAtTheFamiliesOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress covers ports of pods: they are not mapped on ::1.
+// TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress covers the ports of pods, because they are not mapped on ::1.
 func TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress(t *testing.T) {
 	s := &Services{
 		Self:    netip.MustParseAddr("fd00::7"),
@@ -85,8 +85,8 @@ func TestAnIngressOfIPv6IsAskedAtTheNodesOwnAddress(t *testing.T) {
 	check.Equal(t, "hosts", s.collectIngressHosts(), []string{"::1", "fd00::7"})
 }
 
-// TestTheAPIServerIsWhereTheEndpointLooksForIt verifies kubeadm's port. The endpoint, its checks and its load balancer
-// use it.
+// TestTheAPIServerIsWhereTheEndpointLooksForIt checks kubeadm's port. The endpoint, its checks and its load balancer
+// use this port.
 func TestTheAPIServerIsWhereTheEndpointLooksForIt(t *testing.T) {
 	const start = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 
@@ -139,8 +139,8 @@ func TestTheAPIServerIsWhereTheEndpointLooksForIt(t *testing.T) {
 	check.Contains(t, "the script that follows nodes", script, "--server https://10.20.30.7:8443")
 }
 
-// TestTheProxyReachesEachUnitThatPulls looks for pull commands in units, because they do not use the runtime of
-// Kubernetes.
+// TestTheProxyReachesEachUnitThatPulls looks for pull commands in units. Such units need the proxy, because they do not
+// use the container runtime of Kubernetes.
 func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 	proxy := &Proxy{HTTPS: "http://proxy:3128"}
 
@@ -173,7 +173,7 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 		t, "user data", string(merged), "path: /etc/systemd/system/capolvm-nginx.service.d/10-capolvm-proxy.conf",
 	)
 
-	// Images of OCK pull their updates themselves.
+	// OCK images pull their updates themselves.
 	merged, err = Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), Ignition, Guest{HostName: "demo-1", Proxy: proxy})
 	check.Error(t, err, "")
 
@@ -182,7 +182,7 @@ func TestTheProxyReachesEachUnitThatPulls(t *testing.T) {
 	}
 }
 
-// TestKubeVIPOutlivesAStallOfEtcd verifies the default timings, common to kube-vip and other providers, and custom
+// TestKubeVIPOutlivesAStallOfEtcd checks the default timings, which kube-vip and other providers share, and custom
 // ones.
 func TestKubeVIPOutlivesAStallOfEtcd(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -211,8 +211,8 @@ func TestKubeVIPOutlivesAStallOfEtcd(t *testing.T) {
 	}
 }
 
-// TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters verifies a promise of the documentation. With the method
-// manual, NetworkManager ignores router advertisements, and cloud-init's profile does the same.
+// TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters checks a promise of the documentation. With the method manual,
+// NetworkManager ignores router advertisements, and cloud-init's profile uses this method.
 func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	nic := func(change func(*render.GuestNIC)) Guest {
 		out := render.GuestNIC{
@@ -232,7 +232,7 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	for name, test := range map[string]struct {
 		guest Guest
 		want  string
-		// told reports that cloud-init's own profile is not sufficient.
+		// told reports whether the guest needs more than cloud-init's own profile.
 		told bool
 	}{
 		"no gateway":         {nic(nil), "[ipv6]\n" + follows, true},
@@ -259,9 +259,9 @@ func TestAStaticAddressOfIPv6WithoutAGatewayFollowsRouters(t *testing.T) {
 	}
 }
 
-// TestAServiceThatEndsStartsAgain verifies the restart of services regardless of the image's unit. The units of
-// keepalived, and of haproxy on Oracle Linux, do not restart them. The node would then never take the address again, or
-// keep it besides the next holder.
+// TestAServiceThatEndsStartsAgain checks that services restart regardless of the image's unit. The units of keepalived,
+// and of haproxy on Oracle Linux, do not restart them. The node would then never take the address again, or keep it in
+// addition to the next holder.
 func TestAServiceThatEndsStartsAgain(t *testing.T) {
 	vip := VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}
 
@@ -304,7 +304,7 @@ func TestAServiceThatEndsStartsAgain(t *testing.T) {
 	}
 }
 
-// restartsForever checks that a unit, or its drop-in, restarts without a limit, and has systemd parse it.
+// restartsForever checks that a unit, or its drop-in, restarts without a limit. It also has systemd parse the unit.
 func restartsForever(t *testing.T, unit, content string) {
 	t.Helper()
 	head, service, _ := strings.Cut(content, "[Service]\n")

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// needProgram skips a test unless a program of the images is installed to validate its configuration.
+// needProgram skips a test if a program that validates its configuration is not installed.
 func needProgram(t *testing.T, name, pack string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -64,7 +64,7 @@ func TestNetworkManagerReadsItsProfiles(t *testing.T) {
 
 		read++
 
-		// It parses the profile, changes nothing important, and prints the result.
+		// nmcli parses the profile, changes nothing important, and prints the result.
 		command := exec.CommandContext(t.Context(), "nmcli", "--offline", "connection", "modify",
 			"connection.autoconnect", "yes")
 		command.Stdin = strings.NewReader(file.Content)
@@ -169,21 +169,21 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 
 			path := filepath.Join(t.TempDir(), "user-data")
 
-			// Prepend the engine's own first line, as the engine does.
+			// Prepend the engine's own first line, like the engine.
 			if err := os.WriteFile(path, append([]byte("#cloud-config\n"), merged...), 0o600); err != nil {
 				t.Fatal(err)
 			}
 
 			out, err := exec.CommandContext(t.Context(), "cloud-init", "schema", "--config-file", path).CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "Valid ") { // cloud-config, or schema from 23.3 on
+			if err != nil || !strings.Contains(string(out), "Valid ") { // cloud-config, or from 23.3 on schema
 				t.Errorf("%v: %s\n%s", err, out, merged)
 			}
 		})
 	}
 }
 
-// configurations returns configurations of nodes with a load balancer, for endpoints of each family. Templates are
-// completed like in follow.sh.
+// configurations returns the configurations of nodes with a load balancer, for endpoints of each family. It completes
+// templates like follow.sh.
 func configurations(t *testing.T, balancer LoadBalancer, path, backend string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -216,7 +216,7 @@ func configurations(t *testing.T, balancer LoadBalancer, path, backend string) m
 	return out
 }
 
-// anInterface returns an interface of this machine: keepalived rejects unknown ones, and the loopback.
+// anInterface returns a network interface of this machine, because keepalived rejects unknown ones and the loopback.
 func anInterface(t *testing.T) string {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -233,7 +233,7 @@ func anInterface(t *testing.T) string {
 	return ""
 }
 
-// freePort returns an unused port, because nginx binds its ports during the configuration check.
+// freePort returns an unused port, because nginx binds its ports when it checks a configuration.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,7 +244,7 @@ func freePort(t *testing.T) int32 {
 	return int32(port)
 }
 
-// accepts checks a configuration with a program.
+// accepts fails the test unless a program accepts a configuration.
 func accepts(t *testing.T, config, program string, arguments ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
@@ -255,8 +255,8 @@ func accepts(t *testing.T, config, program string, arguments ...string) {
 	}
 }
 
-// TestHAProxyReadsTheConfigurationOfANode checks it with the installed haproxy. docs/user/images.md lists the versions
-// tried.
+// TestHAProxyReadsTheConfigurationOfANode checks the configuration with the installed haproxy. docs/user/images.md
+// lists the versions that were tried.
 func TestHAProxyReadsTheConfigurationOfANode(t *testing.T) {
 	needProgram(t, "haproxy", "haproxy")
 

@@ -10,8 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// oldWords are the directives documented for the oldest versions: haproxy 1.8, keepalived 2.0 and nginx 1.14. Installed
-// programs also accept newer ones, so they cannot prove it. A directive has a second word if versions differ in it.
+// oldWords are the directives that the oldest versions document: haproxy 1.8, keepalived 2.0 and nginx 1.14. Installed
+// programs also accept newer directives, so they prove nothing. A directive has a second word if the versions differ in
+// it.
 var oldWords = map[string][]string{
 	"haproxy.cfg": {
 		"global", "defaults", "frontend", "backend", "listen", "log /dev/log", "log global", "user", "group", "maxconn",
@@ -36,7 +37,7 @@ var oldWords = map[string][]string{
 	},
 }
 
-// oldBindOptions are the options after an address known to haproxy 1.8, limited to those in use.
+// oldBindOptions are the options after an address that haproxy 1.8 knows and the configurations use.
 var oldBindOptions = []string{"v6only"}
 
 // withoutActions removes the actions of templates.
@@ -52,7 +53,7 @@ func withoutActions(line string) string {
 	}
 }
 
-// TestTheOldestProgramsKnowEachWordOfTheirConfiguration covers nodes and load balancer VMs.
+// TestTheOldestProgramsKnowEachWordOfTheirConfiguration covers nodes, and VMs with load balancers.
 func TestTheOldestProgramsKnowEachWordOfTheirConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -77,7 +78,7 @@ func TestTheOldestProgramsKnowEachWordOfTheirConfiguration(t *testing.T) {
 
 				first := words[0]
 				two := strings.Join(words[:min(2, len(words))], " ")
-				address := strings.ContainsAny(first, "/") // from a template, without its values
+				address := strings.ContainsAny(first, "/") // from a template without its values
 				if !address && !slices.Contains(known, first) && !slices.Contains(known, two) {
 					t.Errorf("%s/%s: the oldest version does not know %q", folder, name, strings.TrimSpace(line))
 				}

@@ -31,7 +31,7 @@ func indexValues(mapping *yaml.Node) map[string]*yaml.Node {
 	return out
 }
 
-// ensureValue returns the value of a key in a mapping. It creates a missing value.
+// ensureValue returns the value of a key in a mapping. It creates the value if it does not exist.
 func ensureValue(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if found := findValue(mapping, key); found != nil && found.Kind == kind {
 		return found
@@ -50,7 +50,7 @@ func newTextNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-// newMapping returns a mapping of texts: key, value, key, value.
+// newMapping returns a mapping of texts. pairs alternates between keys and values.
 func newMapping(pairs ...string) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 	for _, item := range pairs {

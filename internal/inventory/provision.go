@@ -163,8 +163,8 @@ func (p *provisioner) isKept(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
 }
 
-// IsInUse reports whether a provisioned VM must stay unchanged. The reason may be a machine that uses it, possibly in
-// another management cluster, a user who has powered it on, or a retained disk of a node.
+// IsInUse reports whether a provisioned VM must stay unchanged. A machine may use it, possibly in another management
+// cluster. A user may have powered it on, or it may retain a node's disk.
 func IsInUse(vm engine.DescribedVM) bool {
 	_, tagged := GetMark(vm)
 	_, owned := ownermark.ParseOwner(vm.CommentText())

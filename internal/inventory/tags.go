@@ -27,7 +27,8 @@ func MarkRetained(ctx context.Context, session *engine.Client, vm engine.ID) err
 func IsRetained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
 
 // getDeletingTag returns the name of the tag for a VM that is about to be deleted. Each VM has its own tag, so that the
-// tag can be deleted together with the VM. A tag name has at most 50 characters, so the tag has no hyphens.
+// tag can be deleted together with the VM. A tag name has at most 50 characters, so it contains the UUID without
+// hyphens.
 func getDeletingTag(vm engine.ID) string {
 	return deletingTag + "-" + strings.ReplaceAll(vm.String(), "-", "")
 }
