@@ -44,13 +44,13 @@ func (e *AllocationError) Error() string { return e.Message }
 
 // DiskPlace describes a disk to create, and the possible storage domains for it.
 type DiskPlace struct {
-	// Domain names the storage domain, or DomainID is its ID. If both are empty, PlaceDisk chooses one of Among.
+	// Domain names the storage domain, or DomainID is its ID. If both are empty, ChooseDiskPlace chooses one of Among.
 	Domain   string
 	DomainID ID
-	// Among lists the possible storage domains of a disk without a Domain. If several are active, PlaceDisk always
-	// chooses the same one.
+	// Among lists the possible storage domains of a disk without a Domain. If several are active, ChooseDiskPlace
+	// always chooses the same one.
 	Among []ID
-	// Format is the format of the disk. Sparse is the requested allocation; nil lets PlaceDisk decide.
+	// Format is the format of the disk. Sparse is the requested allocation; nil lets ChooseDiskPlace decide.
 	Format string
 	Sparse *bool
 }
