@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// warnOfAddresses warns if the OLVMMachineTemplate has fewer addresses than the planned number of machines, because the
-// others would wait for one. It says nothing in unknown cases: templates of other providers, and addresses from DHCP or
-// IPAM providers.
+// warnOfAddresses warns if an OLVMMachineTemplate has fewer addresses than planned machines, because the remaining
+// machines would wait for an address. It gives no warning for templates of other providers, or for addresses from DHCP
+// or from IPAM providers.
 func warnOfAddresses(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 	ref clusterv1.ContractVersionedObjectReference, machines int32, say func(line string),

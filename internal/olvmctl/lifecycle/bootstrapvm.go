@@ -15,10 +15,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file handles bootstrap VMs. A bootstrap VM is the management cluster of one cluster, and is removed once the
-// cluster manages itself.
+// This file handles bootstrap VMs. A bootstrap VM is the temporary management cluster of one cluster. olvmctl removes
+// the VM once the cluster manages itself.
 
-// findVM finds the bootstrap VM begun by an earlier Create, or chooses the options of a new one. The VM becomes the
+// findVM finds the bootstrap VM of an earlier Create, or chooses the options of a new one. The VM becomes the
 // management cluster.
 func (c *creation) findVM() (err error) {
 	c.vm, err = bootstrapvm.Find(c.namespace(), c.File.Name)
@@ -49,7 +49,7 @@ func (c *creation) findVM() (err error) {
 	return nil
 }
 
-// vmSteps create the bootstrap VM, and wait until its API server has a ready node.
+// vmSteps returns the steps to create the bootstrap VM, and to wait until its API server has a ready node.
 func (c *creation) vmSteps() []Step {
 	if c.vm == nil {
 		return nil
@@ -111,8 +111,8 @@ func removeVM(vm *bootstrapvm.VM, at engine.Config) []Step {
 	}}
 }
 
-// moveInterrupted reports whether a move of the cluster into itself was interrupted: the cluster has its own objects,
-// but they are paused. If the bootstrap VM has no objects left, moveInterrupted finishes the move.
+// moveInterrupted reports whether a move of the cluster into itself was interrupted. In that case the cluster already
+// has its own objects, but they are paused. If the bootstrap VM has no objects left, moveInterrupted finishes the move.
 func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
 	if c.vm == nil { // the source of the move is not known yet
 		return ptr.Deref(c.own.Spec.Paused, false) && c.own.Annotations[movingAnnotation] != "", nil
@@ -125,7 +125,7 @@ func (c *creation) moveInterrupted(ctx context.Context) (bool, error) {
 	return interruptedMove(ctx, c.management, c.workload, c.File.Name)
 }
 
-// interruptedMove implements moveInterrupted, with the management clusters of both ends.
+// interruptedMove implements moveInterrupted for a move between two management clusters.
 func interruptedMove(ctx context.Context, from, to *management, name string) (bool, error) {
 	moved, err := to.GetCluster(ctx, name)
 	if err != nil || !ptr.Deref(moved.Spec.Paused, false) {
@@ -150,15 +150,16 @@ func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *mana
 	return o.moveClusters(ctx, from, to)
 }
 
-// remindOfVM mentions a remaining bootstrap VM after an error.
+// remindOfVM tells the user about a remaining bootstrap VM after an error.
 func (c *creation) remindOfVM() {
 	if c.vm != nil && c.vm.Exists() {
 		c.Display.PrintLine("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
 	}
 }
 
-// findVM finds the bootstrap VM of an incomplete cluster. The VM becomes the management cluster, unless the user names
-// another one. In that case the VM is left alone, because it may know machines unknown to the other.
+// findVM finds the bootstrap VM of a cluster whose creation did not finish. The VM becomes the management cluster,
+// unless the user names another management cluster. In that case Delete leaves the VM alone, because the VM may have
+// machines unknown to the other management cluster.
 func (d *deletion) findVM() (err error) {
 	d.vm, err = bootstrapvm.Find(d.Management.Namespace, d.Name)
 	if err != nil || d.vm == nil {
@@ -199,8 +200,8 @@ func (d *deletion) findVM() (err error) {
 	return nil
 }
 
-// findBeside finds the Cluster in the bootstrap VM, or in the cluster itself after its move. There is none before the
-// manifests are applied.
+// findBeside finds the Cluster in the bootstrap VM, or in the cluster itself after its move. Before Create applies the
+// manifests, there is no Cluster to find.
 func (d *deletion) findBeside(ctx context.Context) error {
 	if !d.vm.Asked {
 		return nil
@@ -227,8 +228,8 @@ func (d *deletion) findBeside(ctx context.Context) error {
 	return d.findOwn(ctx)
 }
 
-// findOwn turns to the cluster itself if it has its own objects. After an interrupted move, it may have only some of
-// them.
+// findOwn makes the cluster itself the management cluster if it has its own objects. After an interrupted move, the
+// cluster may have only some of its objects.
 func (d *deletion) findOwn(ctx context.Context) error {
 	if !fileExists(d.vm.Workload) {
 		if d.cluster == nil && d.vm.Moved {
@@ -280,7 +281,7 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// endMoveSteps finish an interrupted move of the cluster into itself.
+// endMoveSteps returns the steps to finish an interrupted move of the cluster into itself.
 func (d *deletion) endMoveSteps() []Step {
 	return withCondition(func() bool { return d.interrupted },
 		Step{

@@ -13,11 +13,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// replicas is the path of the field changed by Scale.
+// replicas is the path of the only field changed by Scale.
 var replicas = []string{"spec", "replicas"}
 
-// keepScale removes the number of replicas from a rejected manifest if the conflict is with Scale. The number written
-// by Scale then stays. keepScale returns false for any other conflict.
+// keepScale resolves a conflict between a manifest and Scale: it removes the number of replicas from the rejected
+// manifest, so the number written by Scale stays. It returns false for any other conflict.
 func (c *creation) keepScale(ctx context.Context, err error) bool {
 	var conflict *manifest.ConflictError
 	if !errors.As(err, &conflict) || !slices.Equal(conflict.Fields, []manifest.ConflictField{{
@@ -52,7 +52,7 @@ func (c *creation) fetchLive(ctx context.Context, object *unstructured.Unstructu
 	return out.Object
 }
 
-// explainConflict adds remedies to a conflict error, and the fields changed by others since Create wrote them.
+// explainConflict adds remedies to a conflict error, and lists the fields changed by others after Create wrote them.
 func (c *creation) explainConflict(ctx context.Context, err error) error {
 	var conflict *manifest.ConflictError
 	if !errors.As(err, &conflict) || len(conflict.Fields) == 0 {
@@ -72,7 +72,7 @@ func (c *creation) explainConflict(ctx context.Context, err error) error {
 		conflict, strings.Join(lines, "\n"), c.File.Path)
 }
 
-// valueAt returns a value as text.
+// valueAt returns the text of a value in an object.
 func valueAt(object map[string]any, path []string) string {
 	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
 	if !found || err != nil { // the path has more than names

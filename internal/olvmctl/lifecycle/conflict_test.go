@@ -36,8 +36,8 @@ func deployment(replicas int64) *unstructured.Unstructured {
 	}}
 }
 
-// refusing is a management cluster with a MachineDeployment of 3 replicas. It rejects others' changes of fields written
-// by these managers.
+// refusing returns a management cluster with a MachineDeployment of 3 replicas. It rejects others' changes of fields
+// written by these managers.
 func refusing(managers map[string]string) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(deployment(3)).
 		WithInterceptorFuncs(interceptor.Funcs{

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// managedBy labels objects of Create outside the manifests. Delete removes these objects.
+	// managedBy is the label of all objects created by Create outside the manifests. Delete removes the objects with
+	// this label.
 	managedBy      = "app.kubernetes.io/managed-by"
 	managedByValue = "olvmctl"
 )
@@ -38,14 +39,14 @@ type CreateOptions struct {
 	Common
 	// File is the cluster file. Its namespace overrides that of Management.
 	File clusterfile.Loaded
-	// Provider is the infrastructure of the cluster file.
+	// Provider is the infrastructure named in the cluster file.
 	Provider Provider
 	// AddOns are installed in addition to the applications of the cluster file.
 	AddOns addon.Sources
 	// SelfManaged moves the cluster into itself. The cluster file can request this, too.
 	SelfManaged bool
 	// BootstrapVM creates a temporary VM in the infrastructure, to manage the cluster until it manages itself. It
-	// replaces Management. A VM begun by an earlier Create does so even without this option.
+	// replaces Management. If an earlier Create has started such a VM, Create uses it even without this option.
 	BootstrapVM bool
 	// KubeconfigOut is the file for the kubeconfig of the cluster. If empty, it is KubeconfigPath.
 	KubeconfigOut string
@@ -60,16 +61,16 @@ type CreateOptions struct {
 type Created struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Kubeconfig is the kubeconfig file of the cluster. Management is that of its management cluster: the same file if
-	// the cluster manages itself.
+	// Kubeconfig is the kubeconfig file of the cluster. Management is the kubeconfig file of its management cluster.
+	// Both are the same file if the cluster manages itself.
 	Kubeconfig string `json:"kubeconfig"`
 	Management string `json:"managementKubeconfig"`
 	Nodes      int    `json:"nodes"`
-	// Access pins the management cluster in commands for a shell.
+	// Access selects the management cluster in shell commands.
 	Access mgmtcluster.ShellAccess `json:"-"`
 }
 
-// creation is a running Create, with the findings of its steps.
+// creation is a running Create, with the results of its steps.
 type creation struct {
 	CreateOptions
 	// addOns are the add-ons to install.
@@ -78,14 +79,14 @@ type creation struct {
 	objects []*unstructured.Unstructured
 	// management is the management cluster, and workload the cluster itself.
 	management, workload *management
-	// managesItself reports whether the cluster has its own objects already. If this is unknown, unsure is the reason.
+	// managesItself reports whether the cluster already has its own objects. If this is unknown, unsure is the reason.
 	managesItself bool
 	unsure        error
-	// own is the Cluster object in the cluster itself, or nil. answers reports whether its API server has answered
-	// without one.
+	// own is the Cluster object in the cluster itself, or nil. answers reports whether the cluster's API server has
+	// answered without a Cluster object.
 	own     *clusterv1.Cluster
 	answers bool
-	// elsewhere is set if the kubeconfig has another server than the manifests.
+	// elsewhere is set if the server in the kubeconfig differs from the server in the manifests.
 	elsewhere *elsewhere
 	// exists reports whether the management cluster has the cluster.
 	exists bool
@@ -123,7 +124,7 @@ func Create(ctx context.Context, o CreateOptions) (*Created, error) {
 	}, nil
 }
 
-// newCreation reads the objects of the options, and finds mistakes before creating anything.
+// newCreation reads the objects of the options, and checks them before Create changes anything.
 func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
 	c := &creation{CreateOptions: o}
 	c.Management.Namespace = o.File.Namespace()
@@ -179,7 +180,7 @@ func (c *creation) clusterProviders() ([]Provider, error) { return []Provider{c.
 
 func (c *creation) namespace() string { return c.Management.Namespace }
 
-// allSteps returns all steps, from nothing to ready nodes.
+// allSteps returns all steps, from a missing cluster to ready nodes.
 func (c *creation) allSteps() []Step {
 	var out []Step
 
@@ -194,7 +195,7 @@ func (c *creation) allSteps() []Step {
 	return append(out, Step{name: "Counting the nodes", quiet: true, run: c.countNodes})
 }
 
-// findSteps look for an existing cluster, because it needs other steps.
+// findSteps returns the steps to look for an existing cluster, because an existing cluster needs other steps.
 func (c *creation) findSteps() []Step {
 	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
@@ -215,8 +216,8 @@ func (c *creation) findSteps() []Step {
 	})
 }
 
-// prepareSteps check the infrastructure, and set up a management cluster with all providers. An existing cluster has
-// its images already.
+// prepareSteps returns the steps to check the infrastructure, and to set up a management cluster with all providers. An
+// existing cluster already has its images.
 func (c *creation) prepareSteps() []Step {
 	images := append(c.Provider.FindImages(c), c.Provider.ImageSteps(c)...)
 	out := withCondition(func() bool { return !c.exists }, images...)
@@ -236,7 +237,7 @@ func (c *creation) prepareSteps() []Step {
 	})
 }
 
-// makeSteps apply the manifests, and connect to the cluster.
+// makeSteps returns the steps to apply the manifests, and to connect to the cluster.
 func (c *creation) makeSteps() []Step {
 	return []Step{
 		{
@@ -266,7 +267,8 @@ func (c *creation) makeSteps() []Step {
 	}
 }
 
-// addOnSteps install the add-ons, and wait for the nodes. One add-on is the CNI: nodes are not ready without it.
+// addOnSteps returns the steps to install the add-ons, and to wait for the nodes. The CNI is one of the add-ons, and
+// nodes are not ready without it.
 func (c *creation) addOnSteps() []Step {
 	var out []Step
 	for _, one := range c.addOns {
@@ -291,7 +293,7 @@ func (c *creation) installAddOn(ctx context.Context, one addon.AddOn) error {
 	return one.Install(ctx, to, c.Timeout, c.Display)
 }
 
-// installLoadBalancers installs the provider of addresses for Services of type LoadBalancer.
+// installLoadBalancers installs the address provider for Services of type LoadBalancer.
 func (c *creation) installLoadBalancers(ctx context.Context) error {
 	objects, err := c.File.LoadBalancers()
 	if err != nil {
@@ -351,8 +353,8 @@ func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 	return isCopyFrom(ctx, c.own, in)
 }
 
-// switchToLocal switches to the local management cluster if it has the cluster and kubectl's does not. Users often
-// point kubectl at the new cluster.
+// switchToLocal makes the local management cluster the management cluster if it has the cluster and kubectl's cluster
+// does not. Users often point kubectl at the new cluster.
 func (c *creation) switchToLocal(ctx context.Context) (bool, error) {
 	m := c.management
 	if m.isLocal || !m.local.IsRunning() || c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverExisting {
@@ -377,8 +379,8 @@ func (c *creation) switchToLocal(ctx context.Context) (bool, error) {
 	return found, err
 }
 
-// checkUnmanaged fails if a cluster runs and its management cluster does not have it. Another one manages it, and two
-// would create its machines twice.
+// checkUnmanaged fails if a cluster runs but its management cluster does not have it. Another management cluster then
+// manages it, and a second one would create its machines again.
 func (c *creation) checkUnmanaged() error {
 	in := c.management
 	runs := c.answers || c.interrupted
@@ -404,7 +406,8 @@ func (c *creation) checkUnmanaged() error {
 		"a second one would make its machines again; %s", c.File.Name, remedy)
 }
 
-// recordIdentity records the identity of the new cluster. It fails if another identity is recorded.
+// recordIdentity records the identity of the new cluster in the management cluster. It fails if the recorded identity
+// is a different one.
 func (c *creation) recordIdentity(ctx context.Context) error {
 	id, err := c.workload.FetchIdentity(ctx)
 	if err != nil {
@@ -452,7 +455,8 @@ func (c *creation) applyManifests(ctx context.Context) (err error) {
 	}
 }
 
-// makeNamespace creates a missing namespace. It first waits for the end of a deletion, for example by Delete.
+// makeNamespace creates a missing namespace. If the namespace is being deleted, for example by Delete, makeNamespace
+// first waits for the end.
 func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
 	err := c.Display.WaitFor(ctx, c.Timeout, func(ctx context.Context) error {
 		return checkNotTerminating(ctx, c.management.Cluster, name)
@@ -498,7 +502,7 @@ func (c *creation) countNodes(ctx context.Context) error {
 	return nil
 }
 
-// checkAlone succeeds if a move of the namespace moves no other cluster.
+// checkAlone fails if the namespace has other clusters, because a move of the namespace would move them, too.
 func (c *creation) checkAlone(ctx context.Context) error {
 	others, err := c.management.ListOtherClusters(ctx, c.File.Name, client.InNamespace(c.namespace()))
 	if err != nil || len(others) == 0 {

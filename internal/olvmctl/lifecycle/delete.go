@@ -32,25 +32,27 @@ type DeleteOptions struct {
 	Common
 	// Name is the name of the Cluster.
 	Name string
-	// To is the management cluster for deleting a self-managed cluster. Without a kubeconfig, it is a local one.
+	// To is the management cluster for the deletion of a self-managed cluster. Without a kubeconfig, it is a local
+	// management cluster.
 	To mgmtcluster.Options
-	// Engine returns the credentials of the engine, for the bootstrap VM of an incomplete cluster.
+	// Engine returns the credentials of the engine for the bootstrap VM of an incomplete cluster.
 	Engine func() (preview.Credentials, error)
 	// Confirm asks the user to type a word. An error ends the operation.
 	Confirm func(question, word string) error
 }
 
-// deletion is a running Delete, with the findings of its steps.
+// deletion is a running Delete, with the results of its steps.
 type deletion struct {
 	DeleteOptions
 	management *management
-	// cluster is nil if an interrupted Delete has deleted it.
+	// cluster is nil if an interrupted Delete has already deleted it.
 	cluster *clusterv1.Cluster
-	// managesItself reports whether the management cluster is the cluster itself. If so, the cluster moves to the
-	// management cluster to.
+	// managesItself reports whether the management cluster is the cluster itself. If so, Delete first moves the cluster
+	// to the management cluster in the field to.
 	managesItself bool
 	to            *management
-	// provider is the infrastructure of the cluster. kept are Create's objects for it in the management cluster.
+	// provider is the infrastructure of the cluster. kept are the objects created by Create for the cluster in the
+	// management cluster.
 	provider Provider
 	kept     []client.Object
 	// vm is the bootstrap VM of an incomplete cluster, or nil, and engine is its engine. managesFromVM reports whether
@@ -60,16 +62,18 @@ type deletion struct {
 	managesFromVM bool
 	// kubeconfig is the connection to the cluster, or nil if unknown.
 	kubeconfig *clientcmdapi.Cluster
-	// missing is the error of the first search for the cluster.
+	// missing is the error if the first search finds no cluster.
 	missing error
-	// own is the cluster itself if it has its own objects. interrupted reports whether it has only some of them.
+	// own is the cluster itself if it has its own objects. interrupted reports whether the cluster has only some of its
+	// objects.
 	own         *management
 	interrupted bool
-	// source is the cluster itself if an earlier Delete has not finished the move out of it. Otherwise it is nil.
+	// source is the cluster itself if an earlier Delete has not finished moving it out of itself. Otherwise it is nil.
 	source *management
 }
 
-// Delete deletes a cluster with its VMs, waits until everything is gone, and removes Create's additional objects.
+// Delete deletes a cluster with its VMs, waits until all of them are gone, and removes the additional objects of
+// Create.
 func Delete(ctx context.Context, o DeleteOptions) error {
 	scratchdir.Tidy(scratchdir.Command)
 
@@ -104,7 +108,7 @@ func newDeletion(o DeleteOptions) (*deletion, error) {
 	return d, err
 }
 
-// allSteps returns all steps, from a cluster to nothing.
+// allSteps returns all steps, from an existing cluster to nothing.
 func (d *deletion) allSteps() []Step {
 	var out []Step
 
@@ -130,10 +134,10 @@ func (d *deletion) allSteps() []Step {
 	return append(out, removeVM(d.vm, d.engine)...)
 }
 
-// hasOnlyVM reports whether there is only a bootstrap VM.
+// hasOnlyVM reports whether only a bootstrap VM is left.
 func (d *deletion) hasOnlyVM() bool { return d.managesFromVM && !d.exists() }
 
-// moveSteps move a self-managed cluster to another management cluster, to be deleted there.
+// moveSteps returns the steps to move a self-managed cluster to another management cluster before its deletion.
 func (d *deletion) moveSteps() []Step {
 	out := d.to.startSteps(d.Display, func() Provider { return d.provider })
 
@@ -158,7 +162,8 @@ func (d *deletion) moveSteps() []Step {
 		ensureProviders(&d.Common, d.to, func() ([]Provider, error) { return []Provider{d.provider}, nil }),
 		Step{
 			name: movingName,
-			// Compute the target when the step runs: a cluster in a bootstrap VM may have moved into itself by then.
+			// Compute the target only when the step runs: a cluster in a bootstrap VM may have moved into itself by
+			// then.
 			run: d.moveAway,
 		},
 		Step{
@@ -171,8 +176,8 @@ func (d *deletion) moveSteps() []Step {
 				return err
 			},
 		},
-		// Cluster API connects only to clusters with an infrastructure it has seen, and needs a connection to delete a
-		// control plane.
+		// Cluster API needs a connection to a cluster to delete its control plane. It connects only after it has seen
+		// the infrastructure of the cluster.
 		Step{
 			name: "Waiting for Cluster API to know it",
 			run: d.waitFor(func(ctx context.Context) error {
@@ -182,7 +187,7 @@ func (d *deletion) moveSteps() []Step {
 	)
 }
 
-// moveAway moves a cluster out of itself. Its recorded identity lets a second Delete recognize it in the other
+// moveAway moves a cluster out of itself. The recorded identity lets a second Delete recognize the cluster in the other
 // management cluster.
 func (d *deletion) moveAway(ctx context.Context) error {
 	id, err := d.management.FetchIdentity(ctx)
@@ -197,7 +202,7 @@ func (d *deletion) moveAway(ctx context.Context) error {
 	return d.moveClusters(ctx, d.management, d.to)
 }
 
-// deleteSteps delete the cluster, and remove Create's objects for it.
+// deleteSteps returns the steps to delete the cluster, and to remove the objects created for it.
 func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
@@ -213,8 +218,8 @@ func (d *deletion) deleteSteps() []Step {
 			name:   "Deleting " + d.Name,
 			needed: d.exists,
 			run: func(ctx context.Context) error {
-				// Cluster API deletes in the order needed by infrastructures. If asked to wait for all dependents, the
-				// garbage collector would delete the network of a cluster on OCI before its machines.
+				// Cluster API deletes objects in the order required by the infrastructure. Foreground deletion would
+				// let the garbage collector delete the network of a cluster on OCI before its machines.
 				if err := d.deleteCluster(ctx); err != nil {
 					return err
 				}
@@ -246,8 +251,8 @@ func (d *deletion) deleteSteps() []Step {
 	return append(out, d.leaveSteps()...)
 }
 
-// deleteCluster deletes the Cluster the user was asked about. Another command may have deleted it during the question,
-// and created another one of its name.
+// deleteCluster deletes exactly the Cluster shown to the user. While the question was open, another command may have
+// deleted this Cluster, and created another one with the same name.
 func (d *deletion) deleteCluster(ctx context.Context) error {
 	err := d.management.Delete(ctx, d.cluster, client.Preconditions{UID: &d.cluster.UID})
 	if apierrors.IsConflict(err) {
@@ -262,7 +267,7 @@ func (d *deletion) deleteCluster(ctx context.Context) error {
 	return nil
 }
 
-// leaveSteps remove the local management cluster if it is no longer needed.
+// leaveSteps returns the steps to remove the local management cluster if nobody needs it any more.
 func (d *deletion) leaveSteps() []Step {
 	own := withCondition(func() bool { return d.management != d.to }, d.management.removalSteps(&d.Common)...)
 	other := withCondition(func() bool { return d.management == d.to }, d.to.removalSteps(&d.Common)...)
@@ -270,8 +275,8 @@ func (d *deletion) leaveSteps() []Step {
 	return append(own, other...)
 }
 
-// guardedSecrets reads the kubeconfigs of a management cluster. Tenants may write them, so guarded omits the parts able
-// to run programs here.
+// guardedSecrets returns a reader for the kubeconfig Secrets of a management cluster. Tenants may write these Secrets,
+// so the reader omits all parts of a kubeconfig able to run programs on this machine.
 func guardedSecrets(in *management) client.Reader {
 	return workload.Secrets{Reader: in.Client, Clusters: in.Client}
 }
@@ -296,8 +301,8 @@ func (d *deletion) connectWorkload(ctx context.Context) (client.Client, error) {
 
 func (d *deletion) exists() bool { return d.cluster != nil }
 
-// findCluster reads the Cluster. If an interrupted Delete has deleted it, its Secret remains, and is the only way to
-// identify the cluster.
+// findCluster reads the Cluster. If an interrupted Delete has already deleted the Cluster, only the cluster's Secret
+// remains to identify it.
 func (d *deletion) findCluster(ctx context.Context) error {
 	if d.managesFromVM {
 		return d.findBeside(ctx)
@@ -369,8 +374,8 @@ func (d *deletion) judgeRemains(ctx context.Context, err error) error {
 	return nil
 }
 
-// switchToOther switches to the other management cluster if the given kubeconfig is the one tidy removes, and is
-// missing. An interrupted Delete may have removed it.
+// switchToOther switches to the other management cluster if the given kubeconfig is missing, and is the one removed by
+// Delete. An interrupted Delete may already have removed this file.
 func (d *deletion) switchToOther() bool {
 	if d.To.Kubeconfig == "" || d.management == d.to || fileExists(d.Management.Kubeconfig) {
 		return false
@@ -401,8 +406,8 @@ func (d *deletion) switchToOther() bool {
 }
 
 // findRemains finds the remains of an interrupted Delete in the other management cluster. unreachable is the error of
-// the first one. Delete removes the kubeconfig after the Cluster, and has noted the connection before. An existing
-// Cluster, or a Secret without this note, therefore belongs to another cluster.
+// the first management cluster. Delete stores the connection, deletes the Cluster, and then removes the kubeconfig.
+// Therefore, an existing Cluster, or a Secret without a stored connection, belongs to another cluster.
 func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	if err := d.findCluster(ctx); err != nil {
 		return err
@@ -416,7 +421,8 @@ func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	return nil
 }
 
-// findMovedSteps look for a cluster moved out of itself by an interrupted Delete, in the target of the move.
+// findMovedSteps returns the steps to look for a cluster moved out of itself by an interrupted Delete. They look in the
+// target of this move.
 func (d *deletion) findMovedSteps() []Step {
 	wanted := func() bool {
 		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
@@ -436,7 +442,7 @@ func (d *deletion) findMovedSteps() []Step {
 	})
 }
 
-// findMoved switches to the other management cluster if it has the cluster from this one.
+// findMoved switches to the other management cluster if it has the cluster moved out of this one.
 func (d *deletion) findMoved(ctx context.Context) error {
 	d.to.options.Namespace = d.management.Namespace
 	if err := d.to.connect(ctx); err != nil {
@@ -453,7 +459,7 @@ func (d *deletion) findMoved(ctx context.Context) error {
 		return err
 	}
 
-	// A self-managed cluster has the identity of the management cluster asked first.
+	// The first management cluster is the cluster itself, so both have the same identity.
 	id, err := d.management.FetchIdentity(ctx)
 
 	switch {
@@ -524,7 +530,7 @@ func (d *deletion) finishMoveAway(ctx context.Context) error {
 	return err
 }
 
-// findKept finds Create's objects for the cluster while its infrastructure still names them.
+// findKept finds the objects created by Create for the cluster, while the infrastructure objects still refer to them.
 func (d *deletion) findKept(ctx context.Context) (err error) {
 	d.kept, err = d.provider.ListSecretObjects(ctx, d.management.Cluster, d.Name, d.cluster)
 	return err
@@ -550,7 +556,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", d.Name)
 	}
 
-	// Other clusters would lose their controllers, and those in the namespace would move, too.
+	// Other clusters would lose their controllers. The move would also take along all clusters of the same namespace.
 	others, err := d.management.ListOtherClusters(ctx, d.Name)
 	if err != nil {
 		return err
@@ -564,7 +570,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkSettled fails after an interrupted move, unless this deletion finishes it.
+// checkSettled fails after an interrupted move, unless this Delete finishes the move.
 func (d *deletion) checkSettled() error {
 	if d.interrupted || d.source != nil {
 		return nil
@@ -573,7 +579,7 @@ func (d *deletion) checkSettled() error {
 	return checkSettled(d.cluster)
 }
 
-// removeLeftovers removes Create's objects, unless something else needs them.
+// removeLeftovers removes the objects of Create, unless something else needs them.
 func (d *deletion) removeLeftovers(ctx context.Context) error {
 	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
 		if err := d.removeKubeconfig(path); err != nil {
@@ -586,7 +592,7 @@ func (d *deletion) removeLeftovers(ctx context.Context) error {
 		return err
 	}
 
-	// The kept objects go last: a second Delete identifies the cluster by them.
+	// Delete the kept objects last, because a second Delete uses them to identify the cluster.
 	if namespace != nil {
 		if err := d.management.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
@@ -611,8 +617,8 @@ func (d *deletion) removeLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// findUserOf returns the user of a Secret of the deleted cluster, or "" if there is none. Deleting a cluster can take
-// long enough for another cluster to start using it.
+// findUserOf describes the user of a Secret of the deleted cluster, or returns "" if there is none. A deletion can take
+// so long that another cluster starts to use the Secret meanwhile.
 func (d *deletion) findUserOf(ctx context.Context, object client.Object) string {
 	users, err := listUsers(ctx, d.management.Cluster)
 	if apierrors.IsForbidden(err) && object.GetObjectKind().GroupVersionKind().Kind != "" {
@@ -639,7 +645,7 @@ func nameOf(object client.Object) string {
 	return fmt.Sprintf("%s %s", cmp.Or(kind, "Secret"), client.ObjectKeyFromObject(object))
 }
 
-// removeKubeconfig removes the kubeconfig of the cluster from a file.
+// reachedAnnotation stores the connection to a deleted cluster in an object of Create.
 func (d *deletion) removeKubeconfig(path string) error {
 	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
 	switch {
@@ -666,17 +672,17 @@ func (d *deletion) removeKubeconfig(path string) error {
 	return nil
 }
 
-// reachedAnnotation stores the connection to a deleted cluster on an object of Create. It identifies the cluster's
+// Delete compares it with the entries in users' kubeconfigs to find those of the cluster. It identifies the cluster's
 // entries in kubeconfigs of users.
 const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
 
-// reached is the value of the annotation.
+// reached is the value of reachedAnnotation.
 type reached struct {
 	Server string `json:"server,omitempty"`
 	CA     []byte `json:"ca,omitempty"`
 }
 
-// storeKubeconfig stores the connection to the cluster, because a second Delete no longer finds the Cluster.
+// storeKubeconfig stores the connection to the cluster, because a second Delete can no longer find the Cluster.
 func (d *deletion) storeKubeconfig(ctx context.Context) error {
 	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
 	if err != nil {
@@ -705,7 +711,7 @@ func (d *deletion) loadStoredKubeconfig() {
 	}
 }
 
-// findKubeconfig finds the connection to the cluster while it still exists.
+// findKubeconfig finds the connection to the cluster while the Cluster still exists.
 func (d *deletion) findKubeconfig(ctx context.Context) error {
 	d.kubeconfig = &clientcmdapi.Cluster{Server: mgmtcluster.ServerAt(d.cluster)}
 

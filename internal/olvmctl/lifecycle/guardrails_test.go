@@ -18,8 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// scaled is a management cluster with a cluster of 3 control plane machines and 2 workers. It has ten addresses for the
-// workers.
+// scaled returns a management cluster with a cluster of 3 control plane machines and 2 workers. The cluster has ten
+// addresses for the workers.
 func scaled(t *testing.T) *mgmtcluster.Cluster {
 	t.Helper()
 	meta := func(name string) metav1.ObjectMeta {
@@ -49,8 +49,8 @@ func scaled(t *testing.T) *mgmtcluster.Cluster {
 	return in
 }
 
-// TestScaleAsksBeforeWhatAUserMayNotWant asks before machines are deleted, before many are added, and before addresses
-// run out.
+// TestScaleAsksBeforeWhatAUserMayNotWant expects a question before machines are deleted, before many are added, and
+// before addresses run out.
 func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 	refused := errors.New("it stays as it is")
 
@@ -201,8 +201,8 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 	}
 }
 
-// topology is a Cluster with a ClusterClass. workers are the numbers of machines of its MachineDeployments. -1 omits a
-// number.
+// topology returns a Cluster with a ClusterClass. workers are the numbers of machines of its MachineDeployments. -1
+// omits a number.
 func topology(controlPlane int64, workers map[string]int64) *unstructured.Unstructured {
 	part := func(number int64) map[string]any {
 		if number < 0 {

@@ -24,14 +24,15 @@ func KubeconfigPath(cluster string) (string, error) {
 	return filepath.Join(home, ".kube", dedicatedName(cluster)), nil
 }
 
-// dedicatedName returns the file name for a kubeconfig of only one cluster. Other files may have several.
+// dedicatedName returns the file name for a kubeconfig of only one cluster. Other files may have the kubeconfigs of
+// several clusters.
 func dedicatedName(cluster string) string { return "kubeconfig." + cluster }
 
 // contextName returns the name of Cluster API's context for a cluster.
 func contextName(cluster string) string { return cluster + "-admin@" + cluster }
 
-// contextIn returns the context of a cluster in a kubeconfig, or "". It is the one named by Cluster API, or the only
-// one in a file dedicated to the cluster.
+// contextIn returns the context of a cluster in a kubeconfig, or "". It is the context named by Cluster API. Otherwise
+// it is the current context, if the file is dedicated to the cluster or has only this context.
 func contextIn(config *clientcmdapi.Config, path, cluster string) string {
 	if _, ok := config.Contexts[contextName(cluster)]; ok {
 		return contextName(cluster)
@@ -45,7 +46,7 @@ func contextIn(config *clientcmdapi.Config, path, cluster string) string {
 	return ""
 }
 
-// contextInFile is contextIn for a file. It returns "" for a missing or invalid file.
+// contextInFile returns the context of a cluster in a kubeconfig file. It returns "" for a missing or invalid file.
 func contextInFile(path, cluster string) string {
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
@@ -55,8 +56,9 @@ func contextInFile(path, cluster string) string {
 	return contextIn(config, path, cluster)
 }
 
-// mergeKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of others, and changes by users in
-// ours: the server, a proxy, another user. own reports whether the file is known to lead to the cluster.
+// mergeKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of other clusters, and the changes
+// of users in the cluster's own entries: the server, a proxy, or another user. own reports whether the file is known to
+// lead to the cluster.
 func mergeKubeconfig(path, name string, content []byte, own bool) error {
 	ours, err := clientcmd.Load(content)
 	if err == nil {
@@ -85,7 +87,7 @@ func mergeKubeconfig(path, name string, content []byte, own bool) error {
 	return nil
 }
 
-// mergeContext adds the only context of one kubeconfig to another one, or renews it there.
+// mergeContext adds the current context of one kubeconfig to another kubeconfig, or renews it there.
 func mergeContext(there, ours *clientcmdapi.Config, path, name string) error {
 	context := ours.Contexts[ours.CurrentContext]
 	cluster, user := ours.Clusters[context.Cluster], ours.AuthInfos[context.AuthInfo]
@@ -118,7 +120,7 @@ func mergeContext(there, ours *clientcmdapi.Config, path, name string) error {
 	return nil
 }
 
-// renewCertificates replaces certificates, but only those from Cluster API.
+// renewCertificates replaces only those certificates that Cluster API has created.
 func renewCertificates(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, from *clientcmdapi.Cluster,
 	by *clientcmdapi.AuthInfo,
 ) {
@@ -131,8 +133,8 @@ func renewCertificates(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInf
 	}
 }
 
-// isSame reports whether two entries are for the same cluster. They are if they have the same CA, whatever the
-// connection. Without a CA in one of them, the server decides.
+// isSame reports whether two entries are for the same cluster. They are if they have the same CA, even with different
+// connections. If one of them has no CA, isSame compares the servers.
 func isSame(a, b *clientcmdapi.Cluster) bool {
 	if a == nil || b == nil {
 		return false
@@ -146,7 +148,7 @@ func isSame(a, b *clientcmdapi.Cluster) bool {
 	return a.Server == b.Server
 }
 
-// caOf returns the CA of a cluster, or nothing.
+// caOf returns the CA of a cluster, or nil.
 func caOf(cluster *clientcmdapi.Cluster) []byte {
 	out := cluster.CertificateAuthorityData
 	if len(out) == 0 && cluster.CertificateAuthority != "" {
@@ -171,11 +173,11 @@ func otherServerError(path string, found *clientcmdapi.Cluster, name string, wan
 		"move it elsewhere", path, differs)
 }
 
-// errNotOurs ends an edit about to remove something foreign.
+// errNotOurs ends an edit before it removes entries of others.
 var errNotOurs = errors.New("it is not the cluster's")
 
-// dropKubeconfig removes the entries of a cluster from a file, and the file if it becomes empty. It reports whether it
-// has removed them.
+// dropKubeconfig removes the entries of a cluster from a file, and removes the file if it becomes empty. It reports
+// whether it has removed any entries.
 func dropKubeconfig(path, name string, of *clientcmdapi.Cluster) (bool, error) {
 	err := kubeconfigfile.Edit(path, func(there *clientcmdapi.Config) error {
 		at := contextIn(there, path, name)

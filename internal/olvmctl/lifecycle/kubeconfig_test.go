@@ -113,7 +113,7 @@ func TestAKubeconfigOfOthersIsAddedTo(t *testing.T) {
 	check.Equal(t, "the current context after that", config.CurrentContext, "test")
 }
 
-// TestWhatAUserHasChangedInAKubeconfigStays runs start again.
+// TestWhatAUserHasChangedInAKubeconfigStays merges a kubeconfig again after the user's changes.
 func TestWhatAUserHasChangedInAKubeconfigStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig.prod")
 	keep := func(server, ca, certificate string) error {
@@ -168,7 +168,7 @@ func TestTheURLsOfASharedSecretStay(t *testing.T) {
 	}
 }
 
-// wantError fails unless an error contains a text. An empty text means no error.
+// wantError fails unless the error contains a text. An empty text means no error.
 func wantError(t *testing.T, what string, err error, text string) {
 	t.Helper()
 

@@ -39,8 +39,8 @@ func (*OLVM) secretKey(c *creation) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
 }
 
-// compareLogin compares the given credentials with those in the Secret. Wrong ones must not replace these, because they
-// would be useless to Cluster API and the storage driver.
+// compareLogin compares the given credentials with those in the Secret. Wrong credentials must not replace the stored
+// ones, because Cluster API and the storage driver could no longer log in.
 func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 	if o.Engine.Username == "" {
 		return nil
@@ -57,7 +57,8 @@ func (o *OLVM) compareLogin(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// tryLogin logs in with the given credentials. It tries once: engines lock users out after some failures.
+// tryLogin logs in with the given credentials. It makes one attempt, because engines lock users out after some
+// failures.
 func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	config, err := o.engineConfig(c)
 	if err != nil {
@@ -121,7 +122,7 @@ func (*OLVM) fetchKnownCA(ctx context.Context, c *creation) ([]byte, error) {
 	return out, nil
 }
 
-// writeLogin writes the Secret with the engine's credentials. Without given credentials, the Secret must exist.
+// writeLogin writes the Secret with the engine's credentials. If the user gives no credentials, the Secret must exist.
 func (o *OLVM) writeLogin(
 	ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string,
 ) error {
@@ -135,7 +136,7 @@ func (o *OLVM) writeLogin(
 		return err
 	}
 
-	// Another command may concurrently add the URL of another cluster's engine.
+	// Another command may add the URL of another cluster's engine at the same time.
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error { return o.mergeLogin(ctx, c, key, labels) })
@@ -146,7 +147,8 @@ func (o *OLVM) writeLogin(
 	return nil
 }
 
-// mergeLogin creates the Secret, or changes only our parts of an existing one: clusters of other engines may share it.
+// mergeLogin creates the Secret, or changes only this cluster's parts of an existing Secret. Clusters of other engines
+// may share the Secret.
 func (o *OLVM) mergeLogin(ctx context.Context, c *creation, key client.ObjectKey, labels map[string]string) error {
 	login := map[string][]byte{
 		"username": []byte(o.Engine.Username), "password": []byte(o.Engine.Password), "scope": []byte(apiScope),
@@ -175,7 +177,7 @@ func (o *OLVM) mergeLogin(ctx context.Context, c *creation, key client.ObjectKey
 	return c.management.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// withURL adds a URL to a list in a Secret, unless it is there.
+// withURL adds a URL to the list in a Secret, unless the list already has it.
 func withURL(list []byte, added string) []byte {
 	known := strings.FieldsFunc(string(list), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if slices.Contains(known, added) {
@@ -185,7 +187,7 @@ func withURL(list []byte, added string) []byte {
 	return []byte(strings.Join(append(known, added), "\n"))
 }
 
-// makeTemplate creates the template for the control plane's machines, if its name is free.
+// makeTemplate creates the VM template for the control plane's machines, if its name is still free.
 func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 	if o.Engine.Username == "" {
 		return errNoLogin("--image")

@@ -12,10 +12,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// management is the management cluster of an operation. It may have to be started first.
+// management is the management cluster of an operation. An operation may have to start it first.
 type management struct {
 	options mgmtcluster.Options
-	// isLocal reports whether it is the local one. unused reports whether no cluster is left in it.
+	// isLocal reports whether it is the local management cluster. unused reports whether it has no clusters left.
 	isLocal, unused bool
 	local           mgmtcluster.Local
 	// Cluster is nil before connect.
@@ -44,8 +44,8 @@ func newManagement(options mgmtcluster.Options, driver string) (_ *management, e
 	return m, nil
 }
 
-// connect creates the client. It chooses the context of the kubeconfig once. The kubeconfig of a local management
-// cluster has one context, and is rewritten at each start.
+// connect creates the client. It selects the context of the kubeconfig once. A local management cluster has only one
+// context, and rewrites its kubeconfig at each start.
 func (m *management) connect(context.Context) (err error) {
 	options := m.options
 	if !m.isLocal {
@@ -61,15 +61,15 @@ func (m *management) connect(context.Context) (err error) {
 	return err
 }
 
-// setContext makes the next connection read the file again, and use this context.
+// setContext makes the next connection read the kubeconfig again, and use the given context.
 func (m *management) setContext(context string) {
 	m.options = mgmtcluster.Options{
 		Kubeconfig: m.options.Kubeconfig, Context: context, Namespace: m.options.Namespace,
 	}
 }
 
-// startSteps returns the steps to start a local management cluster. of returns its infrastructure, and is called when
-// the steps run. If of is nil, the cluster knows only ours.
+// startSteps returns the steps to start a local management cluster. The steps call of to get the infrastructure of the
+// cluster. If of is nil, the management cluster gets only the provider of this project.
 func (m *management) startSteps(display *progress.Display, of func() Provider) []Step {
 	stopped := func() bool { return m.isLocal && !m.local.IsRunning() }
 	name := func() string { return of().Components().Name }
@@ -105,7 +105,8 @@ func (m *management) startSteps(display *progress.Display, of func() Provider) [
 	}
 }
 
-// checkServes fails if the local management cluster does not know an infrastructure: its manager has not started.
+// checkServes fails if the local management cluster does not know an infrastructure, because the manager of its
+// provider has not started.
 func (m *management) checkServes(ctx context.Context, of Provider) error {
 	if err := m.connect(ctx); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 	return err
 }
 
-// removalSteps returns the steps to remove a local management cluster without clusters.
+// removalSteps returns the steps to remove a local management cluster without any clusters.
 func (m *management) removalSteps(o *Common) []Step {
 	return withCondition(func() bool { return m.isLocal && !o.Preserve },
 		Step{
@@ -145,15 +146,15 @@ func (m *management) removalSteps(o *Common) []Step {
 	)
 }
 
-// remindOfLocal mentions a running local management cluster after an interrupt.
+// remindOfLocal tells the user about a running local management cluster after an interrupt.
 func (m *management) remindOfLocal(ctx context.Context, display *progress.Display) {
 	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
 		display.PrintLine("the local management cluster goes on; olvmctl local stop ends it")
 	}
 }
 
-// ensureProviders returns the step to install missing providers in a management cluster, and to wait for all. It asks
-// for the infrastructures when it runs.
+// ensureProviders returns the step to install the missing providers in a management cluster, and to wait for all
+// providers. The step calls needed when it runs.
 func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) Step {
 	return Step{
 		name: "Cluster API and its providers",

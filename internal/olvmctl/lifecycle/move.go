@@ -69,7 +69,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 		},
 		{name: movingName, run: func(ctx context.Context) error { return o.moveClusters(ctx, from, to) }},
 		{
-			// Until then Cluster API has no connection to them, and cannot delete a control plane without one.
+			// Before that, Cluster API has no connection to the clusters, and cannot delete their control planes.
 			name: "Waiting for Cluster API to know them",
 			run: o.waitFor(func(ctx context.Context) error {
 				var problems []error
@@ -83,7 +83,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 	})
 }
 
-// listProvisioned returns the clusters of a namespace with an infrastructure seen by Cluster API.
+// listProvisioned returns the clusters of a namespace whose infrastructure Cluster API has seen.
 func listProvisioned(ctx context.Context, in *mgmtcluster.Cluster) ([]string, error) {
 	list, err := listClusters(ctx, in)
 	var out []string
@@ -119,7 +119,7 @@ func listClusters(ctx context.Context, in *mgmtcluster.Cluster) ([]clusterv1.Clu
 	return list.Items, nil
 }
 
-// clusterctlProviders returns the providers of the options. They show the reason of a wait below the step.
+// clusterctlProviders returns the providers of the options. They display the reason for a wait below the current step.
 func (o *Common) clusterctlProviders() clusterctl.Providers {
 	out := o.Providers
 	out.Timeout, out.Progress = o.Timeout, o.Display.PrintLine

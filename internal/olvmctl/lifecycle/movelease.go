@@ -26,13 +26,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file prevents olvmctl on other machines from moving a namespace at the same time. Each would mistake the copies
-// of the other for those of an interrupted move. Both management clusters have a Lease against this.
+// This file prevents olvmctl on other machines from moving a namespace at the same time. Each olvmctl would mistake the
+// copies of the other for those of an interrupted move. A Lease in each of the two management clusters prevents this.
 
 const (
-	// leaseLife is the life of a Lease without renewal.
+	// leaseLife is how long a Lease lasts without a renewal.
 	leaseLife = 15 * time.Second
-	// leaseCleanup bounds the release, also after an interrupt.
+	// leaseCleanup bounds the release of a Lease, even after an interrupt.
 	leaseCleanup = 10 * time.Second
 	// noteSuffix ends the names of files with the holder of a Lease.
 	noteSuffix = ".holder"
@@ -42,14 +42,14 @@ const (
 type moveLease struct {
 	in        *mgmtcluster.Cluster
 	namespace string
-	// holder names this command. If it is killed, the next command with the same note on this machine takes over the
-	// name.
+	// holder identifies this command. note is a file with this name. If the command is killed, the next command on this
+	// machine with the same note reuses the name.
 	holder, note string
 	life         time.Duration
 	lease        *coordinationv1.Lease
-	// tried reports that it was written, perhaps without an answer.
+	// tried reports whether this command has tried to write the Lease, perhaps without an answer.
 	tried bool
-	// renewing is held during a renewal; renewed is when the last successful write began.
+	// renewing is held during a renewal. renewed is the start of the last successful write.
 	renewing sync.Mutex
 	renewed  atomic.Pointer[instant]
 	// say tells the user about a wait.
@@ -65,10 +65,11 @@ func (i instant) age() time.Duration {
 	return max(time.Since(i.steady), time.Now().Round(0).Sub(i.wall))
 }
 
-// leaseName returns the name of a Lease. It is in kube-system, because the namespace may not exist yet.
+// leaseName returns the name of a Lease. The Lease is in kube-system, because the moved namespace may not exist yet.
 func leaseName(namespace string) string { return "olvmctl-move-" + namespace }
 
-// newMoveLease chooses the holder. note is a file locked by this process on this machine, or "".
+// newMoveLease returns a Lease with a new holder, or with the holder of a killed command. note is a file locked by this
+// process on this machine, or "".
 func newMoveLease(in *mgmtcluster.Cluster, namespace, note string) *moveLease {
 	out := &moveLease{in: in, namespace: namespace, note: note, life: leaseLife, say: func(string, ...any) {}}
 
@@ -101,8 +102,9 @@ func (l *moveLease) objectKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: leaseName(l.namespace)}
 }
 
-// acquireOrWatch takes the Lease. If another command holds it, take watches it: a renewal proves a move in progress,
-// and without one the command is gone. This does not depend on the clocks of other machines.
+// acquireOrWatch acquires the Lease. If another command holds it, acquireOrWatch watches it. A renewal proves that a
+// move is in progress. Without a renewal, the other command is gone. This does not depend on the clocks of other
+// machines.
 func (l *moveLease) acquireOrWatch(ctx context.Context) error {
 	var (
 		watched string
@@ -179,8 +181,8 @@ func (l *moveLease) writeHolder(ctx context.Context, before *coordinationv1.Leas
 // isUnsure reports that the Lease may end soon, or has ended: another command may take it.
 func (l *moveLease) isUnsure() bool { return l.renewed.Load().age() > l.life*2/3 }
 
-// mayWrite returns an error if another command may have the Lease by now. It is asked before each write. A Lease that
-// is still this command's is renewed first, for example after the machine has slept.
+// mayWrite returns an error if another command may already have the Lease. The client calls it before each write. If
+// this command still has the Lease, for example after the machine has slept, mayWrite renews it first.
 func (l *moveLease) mayWrite(ctx context.Context) error {
 	if !l.isUnsure() {
 		return nil
@@ -189,7 +191,7 @@ func (l *moveLease) mayWrite(ctx context.Context) error {
 	return l.renewNow(ctx)
 }
 
-// renewNow renews the Lease now. A failure is none as long as the Lease holds for some time.
+// renewNow renews the Lease now. It ignores a failure while the Lease is still valid for some time.
 func (l *moveLease) renewNow(ctx context.Context) error {
 	err := l.renew(ctx)
 	if errors.Is(err, errLeaseLost) {
@@ -203,7 +205,7 @@ func (l *moveLease) renewNow(ctx context.Context) error {
 	return nil
 }
 
-// heldByError is the error about another command.
+// heldByError returns an error about another command with the Lease.
 func (l *moveLease) heldByError(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
@@ -218,8 +220,8 @@ func (l *moveLease) removal() string {
 		CommandLine("kubectl", "-n", l.objectKey().Namespace, "delete", "lease", l.objectKey().Name)
 }
 
-// keepRenewing renews the Lease until the context ends. It returns an error if another command has taken it. A
-// management cluster that does not answer takes nothing away: watchAges decides how long the Leases are trusted.
+// keepRenewing renews the Lease until the context ends. It returns an error if another command has taken it. If a
+// management cluster does not answer, keepRenewing goes on: watchAges decides how long to trust the Leases.
 func (l *moveLease) keepRenewing(ctx context.Context) error {
 	pause := l.life / 3
 
@@ -242,8 +244,9 @@ func (l *moveLease) keepRenewing(ctx context.Context) error {
 	}
 }
 
-// watchAges returns an error if no Lease was renewed for long: another command may take both by now. This one may have
-// been suspended, or have lost its network. One that is renewed suffices: whoever moves needs both.
+// watchAges returns an error if none of the Leases was renewed for too long, because another command may have taken all
+// of them. This process may have been suspended, or may have lost its network. One renewed Lease is enough, because a
+// move needs the Leases of both management clusters.
 func watchAges(ctx context.Context, held []*moveLease) error {
 	isSure := func(one *moveLease) bool { return !one.isUnsure() }
 
@@ -262,16 +265,16 @@ func watchAges(ctx context.Context, held []*moveLease) error {
 	return nil
 }
 
-// errLeaseUnsure ends a move that another command may have begun to continue.
+// errLeaseUnsure ends a move if another command may have continued it.
 var errLeaseUnsure = errors.New("the lock of the move was not renewed in time, because this machine slept, or a " +
 	"management cluster did not answer; another command may move the namespace by now; run this one again to " +
 	"continue what is left to do")
 
-// errLeaseLost ends a move that is another command's by now.
+// errLeaseLost ends a move if another command has taken over its Lease.
 var errLeaseLost = errors.New("another command has taken the lock of the move away; run this one again to continue " +
 	"what is left to do")
 
-// renew writes the Lease again. It accepts the result of an earlier renewal with a lost answer.
+// renew writes the Lease again. If the answer to an earlier renewal was lost, renew accepts the result of this renewal.
 func (l *moveLease) renew(ctx context.Context) error {
 	l.renewing.Lock()
 	defer l.renewing.Unlock()
@@ -301,7 +304,7 @@ func (l *moveLease) renew(ctx context.Context) error {
 	return l.writeHolder(ctx, found)
 }
 
-// release removes the Lease, unless another command has it. It has its own time limit, because the context may have
+// release removes the Lease, unless another command has it. It sets its own time limit, because the context may have
 // ended.
 func (l *moveLease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseCleanup)
@@ -321,8 +324,8 @@ func (l *moveLease) release(ctx context.Context) {
 	}
 }
 
-// holdLeases takes the Leases of both management clusters. The returned context ends if one is lost, and release
-// releases both. Without the right to write Leases, the user moves without them.
+// holdLeases acquires the Leases of both management clusters. The returned context ends if one of them is lost. release
+// releases both. If the user may not write Leases, the move goes on without them.
 func (m *move) holdLeases(ctx context.Context) (held context.Context, release func(), err error) {
 	leases := []*moveLease{
 		newMoveLease(m.from.Cluster, m.from.Namespace, m.notes[m.fromID]),
@@ -330,7 +333,7 @@ func (m *move) holdLeases(ctx context.Context) (held context.Context, release fu
 	}
 	source, target := leases[0], leases[1]
 
-	if cmp.Compare(m.fromID, m.toID) > 0 { // the way back takes the same one first
+	if cmp.Compare(m.fromID, m.toID) > 0 { // a move in the other direction takes the same Lease first
 		slices.Reverse(leases)
 	}
 
@@ -412,8 +415,8 @@ func (m *move) confirmHeld(ctx context.Context) error {
 	return nil
 }
 
-// dropMoveLease removes the Lease that a killed move has left, from a management cluster whose namespace has no Cluster
-// any more. It takes the Lease first: one that somebody renews stays.
+// dropMoveLease removes the Lease left by a killed move from a management cluster without Clusters in the namespace. It
+// first acquires the Lease, so it does not remove a Lease still being renewed.
 func dropMoveLease(ctx context.Context, in *mgmtcluster.Cluster) error {
 	left, err := listNamespaceClusters(ctx, in, in.Namespace)
 	if err != nil || len(left) > 0 {

@@ -31,7 +31,7 @@ import (
 // shortLife is the life of a Lease in tests.
 const shortLife = 900 * time.Millisecond
 
-// leased is a management cluster with Leases.
+// leased returns a management cluster with Leases.
 func leased(t *testing.T, funcs interceptor.Funcs) *mgmtcluster.Cluster {
 	t.Helper()
 
@@ -72,8 +72,8 @@ func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	check.Error(t, second.acquireOrWatch(t.Context()), "")
 }
 
-// TestAMoveThatWasKilledIsTakenOver runs the next command on the same machine, without a wait. It also runs one on
-// another machine, after waiting for the life of the Lease.
+// TestAMoveThatWasKilledIsTakenOver runs the next command on the same machine without waiting. It then runs a command
+// on another machine, after the Lease has expired.
 func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 	in, machine := leased(t, interceptor.Funcs{}), t.TempDir()
 	killed := leaseOf(in, machine)
@@ -96,7 +96,7 @@ func TestAMoveThatWasKilledIsTakenOver(t *testing.T) {
 	check.Equal(t, "the holder", ptr.Deref(found.Spec.HolderIdentity, ""), other.holder)
 }
 
-// TestALeaseThatIsTakenAwayEndsTheMove deletes the Lease, as suggested by the error.
+// TestALeaseThatIsTakenAwayEndsTheMove deletes the Lease, as the error suggests.
 func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	held := leaseOf(in, t.TempDir())
@@ -156,7 +156,7 @@ func TestAUserWithoutLeasesMoves(t *testing.T) {
 	check.Error(t, dropMoveLease(t.Context(), in), "")
 }
 
-// takenLease is a Lease whose renewals fail while *problem is an error.
+// takenLease returns an acquired Lease whose renewals fail while *problem is an error.
 func takenLease(t *testing.T, problem *atomic.Pointer[error]) *moveLease {
 	t.Helper()
 
@@ -181,7 +181,7 @@ func (l *moveLease) sleep() {
 	l.renewed.Store(&slept)
 }
 
-// TestLeasesThatNobodyCanRenewEndTheMove has both management clusters unreachable, and then one alone.
+// TestLeasesThatNobodyCanRenewEndTheMove makes both management clusters unreachable, and then only one of them.
 func TestLeasesThatNobodyCanRenewEndTheMove(t *testing.T) {
 	for away, problem := range map[int]error{1: nil, 2: errLeaseUnsure} {
 		unreachable := errors.New("no route to host")
@@ -206,7 +206,7 @@ func TestLeasesThatNobodyCanRenewEndTheMove(t *testing.T) {
 	}
 }
 
-// TestAMachineThatHasSleptWritesNothingWithAnEndedLease has a Lease that ended unnoticed, before the next renewal.
+// TestAMachineThatHasSleptWritesNothingWithAnEndedLease has a Lease that ended unnoticed before the next renewal.
 func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 	var problem atomic.Pointer[error]
 
@@ -246,7 +246,7 @@ func TestAMachineThatHasSleptWritesNothingWithAnEndedLease(t *testing.T) {
 	check.Equal(t, "lost", errors.Is(write(held), errLeaseLost), true)
 }
 
-// TestADeletionLeavesTheLockOfAMoveThatGoes has another machine renew its Lease, and then die.
+// TestADeletionLeavesTheLockOfAMoveThatGoes has another machine that renews its Lease, and then stops.
 func TestADeletionLeavesTheLockOfAMoveThatGoes(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	alive := leaseOf(in, t.TempDir())
@@ -276,7 +276,8 @@ func dropSoon(t *testing.T, in *mgmtcluster.Cluster) error {
 	return one.removeIfIdle(t.Context())
 }
 
-// TestAnInterruptedLockIsGivenBack has an interrupt while the API server makes the Lease: the answer is lost.
+// TestAnInterruptedLockIsGivenBack interrupts the command while the API server creates the Lease, so the answer is
+// lost.
 func TestAnInterruptedLockIsGivenBack(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	in := leased(t, interceptor.Funcs{
@@ -302,7 +303,7 @@ func TestAnInterruptedLockIsGivenBack(t *testing.T) {
 	check.Equal(t, "a lock is left", !apierrors.IsNotFound(err), false)
 }
 
-// TestTheRemedyForAHangingMoveNamesItsManagementCluster has a kubeconfig with blanks in its path.
+// TestTheRemedyForAHangingMoveNamesItsManagementCluster has a kubeconfig with spaces in its path.
 func TestTheRemedyForAHangingMoveNamesItsManagementCluster(t *testing.T) {
 	in := leased(t, interceptor.Funcs{})
 	in.Kubeconfig, in.Context = "/home/me/it's mine", "$(reboot)"
@@ -312,8 +313,8 @@ func TestTheRemedyForAHangingMoveNamesItsManagementCluster(t *testing.T) {
 	)
 }
 
-// TestTwoMachinesDoNotUndoEachOthersMove has a second machine begin the same move, or the way back, while the first one
-// copies, and while it deletes what it has copied. The next one finds no lock.
+// TestTwoMachinesDoNotUndoEachOthersMove starts the same move, or the way back, on a second machine. The first move is
+// copying objects, or deleting the copied objects. A later move finds no lock.
 func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		at      int32

@@ -23,11 +23,12 @@ import (
 )
 
 // This file moves namespaces between management clusters. clusterctl pauses the Clusters, copies all objects, deletes
-// them at the source, and resumes the copies. An interrupted move continues from its state. If some objects were not
-// copied, it removes the copies and starts again. Otherwise it removes the rest of the source.
+// them at the source, and resumes the copies. An interrupted move continues from the state of both management clusters.
+// If some objects were not copied, olvmctl removes the copies and starts again. Otherwise it removes the remaining
+// objects from the source.
 
 const (
-	// movingName is the name of the steps for moving.
+	// movingName is the name of the step that moves the namespace.
 	movingName = "Moving the namespace"
 	// movingAnnotation marks a moving Cluster with the identities of both management clusters.
 	movingAnnotation = "olvmctl.cluster.x-k8s.io/moving"
@@ -39,19 +40,20 @@ const (
 type move struct {
 	*Common
 	from, to *management
-	// fromID and toID are the identities of both.
+	// fromID and toID are the identities of the two management clusters.
 	fromID, toID types.UID
 	// source and target are the Clusters of the namespace at both ends.
 	source, target []clusterv1.Cluster
-	// interrupted reports whether an earlier move has not ended.
+	// interrupted reports whether an earlier move has not finished.
 	interrupted bool
-	// notes are files naming the holder of a move, by management cluster. This process has locked them.
+	// notes are the files with the holder of a move, by management cluster. This process holds the locks of these
+	// files.
 	notes map[types.UID]string
-	// leases are those that this command holds.
+	// leases are the Leases held by this command.
 	leases []*moveLease
 }
 
-// checkMovable fails if a move would. It prevents installations for an impossible move.
+// checkMovable fails if a move would fail. It prevents the installation of providers for an impossible move.
 func (o *Common) checkMovable(ctx context.Context, from, to *management) error {
 	m := &move{Common: o, from: from, to: to}
 	return m.inspectEnds(ctx)
@@ -84,7 +86,7 @@ func (o *Common) moveClusters(ctx context.Context, from, to *management) error {
 	return err
 }
 
-// runLocked moves while no other command does.
+// runLocked moves the namespace while this command holds all locks.
 func (m *move) runLocked(ctx context.Context) error {
 	o, from, to := m.Common, m.from, m.to
 	if err := m.inspectEnds(ctx); err != nil { // another move may have ended since
@@ -134,7 +136,7 @@ func (m *move) runLocked(ctx context.Context) error {
 }
 
 // lockNamespace prevents other commands of this user from moving the namespace into or out of either management cluster
-// at the same time. If locking fails, the move goes on without it. hold does the same for other machines, too, but
+// at the same time. If locking fails, the move goes on without a lock. holdLeases does the same across machines, but
 // takes longer to notice a killed command.
 func (m *move) lockNamespace() (release func(), err error) {
 	folder, err := lockFolder()
@@ -174,7 +176,7 @@ func (m *move) lockNamespace() (release func(), err error) {
 	return release, nil
 }
 
-// warnUnlocked reports an unlocked move, and returns a release without effect.
+// warnUnlocked warns about a move without a lock, and returns a release function without effect.
 func (m *move) warnUnlocked(err error) (release func()) {
 	m.Display.PrintLine(
 		"the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
@@ -184,8 +186,8 @@ func (m *move) warnUnlocked(err error) (release func()) {
 	return func() {}
 }
 
-// lockFolder returns the folder for this user's locks. It is in the user's cache folder or, without one, among
-// temporary files. Other users can write among temporary files.
+// lockFolder returns the folder for this user's locks. It is in the user's cache folder. If there is none, it is in the
+// folder for temporary files. Other users can write to the folder for temporary files.
 func lockFolder() (string, error) {
 	if base, err := os.UserCacheDir(); err == nil {
 		return filepath.Join(base, "capolvm", "moves"), nil
@@ -213,7 +215,7 @@ func (m *move) markerText() string { return signOf(m.fromID, m.toID) }
 
 func signOf(from, to types.UID) string { return fmt.Sprintf("from %s to %s", from, to) }
 
-// inspectEnds identifies the management clusters, and the progress of an earlier move.
+// inspectEnds identifies both management clusters, and finds the progress of an earlier move.
 func (m *move) inspectEnds(ctx context.Context) (err error) {
 	if m.fromID, err = m.from.FetchIdentity(ctx); err != nil {
 		return err
@@ -259,7 +261,7 @@ func (m *move) inspectEnds(ctx context.Context) (err error) {
 	return nil
 }
 
-// inspectSource finds out whether a Cluster of the source is moving. It rejects Clusters paused by others.
+// inspectSource finds out whether a Cluster at the source is moving. It rejects a Cluster paused by something else.
 func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return nil
@@ -280,7 +282,7 @@ func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 		cluster.Name)
 }
 
-// isCopy reports whether a Cluster of the target was copied by an unfinished move from the source.
+// isCopy reports whether an unfinished move from this source has copied a Cluster of the target.
 func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return false
@@ -309,7 +311,8 @@ func sameCluster(a, b *clusterv1.Cluster) bool {
 	return a.Spec.ControlPlaneEndpoint.IsValid() && a.Spec.ControlPlaneEndpoint == b.Spec.ControlPlaneEndpoint
 }
 
-// finishOrUndo finishes a move with all objects copied. It undoes any other move, to start again.
+// finishOrUndo finishes an interrupted move if all objects were copied. It undoes any other interrupted move, so the
+// move can start again.
 func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
 	from, to, namespace := m.from.ClusterctlAccess(), m.to.ClusterctlAccess(), m.from.Namespace
 
@@ -336,7 +339,7 @@ func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
 
 	m.Display.PrintLine("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
 
-	// The source continues for a moment: do not leave copies of objects it deletes meanwhile.
+	// The source continues for a moment, so copies must not remain of objects deleted at the source meanwhile.
 	if err := clusterctl.DiscardCopies(ctx, to, from, namespace); err != nil {
 		return false, err
 	}
@@ -346,7 +349,7 @@ func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
 	return false, m.resumeClusters(ctx, m.from.Cluster)
 }
 
-// resumeClusters resumes the Clusters of the move at one of its ends.
+// resumeClusters resumes the moving Clusters in the management cluster at one end of the move.
 func (m *move) resumeClusters(ctx context.Context, in *mgmtcluster.Cluster) error {
 	if err := m.confirmHeld(ctx); err != nil {
 		return err
@@ -385,7 +388,7 @@ func (m *move) resumeClusters(ctx context.Context, in *mgmtcluster.Cluster) erro
 	return nil
 }
 
-// clusterNames returns the moving Clusters: those of the source, and the copies.
+// clusterNames returns the names of the moving Clusters: those at the source, and their copies at the target.
 func (m *move) clusterNames() []string {
 	var out []string
 	for i := range m.source {
@@ -401,7 +404,7 @@ func (m *move) clusterNames() []string {
 	return out
 }
 
-// isFromSource reports whether the source has or had a Cluster of this name.
+// isFromSource reports whether the source has or had a Cluster with this name.
 func (m *move) isFromSource(name string) bool {
 	for i := range m.source {
 		if m.source[i].Name == name {
@@ -428,7 +431,7 @@ func (m *move) checkNothingInTheWay(ctx context.Context) error {
 		"move to another management cluster, or delete them there", m.from.Namespace, m.to.Server(), named)
 }
 
-// signClusters signs Clusters before their move.
+// signClusters adds the sign of the move to Clusters before they move.
 func signClusters(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
 	for i := range clusters {
 		cluster := &clusters[i]
@@ -454,15 +457,15 @@ func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cl
 	return nil
 }
 
-// isRest reports whether a Cluster is the rest of a move with all objects copied. clusterctl marks objects before
-// deleting them at the source, and removes all other annotations.
+// isRest reports whether a Cluster is left at the source by a move that has copied all objects. Before clusterctl
+// deletes objects at the source, it marks them and removes all other annotations.
 func isRest(cluster *clusterv1.Cluster) bool {
 	_, goes := cluster.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return goes && ptr.Deref(cluster.Spec.Paused, false)
 }
 
-// checkSettled fails for a Cluster in an unfinished move. Each end has a part of its objects, and no controllers act on
-// them. Deleting the Cluster here would leave the machines at the other end.
+// checkSettled fails for a Cluster in an unfinished move. Each management cluster has only a part of its objects, and
+// no controllers work on them. Deleting the Cluster here would leave the machines of the other management cluster.
 func checkSettled(cluster *clusterv1.Cluster) error {
 	if isRest(cluster) {
 		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management "+
@@ -480,7 +483,8 @@ func checkSettled(cluster *clusterv1.Cluster) error {
 		"moved to", cluster.Name, sign, cluster.Namespace)
 }
 
-// listNamespaceClusters returns none if the management cluster does not know the kind yet.
+// listNamespaceClusters returns the Clusters of a namespace. It returns none if the management cluster does not know
+// the kind yet.
 func listNamespaceClusters(
 	ctx context.Context, in *mgmtcluster.Cluster, namespace string,
 ) ([]clusterv1.Cluster, error) {
@@ -492,7 +496,7 @@ func listNamespaceClusters(
 	return list.Items, nil
 }
 
-// isCopyFrom reports whether a Cluster is the copy of an unfinished move out of this management cluster.
+// isCopyFrom reports whether a Cluster is the copy of an unfinished move out of the given management cluster.
 func isCopyFrom(ctx context.Context, cluster *clusterv1.Cluster, from *management) (bool, error) {
 	sign := cluster.Annotations[movingAnnotation]
 	if sign == "" || !ptr.Deref(cluster.Spec.Paused, false) {

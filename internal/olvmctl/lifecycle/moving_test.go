@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// startEnds starts both, once.
+// startEnds starts both management clusters once.
 func startEnds(t *testing.T) [2]*testsite.APIServer {
 	t.Helper()
 	ends.Do(func() {
@@ -77,13 +77,13 @@ func startEnds(t *testing.T) [2]*testsite.APIServer {
 	return ends.servers
 }
 
-// gate counts write requests, and ends the command at one of them.
+// gate counts write requests, and ends the command at a chosen request.
 type gate struct {
 	writes atomic.Int32
-	// at is the number of the write to end the command at, before it or after it. 0 means never.
+	// at is the number of this request. The command ends before or after it. 0 means never.
 	at    int32
 	after bool
-	// kill blocks all later requests, as if the process were gone. Otherwise the command may tidy up.
+	// kill blocks all later requests, as if the process had been killed. Otherwise the command may clean up.
 	kill bool
 	// halt serves the write once end has returned, as for a process that is stopped with a request under way.
 	halt bool
@@ -214,7 +214,8 @@ func (m *moving) move(g *gate, from, to int) (string, error) {
 	return said.String(), err
 }
 
-// objects returns the objects of the namespace at one end, as kind and name, and the number of its active Clusters.
+// objects returns the objects of the namespace at one end, each as kind and name. It also returns the number of active
+// Clusters.
 func (m *moving) objects(end int) (names []string, active int) {
 	m.t.Helper()
 	c, ctx, in := m.servers[end].Client, m.t.Context(), client.InNamespace(m.namespace)
@@ -278,7 +279,7 @@ var sampleOfMoves = []string{
 }
 
 // TestAMoveThatIsInterruptedGoesOn interrupts a move before and after each of its writes, by Ctrl-C and by killing it,
-// and runs it again. Afterwards one management cluster has everything, and the other one nothing.
+// and runs it again. Afterwards one management cluster has all objects, and the other one none.
 func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 	m := newMoving(t)
 	count := &gate{}
@@ -317,7 +318,7 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 }
 
 // TestAMoveBesideAnotherClusterLosesNothing moves into a namespace with a cluster of its own. The move ends between two
-// of its copies. More objects at the target than at the source must not count as a complete copy.
+// of its copies. The target may have more objects than the source, but this must not count as a complete copy.
 func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
 	for at := int32(5); at <= 10; at++ {
 		if testing.Short() && at != 7 {
@@ -344,7 +345,7 @@ func TestAMoveBesideAnotherClusterLosesNothing(t *testing.T) {
 	}
 }
 
-// expectOneManager expects at most one management cluster to work on the cluster.
+// expectOneManager expects that at most one management cluster works on the cluster.
 func (m *moving) expectOneManager() {
 	m.t.Helper()
 	_, one := m.objects(0)
@@ -462,7 +463,7 @@ func TestOneObjectOfTheSameNameIsInTheWay(t *testing.T) {
 	check.Error(t, err, "Secret/prod-kubeconfig")
 }
 
-// TestAMoveToItselfIsRefused names one cluster by two URLs: clusterctl would delete the objects it has just copied.
+// TestAMoveToItselfIsRefused names one cluster by two URLs. clusterctl would delete the objects just copied.
 func TestAMoveToItselfIsRefused(t *testing.T) {
 	m := newMoving(t)
 	g := &gate{}
@@ -496,7 +497,7 @@ func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 			o.Management = m.open(0, from).options
 			o.Management.Namespace = test.namespace
 			o.To = m.open(test.to, target).options
-			// Every installation would read this file.
+			// Every installation of a provider would read this file.
 			o.Providers.Config = filepath.Join(t.TempDir(), "there is no such file")
 
 			check.Error(t, Move(t.Context(), o), test.want)
@@ -571,8 +572,8 @@ func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 	}
 }
 
-// TestAManagementClusterIsNotTakenForItsCluster has an earlier start interrupted before it wrote the kubeconfig. The
-// only context in kubectl's file is that of the management cluster, and this has the Cluster.
+// TestAManagementClusterIsNotTakenForItsCluster has an earlier start that was interrupted before it wrote the
+// kubeconfig. The only context in kubectl's file is that of the management cluster, which has the Cluster.
 func TestAManagementClusterIsNotTakenForItsCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded func(own string) string
@@ -675,8 +676,8 @@ func (m *moving) deployment(replicas int32) *clusterv1.MachineDeployment {
 	return out
 }
 
-// TestAScaleThatAnotherTerminalHasOvertakenIsRefused has another terminal scale to 5 while the question about 2 instead
-// of 3 is open. This would delete 3 machines, and the user has agreed to 1.
+// TestAScaleThatAnotherTerminalHasOvertakenIsRefused scales from 3 to 2. While the question is open, another terminal
+// scales to 5. The change would delete 3 machines, but the user has agreed to 1.
 func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	for name, other := range map[string]int32{"nobody has": 3, "another terminal has": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -706,7 +707,7 @@ func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	}
 }
 
-// TestAScaleOfATopologyChangesItsOwnGroupAlone scales the other group of workers in another terminal meanwhile.
+// TestAScaleOfATopologyChangesItsOwnGroupAlone scales the other group of workers in another terminal at the same time.
 func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 	m := newMoving(t)
 	c, key := m.servers[0].Client, client.ObjectKey{Namespace: m.namespace, Name: "classy"}
@@ -741,7 +742,8 @@ func TestAScaleOfATopologyChangesItsOwnGroupAlone(t *testing.T) {
 	check.Equal(t, "machines of both groups", got, []int32{2, 9})
 }
 
-// TestAScaleOfTheControlPlaneOfATopology has topologies without a control plane block, and with one without a number.
+// TestAScaleOfTheControlPlaneOfATopology has topologies without a control plane, and with a control plane without a
+// number.
 func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
 	for name, test := range map[string]struct {
 		block clusterv1.ControlPlaneTopology
@@ -784,8 +786,8 @@ func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
 	}
 }
 
-// overtaken returns a management cluster. Just before it receives the first patch of this command, it calls write for
-// another command.
+// overtaken returns a management cluster. Just before this management cluster receives the first patch, it calls write,
+// as another command would.
 func (m *moving) overtaken(write func()) mgmtcluster.Options {
 	m.t.Helper()
 	var once sync.Once
@@ -804,8 +806,8 @@ func (m *moving) overtaken(write func()) mgmtcluster.Options {
 	return mgmtcluster.Options{Kubeconfig: path, Namespace: m.namespace}
 }
 
-// TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused has an owner without a number, so numbers cannot be
-// compared.
+// TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused has an owner without a number, so the patch cannot
+// compare numbers.
 func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*clusterv1.MachineDeployment)
@@ -840,7 +842,7 @@ func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) 
 	}
 }
 
-// TestAMoveWithoutACacheIsLocked has no cache folder. Other users can write to the one for temporary files.
+// TestAMoveWithoutACacheIsLocked has no cache folder. Other users can write to the folder for temporary files.
 func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -893,7 +895,7 @@ func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 }
 
 // TestTheRestOfAMoveIsKnownWithoutItsSign has the Cluster of the source after clusterctl was killed during its
-// deletions. clusterctl has removed all other annotations, and no command may act on the Cluster.
+// deletions. clusterctl has removed all other annotations, so no command may change the Cluster.
 func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}}
 	cluster.Spec.Paused = ptr.To(true)
@@ -901,7 +903,7 @@ func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all")
 }
 
-// TestADeletionAsksBeforeItEndsAMove has an earlier deletion, killed after moving the cluster out of itself.
+// TestADeletionAsksBeforeItEndsAMove has an earlier deletion that was killed after moving the cluster out of itself.
 func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m := newMoving(t)
 	d, _ := deletionIn(t, m)
@@ -930,8 +932,8 @@ func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m.expectMoved(1)
 }
 
-// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved has a deletion killed between the kubeconfig and the Secret.
-// A kubeconfig missing for another reason must not lead to another cluster of this name.
+// TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved kills a deletion after it has removed the kubeconfig, and
+// before it removes the Secret. A kubeconfig missing for another reason must not lead to another cluster of this name.
 func TestADeletionGoesOnWithoutTheKubeconfigThatItHasRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		mistyped, lives, unnoted bool

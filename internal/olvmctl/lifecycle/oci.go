@@ -36,9 +36,10 @@ type OCI struct {
 
 	account *oci.Account
 	cloud   *oci.Cloud
-	// compartment is the OCID of the compartment. It is empty before look.
+	// compartment is the OCID of the compartment. It is empty before findCompartment runs.
 	compartment string
-	// images are OCIDs by architecture, empty for missing images. unfinished are images of an interrupted Create.
+	// images are OCIDs by architecture. The OCID of a missing image is empty. unfinished are the images still being
+	// imported by an interrupted Create.
 	images     map[string]string
 	unfinished map[string]*core.Image
 }
@@ -157,7 +158,8 @@ func (o *OCI) BuildManifests(ctx context.Context, c *creation) ([]*unstructured.
 		}
 	}
 
-	// A cluster without machine templates is new, or was interrupted before it had them. It has no images yet.
+	// A cluster without machine templates is new, or its creation was interrupted before the templates existed. It has
+	// no images yet.
 	if o.images == nil && (facts.ControlPlaneImage == "" || facts.WorkerImage == "") {
 		if err := o.chooseImages(ctx, c); err != nil {
 			return nil, err
@@ -176,7 +178,7 @@ func (o *OCI) BuildManifests(ctx context.Context, c *creation) ([]*unstructured.
 	return objects, checkImageIDs(objects)
 }
 
-// WriteSecrets implements Provider. It stores the key if the cluster refers to it.
+// WriteSecrets implements Provider. It stores the API key if the cluster refers to a Secret.
 func (o *OCI) WriteSecrets(ctx context.Context, c *creation, labels map[string]string) error {
 	key := client.ObjectKey{Namespace: c.namespace(), Name: clusterfile.OCICredentialsOf(c.File.Name)}
 	if o.account.Key == "" || !slices.ContainsFunc(c.objects, func(object *unstructured.Unstructured) bool {
@@ -190,12 +192,12 @@ func (o *OCI) WriteSecrets(ctx context.Context, c *creation, labels map[string]s
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	_, err := controllerutil.CreateOrPatch(ctx, c.management.Client, secret, func() error {
-		if secret.ResourceVersion == "" { // a user's Secret stays the user's
+		if secret.ResourceVersion == "" { // the user's own Secret does not go with the cluster
 			secret.Labels = maps.Clone(labels)
 			secret.Labels[clusterv1.ClusterNameLabel] = c.File.Name
 		}
 
-		// clusterctl moves it with the cluster.
+		// With this label, clusterctl moves the Secret with the cluster.
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 		secret.Data = map[string][]byte{
 			"tenancy":     []byte(o.account.Tenancy),
@@ -234,8 +236,8 @@ func (o *OCI) AddonSteps(c *creation) []Step {
 	}}
 }
 
-// controllerManager returns the settings of the cloud controller manager. The network is that of the OCICluster, unless
-// the cluster file names another.
+// controllerManager returns the settings of the cloud controller manager. The network is the network of the OCICluster,
+// unless the cluster file names another one.
 func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.ControllerManager, error) {
 	settings := settingsOfOCI(c)
 	out := oci.ControllerManager{
@@ -274,7 +276,7 @@ func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.Controlle
 	return out, nil
 }
 
-// subnetsOfRole returns the OCIDs of a network's subnets with this role.
+// subnetsOfRole returns the OCIDs of the subnets with the given role in a network.
 func subnetsOfRole(vcn map[string]any, role string) []string {
 	var out []string
 	list, _, _ := unstructured.NestedSlice(vcn, "subnets")

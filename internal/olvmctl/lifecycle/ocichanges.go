@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file changes existing clusters on OCI: it handles rollouts, and the release of resources before a deletion.
+// This file changes existing clusters on OCI: it describes rollouts, and releases resources before a deletion.
 
-// DescribeRollouts implements Provider. Cluster API replaces the machines of owners with a new version or template.
+// DescribeRollouts implements Provider. Cluster API replaces all machines of an owner with a new version or template.
 func (*OCI) DescribeRollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
 	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
@@ -37,7 +37,7 @@ func (*OCI) DescribeRollouts(_ context.Context, u *upgrade, owners []*owner) ([]
 	return out, nil
 }
 
-// DescribeRemaining implements Provider. It names a machine of the owner with another version or template.
+// DescribeRemaining implements Provider. It names one machine of the owner with another version or template.
 func (*OCI) DescribeRemaining(ctx context.Context, u *upgrade, one *owner) (string, error) {
 	var machines clusterv1.MachineList
 	err := u.List(ctx, &machines, client.InNamespace(u.Namespace), client.MatchingLabels{
@@ -79,8 +79,8 @@ func ownedBy(machine *clusterv1.Machine, owner *unstructured.Unstructured) bool 
 		machine.Labels[clusterv1.MachineDeploymentNameLabel] == owner.GetName()
 }
 
-// ReleaseSteps implements Provider. It deletes the load balancers of Services. The network of the cluster cannot be
-// deleted while it has them, and nothing removes them after the nodes are gone.
+// ReleaseSteps implements Provider. It deletes the load balancers of Services. OCI cannot delete the network of the
+// cluster while load balancers use it. Nothing removes them once the nodes are gone.
 func (*OCI) ReleaseSteps(d *deletion) []Step {
 	return []Step{{
 		name: "Deleting the load balancers of Services",

@@ -21,13 +21,13 @@ import (
 
 // This file handles the images of machines on OCI.
 
-// wantedImage returns the image for an architecture.
+// wantedImage describes the image for an architecture.
 func (o *OCI) wantedImage(c *creation, architecture string) oci.Wanted {
 	return oci.Wanted{Compartment: o.compartment, Architecture: architecture, Kubernetes: c.File.OCIKubernetes()}
 }
 
-// findImages finds the images of the machines: those of the cluster file, or the newest ones of the compartment. An
-// image still being imported is unfinished.
+// findImages finds the images of the machines: those named in the cluster file, or else the newest images in the
+// compartment. An image whose import is still running counts as unfinished.
 func (o *OCI) findImages(ctx context.Context, c *creation) error {
 	o.images, o.unfinished = map[string]string{}, map[string]*core.Image{}
 	written := writtenImages(c)
@@ -137,7 +137,8 @@ func (o *OCI) checkImages(ctx context.Context, c *creation) error {
 	return errors.Join(problems...)
 }
 
-// chooseImages finds and checks the images of a new cluster. Manifests inside the cluster file name their own images.
+// chooseImages finds and checks the images of a new cluster. If the cluster file contains its own manifests, they name
+// their images.
 func (o *OCI) chooseImages(ctx context.Context, c *creation) error {
 	if c.File.Objects != nil {
 		return checkImageIDs(c.File.Objects)
@@ -238,8 +239,8 @@ func sayPercents(display *progress.Display, what string) func(percent int) {
 	}
 }
 
-// findUsedImages returns the images of the control plane and of the workers in the management cluster, or "" for new
-// ones.
+// findUsedImages returns the images used by the control plane and the workers in the management cluster. An image is ""
+// for new machines.
 func findUsedImages(
 	ctx context.Context, c *creation, objects []*unstructured.Unstructured,
 ) (controlPlane, workers string, err error) {

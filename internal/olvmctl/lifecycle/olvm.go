@@ -25,13 +25,13 @@ import (
 
 // OLVM is the infrastructure of an engine.
 type OLVM struct {
-	// Engine are credentials to replace those in the management cluster. They may be empty. EngineFrom is their origin,
-	// for messages to the user.
+	// Engine are the credentials for the engine. They replace those in the management cluster. They may be empty.
+	// EngineFrom is the origin of Engine in messages.
 	Engine     preview.Credentials
 	EngineFrom string
-	// StorageDriver are the storage driver's credentials for the engine. They may be empty.
+	// StorageDriver are the credentials of the storage driver for the engine. They may be empty.
 	StorageDriver Login
-	// Image is a file to create a missing template from. It may be empty.
+	// Image is a disk image to create a missing VM template from. It may be empty.
 	Image string
 
 	// loginChanges reports whether Engine differs from the credentials in the management cluster.
@@ -79,7 +79,7 @@ func (o *OLVM) ImageSteps(c *creation) []Step {
 	}}
 }
 
-// ValidationSteps implements Provider. It does not ask the engine about an existing cluster, because the cluster itself
+// ValidationSteps implements Provider. It does not check an existing cluster in the engine, because the cluster itself
 // uses its addresses.
 func (o *OLVM) ValidationSteps(c *creation) []Step {
 	return []Step{
@@ -110,8 +110,8 @@ func (o *OLVM) ValidationSteps(c *creation) []Step {
 	}
 }
 
-// checkNotMade fails if the engine has machines of the cluster unknown to the management cluster. Another one creates
-// them, and both would use the same addresses.
+// checkNotMade fails if the engine has machines of the cluster unknown to the management cluster. Another management
+// cluster has created them, and the machines of both would use the same addresses.
 func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 	made, err := preview.FindVMOwners(ctx, c.File.Objects, o.Engine)
 	if err != nil {
@@ -207,7 +207,7 @@ func (o *OLVM) AddonSteps(c *creation) []Step {
 	}
 }
 
-// DescribeRollouts implements Provider. It asks the engine about the replacements.
+// DescribeRollouts implements Provider. It finds the replacements with the help of the engine.
 func (*OLVM) DescribeRollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	manifests, err := u.buildManifests(ctx, owners...)
 	if err != nil {
@@ -295,7 +295,7 @@ func (*OLVM) ListSecretObjects(
 	return findCreatedSecret(ctx, in, key)
 }
 
-// keyOf resolves a reference from an object in a namespace.
+// keyOf returns the key of a referenced object. The namespace is the default for the reference.
 func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// Provider is an infrastructure. It has all parts of operations specific to one.
+// Provider is an infrastructure. It implements the parts of all operations that depend on the infrastructure.
 type Provider interface {
-	// Components returns the infrastructure's provider for Cluster API.
+	// Components returns the Cluster API provider of the infrastructure.
 	Components() clusterctl.Infrastructure
 	// FindImages returns the steps to find the missing images for the machines of a cluster. EnsureImages returns the
 	// steps to provide them.
@@ -28,32 +28,33 @@ type Provider interface {
 	ImageSteps(c *creation) []Step
 	// ValidationSteps returns the steps to check the infrastructure before changing the management cluster.
 	ValidationSteps(c *creation) []Step
-	// BootstrapOptions returns the options of a bootstrap VM: its cluster, and the connection to its infrastructure.
+	// BootstrapOptions returns the options of a bootstrap VM: the cluster it is for, and the connection to the
+	// infrastructure.
 	BootstrapOptions(c *creation) (bootstrapvm.Options, error)
 	// BuildManifests returns the objects of the cluster.
 	BuildManifests(ctx context.Context, c *creation) ([]*unstructured.Unstructured, error)
-	// WriteSecrets stores the infrastructure's credentials in the management cluster. Delete recognizes its objects by
-	// their labels.
+	// WriteSecrets stores the infrastructure's credentials in the management cluster. Delete recognizes these objects
+	// by their labels.
 	WriteSecrets(ctx context.Context, c *creation, labels map[string]string) error
 	// AddonSteps returns the steps to install the infrastructure's add-ons in the cluster itself.
 	AddonSteps(c *creation) []Step
-	// DescribeRollouts describes to the user the replacements by changed owners of machines.
+	// DescribeRollouts describes the machines to be replaced because their owners change.
 	DescribeRollouts(ctx context.Context, u *upgrade, owners []*owner) ([]string, error)
-	// DescribeRemaining describes to the user the remaining replacements of a changed owner, or returns "".
+	// DescribeRemaining describes the remaining machines to replace for a changed owner, or returns "".
 	DescribeRemaining(ctx context.Context, u *upgrade, one *owner) (string, error)
-	// ReleaseSteps returns the steps to delete resources created by the cluster itself in the infrastructure, before
-	// its deletion.
+	// ReleaseSteps returns the steps to delete resources created in the infrastructure by the workload cluster, before
+	// the deletion of the cluster.
 	ReleaseSteps(d *deletion) []Step
-	// ListSecretObjects returns the objects of Secrets for a cluster, except for those other clusters need. If the
-	// cluster is already deleted, cluster is nil, and name identifies it.
+	// ListSecretObjects returns the objects with the credentials of a cluster, except those needed by other clusters.
+	// If the cluster is already deleted, cluster is nil, and name identifies it.
 	ListSecretObjects(
 		ctx context.Context, in *mgmtcluster.Cluster, name string, cluster *clusterv1.Cluster,
 	) ([]client.Object, error)
 }
 
-// ProviderOptions are options of an infrastructure outside the cluster file.
+// ProviderOptions are the options of an infrastructure outside the cluster file.
 type ProviderOptions struct {
-	// Engine are credentials of the engine. EngineFrom is their origin.
+	// Engine are credentials of the engine. EngineFrom is the origin of Engine in messages.
 	Engine     preview.Credentials
 	EngineFrom string
 	// StorageDriver are the storage driver's credentials for the engine.
@@ -62,7 +63,7 @@ type ProviderOptions struct {
 	Images []string
 }
 
-// NewProvider returns the infrastructure with this name in cluster files.
+// NewProvider returns the infrastructure with the given name in cluster files.
 func NewProvider(name string, o ProviderOptions) (Provider, error) {
 	return map[string]func(ProviderOptions) (Provider, error){
 		clusterfile.OLVMProvider: newOLVM,
@@ -70,14 +71,15 @@ func NewProvider(name string, o ProviderOptions) (Provider, error) {
 	}[name](o)
 }
 
-// RenderManifests returns the manifests of a cluster file. It may ask the infrastructure for parts of them.
+// RenderManifests returns the manifests of a cluster file. It may ask the infrastructure for some of their values.
 func RenderManifests(
 	ctx context.Context, file clusterfile.Loaded, from Provider,
 ) ([]*unstructured.Unstructured, error) {
 	return from.BuildManifests(ctx, &creation{CreateOptions: CreateOptions{File: file, Provider: from}})
 }
 
-// CheckInfrastructure checks the infrastructure for everything named in a cluster file, and returns the problems.
+// CheckInfrastructure checks whether the infrastructure has everything named in a cluster file, and returns the
+// problems.
 func CheckInfrastructure(ctx context.Context, file clusterfile.Loaded, of Provider) []error {
 	c := &creation{CreateOptions: CreateOptions{File: file, Provider: of}}
 	c.Display = progress.NewDisplay(io.Discard)
@@ -94,7 +96,8 @@ func CheckInfrastructure(ctx context.Context, file clusterfile.Loaded, of Provid
 	return nil
 }
 
-// findCreatedSecret returns a Secret created by Create. It returns none for a missing Secret or a user's.
+// findCreatedSecret returns a Secret created by Create. It returns nothing for a missing Secret, or for a Secret
+// created by a user.
 func findCreatedSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.ObjectKey) ([]client.Object, error) {
 	secret := &corev1.Secret{}
 	if err := in.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
@@ -111,7 +114,7 @@ func findCreatedSecret(ctx context.Context, in *mgmtcluster.Cluster, key client.
 // knownProviders returns the providers for existing clusters.
 func knownProviders() []Provider { return []Provider{&OLVM{}, &OCI{}} }
 
-// providerOf returns the provider of a cluster. For an unknown kind, it is that of OLVM.
+// providerOf returns the provider of a cluster. For an unknown kind, it returns the provider for OLVM.
 func providerOf(cluster *clusterv1.Cluster) Provider {
 	for _, one := range knownProviders() {
 		if cluster != nil && cluster.Spec.InfrastructureRef.Kind == one.Components().ClusterKind {

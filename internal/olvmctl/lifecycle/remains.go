@@ -21,12 +21,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// This file lists the objects deleted with a cluster, and the ones kept because others need them.
+// This file lists the objects deleted with a cluster, and the objects kept because others need them.
 
-// shownRemains is the maximum number of objects in a line.
+// shownRemains is the maximum number of objects listed in one line.
 const shownRemains = 5
 
-// confirmDeletion asks the user before a deletion.
+// confirmDeletion asks the user to confirm a deletion.
 func (d *deletion) confirmDeletion(ctx context.Context) error {
 	if d.hasOnlyVM() {
 		return d.Confirm(fmt.Sprintf(
@@ -79,7 +79,7 @@ func (d *deletion) confirmDeletion(ctx context.Context) error {
 		lines, rest), d.Name)
 }
 
-// describeMachines list the machines to delete, with their VMs and disks.
+// describeMachines lists the machines to delete, with their VMs and disks.
 func (d *deletion) describeMachines(ctx context.Context) (string, error) {
 	var machines clusterv1.MachineList
 	of := []client.ListOption{
@@ -127,7 +127,7 @@ func (d *deletion) describeMachines(ctx context.Context) (string, error) {
 	return line + "\n", nil
 }
 
-// describeRemains list the other objects to delete, and those to keep.
+// describeRemains lists the other objects to delete, and the objects to keep.
 func (d *deletion) describeRemains(ctx context.Context) (string, error) {
 	var lines strings.Builder
 	for _, object := range d.kept {
@@ -151,7 +151,7 @@ func (d *deletion) describeRemains(ctx context.Context) (string, error) {
 	return lines.String(), nil
 }
 
-// joinNames returns the first names of a list.
+// joinNames joins the first names of a list.
 func joinNames(names []string) string {
 	out := strings.Join(names[:min(len(names), shownRemains)], ", ")
 	if more := len(names) - shownRemains; more > 0 {
@@ -161,7 +161,7 @@ func joinNames(names []string) string {
 	return out
 }
 
-// findEmptyNamespace returns the namespace of the cluster if Create has made it and it has no foreign objects.
+// findEmptyNamespace returns the namespace of the cluster if Create has created it and it has no foreign objects.
 // Otherwise it returns nil.
 func (d *deletion) findEmptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace, stays, err := d.findNamespaceToDelete(ctx)
@@ -172,7 +172,7 @@ func (d *deletion) findEmptyNamespace(ctx context.Context) (*corev1.Namespace, e
 	return namespace, err
 }
 
-// findNamespaceToDelete returns the namespace of the cluster if Create has made it. If the namespace has foreign
+// findNamespaceToDelete returns the namespace of the cluster if Create has created it. If the namespace has foreign
 // objects, it returns nil and their names.
 func (d *deletion) findNamespaceToDelete(ctx context.Context) (_ *corev1.Namespace, stays []string, err error) {
 	in := d.management
@@ -219,8 +219,8 @@ func (d *deletion) findNamespaceToDelete(ctx context.Context) (_ *corev1.Namespa
 	return namespace, nil, nil
 }
 
-// staysUnknown keeps the namespace because its content is unknown. The cluster can be deleted nevertheless. For
-// example, an API may be down if it is served by an add-on of the management cluster.
+// staysUnknown returns no namespace to delete, because its content is unknown. The cluster can still be deleted. For
+// example, an API is unavailable if the add-on serving it in the management cluster is down.
 func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -232,8 +232,8 @@ func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, 
 	return nil, []string{fmt.Sprintf("what cannot be listed: %v", err)}, nil
 }
 
-// isOwn reports whether an object of the namespace goes with the cluster. It does if Kubernetes or the cluster has
-// created it, or Create has applied it. Objects with their own VMs never do.
+// isOwn reports whether an object of the namespace belongs to the cluster. It does if Kubernetes, the cluster or Create
+// has created it. Objects with their own VMs never belong to the cluster.
 func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
 	if object.Kind == "OLVMInventory" || object.Kind == "OLVMInventoryVM" {
 		return false
@@ -265,16 +265,16 @@ func (d *deletion) isOwn(object *metav1.PartialObjectMetadata) bool {
 	})
 }
 
-// user is an object with a reference to a Secret or a ConfigMap of the engine.
+// user is an object that refers to a Secret or a ConfigMap of the engine.
 type user struct {
 	// name and namespace are for messages. namespace is "" for cluster-scoped objects.
 	name, namespace string
-	// kind and object identify the object, and uses is the key it refers to.
+	// kind and object identify the object. uses is the key of the Secret or ConfigMap.
 	kind, object string
 	uses         client.ObjectKey
 }
 
-// listUsers returns all objects in a management cluster with references to Secrets or ConfigMaps of engines.
+// listUsers returns all objects of a management cluster that refer to a Secret or a ConfigMap of an engine.
 func listUsers(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 	var out []user
 

@@ -32,7 +32,7 @@ import (
 // errRefused is the answer of a user who disagrees.
 var errRefused = errors.New("it stays as it is")
 
-// deletionIn returns a Delete of prod up to its question, and the question.
+// deletionIn returns a Delete of prod just before its question, and the text of the question.
 func deletionIn(t *testing.T, m *moving) (d *deletion, asked *string) {
 	t.Helper()
 	emptyHome(t)
@@ -101,8 +101,8 @@ func TestTheQuestionBeforeADeletion(t *testing.T) {
 		"Type its name: ")
 }
 
-// TestANamespaceWithAnInventoryStays has an inventory. Its VMs would go with the namespace, and it needs the
-// credentials of the cluster.
+// TestANamespaceWithAnInventoryStays has an inventory in the namespace. Its VMs would go with the namespace, and it
+// needs the credentials of the cluster.
 func TestANamespaceWithAnInventoryStays(t *testing.T) {
 	m := newMoving(t)
 	m.ours()
@@ -146,7 +146,7 @@ func TestANamespaceWithSomethingOfAUserStays(t *testing.T) {
 }
 
 // TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster has an unavailable API in the management cluster. It also has
-// a user without the right to list objects of administrators.
+// a user who may not list the objects of administrators.
 func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, want string
@@ -248,7 +248,7 @@ func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
 	}
 }
 
-// TestAMoveIntoItselfGoesOnFromItsSourceAlone runs start again with another management cluster.
+// TestAMoveIntoItselfGoesOnFromItsSourceAlone runs Create again with another management cluster.
 func TestAMoveIntoItselfGoesOnFromItsSourceAlone(t *testing.T) {
 	m := newMoving(t)
 	in := m.open(0, &gate{})
@@ -290,8 +290,8 @@ func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
 	check.Equal(t, "whether the new one goes", again.DeletionTimestamp != nil, false)
 }
 
-// TestCredentialsThatAnotherClusterHasBegunToUseStay starts a cluster with the Secret in another terminal during the
-// deletion of the first one.
+// TestCredentialsThatAnotherClusterHasBegunToUseStay deletes a cluster. Meanwhile another terminal starts a cluster
+// with the same Secret.
 func TestCredentialsThatAnotherClusterHasBegunToUseStay(t *testing.T) {
 	m := newMoving(t)
 	m.ours()

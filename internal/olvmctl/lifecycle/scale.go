@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// fieldOwnerOfScale lets Create name Scale if the cluster file conflicts with numbers written by Scale.
+// fieldOwnerOfScale lets Create name Scale in a conflict about numbers written by Scale.
 const fieldOwnerOfScale = client.FieldOwner("olvmctl-scale")
 
 // ScaleOptions configure Scale.
@@ -29,26 +29,26 @@ type ScaleOptions struct {
 	Management mgmtcluster.Options
 	// Name is the name of the Cluster.
 	Name string
-	// ControlPlane and Workers are numbers of machines. nil leaves them unchanged.
+	// ControlPlane and Workers are the new numbers of machines. nil leaves them unchanged.
 	ControlPlane, Workers *int32
-	// Deployment is the MachineDeployment of the workers. If empty, it is the only one.
+	// Deployment is the name of the workers' MachineDeployment. If empty, the cluster must have only one.
 	Deployment string
-	// Agree is called before a change with possibly unwanted effects, one line each, and their location. An error ends
-	// the operation. If nil, all is agreed.
+	// Agree is called before a change with possibly unwanted effects. alarms has one line for each effect, and where is
+	// the location of the cluster. An error ends the operation. If nil, Scale does not ask.
 	Agree func(alarms []string, where string) error
 }
 
-// growthLimit is the growth factor considered a mistake of the user.
+// growthLimit is the growth factor above which Scale suspects a mistake.
 const growthLimit = 10
 
-// sizing is an owner of machines about to get another number of them.
+// sizing is a change of the number of machines of an owner.
 type sizing struct {
 	name     string
 	from, to int32
 	template clusterv1.ContractVersionedObjectReference
 }
 
-// listAlarms returns possibly unwanted effects: machines to delete, and many more machines than before.
+// listAlarms returns the possibly unwanted effects: deleted machines, and many additional machines.
 func (s sizing) listAlarms() []string {
 	switch {
 	case s.to < s.from:
@@ -97,7 +97,7 @@ func (o ScaleOptions) validate() error {
 	return nil
 }
 
-// Scale changes numbers of replicas, and calls say with each line for the user. It does not wait for machines.
+// Scale changes the numbers of replicas, and calls say with each line for the user. It does not wait for the machines.
 func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func Scale(ctx context.Context, o ScaleOptions, say func(line string)) error {
 	return nil
 }
 
-// findObjects finds the objects to scale, before any change.
+// findObjects finds all objects to scale before any of them changes.
 func (o ScaleOptions) findObjects(
 	ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster,
 ) (objects []client.Object, sizes []sizing, err error) {
@@ -224,7 +224,7 @@ func (o ScaleOptions) scaleTopology(
 	return nil
 }
 
-// changeTopology returns the changes in the topology of a Cluster.
+// changeTopology returns the changes to the topology of a Cluster.
 func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing, changes []change, err error) {
 	topology, version := &cluster.Spec.Topology, cluster.ResourceVersion
 
@@ -262,8 +262,8 @@ func (o ScaleOptions) changeTopology(cluster *clusterv1.Cluster) (sizes []sizing
 	return sizes, changes, nil
 }
 
-// pickDeployment returns the index of the MachineDeployment in the options, or of the only one. where describes the
-// list in errors.
+// pickDeployment returns the index of the MachineDeployment named in the options, or of the only MachineDeployment.
+// where describes the list in errors.
 func (o ScaleOptions) pickDeployment(names []string, where string) (int, error) {
 	for i, name := range names {
 		if name == o.Deployment || o.Deployment == "" && len(names) == 1 {
@@ -292,7 +292,7 @@ func scaleObject(
 	return nil
 }
 
-// replicasOf returns the number of machines an owner requests, or nil for none.
+// replicasOf returns the number of machines requested by an owner, or nil if the owner requests none.
 func replicasOf(object client.Object) *int32 {
 	switch owner := object.(type) {
 	case *controlplanev1.KubeadmControlPlane:
@@ -311,8 +311,8 @@ type change struct {
 	Value any    `json:"value"`
 }
 
-// replacePatch replaces a number only if it is still the one shown to the user. An unset number cannot be compared, so
-// the patch compares the version of the object.
+// replacePatch returns a patch that replaces a number only if it is still the number shown to the user. An unset number
+// cannot be compared, so the patch then compares the version of the object.
 func replacePatch(path string, from *int32, to int32, version string) []change {
 	if from == nil {
 		return addPatch(path, to, version)
@@ -321,21 +321,21 @@ func replacePatch(path string, from *int32, to int32, version string) []change {
 	return []change{{"test", path, *from}, {"replace", path, to}}
 }
 
-// addPatch adds a missing field to an object, only if it still has this version.
+// addPatch returns a patch that adds a missing field to an object, if the object still has the given version.
 func addPatch(path string, value any, version string) []change {
 	return []change{{"test", "/metadata/resourceVersion", version}, {"add", path, value}}
 }
 
-// writeScale applies a JSON patch. asked are the sizes the user has agreed to. plan returns the sizes for the current
-// object, and the patch. If another command has changed the numbers meanwhile, writeScale or the API server rejects the
-// patch.
+// writeScale applies a JSON patch to an object. asked are the sizes agreed to by the user. plan returns the sizes of
+// the current object, and the patch. If another command has changed the numbers meanwhile, writeScale or the API server
+// rejects the patch.
 func writeScale(
 	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, asked []sizing,
 	plan func() ([]sizing, []change, error),
 ) error {
 	name := object.GetName()
 
-	// The question may have waited long, and the controllers have written the status meanwhile.
+	// The question may have been open for long, and controllers may have written the status meanwhile.
 	changes, err := planAgain(ctx, in, object, asked, plan)
 	if err != nil {
 		return err

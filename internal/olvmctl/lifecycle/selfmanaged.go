@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// ownLimit bounds asking a cluster whether it manages itself.
+// ownLimit bounds the requests to find out whether a cluster manages itself.
 const ownLimit = 10 * time.Second
 
 // findOwn finds out whether the kubeconfig of an earlier Create leads to a cluster with its own objects. If so, it
@@ -52,7 +52,8 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 }
 
 // detectSelfManaged reports whether the cluster of an existing kubeconfig has its own objects. If this is unknown,
-// unsure is the reason. A kubeconfig of another cluster is an error, because it would be overwritten.
+// unsure is the reason. If the kubeconfig is for another cluster, detectSelfManaged returns an error, because Create
+// would overwrite it.
 func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err error) {
 	if !fileExists(c.KubeconfigOut) {
 		return false, nil, nil
@@ -60,7 +61,7 @@ func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err
 
 	at := contextInFile(c.KubeconfigOut, c.File.Name)
 	if at == "" {
-		// The file has only other clusters, or is no kubeconfig.
+		// The file has only other clusters, or is not a kubeconfig.
 		err := kubeconfigfile.Edit(c.KubeconfigOut, func(*clientcmdapi.Config) error { return nil })
 		if err != nil {
 			return false, nil, fmt.Errorf("--kubeconfig-out: %w", err)
@@ -89,7 +90,7 @@ func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err
 	itself := err == nil && (wanted == "" || wanted == server)
 
 	if err == nil && !itself && wanted == mgmtcluster.ServerAt(&found) {
-		// The kubeconfig leads through a tunnel, or to the management cluster.
+		// The kubeconfig leads to the cluster through a tunnel, or to the management cluster.
 		if itself, err = c.workload.IsWorkloadOf(limited, &found); err != nil {
 			return false, nil, err
 		}
@@ -103,8 +104,8 @@ func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err
 	return c.detectOtherManaged(limited, at, server, err)
 }
 
-// detectOtherManaged completes asksItself if the cluster of the kubeconfig does not have its own objects. err is the
-// error of looking for them.
+// detectOtherManaged completes detectSelfManaged if the cluster of the kubeconfig does not have its own objects. err is
+// the error from looking for these objects.
 func (c *creation) detectOtherManaged(
 	ctx context.Context, at, server string, err error,
 ) (own bool, unsure, problem error) {
@@ -134,7 +135,7 @@ func (c *creation) detectOtherManaged(
 			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
 }
 
-// checkRecorded fails if a cluster has the Cluster of another one.
+// checkRecorded fails if the cluster of the kubeconfig is not the one described by its Cluster object.
 func (c *creation) checkRecorded(ctx context.Context) error {
 	recorded := c.own.Annotations[mgmtcluster.IdentityAnnotation]
 	if recorded == "" {
@@ -151,14 +152,15 @@ func (c *creation) checkRecorded(ctx context.Context) error {
 	return err
 }
 
-// elsewhere is a kubeconfig with another server than the manifests. It leads through a tunnel, or to another cluster.
-// The identity tells them apart.
+// elsewhere describes a kubeconfig with a server other than the manifests' server. The kubeconfig leads to the cluster
+// through a tunnel, or to another cluster. The identity of the cluster tells both cases apart.
 type elsewhere struct {
 	id    types.UID
 	other error
 }
 
-// askElsewhere asks for the identity. A cluster without an answer counts as another cluster.
+// askElsewhere asks the cluster of the kubeconfig for its identity. If it does not answer, it counts as another
+// cluster.
 func (c *creation) askElsewhere(ctx context.Context, other error) error {
 	id, err := c.workload.FetchIdentity(ctx)
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *creation) askElsewhere(ctx context.Context, other error) error {
 	return nil
 }
 
-// checkElsewhere fails unless the management cluster knows the kubeconfig's cluster as this one.
+// checkElsewhere fails unless the management cluster has recorded the identity of the kubeconfig's cluster.
 func (c *creation) checkElsewhere(ctx context.Context) error {
 	if c.management.Cluster == nil { // nobody knows it
 		return c.elsewhere.other
@@ -184,7 +186,7 @@ func (c *creation) checkElsewhere(ctx context.Context) error {
 	return nil
 }
 
-// wantedServer returns the server in the infrastructure object of the manifests, or "" if there is none.
+// wantedServer returns the server in the infrastructure object of the manifests, or "".
 func wantedServer(objects []*unstructured.Unstructured) string {
 	for _, object := range objects {
 		host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
@@ -209,13 +211,13 @@ func (c *creation) moveToItself(ctx context.Context) error {
 	return c.moveClusters(ctx, c.management, c.workload)
 }
 
-// pivotSteps install the providers in the cluster, and move its objects there.
+// pivotSteps returns the steps to install the providers in the cluster, and to move its objects there.
 func (c *creation) pivotSteps() []Step {
 	from := c.management // findOwn changes it only if the cluster does not pivot
 	name := c.File.Name
 
 	out := []Step{
-		// Another one may have appeared meanwhile.
+		// Another cluster may have appeared meanwhile.
 		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.clusterProviders),
 		{name: movingName, run: c.moveToItself},

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file implements Kubernetes's version skew policy. API servers go up by one minor version at a time, and never
-// back. kubelets may skip versions, because they are replaced with their machines. They are never newer than the API
-// servers, and at most three minor versions older.
+// This file implements Kubernetes's version skew policy. API servers are upgraded by one minor version at a time, and
+// never downgraded. kubelets may skip versions, because an upgrade replaces their machines. They are never newer than
+// the API servers, and at most three minor versions older.
 
 const (
-	// kubeletLag is the maximum number of minor versions from a kubelet to newer API servers.
+	// kubeletLag is the maximum number of minor versions a kubelet may be older than the API servers.
 	kubeletLag = 3
-	// earlyKubeletLag is the maximum for kubelets before earlyKubelet.
+	// earlyKubeletLag is the maximum for kubelets older than minor version earlyKubelet.
 	earlyKubeletLag = 2
 	earlyKubelet    = 25
 )
@@ -30,9 +30,9 @@ type pool struct {
 	versions []string
 }
 
-// checkSkew returns an error if the cluster cannot be upgraded. now is the version requested for the control plane so
-// far, and deployments are the MachineDeployments. The versions of machines count, too: an earlier rollout may not have
-// ended.
+// checkSkew returns an error if the cluster cannot be upgraded. now is the currently requested version of the control
+// plane, and deployments are the MachineDeployments. checkSkew also considers the versions of the machines, because an
+// earlier rollout may not have finished.
 func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unstructured.Unstructured) error {
 	if u.Version == "" {
 		return nil
@@ -69,7 +69,7 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 		}
 	}
 
-	// A version without any machine can be taken back.
+	// A requested version can be withdrawn if no machine has it.
 	if !isOlder(u.Version, now) || len(controlPlane) == 0 || slices.Contains(controlPlane, now) {
 		controlPlane = slices.Insert(controlPlane, 0, now)
 	}
@@ -82,8 +82,8 @@ func (u *upgrade) checkSkew(ctx context.Context, now string, deployments []*unst
 	return checkVersionSkew(controlPlane, list, u.Version)
 }
 
-// isToCome reports whether a machine requests a newer version and does not have it yet. It is no node, or its kubelet
-// has another version, for example because of its VM template.
+// isToCome reports whether a machine requests the new version but does not run it yet. The machine has no node, or its
+// kubelet has another version, for example because its VM template has another version.
 func isToCome(machine *clusterv1.Machine, version string) bool {
 	if !isOlder(version, machine.Spec.Version) {
 		return false
@@ -104,7 +104,7 @@ func isOlder(version, than string) bool {
 	return err == nil && otherErr == nil && one.LT(other)
 }
 
-// checkVersionSkew returns an error if a control plane and its pools cannot be upgraded to a version.
+// checkVersionSkew returns an error if the control plane and the pools cannot be upgraded to a version.
 func checkVersionSkew(controlPlane []string, pools []pool, to string) error {
 	for _, from := range controlPlane {
 		if err := checkUpgrade(from, to); err != nil {
@@ -123,7 +123,7 @@ func checkVersionSkew(controlPlane []string, pools []pool, to string) error {
 	return nil
 }
 
-// checkKubeletLag returns an error if kubelets cannot work with newer API servers, because API servers are upgraded
+// checkKubeletLag returns an error if kubelets are too old for the new API servers, because API servers are upgraded
 // first. now is the version of the control plane.
 func checkKubeletLag(kubelet, to, now string) error {
 	before, err := semver.ParseTolerant(kubelet)
@@ -141,7 +141,7 @@ func checkKubeletLag(kubelet, to, now string) error {
 		lag = earlyKubeletLag
 	}
 
-	// A rollout does not worsen an existing skew: it replaces the old machines.
+	// A rollout does not increase an existing skew, because it replaces the old machines.
 	if running, err := semver.ParseTolerant(now); err == nil && running.Minor == after.Minor {
 		return nil
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// skews list the version of the control plane, those of pools, the target version, the expected result, and the reason.
+// skews has one case a line: the version of the control plane, the versions of pools, the target version, the expected
+// result and the reason.
 const skews = `
 v1.33.5 | v1.33.5 | v1.34.1 | ok | all at once
 v1.33.5 | v1.33.5 | v1.33.6 | ok | a patch
@@ -49,7 +50,7 @@ v1.33.5 v1.32.9 | - | v1.33.5 | ok | such a rollout goes on
 v1.33.5 | - | new | --kubernetes-version | a version that is none
 `
 
-// TestTheSkewPolicy compares with https://kubernetes.io/releases/version-skew-policy/, the authority.
+// TestTheSkewPolicy compares with the official policy: https://kubernetes.io/releases/version-skew-policy/.
 func TestTheSkewPolicy(t *testing.T) {
 	for line := range strings.Lines(strings.TrimSpace(skews)) {
 		fields := strings.Split(strings.TrimSpace(line), " | ")

@@ -67,8 +67,8 @@ func (c *creation) listMachinesToDelete(ctx context.Context) ([]string, error) {
 	return gone, nil
 }
 
-// compareReplicas returns the old and the new number of an owner's machines, and reports whether it falls. A number
-// written by another client, such as Scale, does not fall, unless the user forces conflicts.
+// compareReplicas returns the old and the new number of an owner's machines, and reports whether the number decreases.
+// A number written by another client, such as Scale, stays unless the user forces conflicts.
 func compareReplicas(live, object *unstructured.Unstructured, force bool) (sizing, bool) {
 	from, known, _ := unstructured.NestedInt64(live.Object, replicas...)
 	to, wanted, _ := unstructured.NestedInt64(object.Object, replicas...)
@@ -82,7 +82,7 @@ func compareReplicas(live, object *unstructured.Unstructured, force bool) (sizin
 }
 
 // shrunkTopology returns the parts of a Cluster's topology that lose machines or disappear. The API server rejects
-// changes to numbers written by Scale, but the user is asked anyway: a needless question does no harm.
+// changes to numbers written by Scale. The user is asked anyway, because a needless question does no harm.
 func shrunkTopology(live, object *unstructured.Unstructured) []sizing {
 	before, after := topologyParts(live), topologyParts(object)
 	if len(after) == 0 { // the Cluster has no ClusterClass

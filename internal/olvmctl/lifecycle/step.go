@@ -1,7 +1,8 @@
 // Package lifecycle creates, upgrades, scales, moves and deletes whole clusters.
 //
-// A long operation is a list of named steps. The progress display has a line for each. Steps are idempotent, so an
-// interrupted operation continues when started again: it runs its list from the beginning, and skips unneeded steps.
+// A long operation is a list of named steps. The progress display shows a line for each step. Steps are idempotent, so
+// a user can start an interrupted operation again. It runs its list from the beginning, and skips steps with nothing to
+// do.
 package lifecycle
 
 import (
@@ -19,7 +20,7 @@ type Common struct {
 	Management mgmtcluster.Options
 	// Driver is one of mgmtcluster's drivers. It may select the local management cluster.
 	Driver string
-	// Preserve keeps a local management cluster without clusters.
+	// Preserve keeps a local management cluster after its last cluster is gone.
 	Preserve bool
 	// Providers is the source of missing providers.
 	Providers clusterctl.Providers
@@ -29,7 +30,7 @@ type Common struct {
 	Display *progress.Display
 }
 
-// waitFor returns the function of a step to repeat a check until it succeeds.
+// waitFor returns a step function that repeats a check until it succeeds.
 func (o *Common) waitFor(check func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error { return o.Display.WaitFor(ctx, o.Timeout, check) }
 }
@@ -38,10 +39,11 @@ func (o *Common) waitFor(check func(context.Context) error) func(context.Context
 type Step struct {
 	// name is shown to the user.
 	name string
-	// quiet steps end at once, so they have no line. asks marks steps asking the user: they print nothing.
+	// quiet steps end at once, so the display shows no line for them. asks marks steps that ask the user. The display
+	// prints nothing during these steps.
 	quiet, asks bool
-	// needed reports whether there is something to do. nil means always. It is called when the step is due, so it may
-	// use the findings of the previous steps.
+	// needed reports whether the step has something to do. A nil function means always. It is called just before the
+	// step, so it may use the results of the previous steps.
 	needed func() bool
 	// run executes the step.
 	run func(context.Context) error

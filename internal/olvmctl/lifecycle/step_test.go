@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// neededSteps returns the names of the steps with a line and something to do in the present state.
+// neededSteps returns the names of the visible steps with something to do in the current state.
 func neededSteps(steps []Step) []string {
 	var out []string
 
@@ -32,7 +32,7 @@ func neededSteps(steps []Step) []string {
 	return out
 }
 
-// emptyHome has no kubeconfig and no local management cluster.
+// emptyHome sets a home folder without a kubeconfig and without a local management cluster.
 func emptyHome(t *testing.T) {
 	t.Helper()
 	t.Cleanup(xdg.Reload) // runs after the environment is restored

@@ -17,8 +17,8 @@ import (
 // storageDriverName is the storage driver's name for the user.
 const storageDriverName = "the oVirt CSI driver"
 
-// checkStorageDriver reports missing or forbidden credentials of a new cluster's storage driver at once, instead of
-// after the cluster is up.
+// checkStorageDriver reports missing or forbidden credentials of a new cluster's storage driver before the cluster is
+// created.
 func (o *OLVM) checkStorageDriver(c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	if !wanted || c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
@@ -32,8 +32,8 @@ func (o *OLVM) checkStorageDriver(c *creation) error {
 	return o.checkDriverLogin(o.Engine.Username)
 }
 
-// checkDriverLogin rejects invalid credentials of the storage driver. machines is the user of the machines, or "" if
-// unknown.
+// checkDriverLogin rejects invalid credentials of the storage driver. machines is the engine user of the machine
+// controllers, or "" if unknown.
 func (o *OLVM) checkDriverLogin(machines string) error {
 	switch given := o.StorageDriver; {
 	case given.Username == "":
@@ -49,7 +49,7 @@ func (o *OLVM) checkDriverLogin(machines string) error {
 	return nil
 }
 
-// noDriverLoginError reports a storage driver without its own user of the engine.
+// noDriverLoginError reports a storage driver without its own user in the engine.
 type noDriverLoginError struct{ key client.ObjectKey }
 
 func (e *noDriverLoginError) Error() string {
@@ -58,8 +58,8 @@ func (e *noDriverLoginError) Error() string {
 		"ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
 }
 
-// findStorageDriver creates the add-on of the storage driver. There is none if the cluster file does not want it, or if
-// it is the default and has no credentials.
+// findStorageDriver creates the add-on of the storage driver. There is none if the cluster file disables it, or if it
+// is only the default and has no credentials.
 func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	wanted, asked := c.File.WantsStorageDriver()
 	if !wanted {
@@ -86,8 +86,8 @@ func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	return nil
 }
 
-// findDriverLogin returns the credentials for the storage driver. They are empty if the cluster already has some,
-// because these stay.
+// findDriverLogin returns the credentials for the storage driver. They are empty if the cluster already has
+// credentials, because these stay.
 func (o *OLVM) findDriverLogin(ctx context.Context, c *creation) (Login, error) {
 	var secret corev1.Secret
 	if err := c.management.Get(ctx, o.secretKey(c), &secret); err != nil {

@@ -132,8 +132,8 @@ func clusterWith(t *testing.T, objects ...client.Object) *mgmtcluster.Cluster {
 	return &mgmtcluster.Cluster{Client: c, Namespace: "ocne"}
 }
 
-// credentialsIn returns the user and the password in the add-on. It returns a space without credentials, and "" without
-// an add-on.
+// credentialsIn returns the user and the password in the add-on. It returns a space if the add-on has no credentials,
+// and "" without an add-on.
 func credentialsIn(driver *addon.AddOn) string {
 	if driver == nil {
 		return ""

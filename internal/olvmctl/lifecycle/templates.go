@@ -19,20 +19,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// generation is the suffix added by successor to names.
+// generation matches the suffix of template names created by newSuccessor.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
-// templateFamily returns the common prefix of a template's name and its successors' names.
+// templateFamily returns the name of a template without the suffix of a successor.
 func templateFamily(template string) string { return generation.ReplaceAllString(template, "") }
 
-// machineSpec returns the specification of machines in a template.
+// machineSpec returns the machine specification in a template.
 func machineSpec(template *unstructured.Unstructured) map[string]any {
 	spec, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
 	return spec
 }
 
-// sameGeneration returns the name of an existing template or successor with this specification, or "". Machines may use
-// it already.
+// sameGeneration returns the name of an existing template or successor with the given specification, or "". Machines
+// may already use this template.
 func sameGeneration(there []unstructured.Unstructured, template string, spec map[string]any) string {
 	for i := range there {
 		if templateFamily(there[i].GetName()) == templateFamily(template) && there[i].GetDeletionTimestamp().IsZero() &&
@@ -44,8 +44,8 @@ func sameGeneration(there []unstructured.Unstructured, template string, spec map
 	return ""
 }
 
-// newSuccessor returns a template with another specification. Its name is derived from the specification, so the same
-// specification creates no other template.
+// newSuccessor returns a copy of a template with another machine specification. It derives the name from the
+// specification, so the same specification never creates a second template.
 func newSuccessor(template *unstructured.Unstructured, spec map[string]any) (*unstructured.Unstructured, error) {
 	content, err := json.Marshal(spec)
 	if err != nil {
@@ -59,7 +59,7 @@ func newSuccessor(template *unstructured.Unstructured, spec map[string]any) (*un
 	out.SetNamespace(template.GetNamespace())
 	out.SetLabels(template.GetLabels())
 	out.SetName(fmt.Sprintf("%s-%x", templateFamily(template.GetName()), sum[:4]))
-	// Other parts of the template stay, such as labels of machines.
+	// The successor keeps the other parts of the template, such as the labels of machines.
 	whole, _, _ := unstructured.NestedMap(template.Object, "spec")
 	if whole == nil {
 		whole = map[string]any{}
@@ -99,8 +99,8 @@ func isTemplate(object *unstructured.Unstructured) bool {
 		strings.HasSuffix(object.GetKind(), "MachineTemplate")
 }
 
-// templatesOf returns the machine templates among manifests, with the API server's defaults, by the names of their
-// owners of machines.
+// templatesOf returns the machine templates in manifests by the names of their owners. It adds the API server's
+// defaults.
 func templatesOf(
 	ctx context.Context, in *mgmtcluster.Cluster, objects []*unstructured.Unstructured,
 ) (map[string]*unstructured.Unstructured, error) {
@@ -136,7 +136,8 @@ func templatesOf(
 	return out, nil
 }
 
-// machineFields returns the paths of the machines' version and template reference in a kind, or nil for other kinds.
+// machineFields returns the paths of the version and of the template reference in an owner's kind, or nil for other
+// kinds.
 func machineFields(kind string) (version, reference []string) {
 	switch kind {
 	case "KubeadmControlPlane":
@@ -149,7 +150,7 @@ func machineFields(kind string) (version, reference []string) {
 	return nil, nil
 }
 
-// templateNameField returns the path of the template's name in an owner of machines.
+// templateNameField returns the path of the template name in an owner of machines.
 func templateNameField(owner *unstructured.Unstructured) []string {
 	_, reference := machineFields(owner.GetKind())
 	return append(reference, "name")
@@ -161,7 +162,7 @@ func templateNameOf(owner *unstructured.Unstructured) string {
 	return name
 }
 
-// versionOf returns the Kubernetes version of an owner's machines.
+// versionOf returns the Kubernetes version requested by an owner of machines.
 func versionOf(owner *unstructured.Unstructured) string {
 	field, _ := machineFields(owner.GetKind())
 	version, _, _ := unstructured.NestedString(owner.Object, field...)
@@ -169,8 +170,8 @@ func versionOf(owner *unstructured.Unstructured) string {
 	return version
 }
 
-// fetchLiveOwner returns the owner of machines as stored in the management cluster. It returns nil if there is none, or
-// if the object is no owner.
+// fetchLiveOwner returns the owner of machines as stored in the management cluster. It returns nil if the owner does
+// not exist, or if the object is not an owner of machines.
 func fetchLiveOwner(
 	ctx context.Context, in *mgmtcluster.Cluster, object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -191,7 +192,7 @@ func fetchLiveOwner(
 	return live, nil
 }
 
-// findServedKind returns a kind of an infrastructure in the management cluster's preferred version.
+// findServedKind returns an infrastructure kind in the version preferred by the management cluster.
 func findServedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
 	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
 	if err != nil {
@@ -201,8 +202,9 @@ func findServedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKi
 	return mapping.GroupVersionKind, nil
 }
 
-// followTemplates makes the manifests refer to the templates created by Upgrade, if the cluster was rolled out after
-// its creation. Create never replaces machines: it is an error if the cluster file requires this.
+// followTemplates makes the manifests refer to the templates created by Upgrade, if an Upgrade has changed the cluster
+// since its creation. Create never replaces machines, so followTemplates fails if the cluster file requires a
+// replacement.
 func (c *creation) followTemplates(ctx context.Context) error {
 	in := c.management.Cluster
 
@@ -249,7 +251,7 @@ func (c *creation) followTemplates(ctx context.Context) error {
 	return nil
 }
 
-// renameTemplate renames the template of an owner of machines among manifests.
+// renameTemplate renames an owner's machine template in manifests.
 func renameTemplate(objects []*unstructured.Unstructured, owner *unstructured.Unstructured, to string) error {
 	from := templateNameOf(owner)
 	if err := unstructured.SetNestedField(owner.Object, to, templateNameField(owner)...); err != nil {

@@ -33,13 +33,13 @@ type UpgradeOptions struct {
 	Common
 	// Name is the name of the Cluster.
 	Name string
-	// File is a cluster file with the version and the VMs, and Provider its infrastructure. Both may be nil.
+	// File is a cluster file with the version and the VMs. Provider is its infrastructure. Both may be nil.
 	File     *clusterfile.Loaded
 	Provider Provider
-	// Version is the version of Kubernetes, and VMTemplate the VM template of the new machines. "" leaves them
-	// unchanged.
+	// Version is the Kubernetes version, and VMTemplate the VM template, of the new machines. "" leaves them unchanged.
 	Version, VMTemplate string
-	// Agree is called with the replacements, one line for each owner of machines, and their location. goOn starts them.
+	// Agree is called before any replacement. changes has one line for each owner of machines, and where is the
+	// location of the cluster. goOn starts the replacements.
 	Agree func(changes []string, where string) (goOn bool, err error)
 }
 
@@ -55,8 +55,8 @@ type upgrade struct {
 	wanted map[string]*unstructured.Unstructured
 }
 
-// Upgrade rolls out another Kubernetes version or other VMs: first the control plane, then the workers. It waits for
-// each owner of machines until all its machines are new and ready.
+// Upgrade changes the Kubernetes version or the VMs of a cluster. It replaces first the control plane, then the
+// workers. For each owner of machines, it waits until all its machines are new and ready.
 func Upgrade(ctx context.Context, o UpgradeOptions) error {
 	in, err := mgmtcluster.ConnectInstalled(ctx, o.Management)
 	if err != nil {
@@ -95,8 +95,8 @@ func (u *upgrade) describeLocation() string {
 	return fmt.Sprintf("in namespace %s of %s", u.Namespace, u.DescribeLocation())
 }
 
-// readFile takes the version and the machine templates from the cluster file. If images are missing, it first asks to
-// create them, because the replacements cannot be shown without them.
+// readFile reads the version and the machine templates from the cluster file. If images are missing, it first offers to
+// create them, because the replacements cannot be shown without images.
 func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 	if u.File == nil {
 		return true, nil
@@ -152,7 +152,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 	return true, runSteps(ctx, u.Display, steps)
 }
 
-// planRollout returns the replacements, and the steps for them.
+// planRollout returns the planned replacements, and the steps for them.
 func (u *upgrade) planRollout(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.cluster.Spec.Topology.IsDefined() {
 		return u.planTopology(ctx)
@@ -185,7 +185,8 @@ func (u *upgrade) planRollout(ctx context.Context) (changes []string, steps []St
 	return changes, steps, nil
 }
 
-// planTopology is plan for a Cluster with a ClusterClass. Its controller replaces machines in the same order.
+// planTopology returns the same as planRollout, for a Cluster with a ClusterClass. The topology controller replaces
+// machines in the same order.
 func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.VMTemplate != "" {
 		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
@@ -206,14 +207,15 @@ func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []S
 
 // owner is a control plane or a MachineDeployment in an upgrade.
 type owner struct {
-	// object is the desired state, and name its readable name with the kind.
+	// object is the desired state. name is a readable name with the kind.
 	object *unstructured.Unstructured
 	name   string
-	// patch changes the object. It is empty if nothing changes.
+	// patch has the changes to the object. It is empty if nothing changes.
 	patch map[string]any
-	// template is the template for its new machines, or nil if it exists.
+	// template is a machine template to create first, or nil if it exists.
 	template *unstructured.Unstructured
-	// image is the image of its new machines. keptImage reports whether it stays while the version changes.
+	// image is the image of its new machines. keptImage reports whether the image stays the same although the version
+	// changes.
 	image     string
 	keptImage bool
 }
@@ -221,8 +223,8 @@ type owner struct {
 // minorInName matches a minor version of Kubernetes in the name of a VM template.
 var minorInName = regexp.MustCompile(`(?:^|[^\d.])v?1\.(\d{2})(?:$|\D)`)
 
-// imageWarning returns a warning if the image may not have the version, or "". The engine does not know the version in
-// a template, so its name is the only hint.
+// imageWarning returns a warning if the image may have another Kubernetes version, or "". The engine does not know the
+// Kubernetes version in a template, so the template's name is the only hint.
 func (o *owner) imageWarning(version string) string {
 	if version == "" || o.image == "" || strings.Contains(o.image, "${KUBERNETES_VERSION}") {
 		return ""
@@ -244,7 +246,7 @@ func (o *owner) imageWarning(version string) string {
 	return ""
 }
 
-// listOwners returns the desired control plane and MachineDeployments of the cluster.
+// listOwners returns the control plane and the MachineDeployments of the cluster in their desired state.
 func (u *upgrade) listOwners(ctx context.Context) ([]*owner, error) {
 	controlPlane := &unstructured.Unstructured{}
 	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
@@ -285,7 +287,7 @@ func (u *upgrade) listOwners(ctx context.Context) ([]*owner, error) {
 	return out, nil
 }
 
-// buildOwner returns a desired owner of machines.
+// buildOwner returns an owner of machines in its desired state.
 func (u *upgrade) buildOwner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
 	version, _ := machineFields(object.GetKind())
 	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
@@ -345,7 +347,7 @@ func (u *upgrade) useTemplate(
 	return out.setField(out.template.GetName(), templateNameField(out.object))
 }
 
-// setField changes a field of the object, and adds it to the patch.
+// setField sets a field of the object, and adds the change to the patch.
 func (o *owner) setField(value string, path []string) error {
 	if err := unstructured.SetNestedField(o.object.Object, value, path...); err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
@@ -354,8 +356,9 @@ func (o *owner) setField(value string, path []string) error {
 	return unstructured.SetNestedField(o.patch, value, path...)
 }
 
-// askEngine asks the engine about everything the new machines need. A rollout does not end if a machine cannot be
-// created, and blocks the next one. If the engine is unreachable from here, the controllers find out.
+// askEngine checks in the engine everything the new machines need. If a machine cannot be created, the rollout never
+// ends, and blocks the next rollout. If the engine is unreachable from this machine, askEngine leaves the check to the
+// controllers.
 func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
@@ -372,12 +375,12 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 	return err
 }
 
-// onlyReplacing returns the changes with replacements of machines.
+// onlyReplacing returns the changes that replace machines.
 func onlyReplacing(changes []planreport.OwnerChange) []planreport.OwnerChange {
 	return slices.DeleteFunc(changes, func(change planreport.OwnerChange) bool { return len(change.Replaced) == 0 })
 }
 
-// buildManifests returns the desired owners together with the running objects.
+// buildManifests returns the desired owners, together with the other objects of the running cluster.
 func (u *upgrade) buildManifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
 	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
 	for _, one := range owners {
@@ -435,11 +438,11 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	for i := range tree.Children {
 		child := &tree.Children[i]
 		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
-			return waitingError(child.Waiting, child) // other stuck objects may wait for this upgrade
+			return waitingError(child.Waiting, child) // other stuck objects may need this upgrade
 		}
 	}
 
-	// The machines decide: numbers in a status may be older than the change.
+	// Check the machines themselves, because the numbers in a status may be older than the change.
 	left, err := u.of.DescribeRemaining(ctx, u, one)
 	if err != nil || left == "" {
 		return err
@@ -448,7 +451,7 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 	return errors.New(left)
 }
 
-// rollOutTopology changes the version of the topology, and waits until all machines have it.
+// rollOutTopology changes the version of the topology, and waits until all machines have this version.
 func (u *upgrade) rollOutTopology(ctx context.Context) error {
 	if u.cluster.Spec.Topology.Version != u.Version {
 		before := u.cluster.DeepCopy()

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// The checks in this file succeed once a condition holds. Until then, their errors name the missing parts.
+// The checks in this file return nil once a condition holds. Until then, their errors name what is missing.
 
 // checkControlPlane succeeds once the control plane has its first machine.
 func checkControlPlane(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
@@ -48,7 +48,7 @@ func checkInitialized(
 	return findTrouble(ctx, in, name)
 }
 
-// checkReady succeeds once all machines have ready nodes, and none is about to be replaced.
+// checkReady succeeds once all machines have ready nodes and no machine is about to be replaced.
 func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	tree, err := in.Describe(ctx, name)
 	if err != nil {
@@ -128,7 +128,7 @@ func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, of Provider
 	return nil
 }
 
-// findTrouble returns the problem in the tree of a cluster, the innermost first.
+// findTrouble returns the innermost problem in the tree of a cluster.
 func findTrouble(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
 	tree, err := in.Describe(ctx, name)
 	if err != nil {
@@ -138,7 +138,8 @@ func findTrouble(ctx context.Context, in *mgmtcluster.Cluster, name string) erro
 	return waitingError(tree.DescribeTrouble(), tree)
 }
 
-// waitingError is the error of a check still waiting for parts of a cluster. It is final if one of them is stuck.
+// waitingError returns the error of a check that still waits for parts of a cluster. It is final if one of them is
+// stuck.
 func waitingError(what string, parts ...*clustertree.Node) error {
 	for _, part := range parts {
 		if stuck := part.StuckAt(); stuck != "" {
