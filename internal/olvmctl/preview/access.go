@@ -17,9 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// findState returns Terraform's state of a running machine. It is nil if neither the management cluster nor, without
-// one, the manifests have it. A management cluster's state is withheld if the engine's login comes from the manifests.
-// They may be a stranger's, and refreshing the state would show it to the stranger's engine.
+// findState returns the Terraform state of a running machine. It reads the state from the management cluster or,
+// without one, from the manifests. It returns nil if there is no state. It also returns nil if the login for the engine
+// comes from the manifests, and not from the management cluster or the user. Such manifests may come from a stranger,
+// and a refresh would send the state to the stranger's engine.
 func (m *Manifests) findState(machine Machine, credentials Credentials) (*tfstate.State, error) {
 	if !machine.live || m.Connected && credentials.Username == "" && !m.hasLiveLogin(machine.engine()) {
 		return nil, nil
@@ -48,10 +49,10 @@ func (m *Manifests) hasLiveLogin(of connection.Engine) bool {
 	return ok && m.Running.Secrets[key] != nil
 }
 
-// connectionObjects returns the Secret, CA, identity and namespace for connecting to an engine. If the Secret is the
-// management cluster's, so are the identity that permits it, and the CA that proves the engine. Objects of the
-// manifests apply only to Secrets of the manifests. An identity of the manifests counts only if no management cluster
-// is read.
+// connectionObjects returns the Secret, CA, identity and namespace for the connection to an engine. If the Secret comes
+// from the management cluster, the identity permitting its use and the CA of the engine come from there, too. Objects
+// in the manifests apply only to Secrets in the manifests. An identity in the manifests counts only if no management
+// cluster is read.
 func (m *Manifests) connectionObjects(of connection.Engine) (connection.Objects, error) {
 	from := m.Written
 	if m.Connected && connection.GetIdentityName(of) != "" {
@@ -85,17 +86,17 @@ func (m *Manifests) connectionObjects(of connection.Engine) (connection.Objects,
 	return out, nil
 }
 
-// encryptedError returns the error for a Secret encrypted by a tool. Sending its text to the engine would count as a
-// wrong password, and a few of those lock the user.
+// encryptedError returns the error for a Secret encrypted by the given tool. The engine would count the encrypted text
+// as a wrong password, and locks the user after a few failures.
 func encryptedError(key types.NamespacedName, tool string) error {
 	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
 		"Secret %s is encrypted by %s; decrypt it, compare with a management cluster that has it (--kubeconfig), or "+
 			"set OLVM_USERNAME, OLVM_PASSWORD and OLVM_URL", key, tool)
 }
 
-// checkVerified refuses to send a Secret of the management cluster to an engine if the manifests skip verifying its
-// certificate. It permits this if the management cluster's own OLVMCluster skips it for the same engine: nothing new is
-// risked.
+// checkVerified rejects a Secret of the management cluster if the manifests disable certificate verification for the
+// engine. It accepts the Secret if the management cluster's own OLVMCluster already disables verification for the same
+// engine, because this adds no risk.
 func (m *Manifests) checkVerified(of connection.Engine) error {
 	server := of.Server
 	if !server.InsecureSkipTLSVerify {
@@ -116,8 +117,8 @@ func unverifiedError(what string) error {
 		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
 }
 
-// checkWritten refuses a login of the manifests that somebody has yet to fill in. A login of the management cluster is
-// in use, however weak it is.
+// checkWritten rejects placeholder credentials in the manifests. It accepts weak credentials in the management cluster,
+// because they are in use.
 func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) error {
 	if secret == nil || m.Running.Secrets[client.ObjectKeyFromObject(secret)] == secret {
 		return nil
@@ -132,8 +133,8 @@ func (m *Manifests) checkWritten(of connection.Engine, secret *corev1.Secret) er
 	return nil
 }
 
-// engineConfig returns the configuration of an engine. The caller's values come first, then the management cluster's,
-// then the manifests'.
+// engineConfig returns the configuration of an engine. Values of the caller take precedence over values of the
+// management cluster, and these over values of the manifests.
 func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) (engine.Config, error) {
 	objects, err := m.connectionObjects(of)
 	given := credentials.Username != "" || credentials.Password != ""

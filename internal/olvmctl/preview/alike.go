@@ -15,12 +15,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// alike are new machines of one owner whose renderings differ only in names and addresses. Terraform plans the first
-// one. Its plan serves the others with their own names and addresses.
+// alike is a list of new machines of one owner whose renderings differ only in names and addresses. Terraform plans the
+// first one. The plans of the others are derived from it, with their own names and addresses.
 type alike []Rendered
 
-// groupAlike groups machines with like renderings, in their order. A machine with a state, or with an existing VM to
-// import, gets a group of its own.
+// groupAlike groups machines with similar renderings, in their order. A machine with a state, or with an existing VM to
+// import, is the only one in its group.
 func groupAlike(machines []Rendered) []alike {
 	var out []alike
 	first := map[string][]int{} // groups by the owners of their machines
@@ -64,18 +64,18 @@ func areAlike(one, other Rendered) bool {
 	return true
 }
 
-// hasInventedName reports whether the name of a machine was invented from its owner's. Such a name means nothing else
-// in a plan.
+// hasInventedName reports whether the preview has derived the name of a machine from its owner's name. Such a name
+// occurs nowhere else in a plan.
 func hasInventedName(m Machine) bool {
 	_, owner, _ := strings.Cut(m.From, "/")
 
 	return owner != "" && strings.HasPrefix(m.Name, owner+"-")
 }
 
-// wholeAddress matches whole addresses, so an address is not replaced inside a longer one.
+// wholeAddress matches whole addresses, so a short address is not replaced inside a longer one.
 var wholeAddress = regexp.MustCompile(`[0-9A-Fa-f.:]+`)
 
-// newReplacer returns a function replacing a machine's name and addresses by another machine's.
+// newReplacer returns a function to replace the name and addresses of one machine by those of another machine.
 func newReplacer(one, other Machine) func(string) string {
 	addresses := map[string]string{}
 	for i, address := range one.Addresses {
@@ -95,8 +95,8 @@ func newReplacer(one, other Machine) func(string) string {
 	}
 }
 
-// deriveResult derives the plan of a machine from the plan of one with a like rendering. encoded is that plan in
-// Terraform's format.
+// deriveResult derives the plan of a machine from the plan of a machine with a similar rendering. encoded is the other
+// machine's plan in Terraform's format.
 func deriveResult(
 	r *planreport.Result, machine Rendered, replace func(string) string, encoded string,
 ) (*planreport.Result, error) {
@@ -116,7 +116,7 @@ func deriveResult(
 	return out, nil
 }
 
-// String names the machines for users.
+// String returns the names of the machines for users.
 func (g alike) String() string {
 	name := g[0].Namespace + "/" + g[0].Name
 	if len(g) == 1 {
@@ -126,7 +126,7 @@ func (g alike) String() string {
 	return fmt.Sprintf("%s and %s that are alike", name, english.Plural(len(g)-1, "other", ""))
 }
 
-// planGroup returns the result for each machine.
+// planGroup plans the first machine, and returns a result for each machine.
 func (g alike) planGroup(ctx context.Context, local *localroot.Runner) []*planreport.Result {
 	first, err := RunPlan(ctx, local.Executor, g[0], local.Dir)
 

@@ -11,13 +11,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// Needs are the resources of a VM in its engine's cluster.
+// Needs are the resources needed by a VM in a cluster of its engine.
 type Needs struct {
-	// ClusterID and ClusterName identify the engine's cluster.
+	// ClusterID and ClusterName identify this cluster.
 	ClusterID   engine.ID
 	ClusterName string
-	// CPUs counts processor threads; Memory is in bytes. Both are 0 if only the engine knows them, because of an
-	// instance type or pinning.
+	// CPUs is the number of processor threads. Memory is in bytes. Both are 0 if only the engine knows them, because
+	// the VM has an instance type or CPU pinning.
 	CPUs, Memory int64
 }
 
@@ -31,8 +31,8 @@ func needsOf(machine render.Machine, clusterName string) Needs {
 	}
 }
 
-// CompareCapacities compares the needs of machines with the resources of their engines. The error has the engines that
-// do not list their hosts; the others are compared anyway.
+// CompareCapacities compares the needs of machines with the capacities of their engines. The error names the engines
+// that do not list their hosts. The other engines are compared anyway.
 func CompareCapacities(
 	ctx context.Context, m *Manifests, machines []Rendered, credentials Credentials, sessions *engine.Sessions,
 ) ([]planreport.Capacity, error) {
@@ -79,7 +79,7 @@ func CompareCapacities(
 	return found, errors.Join(errs...)
 }
 
-// addNeeds adds the needs of a VM.
+// addNeeds adds the needs of a VM to a capacity.
 func addNeeds(c *planreport.Capacity, needs Needs) {
 	c.VMs++
 	c.CPUs += needs.CPUs
@@ -91,7 +91,7 @@ func addNeeds(c *planreport.Capacity, needs Needs) {
 	}
 }
 
-// addHosts adds the running hosts of a cluster.
+// addHosts adds the running hosts of a cluster to a capacity.
 func addHosts(
 	ctx context.Context, c *planreport.Capacity, session *engine.Client, clusterID engine.ID,
 ) error {

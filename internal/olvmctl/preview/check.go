@@ -11,7 +11,7 @@ import (
 )
 
 // CheckEngine checks that the engine has everything named by the manifests, and that the machines' addresses are free.
-// It checks one machine of each owner, and returns all errors.
+// It checks one machine of each owner, and returns the errors of all owners.
 func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials) []error {
 	input, err := planinput.LoadObjects(objects)
 	if err != nil {
@@ -36,7 +36,7 @@ func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, cred
 }
 
 // CheckNames checks that the engine has everything needed by the machines. It returns at most one error for each owner,
-// because an owner's machines all need the same.
+// because all machines of an owner need the same.
 func CheckNames(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) []error {

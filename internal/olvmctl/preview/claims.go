@@ -17,17 +17,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// claim is an inventory VM claimed by a machine, or chosen for it.
+// claim is an inventory VM claimed by a machine, or chosen for a machine.
 type claim struct {
 	vm engine.VM
 	// entry is the name of its OLVMInventoryVM.
 	entry string
-	// addresses configured in the VM.
+	// addresses are the addresses configured in the VM.
 	addresses []string
 }
 
-// findClaims finds the VMs of machines using an inventory. The engine's marks tell existing claims. Other machines get
-// the VMs the inventory would choose now. If there are too few, the remaining machines are refused.
+// findClaims finds the inventory VMs of machines that use an inventory. The marks in the engine show the existing
+// claims. The other machines get the VMs the inventory would choose now. If the inventory has too few VMs, findClaims
+// rejects the remaining machines.
 func (m *Manifests) findClaims(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions, refused refusals,
 ) (map[types.NamespacedName]claim, error) {
@@ -70,7 +71,7 @@ func (m *Manifests) findClaims(
 	return out, nil
 }
 
-// assignVMs assigns the VMs of one inventory.
+// assignVMs assigns the VMs of one inventory to its machines.
 func assignVMs(
 	pool *infrav1alpha1.OLVMInventory,
 	there *inventory.Pool,
@@ -127,7 +128,8 @@ func assignVMs(
 	}
 }
 
-// newClaim returns a claim on a VM for a machine. The machine's network configuration, if any, replaces the VM's.
+// newClaim returns the claim of a machine on a VM. If the machine has a network configuration, its addresses replace
+// those of the VM.
 func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	out := claim{vm: vm.VM, entry: entry}
 	if machine.spec.VirtualMachine.Network.IsConfigured() {
@@ -141,8 +143,8 @@ func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
 	return out
 }
 
-// claimOf returns the claim of one of the machines on a VM, according to the engine's marks; nil if none of them holds
-// it.
+// claimOf returns the claim on a VM if the marks in the engine say that one of the machines holds it. Otherwise it
+// returns nil.
 func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.InventoryClaim {
 	mark, tagged := inventory.GetMark(vm)
 	owner, owned := ownermark.ParseOwner(vm.CommentText())
@@ -166,7 +168,8 @@ func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1alpha1.Inventory
 	return nil
 }
 
-// reservationOf returns the claim on a VM reserved for machines like these; nil if it is reserved for others.
+// reservationOf returns the claim on a VM reserved for a machine like these. It returns nil if the VM is reserved for
+// other machines.
 func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.InventoryClaim {
 	for _, machine := range machines {
 		if mark.Machine == "" && mark.Namespace == machine.Namespace && mark.Cluster == machine.Cluster &&
@@ -181,7 +184,7 @@ func reservationOf(mark inventory.Mark, machines []Machine) *infrav1alpha1.Inven
 	return nil
 }
 
-// groupsOf groups machines by the object creating them.
+// groupsOf groups machines by the object that creates them.
 func groupsOf(machines []Machine) []inventory.Group {
 	var out []inventory.Group
 

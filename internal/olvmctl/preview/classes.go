@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 )
 
-// checkTopologies returns an error if an input of the topology controller changes. A plan of manifests cannot tell the
-// effect on the machines.
+// checkTopologies returns an error if the manifests change an object that the topology controller reads. The manifests
+// do not show the effect on the machines.
 func (m *Manifests) checkTopologies() error {
 	for _, cluster := range m.Clusters {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
@@ -41,8 +41,8 @@ func (m *Manifests) checkTopologies() error {
 	return m.checkControlPlanes()
 }
 
-// checkControlPlanes refuses a change or the deletion of a control plane of another provider: only that knows what
-// becomes of its machines.
+// checkControlPlanes rejects a change or a deletion of another provider's control plane, because only this provider
+// knows the effect on the machines.
 func (m *Manifests) checkControlPlanes() error {
 	for _, one := range m.ControlPlanes() {
 		name := fmt.Sprintf("%s %s/%s", one.Kind, one.Namespace, one.Name)
@@ -61,8 +61,8 @@ func (m *Manifests) checkControlPlanes() error {
 	return nil
 }
 
-// changeOfPart returns the change of a ClusterClass or of one of its templates, or "" for none. The owner of a field
-// does not matter: policies and several tools may own parts of it, and nothing tells their manifests from a whole one.
+// changeOfPart returns the change of a ClusterClass or of one of its templates, or "" if nothing changes. It ignores
+// who owns a field. Policies and tools may own parts of an object, and their partial manifests look like whole ones.
 func changeOfPart(part planinput.ClassPart) string {
 	switch {
 	case part.Unread != "":
@@ -89,8 +89,8 @@ func changeOfPart(part planinput.ClassPart) string {
 	return found + " changes"
 }
 
-// filledIn is the specification of a part with the defaults of the CRDs of this release, and without those of Cluster
-// API.
+// filledIn returns the specification of a part. It adds the defaults of this release's CRDs, and removes the defaults
+// of Cluster API.
 func filledIn(part *unstructured.Unstructured) (any, error) {
 	out, err := schema.WithDefaults(part)
 	if err != nil {

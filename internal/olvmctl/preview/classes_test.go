@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// aClass has an inline patch of the workers' template.
+	// aClass has an inline patch for the workers' template.
 	aClass = `
 ---
 apiVersion: cluster.x-k8s.io/v1beta2
@@ -147,7 +147,7 @@ func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 	}
 }
 
-// unlisted is a management cluster of which a user may list Clusters in some namespaces alone.
+// unlisted is a management cluster whose user may list Clusters only in some namespaces.
 type unlisted struct {
 	client.Client
 	namespaces []string
@@ -164,15 +164,15 @@ func (u unlisted) List(ctx context.Context, list client.ObjectList, options ...c
 	return u.Client.List(ctx, list, options...)
 }
 
-// TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList changes a class in another namespace than the
-// manifests that are compared.
+// TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList changes a class in a namespace other than the
+// manifests' namespace.
 func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *testing.T) {
 	class := strings.Replace(aClass, "namespace: default", "namespace: classes", 1)
 	template := strings.Replace(aWorkersTemplate, "namespace: default", "namespace: classes", 1)
 
 	for name, test := range map[string]struct {
 		listed    []string
-		cluster   string // namespace of the Cluster that is made of the class; empty for none
+		cluster   string // namespace of the Cluster of the class; empty for none
 		manifests string
 		want      string
 	}{
@@ -213,8 +213,8 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 	}
 }
 
-// TestAFragmentOfAPolicyIsNotTakenForAClass has a policy own a field of a class, and a tool that records no manifest
-// own what a pull request removes.
+// TestAFragmentOfAPolicyIsNotTakenForAClass has a policy that owns a field of a class. A tool that records no manifest
+// owns the field removed by a pull request.
 func TestAFragmentOfAPolicyIsNotTakenForAClass(t *testing.T) {
 	for name, version := range map[string]string{"this version": "cluster.x-k8s.io/v1beta2", "another version": "cluster.x-k8s.io/v1beta1"} {
 		t.Run(name, func(t *testing.T) {

@@ -19,17 +19,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// fleet is a management cluster with clusters of all sorts, a change of their manifests, and the expected result.
+// fleet is a management cluster with clusters of all kinds, a change of their manifests, and the expected result.
 type fleet struct {
 	random    *rand.Rand
 	live      []client.Object
 	manifests []string
 	want      planreport.Summary
-	// asked is the wanted number of machines, and has the present one.
+	// asked is the wanted number of machines. has is the current number.
 	asked, has int64
-	// drifted are the owners of machines changed in the engine.
+	// drifted are the owners of machines that were changed in the engine.
 	drifted map[string]bool
-	// prune includes deletions. paused and onDelete count the notes.
+	// prune includes deletions in the plan. paused and onDelete count the expected notes.
 	prune            bool
 	paused, onDelete int
 }
@@ -74,7 +74,7 @@ func newFleet(seed uint64) *fleet {
 	return f
 }
 
-// addCluster adds a cluster. Its control plane has the same name, another one, or is managed elsewhere.
+// addCluster adds a cluster. Its control plane has the same name, has another name, or is managed elsewhere.
 func (f *fleet) addCluster(name string) {
 	controlPlane, ref := "", ""
 	if !f.maybe() {
@@ -97,7 +97,7 @@ func (f *fleet) addCluster(name string) {
 	}
 
 	switch {
-	case pruned: // its objects have left the folder
+	case pruned: // its objects were removed from the folder
 	case !f.prune && f.maybe(): // it is in another folder, with its machines
 		if _, paused := cluster["spec"].(map[string]any)["paused"]; paused {
 			f.paused--
@@ -121,14 +121,14 @@ func (f *fleet) addCluster(name string) {
 	}
 }
 
-// template is an OLVMMachineTemplate.
+// template returns an OLVMMachineTemplate.
 func template(name string) string {
 	return `{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OLVMMachineTemplate, metadata: {name: ` + name +
 		`, namespace: default}, spec: {template: {spec: {olvmOvirtClusterName: Default, vmTemplateName: a, olvmNetwork: ` +
 		`{networkName: a, vnicProfileName: a}, virtualMachine: {memory: 8GB, network: NETWORK}}}}}`
 }
 
-// ownerText is a control plane or a MachineDeployment.
+// ownerText returns a control plane or a MachineDeployment.
 func ownerText(kind, name, cluster, template string, replicas int64) string {
 	ref := "infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: OLVMMachineTemplate, name: " + template + "}"
 	if kind == "KubeadmControlPlane" {
@@ -142,7 +142,7 @@ func ownerText(kind, name, cluster, template string, replicas int64) string {
 		`{dataSecretName: a}, %s}}}}`, kind, name, cluster, replicas, cluster, ref)
 }
 
-// addOwner adds an owner with its machines, and a change of it.
+// addOwner adds an owner with its machines, and a change to the owner.
 func (f *fleet) addOwner(kind, name, cluster string, pruned bool) {
 	from := f.add(template(kind[:1] + "-" + name))
 	from["metadata"].(map[string]any)["name"] = strings.ToLower(kind[:1]) + "-" + name
@@ -168,7 +168,7 @@ func (f *fleet) addOwner(kind, name, cluster string, pruned bool) {
 	f.expect(kind, name, cluster, machines, replicas, rollsOut, onDelete, goes)
 }
 
-// change changes the number of an owner's machines, and causes of rollouts.
+// change changes the number of an owner's machines, and fields that cause rollouts.
 func (f *fleet) change(owner map[string]any, kind string, machines int64) (replicas int64, rollsOut, onDelete bool) {
 	replicas = machines
 
@@ -212,7 +212,7 @@ func (f *fleet) change(owner map[string]any, kind string, machines int64) (repli
 	return replicas, true, false
 }
 
-// expect adds the machines of an owner, and what should happen to them.
+// expect adds the machines of an owner to the expected result.
 func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rollsOut, onDelete, goes bool) {
 	outdated, deleting, remediated, unhealthy := int64(0), int64(0), int64(0), int64(0)
 	drifted := f.maybe()
@@ -260,13 +260,14 @@ func (f *fleet) expect(kind, name, cluster string, machines, replicas int64, rol
 	}
 }
 
-// addMachine adds a machine of an owner. Some are marked to be deleted first, or unhealthy, or have no node.
+// addMachine adds a machine of an owner. Some machines are marked for deletion, some are unhealthy, and some have no
+// node.
 func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRemediated bool) (hasNode bool) {
 	own := fmt.Sprintf("%s-%c", name, 'v'+rune(i))
 	if kind == "MachineDeployment" {
 		own = fmt.Sprintf("%s-set-%c", name, 'v'+rune(i))
 		if f.random.IntN(8) == 0 {
-			own = fmt.Sprintf("%s-%d", name, i) // like a plan naming new machines
+			own = fmt.Sprintf("%s-%d", name, i) // like the names of new machines in a plan
 		}
 	}
 
@@ -310,7 +311,7 @@ func (f *fleet) addMachine(kind, name, cluster string, i int64, isDeleting, isRe
 	return node == own
 }
 
-// drift makes the remaining machines differ in the engine, like findings of a Terraform plan.
+// drift makes the remaining machines differ in the engine, as if a Terraform plan had found it.
 func (f *fleet) drift(results []*planreport.Result) {
 	for _, r := range results {
 		if !r.IsNew && r.Destroyed == "" && r.Replaced == "" && f.drifted[ownerOf(f.live, r.Name)] {
@@ -350,10 +351,10 @@ func (f *fleet) report(t *testing.T) planreport.Report {
 	return report
 }
 
-// TestThePlanAddsUpInEveryCombination has clusters with changes of many kinds at once. These are other numbers of
-// machines, and rollouts by versions, templates, times and removed fields. Machines are being deleted, unhealthy or
-// drifted. There are foreign control planes, clusters in other folders, and pruned objects. The counts must match the
-// listed machines, and the three outputs must agree.
+// TestThePlanAddsUpInEveryCombination has clusters with many kinds of changes at once. The changes are other numbers of
+// machines, and rollouts caused by versions, templates, times and removed fields. Some machines are being deleted, are
+// unhealthy, or have drifted. There are also control planes of other providers, clusters in other folders, and pruned
+// objects. The counts must match the listed machines, and the three outputs must agree.
 func TestThePlanAddsUpInEveryCombination(t *testing.T) {
 	seeds := uint64(400)
 	if testing.Short() {

@@ -49,8 +49,8 @@ func contacted(
 	}
 }
 
-// TestAnEngineThatRedirectsLeadsCredentialsNowhere has the credentials' engine redirect to a server with a certificate
-// trusted by the plan. It redirects the login, or the session afterwards.
+// TestAnEngineThatRedirectsLeadsCredentialsNowhere has an engine that redirects to another server. The plan trusts the
+// certificate of that server. The engine redirects the login, or requests after the login.
 func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 	for _, encrypted := range []bool{true, false} {
 		start := httptest.NewServer
@@ -108,8 +108,8 @@ func TestAnEngineThatRedirectsLeadsCredentialsNowhere(t *testing.T) {
 	}
 }
 
-// TestAKustomizationPatchesNoCredentialsAway has a pull request's kustomization of a running cluster's manifests, with
-// another engine.
+// TestAKustomizationPatchesNoCredentialsAway has a pull request with a kustomization. It changes the engine in the
+// manifests of a running cluster.
 func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 	const real = "https://engine.example.com/ovirt-engine"
 
@@ -131,7 +131,7 @@ func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 			server := real
 
 			if strings.Contains(test.want, "insecureSkipTLSVerify") {
-				server = stranger.engine() // it is the engine of the Secret, too
+				server = stranger.engine() // it is also the engine of the Secret
 			}
 
 			check.Error(
@@ -168,10 +168,11 @@ func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 	}
 }
 
-// proxied is set in the process planning through a proxy, because http reads the proxy only once in a process.
+// proxied is set in the child process that plans through a proxy, because net/http reads the proxy settings only once
+// in a process.
 const proxied = "PREVIEW_TEST_OF_PROXIES"
 
-// TestAProxyGetsNoCredentials sets eavesdropping proxies in the environment.
+// TestAProxyGetsNoCredentials sets malicious proxies in the environment.
 func TestAProxyGetsNoCredentials(t *testing.T) {
 	if os.Getenv(proxied) != "" {
 		manifests := fixture.SampleManifests(

@@ -14,21 +14,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Credentials override those of the manifests; empty fields are ignored.
+// Credentials override the credentials in the manifests. Empty fields override nothing.
 type Credentials struct {
 	Username, Password string
-	// ServerURLs lists the engines allowed to receive the user name and password.
+	// ServerURLs are the engines that may receive the user name and the password.
 	ServerURLs []string
-	// Anywhere allows any engine of the file if ServerURLs is empty. It is for the author of the file.
+	// Anywhere allows any engine in the manifests if ServerURLs is empty. Only the author of the manifests may set it.
 	Anywhere bool
-	// CA in PEM.
+	// CA is the engine's CA in PEM.
 	CA []byte
-	// Places tell the user where to correct all of it.
+	// Places tell the user where to correct each of these values.
 	Places blocker.Places
 }
 
-// checkEngine refuses to send the credentials to an engine unless their owner named it. Manifests may be a stranger's:
-// they choose the engine, and whether its certificate is verified.
+// checkEngine refuses to send the credentials to an engine unless their owner has allowed the engine. Manifests may
+// come from a stranger. They choose the engine, and whether to verify its certificate.
 func (c Credentials) checkEngine(of connection.Engine) error {
 	server := of.Server
 	if c.Username == "" && c.Password == "" || c.Anywhere && len(c.ServerURLs) == 0 {
@@ -42,12 +42,12 @@ func (c Credentials) checkEngine(of connection.Engine) error {
 	return unverifiedError(c.describeSource() + " are")
 }
 
-// describeSource describes the source of the credentials.
+// describeSource describes the source of the credentials for error messages.
 func (c Credentials) describeSource() string {
 	return cmp.Or(c.Places.Credentials, "OLVM_USERNAME and OLVM_PASSWORD")
 }
 
-// CheckServer refuses any engine outside ServerURLs.
+// CheckServer rejects any engine outside ServerURLs.
 func (c Credentials) CheckServer(url string) error {
 	field := cmp.Or(c.Places.URL, "spec.olvmOvirtAPIServer.serverURL")
 
@@ -68,7 +68,7 @@ func (c Credentials) CheckServer(url string) error {
 	return nil
 }
 
-// overrideSettings overrides the cluster's settings with the user's. A user with own credentials needs no identity.
+// overrideSettings replaces the cluster's connection settings by the user's. A user with credentials needs no identity.
 func (c Credentials) overrideSettings(
 	of connection.Engine, objects connection.Objects,
 ) (connection.Engine, connection.Objects) {

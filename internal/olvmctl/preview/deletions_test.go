@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// without returns the documents of the sample except some kinds and names.
+// without returns the documents of the sample except the given kinds or names.
 func without(t *testing.T, text string, objects ...string) string {
 	t.Helper()
 
@@ -29,7 +29,7 @@ func without(t *testing.T, text string, objects ...string) string {
 	}), "---\n")
 }
 
-// change changes objects of a management cluster.
+// change changes objects of some kinds in a management cluster.
 func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured.Unstructured)) {
 	t.Helper()
 
@@ -52,7 +52,7 @@ func change(t *testing.T, c client.Client, kinds []string, do func(*unstructured
 // applied lists the kinds applied by a GitOps tool.
 var applied = []string{"Cluster", "MachineDeployment", "KubeadmControlPlane", "OLVMCluster", "OLVMMachineTemplate"}
 
-// byFlux gives all applied objects the labels of a Kustomization.
+// byFlux gives all applied objects the labels of a Flux Kustomization.
 func byFlux(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 	change(t, c, applied, func(o *unstructured.Unstructured) {
@@ -63,7 +63,7 @@ func byFlux(t *testing.T, c client.Client) client.Client {
 	return c
 }
 
-// reported returns the report of manifests beside a management cluster, without an engine.
+// reported returns the report of manifests with a management cluster, and without an engine.
 func reported(t *testing.T, manifests string, live client.Reader, prune *bool) planreport.Report {
 	t.Helper()
 
@@ -176,7 +176,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 	}
 }
 
-// TestTheSummaryAddsUp has two workers and a control plane, and various requests instead.
+// TestTheSummaryAddsUp has two workers and a control plane, and changes them in various ways.
 func TestTheSummaryAddsUp(t *testing.T) {
 	before, md, _ := strings.Cut(fixture.SampleManifests(t), "kind: MachineDeployment\n")
 	workers := func(pairs ...string) string {
@@ -187,7 +187,8 @@ func TestTheSummaryAddsUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		manifests string
 		want      planreport.Summary
-		// named counts the machines certain to go; candidates counts those of an open choice.
+		// named is the number of machines certain to be deleted. candidates is the number of machines in an open
+		// choice.
 		named, candidates int
 		live              func(*unstructured.Unstructured)
 	}{

@@ -14,20 +14,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// maxValue is the longest value shown in full. maxDifferences limits the differences shown.
+// maxValue is the length of the longest value shown in full. maxDifferences is the maximum number of differences shown.
 const (
 	maxValue       = 60
 	maxDifferences = 40
 )
 
-// comparison lists differences in the words of the manifests' author.
+// comparison collects differences, in the terms used in the manifests.
 type comparison struct {
 	// asked ignores fields missing from the wanted value, because an API server fills them in.
 	asked bool
 	out   []string
 }
 
-// rolloutDifferences returns the differences between the machines' original settings and the wanted ones.
+// rolloutDifferences returns the differences between the settings used to create the machines and the wanted settings.
 func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec infrav1.OLVMMachineSpec) []string {
 	c := &comparison{}
 
@@ -72,7 +72,8 @@ func (c *comparison) compareKubeadm(owner, live *unstructured.Unstructured, owne
 	c.compareValues(lists.withoutItems(there, path, foreign), asked, strings.TrimPrefix(path, "spec."))
 }
 
-// originalSpec returns the spec of a machine's template, or of its OLVMMachine if the template is gone.
+// originalSpec returns the specification in a machine's template, or in its OLVMMachine if the template no longer
+// exists.
 func (m *Manifests) originalSpec(machine *unstructured.Unstructured) *infrav1.OLVMMachineSpec {
 	_, ref := planinput.MachineRefs(machine)
 
@@ -130,12 +131,12 @@ func (c *comparison) compareFields(before, after map[string]any, path string) {
 	}
 }
 
-// addDifference adds the line of a value other than a map.
+// addDifference adds a line for two values other than maps.
 func (c *comparison) addDifference(before, after any, path string) {
 	old, wanted := shownValue(before), shownValue(after)
 
 	switch {
-	case old == wanted: // both are too long to show
+	case old == wanted: // both values are too long to show
 		c.addLine(path + " changes")
 	case old == "":
 		c.addLine("+ " + path + ": " + wanted)
@@ -188,7 +189,7 @@ func byName(value any) map[string]map[string]any {
 	return out
 }
 
-// shownItem returns an item as its name followed by its values.
+// shownItem returns the name of a list item, followed by its values.
 func shownItem(name string, fields map[string]any) string {
 	words := []string{name}
 
@@ -205,8 +206,8 @@ func shownItem(name string, fields map[string]any) string {
 	return strings.Join(words, " ")
 }
 
-// shownValue returns a value in one line. It returns "..." for a long value, or one of several lines, because it may be
-// a file.
+// shownValue returns a value in one line. It returns "..." for a long or multi-line value, because the value may be a
+// file.
 func shownValue(value any) string {
 	text := ""
 

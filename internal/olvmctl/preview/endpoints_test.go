@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// liveObject returns an object of a management cluster with the label of Cluster other.
+// liveObject returns an object of a management cluster with the label of the Cluster other.
 func liveObject(kind, namespace string, annotations map[string]string, content map[string]any) client.Object {
 	out := &unstructured.Unstructured{Object: content}
 	out.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1")
@@ -27,8 +27,8 @@ func liveObject(kind, namespace string, annotations map[string]string, content m
 	return out
 }
 
-// TestAPlanRefusesAnEndpointThatAnotherHas has a new cluster, and objects of a management cluster in its namespace and
-// in another one.
+// TestAPlanRefusesAnEndpointThatAnotherHas has a new cluster. The management cluster has objects in the cluster's
+// namespace and in another one.
 func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 	cluster := func(namespace, url, host string) client.Object {
 		return liveObject("OLVMCluster", namespace, nil, map[string]any{
@@ -85,7 +85,7 @@ func TestAPlanRefusesAnEndpointThatAnotherHas(t *testing.T) {
 	}
 }
 
-// offline plans machines without an engine.
+// offline plans the machines without an engine.
 func offline(t *testing.T, m *Manifests) []*planreport.Result {
 	t.Helper()
 	machines, err := m.Machines()
@@ -111,7 +111,7 @@ func TestAPlanNamesTwoEndpoints(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoNewClustersOfAPlanKeepsTheAddress has the same cluster twice, under two names.
+// TestOneOfTwoNewClustersOfAPlanKeepsTheAddress has the same cluster twice, with two names.
 func TestOneOfTwoNewClustersOfAPlanKeepsTheAddress(t *testing.T) {
 	second := strings.ReplaceAll(fixture.SampleManifests(t), "demo", "twin")
 	m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t)+"\n---\n"+second))

@@ -16,7 +16,7 @@ type Use struct {
 	Engine connection.Engine
 	// Host and port of the engine.
 	Host string
-	// Session is nil if the engine cannot be used; Err says why.
+	// Session is nil if the engine is unavailable. Err is the reason.
 	Session *engine.Client
 	Config  engine.Config
 	Err     error
@@ -47,7 +47,7 @@ func (m *Manifests) OpenUse(machine *Machine, credentials Credentials, sessions 
 	return use
 }
 
-// engine returns the engine of the machine's VM, as named by the manifests.
+// engine returns the engine of the machine's VM, as configured in the manifests.
 func (machine *Machine) engine() connection.Engine {
 	if machine.pool != nil {
 		return connection.InventoryEngine(machine.pool)
@@ -78,8 +78,8 @@ func (machine *Machine) olvmClusterName() string {
 // Spec returns the machine's spec in the manifests.
 func (machine *Machine) Spec() infrav1.OLVMMachineSpec { return machine.spec }
 
-// TemplateReports reports whether any VM of a template has a guest agent telling its addresses to the engine. known is
-// false if none of these VMs runs.
+// TemplateReports reports whether any VM of a template has a guest agent that reports its addresses to the engine.
+// known is false if none of these VMs is running.
 func TemplateReports(ctx context.Context, use Use, templateID engine.ID) (reports, known bool, err error) {
 	guests, err := listGuests(ctx, use.Session)
 	if err != nil {

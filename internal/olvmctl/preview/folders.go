@@ -15,15 +15,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// backendFile configures the place of a folder's state.
+// backendFile is the file with the location of a folder's state.
 const backendFile = "backend.tf"
 
 // gitignore keeps secrets and Terraform's own files out of git.
 const gitignore = "terraform.tfvars.json\n.terraform/\n*.tfstate*\n*.tfplan\n"
 
 // WriteFolder writes the configuration of a machine to dir/NAMESPACE/NAME, and returns this folder. It never writes
-// outside dir, whatever the names or the links in dir. It returns an error if Terraform has run in the folder, because
-// the existing state would belong to another configuration.
+// outside dir, even if a name or a link in dir leads outside. It returns an error if Terraform has already run in the
+// folder, because the existing state would belong to another configuration.
 func (r Rendered) WriteFolder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("failed to make the folder: %w", err)
@@ -61,7 +61,7 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 		}
 	}
 
-	// Leftovers of an earlier folder would change the place of this one's state.
+	// Files left by an earlier preview would change the location of this state.
 	for _, name := range []string{backendFile, render.ImportsFile} {
 		if files[name] != nil {
 			continue
@@ -75,14 +75,15 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	return folder, nil
 }
 
-// renderBackend returns a configuration for continuing the management cluster's state of the machine: Terraform's
-// kubernetes backend reads the same Secret. It is nil if there is no such state; existing objects are imported then.
+// renderBackend returns the configuration to continue the state of the machine in the management cluster: Terraform's
+// kubernetes backend reads the same Secret. It returns nil if there is no such state. Terraform then imports the
+// existing objects.
 func (r Rendered) renderBackend() []byte {
 	if r.State == nil || r.Kubeconfig == "" {
 		return nil
 	}
 
-	suffix, _ := tfstate.BackendSuffix(r.infraName) // DropUnreadableStates has dropped the others
+	suffix, _ := tfstate.BackendSuffix(r.infraName) // DropUnreadableStates has removed the others
 	file := hclwrite.NewEmptyFile()
 	body := file.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"kubernetes"}).Body()
 	body.SetAttributeValue("secret_suffix", cty.StringVal(suffix))

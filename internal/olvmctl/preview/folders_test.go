@@ -19,8 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks the written files. Terraform's own backend reads them in
-// TestARunningClusterIsTakenOverAndGivenBack of e2e.
+// TestAFolderGoesOnWithTheStateOfTheManagementCluster checks the written files.
+// TestARunningClusterIsTakenOverAndGivenBack in e2e reads them with Terraform's own backend.
 func TestAFolderGoesOnWithTheStateOfTheManagementCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		state      []byte

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzManifests checks that manifests are either refused or lead to valid machine names.
+// FuzzManifests checks that manifests are either rejected or lead to valid machine names.
 func FuzzManifests(f *testing.F) {
 	for _, pattern := range []string{"../../../config/samples/*.yaml", "../../../config/templates/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// generation matches the suffix of later generations of templates.
+// generation matches the suffix of later template generations.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
 // ofFile returns the report of a cluster file with these manifests.
@@ -46,7 +46,7 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	check.Equal(t, "more memory", rollout.Summary, planreport.Summary{Replace: 2})
 	check.Equal(t, "differences", rollout.Owners[0].Differences, []string{"memory: 16GB -> 32GB"})
 
-	// The management cluster after the upgrade: the workers and their template have the next name.
+	// In the management cluster after the upgrade, the workers and their template have the next name.
 	name := ""
 
 	for key := range m.Templates {
@@ -85,7 +85,7 @@ func TestAClusterFileIsPlannedWithTheTemplatesOfAnUpgrade(t *testing.T) {
 	check.Equal(t, "back to the memory before", back.Summary, planreport.Summary{Replace: 2})
 }
 
-// TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies them within the API server's rules.
+// TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange applies the manifests with the validation of the API server.
 func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	names := func(manifests string) (out, refs []string) {
 		objects, err := planinput.FollowGenerations(

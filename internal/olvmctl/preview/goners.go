@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// predictDeleted returns the machines deleted first by Cluster API if an owner scales down: annotated ones, then
-// unhealthy ones, then those chosen by its policy. If this leaves the choice open, out has fewer than count, and the
-// rest come from candidates.
+// predictDeleted returns the machines deleted first by Cluster API if an owner scales down. The order is: annotated
+// machines, unhealthy machines, machines chosen by the deletion policy. If the policy leaves the choice open, out has
+// fewer than count machines, and the rest come from candidates.
 func predictDeleted(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured, count int64,
 ) (out, candidates []string) {
@@ -64,7 +64,8 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 	return out
 }
 
-// unhealthyOf returns the machines deleted early because they are unhealthy. A control plane ignores health here.
+// unhealthyOf returns the machines deleted early because they are unhealthy. For a control plane it returns none,
+// because a control plane ignores health here.
 func unhealthyOf(
 	owner *unstructured.Unstructured, machines []*unstructured.Unstructured,
 ) []*unstructured.Unstructured {
@@ -75,8 +76,8 @@ func unhealthyOf(
 	return slices.DeleteFunc(slices.Clone(machines), func(m *unstructured.Unstructured) bool { return !isUnhealthy(m) })
 }
 
-// predictNext returns the machine chosen by the owner's policy among the existing ones, sorted by age; nil if any may
-// go.
+// predictNext returns the machine chosen next by the owner's policy. The machines are sorted by age. It returns nil if
+// the policy may choose any of them.
 func predictNext(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
 	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
 		return nil // a machine of manifests has no age
@@ -100,7 +101,8 @@ func predictNext(owner *unstructured.Unstructured, machines []*unstructured.Unst
 	return nil
 }
 
-// oldestOfFullest returns the oldest machine of the failure domain with most machines, like a control plane does.
+// oldestOfFullest returns the oldest machine of the failure domain with the most machines. A control plane chooses the
+// same machine.
 func oldestOfFullest(machines []*unstructured.Unstructured) *unstructured.Unstructured {
 	domain := func(m *unstructured.Unstructured) string {
 		name, _, _ := unstructured.NestedString(m.Object, "spec", "failureDomain")

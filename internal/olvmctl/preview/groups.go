@@ -15,16 +15,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-// notMade stands in for the UUID of an affinity group created with the cluster.
+// notMade replaces the UUID of an affinity group that is created with the cluster.
 const notMade = "(made with the cluster)"
 
-// groupsKey identifies a cluster of an engine.
+// groupsKey identifies a cluster in an engine.
 type groupsKey struct {
 	session *engine.Client
 	cluster engine.ID
 }
 
-// findAffinityGroups returns the UUIDs of the machine's groups by name, as far as the engine has them.
+// findAffinityGroups returns the UUIDs of the machine's affinity groups by name. It omits groups missing from the
+// engine.
 func (m *Manifests) findAffinityGroups(
 	ctx context.Context, session *engine.Client, machine Machine, self placement.Member,
 ) (map[string]string, error) {
@@ -60,8 +61,8 @@ func (m *Manifests) findAffinityGroups(
 	return ids, nil
 }
 
-// checkGroups returns the machines that cannot be placed. Either their names do not fit the engine, or an enforced
-// group keeps apart more machines than there are hosts. err is the error of an engine that cannot be used.
+// checkGroups returns the machines that cannot be placed because of affinity groups. Either their names do not fit the
+// engine, or an enforced group separates more machines than there are hosts. err is the error of an unavailable engine.
 func (m *Manifests) checkGroups(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (refused refusals, err error) {
@@ -71,7 +72,7 @@ func (m *Manifests) checkGroups(
 
 	for _, machine := range machines {
 		if machine.spec.FromInventory != nil {
-			continue // an inventory VM keeps its place
+			continue // an inventory VM stays on its host
 		}
 
 		c := machine.olvmCluster
@@ -110,7 +111,7 @@ func (m *Manifests) checkGroups(
 	return refused, nil
 }
 
-// checkHosts adds the machines for which a cluster has too few hosts to refused.
+// checkHosts adds machines to refused if their cluster has too few hosts for them.
 func checkHosts(
 	ctx context.Context,
 	session *engine.Client,

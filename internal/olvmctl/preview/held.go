@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// heldAddresses lists the holders of addresses on each engine.
+// heldAddresses lists the holders of addresses for each engine.
 type heldAddresses []*engineAddresses
 
 type engineAddresses struct {
@@ -31,7 +31,7 @@ type engineAddresses struct {
 	held   addressing.Held
 }
 
-// addressesOn returns the addresses of one engine, and adds the engine if it is new.
+// addressesOn returns the holders of addresses on one engine. It first adds a new engine to the list.
 func (h *heldAddresses) addressesOn(id connection.EngineID) addressing.Held {
 	for _, known := range *h {
 		if known.engine.IsSame(id) {
@@ -60,7 +60,8 @@ func (m *Manifests) engineOfCluster(cluster *infrav1.OLVMCluster) connection.Eng
 	return m.withInstallation(connection.ClusterEngine(m.withRecord(cluster)))
 }
 
-// withInstallation returns the identity of an engine. The engine's own answer takes precedence over a recorded status.
+// withInstallation returns the identity of an engine, with its installation ID. The ID from the engine itself takes
+// precedence over the ID recorded in a status.
 func (m *Manifests) withInstallation(of connection.Engine) connection.EngineID {
 	return of.ID().WithInstallation(m.installations[of.ID().Host])
 }
@@ -68,8 +69,8 @@ func (m *Manifests) withInstallation(of connection.Engine) connection.EngineID {
 // notCreated is the creation time of objects not yet created by the API server.
 var notCreated = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// withRecord returns a cluster of the manifests with the management cluster's status and age. A cluster missing there
-// is younger than all others.
+// withRecord returns a cluster of the manifests with the management cluster's status and age. A cluster missing in the
+// management cluster counts as younger than all others.
 func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluster {
 	live := m.LiveClusters[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}]
 	out := *cluster // it is only read
@@ -84,7 +85,7 @@ func (m *Manifests) withRecord(cluster *infrav1.OLVMCluster) *infrav1.OLVMCluste
 	return &out
 }
 
-// recordOf is like withRecord for the support services of a cluster.
+// recordOf is like withRecord, but for the support services of a cluster.
 func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alpha1.OLVMSupportServices {
 	live := m.LiveServices[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]
 	out := *of // it is only read
@@ -99,7 +100,8 @@ func (m *Manifests) recordOf(of *infrav1alpha1.OLVMSupportServices) *infrav1alph
 	return &out
 }
 
-// servicesOfCluster returns the support services of a cluster of the manifests or of another namespace; nil for none.
+// servicesOfCluster returns the support services of a cluster of the manifests or of another namespace. It returns nil
+// if the cluster has none.
 func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
 	for key, of := range m.Services {
 		if found, err := m.olvmClusterOf(key.Namespace, key.Name); err == nil && found == c {
@@ -116,8 +118,8 @@ func (m *Manifests) servicesOfCluster(c *infrav1.OLVMCluster) *infrav1alpha1.OLV
 	return nil
 }
 
-// identifyEngines asks every engine for its installation ID. It returns an error if an engine is not the one running a
-// cluster's machines. It skips engines without an answer; their later use reports the problem.
+// identifyEngines asks every engine for its installation ID. It returns an error if an engine is not the one that runs
+// a cluster's machines. It skips engines that do not answer. Their later use reports the problem.
 func (m *Manifests) identifyEngines(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) error {
@@ -155,7 +157,7 @@ func (m *Manifests) identifyEngines(
 	return nil
 }
 
-// collectHeld lists the holders of addresses by engine.
+// collectHeld returns the holders of addresses by engine.
 func (m *Manifests) collectHeld(machines []Machine) *heldAddresses {
 	out := &heldAddresses{}
 
@@ -181,7 +183,7 @@ func (m *Manifests) collectHeld(machines []Machine) *heldAddresses {
 	return out
 }
 
-// addHeldElsewhere adds the addresses of other namespaces of the management cluster.
+// addHeldElsewhere adds the addresses held in other namespaces of the management cluster.
 func (m *Manifests) addHeldElsewhere(out *heldAddresses) {
 	for i := range m.Elsewhere.Clusters {
 		cluster := &m.Elsewhere.Clusters[i]
@@ -211,8 +213,8 @@ func (m *Manifests) eachElsewhere(do func(connection.EngineID, *infrav1.OLVMMach
 	}
 }
 
-// checkEndpoints returns, by cluster, why its machines cannot be made. Either the endpoint differs from the Cluster's,
-// or another object holds it.
+// checkEndpoints returns, by cluster, the reason why its machines cannot be created. The endpoint differs from the
+// endpoint of the Cluster, or another object holds it.
 func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]error {
 	out := map[*infrav1.OLVMCluster]error{}
 
@@ -246,8 +248,7 @@ func (m *Manifests) checkEndpoints(machines []Machine) map[*infrav1.OLVMCluster]
 	return out
 }
 
-// checkSupportAddresses returns an error if another object holds an address of the load balancers of a machine's
-// cluster.
+// checkSupportAddresses returns an error if another object holds a load balancer address of the machine's cluster.
 func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) error {
 	c, of := machine.olvmCluster, machine.services
 	wanted := addressing.CollectSupportAddresses(c.Spec, of)
@@ -270,7 +271,7 @@ func (m *Manifests) checkSupportAddresses(machine Machine, machines []Machine) e
 	return nil
 }
 
-// endpointOfCluster returns the endpoint named by a machine's Cluster.
+// endpointOfCluster returns the endpoint in the Cluster of a machine.
 func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 	for _, cluster := range m.Clusters {
 		if cluster.GetName() != machine.Cluster || cluster.GetNamespace() != machine.Namespace {
@@ -280,14 +281,14 @@ func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 		host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
 		port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
 
-		return clusterv1.APIEndpoint{Host: host, Port: int32(port)} //nolint:gosec // it is compared only
+		return clusterv1.APIEndpoint{Host: host, Port: int32(port)} //nolint:gosec // only used for comparisons
 	}
 
 	return clusterv1.APIEndpoint{}
 }
 
-// heldBeside returns the holders of addresses on the engine of a cluster, except the cluster and its machines. own is
-// the asking object: the cluster or its OLVMSupportServices.
+// heldBeside returns the holders of addresses on a cluster's engine, except the cluster itself and its machines. own is
+// the object that needs an address: the cluster or its OLVMSupportServices.
 func (m *Manifests) heldBeside(
 	c *infrav1.OLVMCluster, own client.Object, machines []Machine,
 ) addressing.Held {
@@ -345,7 +346,7 @@ func (m *Manifests) heldBeside(
 	return out
 }
 
-// networksOf returns the networks of a cluster's machines; "" means any.
+// networksOf returns the networks of a cluster's machines. "" means any network.
 func networksOf(machines []Machine, c *infrav1.OLVMCluster) []string {
 	var out []string
 

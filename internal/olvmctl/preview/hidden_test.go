@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAPullRequestHidesNoDestroyedMachine scales the workers to zero. It also adds something to disguise them as no
-// longer belonging to their MachineDeployment, or to this provider.
+// TestAPullRequestHidesNoDestroyedMachine scales the workers to zero. It also tries to hide that they belong to their
+// MachineDeployment, or to this provider.
 func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 	machine := func(name, metadata string) string {
 		return "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: " + name + ", namespace: default" + metadata +
@@ -72,7 +72,7 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 	}
 }
 
-// converting is a management cluster that has owners of machines in v1beta1, too; or says that it has not.
+// converting is a management cluster that serves the owners of machines also in v1beta1, or does not know this version.
 type converting struct {
 	client.Client
 	toV1Beta1 func(*unstructured.Unstructured)
@@ -103,12 +103,12 @@ func (c converting) Get(
 	return nil
 }
 
-// TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion changes what machines are made of, in a manifest that has the
-// version before.
+// TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion changes the settings of machines in a manifest with the
+// previous API version.
 func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 	const controlPlane, workers = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2", "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment"
 
-	// The references of v1beta1 have an apiVersion instead of a group. Nothing else of the sample differs.
+	// References in v1beta1 have an apiVersion instead of a group. The rest of the sample is the same.
 	toV1Beta1 := func(o *unstructured.Unstructured) {
 		if bootstrap, found, _ := unstructured.NestedMap(
 			o.Object, "spec", "template", "spec", "bootstrap", "configRef",
@@ -163,8 +163,8 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 	}
 }
 
-// TestAPullRequestHidesNothingBehindAnotherControlPlane changes and removes a control plane of another provider, whose
-// machines are of this one.
+// TestAPullRequestHidesNothingBehindAnotherControlPlane changes and removes a control plane of another provider. Its
+// machines belong to this provider.
 func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 	const written = "\n---\napiVersion: controlplane.cluster.x-k8s.io/v1beta1\nkind: RKE2ControlPlane\n" +
 		"metadata: {name: demo-control-plane, namespace: default}\nspec: {replicas: 3, version: v1.36.1+rke2r1}\n"

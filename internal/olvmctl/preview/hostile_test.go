@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// thief is a server named as the engine by a stranger; it keeps the received credentials.
+// thief is a server that a stranger's manifests name as the engine. It stores the credentials it receives.
 type thief struct {
 	*httptest.Server
 	got []string
@@ -55,7 +55,7 @@ func newThief(t *testing.T) *thief {
 
 func (s *thief) engine() string { return s.URL + "/ovirt-engine" }
 
-// ca is the certificate of the server in PEM.
+// ca returns the certificate of the server in PEM.
 func (s *thief) ca() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
@@ -71,7 +71,7 @@ func (s *thief) caMap(t *testing.T, namespace, name string) string {
 		"}\ndata: {ca.crt: " + string(encoded) + "}\n"
 }
 
-// plan renders manifests beside a management cluster, nil for none, and returns the error.
+// plan renders manifests with a management cluster, or without one if live is nil. It returns the error.
 func plan(t *testing.T, manifests string, live client.Reader, credentials Credentials) error {
 	t.Helper()
 
@@ -90,7 +90,7 @@ func plan(t *testing.T, manifests string, live client.Reader, credentials Creden
 	return err
 }
 
-// liveWith returns a management cluster with these objects and no machines.
+// liveWith returns a management cluster with these objects and without machines.
 func liveWith(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 
@@ -114,7 +114,7 @@ func liveWith(t *testing.T, objects ...client.Object) client.Client {
 
 func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		// urls is the value of OLVM_URL; THIEF stands for the server of the manifests.
+		// urls is the value of OLVM_URL. THIEF stands for the server in the manifests.
 		urls []string
 		// server is the URL in the manifests.
 		server, want string
@@ -149,14 +149,15 @@ func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 	}
 }
 
-// secretOf returns a live Secret allowed for some engines.
+// secretOf returns a Secret of the management cluster, allowed for some engines.
 func secretOf(namespace, name, urls string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{
 		"username": []byte("admin@internal"), "password": []byte("canary"), infrav1.AllowedServerURLsKey: []byte(urls),
 	}}
 }
 
-// identityIn returns an OLVMClusterIdentity of a pull request, for all namespaces and a stranger's server.
+// identityIn returns the OLVMClusterIdentity of a pull request. It allows all namespaces, and names a stranger's
+// server.
 func identityIn(s *thief) string {
 	return "---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMClusterIdentity\nmetadata: {name: evil}\n" +
 		"spec:\n  credentialsSecret: {namespace: prod, name: credentials}\n" +
@@ -339,8 +340,8 @@ func TestWhatIsEvidentlyNoPasswordIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAWeakPasswordThatIsInUseIsUsed plans with a weak password of the management cluster, and with one given by the
-// user.
+// TestAWeakPasswordThatIsInUseIsUsed plans with a weak password in the management cluster, and with a weak password
+// given by the user.
 func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
 	named := newThief(t)
 	secret := secretOf("default", "demo-ovirt-credentials", named.engine())
@@ -407,7 +408,7 @@ func TestAFolderIsWrittenNowhereElse(t *testing.T) {
 	check.Length(t, "what is written outside", entries, 0)
 }
 
-// TestAKindThatNoServerHasIsNoKindOfAnother has kinds ignored by a careless plan and refused by an API server.
+// TestAKindThatNoServerHasIsNoKindOfAnother has kinds that a careless plan would ignore, but an API server rejects.
 func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n", "write apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
@@ -443,7 +444,7 @@ func TestManifestsAskForNoMillionMachines(t *testing.T) {
 	check.Error(t, err, "the manifests ask for more than 20000 machines together")
 }
 
-// TestCredentialsGoToNoURLThatLooksLikeTheirs has URLs of a stranger, and other spellings of the engine's own.
+// TestCredentialsGoToNoURLThatLooksLikeTheirs has URLs of a stranger, and other spellings of the engine's URL.
 func TestCredentialsGoToNoURLThatLooksLikeTheirs(t *testing.T) {
 	own := Credentials{Username: "u", Password: "p", ServerURLs: []string{"https://engine.example.com/ovirt-engine"}}
 

@@ -2,7 +2,7 @@ package preview
 
 import "github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 
-// nameIDs maps the UUIDs in a machine's plan to names.
+// nameIDs maps the UUIDs in a machine's plan to readable names.
 func nameIDs(built *desired.Built) map[string]string {
 	out := map[string]string{}
 	if names := built.Names; names != nil {
@@ -20,7 +20,7 @@ func nameIDs(built *desired.Built) map[string]string {
 	return out
 }
 
-// nameOf returns the name for a UUID in the plan of a machine; "" if unknown.
+// nameOf returns the name for a UUID in the plan of a machine, or "" if the name is unknown.
 func (r Rendered) nameOf(id string) string {
 	if name := r.names[id]; name != "" || r.knownName == nil {
 		return name

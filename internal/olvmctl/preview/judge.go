@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// applyRefusals replaces changes refused by the controllers with the controllers' actual behavior.
+// applyRefusals replaces the changes that the controllers refuse by what the controllers do instead.
 func applyRefusals(r *planreport.Result, machine Machine) {
 	if machine.provisioned && r.AddsVM() {
 		r.Changes, r.Text, r.Gone = []terraform.Change{}, planreport.Gone+".", true

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// itemPrefix precedes the names of list items in managedFields.
+// itemPrefix is the prefix of list items in managedFields.
 const itemPrefix = "k:"
 
-// keyedLists are lists of a live object whose items have keys. A server-side apply merges their items like fields.
+// keyedLists describes the lists in a live object whose items have keys. A server-side apply merges these items like
+// fields.
 type keyedLists struct {
-	// keys names the fields identifying an item; nil for another kind of list.
+	// keys are the fields that identify an item. It is nil for other lists.
 	keys []string
-	// below has the lists in fields, and each the lists in all items.
+	// below describes the lists in the fields of an object. each describes the lists in every item of a list.
 	below map[string]*keyedLists
 	each  *keyedLists
 }
@@ -39,7 +40,7 @@ func (o ownership) keyedLists(path string) *keyedLists {
 	return out
 }
 
-// addLists adds the lists of one manager.
+// addLists adds the lists owned by one manager.
 func (k *keyedLists) addLists(tree map[string]any) {
 	for name, value := range tree {
 		fields, _ := value.(map[string]any)
@@ -70,8 +71,8 @@ func (k *keyedLists) addLists(tree map[string]any) {
 	}
 }
 
-// itemName returns the item as part of a path: its keys and their values, in a form unique to the item. It is empty if
-// a key is missing.
+// itemName returns a path element for a list item: its keys and their values in a unique form. It returns "" if a key
+// is missing.
 func itemName(item any, keys []string) string {
 	fields, _ := item.(map[string]any)
 
@@ -89,7 +90,8 @@ func itemName(item any, keys []string) string {
 	return "[" + strings.Join(words, ",") + "]"
 }
 
-// itemNames returns the names of a list's items in order. It is nil if an item has no name, or two share one.
+// itemNames returns the names of a list's items in their order. It returns nil if an item has no name, or if two items
+// have the same name.
 func (k *keyedLists) itemNames(list []any) []string {
 	var out []string
 
@@ -105,8 +107,8 @@ func (k *keyedLists) itemNames(list []any) []string {
 	return out
 }
 
-// splitByKey returns two values with maps by item name in place of lists, if both values allow it. Shared items must
-// have the same order.
+// splitByKey returns two values with their lists replaced by maps of items by name, if this is possible for both
+// values. Items present in both lists must have the same order.
 func (k *keyedLists) splitByKey(asked, there any) (splitAsked, splitThere any) {
 	if k == nil {
 		return asked, there
@@ -135,7 +137,7 @@ func (k *keyedLists) splitByKey(asked, there any) (splitAsked, splitThere any) {
 	return k.splitFields(askedFields, liveFields, func(name string) *keyedLists { return k.below[name] })
 }
 
-// splitFields splits the values of two maps. A nil map stays nil.
+// splitFields applies splitByKey to the values of two maps. It returns nil for a nil map.
 func (k *keyedLists) splitFields(
 	asked, there map[string]any, below func(name string) *keyedLists,
 ) (splitAsked, splitThere any) {
@@ -170,7 +172,7 @@ func (k *keyedLists) splitFields(
 	return splitAsked, splitThere
 }
 
-// withoutItems returns a value without the items at some paths.
+// withoutItems returns a value without the given items below a path.
 func (k *keyedLists) withoutItems(value any, path string, items []string) any {
 	if k == nil || len(items) == 0 {
 		return value
@@ -193,7 +195,7 @@ func (k *keyedLists) withoutItems(value any, path string, items []string) any {
 	return value
 }
 
-// asMap returns items by name; nil for a nil list.
+// asMap returns the items of a list by name, or nil for a nil list.
 func asMap(names []string, list []any) map[string]any {
 	if list == nil {
 		return nil
@@ -207,7 +209,7 @@ func asMap(names []string, list []any) map[string]any {
 	return out
 }
 
-// inOneOrder reports whether the shared names of two lists have the same order in both.
+// inOneOrder reports whether the names shared by two lists have the same order in both.
 func inOneOrder(one, other []string) bool {
 	shared := func(list, with []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !slices.Contains(with, name) })

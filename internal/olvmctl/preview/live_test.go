@@ -53,7 +53,7 @@ func TestWhatRunsIsNotRolledOut(t *testing.T) {
 }
 
 func TestARolloutIsShownAsOne(t *testing.T) {
-	before, md, _ := strings.Cut(fixture.SampleManifests(t), "kind: MachineDeployment\n") // it and its successors
+	before, md, _ := strings.Cut(fixture.SampleManifests(t), "kind: MachineDeployment\n") // and all later documents
 	template := ""
 
 	for _, document := range strings.Split(fixture.SampleManifests(t), "---\n") {

@@ -1,5 +1,5 @@
-// Package preview computes the machines requested by manifests, each with the Terraform plan of the controllers. The
-// controllers' own code resolves names to UUIDs, renders configurations and makes plans.
+// Package preview computes the machines requested by manifests, and plans each machine as the controllers do. It uses
+// the code of the controllers to resolve names to UUIDs, to render configurations and to run plans.
 package preview
 
 import (
@@ -23,41 +23,41 @@ import (
 
 // Machine is one machine requested by the manifests.
 type Machine struct {
-	// Cluster, and the requesting object as Kind/name.
+	// Cluster is the name of the cluster. From is the requesting object as Kind/name.
 	Cluster, From string
-	// Namespace and Name of the machine. The name of a machine that Cluster API has yet to make is a stand-in: the
-	// owner's name and a number, while Cluster API appends random letters.
+	// Namespace and Name identify the machine. Cluster API appends random letters to the owner's name to name a new
+	// machine. The preview appends a number instead.
 	Namespace, Name string
-	// Addresses of the machine, as far as they are predictable without a management cluster.
+	// Addresses are the addresses of the machine that are known without a management cluster.
 	Addresses []string
-	// VM is its OLVMInventoryVM, claimed or chosen; empty if a VM is created for the machine.
+	// VM is the OLVMInventoryVM claimed by the machine or chosen for it. It is empty if the machine gets a new VM.
 	VM string
 
-	// Replaced says why a rollout replaces the machine; Replaces names the machine replaced by this one. Empty for
-	// none.
+	// Replaced is the reason why a rollout replaces the machine. Replaces is the name of the machine replaced by this
+	// one. Both are empty without a rollout.
 	Replaced, Replaces string
-	// Destroyed says why the machine is deleted without a replacement. MayGo says why it might be: Cluster API chooses
-	// among several. Empty for neither.
+	// Destroyed is the reason why the machine is deleted without a replacement. MayGo is the reason why Cluster API may
+	// choose the machine for deletion. Both are empty if the machine stays.
 	Destroyed, MayGo string
 
 	infraName string    // of the OLVMMachine
-	template  string    // name of the OLVMMachineTemplate of a machine still to be made
+	template  string    // name of the OLVMMachineTemplate of a machine that does not exist yet
 	uid       types.UID // of the OLVMMachine; empty before it exists
-	// role and failureDomain of the Machine.
+	// role and failureDomain are those of the Machine.
 	role    infrav1.MachineRole
-	service string // of support; empty for a node
-	// services are the support services of the cluster; nil for none.
+	service string // the support service of the machine; empty for a node
+	// services are the support services of the cluster, or nil.
 	services      *infrav1alpha1.OLVMSupportServices
 	failureDomain string
 	version       string // of Kubernetes
-	// format of its bootstrap data; empty if the manifests do not say.
+	// format is the format of the machine's bootstrap data. It is empty if the manifests do not contain it.
 	format   bootstrap.Format
 	spec     infrav1.OLVMMachineSpec
 	recorded addressing.Addresses
-	live     bool // it exists
-	// deleting reports whether its Machine is being deleted, and provisioned whether it has had a VM.
+	live     bool // the machine exists
+	// deleting reports whether the Machine is being deleted. provisioned reports whether the machine has ever had a VM.
 	deleting, provisioned bool
-	// undoes reports whether the request reverts an unfinished change.
+	// undoes reports whether the manifests revert an unfinished change of the machine.
 	undoes bool
 	// pool is the inventory making the VM; nil for a machine of a cluster.
 	pool *infrav1alpha1.OLVMInventory
@@ -67,20 +67,19 @@ type Machine struct {
 	olvmCluster *infrav1.OLVMCluster
 }
 
-// AskForMachines reports whether anything in the manifests, or beside them in the management cluster, requests
-// machines.
+// AskForMachines reports whether the manifests, or the objects beside them in the management cluster, request machines.
 func (m *Manifests) AskForMachines() bool {
 	return len(m.Owners) > 0 || len(m.provisioningInventories()) > 0 || len(m.Services) > 0
 }
 
-// Machines lists the machines requested by the manifests, in their order. Machines in a dump of a running cluster count
-// towards their owners' replicas.
+// Machines lists the machines requested by the manifests, in their order. Existing machines in the manifests, for
+// example in a dump of a running cluster, count towards the replicas of their owners.
 func (m *Manifests) Machines() ([]Machine, error) {
 	machines, _, err := m.Expand()
 	return machines, err
 }
 
-// Expand lists the machines requested by the manifests, and what happens to the management cluster's machines.
+// Expand lists the machines requested by the manifests, and the changes to existing machines in the management cluster.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	if err := m.checkTopologies(); err != nil {
 		return nil, nil, err
@@ -127,8 +126,8 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 	return m.markDestroyed(out, changes), changes, err
 }
 
-// giveNames gives future machines names that no existing machine has. A control plane and a MachineDeployment may share
-// a name, and a Machine may be named like another owner plus a number.
+// giveNames gives each future machine a name that no existing machine has. Names could collide: a control plane and a
+// MachineDeployment may have the same name, and a Machine may have the name of another owner with a number.
 func giveNames(machines []Machine) {
 	used := map[types.NamespacedName]bool{}
 
@@ -154,9 +153,9 @@ func giveNames(machines []Machine) {
 }
 
 const (
-	// maxReplicas limits the damage of a typing error.
+	// maxReplicas limits the effect of a typing error.
 	maxReplicas = 10_000
-	// maxMachines limits the machines of all owners together.
+	// maxMachines is the maximum number of machines of all owners together.
 	maxMachines = 20_000
 )
 
@@ -164,7 +163,7 @@ func (m *Manifests) machinesOf(
 	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
 	if owner.GetKind() == "MachineSet" && isControlled(owner, m.Owners) {
-		return nil, nil, nil // its MachineDeployment is here too and requests the machines
+		return nil, nil, nil // the manifests have its MachineDeployment, which requests the machines
 	}
 
 	clusterName, ref := planinput.MachineRefs(owner)
@@ -173,7 +172,7 @@ func (m *Manifests) machinesOf(
 	}
 
 	if owner.GetKind() != "Machine" && m.isPruned(owner, clusterName) {
-		return nil, nil, nil // its machines are deleted, and it makes none
+		return nil, nil, nil // its machines are deleted, and it creates none
 	}
 
 	if clusterName == "" {
@@ -210,7 +209,7 @@ func (m *Manifests) machinesOf(
 	return nil, nil, nil // another provider's
 }
 
-// liveMachine returns the machine of a Machine; key names its OLVMMachine.
+// liveMachine returns the machine for a Machine object. key is the key of its OLVMMachine.
 func (m *Manifests) liveMachine(
 	owner *unstructured.Unstructured, machine Machine, key types.NamespacedName,
 ) (Machine, error) {
@@ -237,8 +236,8 @@ func (m *Manifests) liveMachine(
 	return machine, nil
 }
 
-// replicasOf returns the machines still to be made by a control plane, MachineDeployment or MachineSet, and what
-// happens to its existing ones. key names its OLVMMachineTemplate.
+// replicasOf returns the machines still to be created by a control plane, MachineDeployment or MachineSet, and the
+// changes to its existing machines. key is the key of its OLVMMachineTemplate.
 func (m *Manifests) replicasOf(
 	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
 ) ([]Machine, *planreport.OwnerChange, error) {
@@ -267,7 +266,7 @@ func (m *Manifests) replicasOf(
 		machine := base
 		machine.Name = fmt.Sprintf("%s-%d", owner.GetName(), i)
 		machine.infraName = machine.Name
-		if len(domains) > 0 { // a control plane is spread evenly
+		if len(domains) > 0 { // a control plane spreads its machines evenly
 			machine.failureDomain = domains[i%int64(len(domains))]
 		}
 
@@ -285,7 +284,7 @@ func (m *Manifests) replicasOf(
 	return out, change, nil
 }
 
-// wantedReplicas returns the wanted number of an owner's machines.
+// wantedReplicas returns the number of machines requested by an owner.
 func (m *Manifests) wantedReplicas(owner *unstructured.Unstructured) (int64, error) {
 	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
 	if err != nil {
@@ -307,7 +306,7 @@ func (m *Manifests) wantedReplicas(owner *unstructured.Unstructured) (int64, err
 	return replicas, nil
 }
 
-// failureDomains returns the failure domains for spreading the machines of a control plane.
+// failureDomains returns the failure domains available to the machines of a control plane.
 func (machine *Machine) failureDomains() []string {
 	if machine.role != infrav1.ControlPlaneRole {
 		return nil
@@ -324,7 +323,7 @@ func (machine *Machine) failureDomains() []string {
 	return out
 }
 
-// ownerChange returns what happens to an owner's existing machines.
+// ownerChange returns the changes to the existing machines of an owner.
 func (m *Manifests) ownerChange(
 	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
 ) *planreport.OwnerChange {
@@ -336,7 +335,7 @@ func (m *Manifests) ownerChange(
 
 	for _, machine := range m.machinesMadeBy(owner) {
 		if machine.GetDeletionTimestamp() != nil {
-			continue // another one already takes its place
+			continue // another machine already replaces it
 		}
 
 		out.Machines++
@@ -362,8 +361,8 @@ func (m *Manifests) ownerChange(
 	return out
 }
 
-// chooseDestroyed chooses the machines deleted without a replacement: surplus machines of a rollout first, then Cluster
-// API's choice among the others.
+// chooseDestroyed chooses the machines deleted without a replacement. It takes the surplus machines of a rollout first,
+// then the machines Cluster API would choose.
 func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured, kept []*unstructured.Unstructured) {
 	c.Kept = int64(len(kept))
 
@@ -375,7 +374,7 @@ func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured
 	c.Destroyed, c.Candidates = append(c.Destroyed, chosen...), candidates
 }
 
-// isControlled reports whether another object of the manifests owns this one, as in a dump of a running cluster.
+// isControlled reports whether another object in the manifests owns this object, as in a dump of a running cluster.
 func isControlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
 		for _, other := range owners {
@@ -389,7 +388,7 @@ func isControlled(object *unstructured.Unstructured, owners []*unstructured.Unst
 	return false
 }
 
-// machinesMadeBy returns the Machines of the manifests made by the object.
+// machinesMadeBy returns the Machines in the manifests that belong to an owner.
 func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 
@@ -409,8 +408,8 @@ func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstruct
 	return out
 }
 
-// formatOf returns the format of the bootstrap data of an owner's machines. It is empty for another bootstrap provider,
-// or if the manifests lack the KubeadmConfig.
+// formatOf returns the format of the bootstrap data for an owner's machines. It returns "" for another bootstrap
+// provider, or if the manifests lack the KubeadmConfig.
 func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format {
 	object, path := owner, []string{"spec", "kubeadmConfigSpec", "format"}
 
@@ -446,8 +445,8 @@ func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) stri
 	return ""
 }
 
-// checkProvider refuses a manifest moving a running cluster from this provider to another one: its machines would be in
-// no plan.
+// checkProvider rejects a manifest that moves a running cluster from this provider to another one, because no plan
+// would show its machines.
 func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 	live := m.LiveOf(cluster)
 	if live == nil {
@@ -463,7 +462,7 @@ func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 		"cannot change its provider; write back what it was", ownerName(cluster))
 }
 
-// olvmClusterOf returns the infrastructure of a cluster; nil for a cluster of another provider.
+// olvmClusterOf returns the OLVMCluster of a cluster, or nil for a cluster of another provider.
 func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster, error) {
 	for _, cluster := range m.Clusters {
 		if cluster.GetName() != name || cluster.GetNamespace() != namespace {

@@ -13,14 +13,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// endings match the suffixes added by Cluster API to an owner's name to name a machine.
+// endings match the suffixes that Cluster API adds to an owner's name to name a machine.
 var endings = map[string]*regexp.Regexp{
 	"KubeadmControlPlane": regexp.MustCompile(`^-[a-z0-9]{5}$`),
 	"MachineDeployment":   regexp.MustCompile(`^-[a-z0-9]+-[a-z0-9]{5}$`),
 }
 
-// FindVMOwners returns the owners of existing VMs of the machines requested by manifests. Machines unknown to a
-// management cluster belong to another one.
+// FindVMOwners returns the owners of existing VMs whose names match the manifests' owners of machines. If the
+// management cluster does not know such a machine, the VM belongs to another management cluster.
 func FindVMOwners(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials,
 ) ([]ownermark.Owner, error) {
@@ -77,7 +77,7 @@ func FindVMOwners(
 	return out, nil
 }
 
-// isMachineOf reports whether Cluster API gives such a name to machines of an owner, given as Kind/name.
+// isMachineOf reports whether Cluster API could give the name to a machine of an owner. from is the owner as Kind/name.
 func isMachineOf(name, from string) bool {
 	kind, owner, _ := strings.Cut(from, "/")
 	ending, ok := strings.CutPrefix(name, owner)

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
-// checkNeeded returns an error if the controllers cannot make a new machine because the manifests drop an object it
-// needs. Existing machines no longer need these objects.
+// checkNeeded returns an error if the controllers cannot create a new machine, because the manifests delete an object
+// needed by the machine. Existing machines no longer need these objects.
 func (m *Manifests) checkNeeded(machine Machine) error {
 	if machine.live {
 		return nil
@@ -28,7 +28,7 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 	return nil
 }
 
-// neededObjects returns the objects necessary for making a machine, by kind.
+// neededObjects returns the objects needed to create a machine, by kind.
 func (m *Manifests) neededObjects(machine Machine) map[string]types.NamespacedName {
 	named := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: machine.Namespace, Name: name}

@@ -16,8 +16,8 @@ var fluxLabels = map[string]any{
 	"kustomize.toolkit.fluxcd.io/name": "clusters", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
 }
 
-// TestANewMachineThatNeedsWhatIsPrunedIsRefused scales workers up, and removes an object needed by the new one from the
-// manifests. The controllers could not make the machine.
+// TestANewMachineThatNeedsWhatIsPrunedIsRefused scales the workers up. It also removes an object from the manifests
+// that the new worker needs. The controllers could not create this worker.
 func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 	core := func(kind, name string) client.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind,
@@ -53,7 +53,7 @@ func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 			}
 
 			manifests := fixture.SampleManifests(t, append([]string{"replicas: 2", "replicas: 3"}, test.changes...)...)
-			if test.changes != nil { // the template of a pool is new
+			if test.changes != nil { // the template of an inventory is new
 				manifests = strings.ReplaceAll(manifests, "name: demo-md-0\n", "name: demo-md-1\n")
 			}
 

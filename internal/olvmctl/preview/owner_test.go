@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// TestAPlanAcceptsTheMarksThatTheControllerAccepts has a VM marked with the machine's name, and with the UID of its own
-// object or an earlier one.
+// TestAPlanAcceptsTheMarksThatTheControllerAccepts has a VM marked with the machine's name. The UID in the mark is that
+// of the object or of an earlier one.
 func TestAPlanAcceptsTheMarksThatTheControllerAccepts(t *testing.T) {
 	withVM, err := tfstate.Parse([]byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed",` +
 		`"type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":"vm"}}]}]}`))

@@ -15,18 +15,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// appliedFields are fields of a live object set by a manifest.
+// appliedFields are the fields of a live object set by one manifest.
 type appliedFields struct {
 	tree map[string]any
-	// serverSide reports whether the API server recorded them. Its names have a prefix, and a field with no fields
-	// below it is owned as a whole.
+	// serverSide reports whether the fields come from a server-side apply. Their names then have a prefix, and the
+	// manifest owns a field without subfields as a whole.
 	serverSide bool
 }
 
-// fieldPrefix precedes the names of fields in managedFields.
+// fieldPrefix is the prefix of fields in managedFields.
 const fieldPrefix = "f:"
 
-// childFields returns the fields below a field. owned is false if no manifest has set it.
+// childFields returns the fields below a field. owned is false if the manifest has not set the field.
 func (a appliedFields) childFields(name string) (below appliedFields, owned bool) {
 	if a.serverSide && len(a.tree) == 0 {
 		return a, true
@@ -43,7 +43,7 @@ func (a appliedFields) childFields(name string) (below appliedFields, owned bool
 	return below, owned
 }
 
-// managedName returns the name in managedFields of a field, or of an item named by itemName.
+// managedName returns the name of a field or of a list item in managedFields. itemName has created the item's name.
 func (a appliedFields) managedName(name string) string {
 	if !strings.HasPrefix(name, "[") {
 		return fieldPrefix + name
@@ -73,7 +73,8 @@ func (a appliedFields) fieldsAt(path ...string) (below appliedFields, owned bool
 	return a, true
 }
 
-// refersToTemplate reports whether the fields are those of a whole manifest. Policies apply single fields.
+// refersToTemplate reports whether the fields include the reference to the infrastructure template, so they come from a
+// whole manifest. Policies apply only single fields.
 func (a appliedFields) refersToTemplate() bool {
 	for _, path := range []string{
 		"spec.template.spec.infrastructureRef", "spec.machineTemplate.spec.infrastructureRef",
@@ -168,8 +169,9 @@ func translatedMap(tree, from, to map[string]any) map[string]any {
 	return out
 }
 
-// removableFields returns the fields at a path of a live object, except fields set by others: these stay even if the
-// manifest lacks them. foreign lists their paths. If nothing tells the owners of fields, every field is removable.
+// removableFields returns the fields at a path of a live object that the manifest can remove. Fields set by others stay
+// even if the manifest lacks them. foreign are the paths of these fields. If the object has no record of who set its
+// fields, every field is removable.
 func removableFields(
 	applied []appliedFields, asked, there any, path string,
 ) (removable any, foreign []string) {
@@ -190,7 +192,7 @@ func removableFields(
 	return removable, foreign
 }
 
-// withoutForeign returns a live value without the fields missing from the manifest and never set by one.
+// withoutForeign returns a live value without fields that the manifest lacks and no manifest has ever set.
 func withoutForeign(asked, there any, path string, by []appliedFields, foreign *[]string) any {
 	isAsked := asked != nil && fmt.Sprint(asked) != ""
 	fields, isMap := there.(map[string]any)

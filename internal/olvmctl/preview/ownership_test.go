@@ -16,7 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnItemThatOthersHaveAddedToAListIsNotRemoved has arguments of the kubelets. Their list has keys: name and value.
+// TestAnItemThatOthersHaveAddedToAListIsNotRemoved has a list of kubelet arguments. The list is keyed by name and
+// value.
 func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 	const (
 		path  = "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs"
@@ -49,11 +50,11 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		asked, there []any
-		// applied are the items of the manifest's author, and added those of somebody else.
+		// applied are the items set by the manifest. added are the items set by somebody else.
 		applied, added []string
 		lastApplied    bool
 		want, note     string
-		// removed reports whether max-pods goes.
+		// removed reports whether the plan removes max-pods.
 		removed bool
 	}{
 		"nothing":                    {asked: list("v=2"), there: list("v=2"), applied: []string{v2}},

@@ -29,38 +29,41 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// userData stands in for the bootstrap data, because the bootstrap provider makes it in the management cluster.
+// userData replaces the bootstrap data, because only the bootstrap provider in the management cluster can create it.
 const userData = "#cloud-config\n# The bootstrap provider makes the real data.\n"
 
-// Rendered is a machine with its configuration.
+// Rendered is a machine with its Terraform configuration.
 type Rendered struct {
 	Machine
 	render.Configuration
 	Secrets []string
 	// Needs are the resources of its VM.
 	Needs Needs
-	// names maps UUIDs to the names of the VM's parts. knownName returns other names known to the engine.
+	// names maps UUIDs to the names of the VM's parts. knownName returns the names of other objects of the engine.
 	names     map[string]string
 	knownName func(id string) string
-	// State of Terraform, as kept by the management cluster; nil if unavailable. Existing objects are imported then.
+	// State is the Terraform state in the management cluster, or nil if it is unavailable. Without a state, the plan
+	// imports existing objects.
 	State []byte
-	// Kubeconfig of the management cluster, for a folder continuing the state; empty for none.
+	// Kubeconfig is the kubeconfig of the management cluster, for a folder that continues the state. It is empty if
+	// there is no management cluster.
 	Kubeconfig string
-	// Context of the kubeconfig; empty for its current one.
+	// Context is the context of the kubeconfig. If empty, it is the current context.
 	Context string
 }
 
-// Refused is a machine that cannot be made as requested.
+// Refused is a machine that cannot be created as requested.
 type Refused struct {
 	Machine
 	Err error
 }
 
-// refusals are the reasons for refusing machines.
+// refusals are the reasons for refusing machines, by machine.
 type refusals map[types.NamespacedName]error
 
-// Render resolves every machine against its engine and renders it. It refuses machines that the engine cannot make, and
-// renders the others. Machines of one engine share sessions. err is the error of an engine that cannot be used.
+// Render resolves the names of every machine in its engine, and renders the machine. It refuses the machines that the
+// engine cannot create, and renders the others. Machines of the same engine share one session. err reports an
+// unavailable engine.
 func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
@@ -79,7 +82,7 @@ func Render(
 	return out, append(wrong, refused...), err
 }
 
-// renderAll renders machines, and the VMs made by inventories.
+// renderAll renders the machines, and the VMs created by inventories.
 func (m *Manifests) renderAll(
 	ctx context.Context,
 	machines, pooled []Machine,
@@ -110,7 +113,7 @@ func (m *Manifests) renderAll(
 	endpoints := m.checkEndpoints(machines)
 
 	for _, machine := range slices.Concat(machines, pooled) {
-		if machine.Replaced != "" { // remaking it need not be possible
+		if machine.Replaced != "" { // it does not have to be possible to create it again
 			machine.VM = claims[machine.key()].entry
 			out = append(out, Rendered{Machine: machine.withRecordedAddresses()})
 
@@ -159,24 +162,24 @@ func (machine Machine) withRecordedAddresses() Machine {
 	return machine
 }
 
-// key identifies the machine among all of the manifests.
+// key identifies the machine among all machines of the manifests.
 func (machine *Machine) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: machine.Name}
 }
 
-// explainEngine names the cluster of the machine in an error of its engine.
+// explainEngine adds the machine's cluster to an error of its engine.
 func (machine *Machine) explainEngine(err error, at blocker.Places) error {
 	return fmt.Errorf("cluster %s/%s: %w", machine.Namespace, machine.Cluster, blocker.AddRemedy(err, at))
 }
 
-// explainError names the machine in an error.
+// explainError adds the name of the machine to an error.
 func (machine *Machine) explainError(err error, at blocker.Places) error {
 	return fmt.Errorf(
 		"machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.AddRemedy(err, at),
 	)
 }
 
-// allocateAddresses gives a machine the static addresses chosen by the controller. It claims nothing from IPAM
+// allocateAddresses gives a machine the static addresses the controller would choose. It claims no addresses from IPAM
 // providers.
 func (machine *Machine) allocateAddresses(
 	nics []addressing.NIC, held addressing.Held,
@@ -246,7 +249,7 @@ func (m *Manifests) renderMachine(
 		return Rendered{}, err
 	}
 
-	// A plan for a running machine shows changes, not a second VM.
+	// The plan for a running machine must show its changes, and not a second VM.
 	existing, err := machine.findExisting(ctx, session)
 	if err != nil {
 		return Rendered{}, err
@@ -276,7 +279,7 @@ func (m *Manifests) renderMachine(
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}, names: nameIDs(built)}
 	out.knownName = func(id string) string { return session.GetKnownName(context.WithoutCancel(ctx), engine.ID(id)) }
 
-	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of a pool needs nothing more
+	if built.Names != nil && machine.spec.FromInventory == nil { // a VM of an inventory needs nothing more
 		out.Needs = needsOf(built.Machine, built.Names.ClusterName)
 	}
 
@@ -293,7 +296,8 @@ func (m *Manifests) renderMachine(
 	return out, err
 }
 
-// addStandIns adds stand-ins for things known only to a management cluster: the tag created with a pool, and user data.
+// addStandIns adds placeholders for values known only to a management cluster: a tag created with the inventory, and
+// user data.
 func (m Machine) addStandIns(built *desired.Built) {
 	if m.newTag {
 		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
@@ -304,7 +308,7 @@ func (m Machine) addStandIns(built *desired.Built) {
 	}
 }
 
-// isUndo reports whether a machine returns to its settings before an unfinished change.
+// isUndo reports whether the manifests return a machine to its settings before an unfinished change.
 func isUndo(state *tfstate.State, built *desired.Built) (bool, error) {
 	digest, err := render.MachineDigest(built.Machine)
 	if err != nil {
@@ -314,7 +318,7 @@ func isUndo(state *tfstate.State, built *desired.Built) (bool, error) {
 	return state.IsRevertedBy(digest), nil
 }
 
-// missingFromState returns objects in the engine missing from the state, after an interrupted change.
+// missingFromState returns the objects of the engine that an interrupted change has not recorded in the state.
 func missingFromState(state *tfstate.State, existing *desired.Existing) *desired.Existing {
 	if state.IsComplete() {
 		return nil
@@ -323,8 +327,8 @@ func missingFromState(state *tfstate.State, existing *desired.Existing) *desired
 	return existing.WithState(state)
 }
 
-// findExisting returns the machine's VM already in the engine; nil if there is none, and for a machine with an
-// inventory VM.
+// findExisting returns the objects of the machine that the engine already has. It returns nil if there are none, or if
+// the machine uses an inventory VM.
 func (machine *Machine) findExisting(ctx context.Context, session *engine.Client) (*desired.Existing, error) {
 	if machine.spec.FromInventory != nil {
 		return nil, nil
@@ -333,7 +337,7 @@ func (machine *Machine) findExisting(ctx context.Context, session *engine.Client
 	return desired.FindExisting(ctx, session, machine.clusterSpec().OLVMDatacenterName, machine.Name, machine.spec)
 }
 
-// buildInput returns the input of the machine's configuration, without asking an engine.
+// buildInput returns the input for the machine's configuration, without requests to the engine.
 func (machine *Machine) buildInput(held addressing.Held) (desired.Input, error) {
 	nics, err := addressing.BuildNICs(machine.spec, machine.clusterSpec())
 	if err != nil {
@@ -343,7 +347,7 @@ func (machine *Machine) buildInput(held addressing.Held) (desired.Input, error) 
 	addresses, err := machine.allocateAddresses(nics, held)
 
 	announced := machine.format
-	if machine.live { // its original format is not requested again
+	if machine.live { // the format of its bootstrap data is unknown
 		announced = ""
 	}
 
@@ -365,7 +369,7 @@ func (machine *Machine) buildInput(held addressing.Held) (desired.Input, error) 
 	}, err
 }
 
-// openSession returns a session at the engine of a cluster.
+// openSession returns a session with the engine of a cluster.
 func (m *Manifests) openSession(
 	of connection.Engine, credentials Credentials, sessions *engine.Sessions,
 ) (*engine.Client, engine.Config, error) {
@@ -431,7 +435,8 @@ func resultOf(machine Machine) *planreport.Result {
 	return out
 }
 
-// disksOf returns the disks deleted with the VM of a machine. A VM of an inventory stays, with its disks.
+// disksOf returns the disks deleted together with the VM of a machine. A VM of an inventory stays, so its disks stay,
+// too.
 func disksOf(machine Machine) []string {
 	if machine.spec.FromInventory != nil {
 		return nil
@@ -449,7 +454,7 @@ func disksOf(machine Machine) []string {
 	return out
 }
 
-// DescribeOffline describes machines as far as possible without an engine: their sizes, names and addresses.
+// DescribeOffline describes machines without requests to an engine: their sizes, names and addresses.
 func DescribeOffline(m *Manifests, machines []Machine) []*planreport.Result {
 	held := m.collectHeld(machines)
 	pooled, refused := m.planInventoryVMsOffline(held)
@@ -518,7 +523,7 @@ func deletedResult(machine Machine) *planreport.Result {
 	return out
 }
 
-// Result returns the plan of a refused machine.
+// Result returns the result of a refused machine.
 func (r Refused) Result() *planreport.Result {
 	out := resultOf(r.Machine)
 	out.Refused = r.Err.Error()
@@ -526,9 +531,9 @@ func (r Refused) Result() *planreport.Result {
 	return out
 }
 
-// PlanAll renders machines, and runs a real Terraform plan for each machine unless it is refused. It also compares the
-// needs of new VMs with the resources of their engines. progress gets a line for each plan. The error means an engine
-// that cannot be used, a missing executor or an ended context.
+// PlanAll renders machines, and runs a real Terraform plan for each machine that is not refused. It also compares the
+// needs of new VMs with the capacities of their engines. It writes a line for each plan to progress. The error reports
+// an unavailable engine, a missing executor or an ended context.
 func PlanAll(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
 ) ([]*planreport.Result, []planreport.Capacity, error) {
@@ -574,14 +579,14 @@ func PlanAll(
 	return out, capacities, nil
 }
 
-// planGroups plans one machine of each group, using all processors, and returns the results of all machines.
+// planGroups plans one machine of each group in parallel on all processors, and returns the results of all machines.
 func planGroups(
 	ctx context.Context, local *localroot.Runner, groups []alike, progress io.Writer,
 ) (map[types.NamespacedName]*planreport.Result, error) {
 	out := map[types.NamespacedName]*planreport.Result{}
 	begun := 0
 
-	var mu sync.Mutex // for out, begun and progress
+	var mu sync.Mutex // protects out, begun and progress
 	running, inner := errgroup.WithContext(ctx)
 	running.SetLimit(runtime.GOMAXPROCS(0))
 
@@ -612,7 +617,8 @@ func planGroups(
 	return out, nil
 }
 
-// RunPlan runs a real Terraform plan for a machine, in a folder below scratch. It removes the folder afterwards.
+// RunPlan runs a real Terraform plan for a machine, in a temporary folder below scratch. It removes this folder
+// afterwards.
 func RunPlan(
 	ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string,
 ) (*planreport.Result, error) {
@@ -620,7 +626,7 @@ func RunPlan(
 		return deletedResult(machine.Machine), nil
 	}
 
-	// The path omits the machine's name, so the author of the manifests cannot choose the folder to remove.
+	// Do not use the machine's name in the path: the author of the manifests must not choose the folder to remove.
 	dir, err := os.MkdirTemp(scratch, "machine-")
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
@@ -646,8 +652,8 @@ func RunPlan(
 	), plan.JSON, plan.Outside
 
 	for _, change := range plan.Changes {
-		// Without a state, existing objects are imported into the plan's own, discarded state. Only a state records the
-		// way to stop a VM, so an imported start is the same in the engine.
+		// Without a state, the plan imports existing objects into a temporary state. Only a state records how to stop a
+		// VM, so an update of an imported start changes nothing in the engine.
 		imported := machine.State == nil &&
 			(change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")
 		if !imported {

@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// newTag stands in for the UUID of a tag created with the pool; the provider accepts only UUIDs.
+// newTag replaces the UUID of a tag created with the inventory, because the provider accepts only UUIDs.
 const newTag = "00000000-0000-0000-0000-000000000000"
 
-// planInventoryVMs returns the VMs missing from inventories. It refuses VMs that cannot be made.
+// planInventoryVMs returns the VMs missing from inventories. It refuses the VMs that cannot be created.
 func (m *Manifests) planInventoryVMs(
 	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held *heldAddresses,
 ) (out []Machine, refused []Refused, err error) {
 	for _, pool := range m.provisioningInventories() {
-		if reason := m.pruneReason(pool); reason != "" { // it makes no VMs, and its engine is not asked
+		if reason := m.pruneReason(pool); reason != "" { // it creates no VMs, so its engine is not needed
 			out = append(out, m.goingPoolVMs(pool, nil, reason)...)
 			continue
 		}
@@ -62,7 +62,8 @@ func (m *Manifests) planInventoryVMs(
 	return out, refused, nil
 }
 
-// expectTag marks VMs if the engine lacks the tag of their pool: the tag is created before them.
+// expectTag marks the VMs of an inventory if the engine lacks its tag, because the controllers create the tag before
+// the VMs.
 func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.OLVMInventory, made []Machine) error {
 	name := pool.Spec.VirtualMachines.Tag
 	tags, err := session.ListTagsNamed(ctx, name)
@@ -79,7 +80,8 @@ func expectTag(ctx context.Context, session *engine.Client, pool *infrav1alpha1.
 	return nil
 }
 
-// planInventoryVMsOffline is like provisioned without asking an engine: hosts are the ones named by templates.
+// planInventoryVMsOffline is like planInventoryVMs, but makes no requests to the engine. It uses the hosts named in the
+// templates.
 func (m *Manifests) planInventoryVMsOffline(held *heldAddresses) (out []Machine, refused []Refused) {
 	for _, pool := range m.provisioningInventories() {
 		if reason := m.pruneReason(pool); reason != "" {
@@ -96,7 +98,7 @@ func (m *Manifests) planInventoryVMsOffline(held *heldAddresses) (out []Machine,
 	return out, refused
 }
 
-// provisioningInventories returns the inventories making VMs now or earlier, sorted by name.
+// provisioningInventories returns the inventories that create VMs or have created VMs, sorted by name.
 func (m *Manifests) provisioningInventories() []*infrav1alpha1.OLVMInventory {
 	var out []*infrav1alpha1.OLVMInventory
 
@@ -117,8 +119,8 @@ func keyOf(pool *infrav1alpha1.OLVMInventory) types.NamespacedName {
 	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 }
 
-// planInventory returns the VMs missing from one inventory, and its surplus VMs. inUse has the names of claimed VMs;
-// nil if no engine was asked.
+// planInventory returns the VMs missing from one inventory, and the surplus VMs of the inventory. inUse has the names
+// of the claimed VMs. It is nil if the engine was not asked.
 func (m *Manifests) planInventory(
 	pool *infrav1alpha1.OLVMInventory,
 	held *heldAddresses,
@@ -178,8 +180,8 @@ func (m *Manifests) planInventory(
 	return out, refused
 }
 
-// inventoryVMsOf returns the OLVMInventoryVMs of an inventory, all names in the namespace, and the MAC addresses
-// already given.
+// inventoryVMsOf returns the OLVMInventoryVMs of an inventory, all names used in the namespace, and the MAC addresses
+// already assigned.
 func (m *Manifests) inventoryVMsOf(
 	pool *infrav1alpha1.OLVMInventory,
 ) (there []infrav1alpha1.OLVMInventoryVM, taken, macs map[string]bool) {
@@ -207,7 +209,7 @@ func (m *Manifests) inventoryVMsOf(
 	return there, taken, macs
 }
 
-// pruneReason returns the reason for deleting an inventory; "" if it stays.
+// pruneReason returns the reason why an inventory is deleted, or "" if it stays.
 func (m *Manifests) pruneReason(pool *infrav1alpha1.OLVMInventory) string {
 	for _, object := range m.Pruned() {
 		if object.Kind == "OLVMInventory" && object.Namespace == pool.Namespace && object.Name == pool.Name {
@@ -218,7 +220,7 @@ func (m *Manifests) pruneReason(pool *infrav1alpha1.OLVMInventory) string {
 	return ""
 }
 
-// inUse returns the names of an inventory's OLVMInventoryVMs in use according to the engine.
+// inUse returns the names of an inventory's OLVMInventoryVMs that are in use in the engine.
 func (m *Manifests) inUse(
 	pool *infrav1alpha1.OLVMInventory, vms map[engine.ID]engine.DescribedVM,
 ) map[string]bool {
@@ -234,8 +236,8 @@ func (m *Manifests) inUse(
 	return out
 }
 
-// goingPoolVMs returns VMs made by an inventory as machines destroyed for a reason: those with the names, or all for
-// nil. A claimed VM goes after its machine.
+// goingPoolVMs returns VMs created by an inventory as machines destroyed for the given reason. It returns the VMs with
+// the given names, or all VMs if names is nil. A claimed VM is destroyed only after its machine is deleted.
 func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []string, reason string) []Machine {
 	var out []Machine
 

@@ -12,15 +12,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// prunedForReport converts a deleted object for a report.
+// prunedForReport converts a deleted object to its form in a report.
 func prunedForReport(p planinput.Pruned) planreport.Pruned {
 	return planreport.Pruned{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, By: p.By}
 }
 
-// reasonOf returns the reason for deleting dependents of a pruned object.
+// reasonOf returns the reason why the dependents of a pruned object are deleted.
 func reasonOf(p planinput.Pruned) string { return prunedForReport(p).Reason() }
 
-// deletionReason returns the reason for deleting a machine with a pruned object; "" if it stays.
+// deletionReason returns the reason why a machine is deleted with a pruned object, or "" if the machine stays.
 func (m *Manifests) deletionReason(machine Machine) string {
 	for _, object := range m.Pruned() {
 		if object.Namespace != machine.Namespace {
@@ -35,7 +35,7 @@ func (m *Manifests) deletionReason(machine Machine) string {
 				return reason
 			}
 		case "OLVMInventory", "OLVMInventoryVM", "Secret", "ConfigMap", "OLVMClusterIdentity":
-			continue // see goingPoolVMs; the others make nothing
+			continue // goingPoolVMs handles these; the others create nothing
 		case "Machine":
 			if object.Name == machine.Name && machine.From == "Machine/"+machine.Name {
 				return reason
@@ -56,7 +56,7 @@ func (m *Manifests) deletionReason(machine Machine) string {
 	return ""
 }
 
-// isPruned reports whether an owner of machines, or its cluster, would be deleted. It makes no machines then.
+// isPruned reports whether an owner of machines, or its cluster, will be deleted. Such an owner creates no machines.
 func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) bool {
 	return slices.ContainsFunc(m.Pruned(), func(p planinput.Pruned) bool {
 		return p.Namespace == owner.GetNamespace() && (p.Kind == "Cluster" && p.Name == cluster ||
@@ -64,8 +64,8 @@ func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) b
 	})
 }
 
-// markDestroyed marks deleted machines with the reason. It drops all other machines of namespaces read only for
-// deletions.
+// markDestroyed adds the reasons to the machines that are deleted. It removes all other machines of namespaces that are
+// read only to find deletions.
 func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.OwnerChange) []Machine {
 	why, mayGo := map[types.NamespacedName]string{}, map[types.NamespacedName]string{}
 
@@ -107,7 +107,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 
 	return slices.DeleteFunc(machines, func(machine Machine) bool {
 		if !machine.live && m.deletionReason(machine) != "" {
-			return true // it is no longer made
+			return true // it is not created any more
 		}
 
 		return machine.Destroyed == "" && m.IsReadForDeletions(machine.Namespace)

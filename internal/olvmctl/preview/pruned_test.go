@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// pool is an inventory making two VMs.
+// pool is an inventory that creates two VMs.
 const pool = `
 apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
 kind: OLVMInventory
@@ -31,7 +31,7 @@ spec:
   provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]
 `
 
-// withPool adds the inventory with its VMs. A machine has claimed the second one.
+// withPool adds the inventory and its VMs to a management cluster. A machine has claimed the second one.
 func withPool(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 
@@ -75,7 +75,7 @@ func TestAnInventoryThatIsToHaveFewerVMsDestroysThem(t *testing.T) {
 		want      planreport.Summary
 	}{
 		"one":  {strings.Replace(pool, "count: 2", "count: 1", 1), planreport.Summary{Destroy: 1}},
-		"none": {strings.Replace(pool, "count: 2", "count: 0", 1), planreport.Summary{Destroy: 1}}, // the other one is claimed
+		"none": {strings.Replace(pool, "count: 2", "count: 0", 1), planreport.Summary{Destroy: 1}}, // one is claimed
 		"no provision": {strings.Replace(pool, "provision: [{name: small, count: 2, machineTemplateName: demo-md-0}]",
 			"", 1), planreport.Summary{Destroy: 1}},
 	} {
@@ -146,7 +146,7 @@ func TestAPrunedSecretOfAnEngineIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatNamesAGitOpsTool removes the workers of a cluster whose objects have marks of all sorts.
+// TestWhatNamesAGitOpsTool removes the workers of a cluster. Its objects have the marks of various tools.
 func TestWhatNamesAGitOpsTool(t *testing.T) {
 	const instance = "app.kubernetes.io/instance"
 
@@ -222,7 +222,7 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 	}
 }
 
-// TestAnEmptyFolderPrunesEverything has a repository after the deletion of its last manifest.
+// TestAnEmptyFolderPrunesEverything has a repository whose last manifest was deleted.
 func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	for name, change := range map[string]bool{"an error": false, "asked for": true} {
 		m, err := loadWith([]string{t.TempDir()}, nil, source.Options{MayBeEmpty: change})
@@ -251,7 +251,7 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	check.Error(t, err, "git keeps no folder without files")
 }
 
-// TestAPlanAgreesWithTheControllers has changes of a running machine.
+// TestAPlanAgreesWithTheControllers has various changes of a running machine.
 func TestAPlanAgreesWithTheControllers(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, action string

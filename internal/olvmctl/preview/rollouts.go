@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 )
 
-// findOutdated returns the reasons for replacing machines of an owner, by name. Only machines of the management cluster
-// can be outdated: Cluster API compares the same.
+// findOutdated returns the reasons for replacing machines of an owner, by machine name. Only machines in the management
+// cluster can be outdated. Cluster API makes the same comparison.
 func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]string {
 	if m.LiveOf(owner) == nil {
 		return nil
@@ -51,13 +51,14 @@ func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]st
 	return out
 }
 
-// rolloutPaths lists the fields of an owner rolling out all its machines on a change.
+// rolloutPaths lists the fields of an owner whose change replaces all its machines.
 var rolloutPaths = []string{
 	"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
 }
 
-// changeForAll is what differs for all machines of an owner; empty for nothing. A field that the manifest lacks is
-// removed only if a manifest has set it before. live has the version of the manifest; without it, anything may differ.
+// changeForAll returns the change that replaces all machines of an owner, or "". A field missing from the manifest is
+// removed only if a manifest has set it before. live is the live owner in the API version of the manifest. If it is
+// nil, every field may differ.
 func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
 	if live == nil {
 		return fmt.Sprintf("its apiVersion becomes %s, so that its fields cannot be compared", owner.GetAPIVersion())
@@ -66,7 +67,7 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 	asked, there, owned := rolloutFields(owner), rolloutFields(live), m.ownershipOf(live)
 	for _, path := range rolloutPaths {
 		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
-			continue // no control plane
+			continue // not a control plane
 		}
 
 		has, wants := there[path], asked[path]
@@ -89,11 +90,11 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 	return ""
 }
 
-// shownPath shows list items in brackets, without the dot.
+// shownPath returns a path with list items in brackets, without the dot before them.
 func shownPath(path string) string { return strings.ReplaceAll(path, ".[", "[") }
 
-// rolloutFields returns the fields causing rollouts, by path. It omits fields filled in or changed in place by Cluster
-// API.
+// rolloutFields returns the fields that cause rollouts, by path. It omits fields that Cluster API fills in or changes
+// in place.
 func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	spec := owner.DeepCopy()
 	for _, field := range []string{"dns", "controlPlaneEndpoint"} {
@@ -123,14 +124,14 @@ func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// removeDefault removes a field equal to its default.
+// removeDefault removes a field if it has its default value.
 func removeDefault(object *unstructured.Unstructured, value string, path ...string) {
 	if has, _, _ := unstructured.NestedString(object.Object, path...); has == value {
 		unstructured.RemoveNestedField(object.Object, path...)
 	}
 }
 
-// changeFor returns the difference for one machine of an owner; empty for none.
+// changeFor returns the change that replaces one machine of an owner, or "".
 func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string {
 	has, version := versionOf(machine), versionOf(owner)
 	if version != "" && has != "" && has != version {
@@ -157,7 +158,7 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 	return fmt.Sprintf("template %s becomes %s", from, template.Name)
 }
 
-// rolloutReason returns a reason if a machine is older than its owner's rollout time; empty if not.
+// rolloutReason returns a reason if a machine is older than the rollout time of its owner, or "".
 func rolloutReason(owner, machine *unstructured.Unstructured) string {
 	after, made := rolloutAfter(owner), machine.GetCreationTimestamp()
 	if after.IsZero() || after.After(time.Now()) || made.IsZero() || !made.Time.Before(after) {
@@ -167,7 +168,7 @@ func rolloutReason(owner, machine *unstructured.Unstructured) string {
 	return "spec.rollout.after " + after.UTC().Format(time.RFC3339) + " has passed"
 }
 
-// rolloutAfter returns the time of an owner for replacing all older machines; zero for none.
+// rolloutAfter returns the time at which an owner replaces all older machines, or the zero time.
 func rolloutAfter(owner *unstructured.Unstructured) time.Time {
 	for _, path := range [][]string{{"spec", "rollout", "after"}, {"spec", "rolloutAfter"}} {
 		text, _, _ := unstructured.NestedString(owner.Object, path...)
@@ -179,7 +180,7 @@ func rolloutAfter(owner *unstructured.Unstructured) time.Time {
 	return time.Time{}
 }
 
-// isOnDelete reports whether an owner replaces outdated machines only after a user deletes them.
+// isOnDelete reports whether an owner replaces outdated machines only after a user has deleted them.
 func isOnDelete(owner *unstructured.Unstructured) bool {
 	for _, path := range [][]string{{"spec", "rollout", "strategy", "type"}, {"spec", "strategy", "type"}} {
 		if kind, _, _ := unstructured.NestedString(owner.Object, path...); kind == "OnDelete" {
@@ -190,13 +191,14 @@ func isOnDelete(owner *unstructured.Unstructured) bool {
 	return false
 }
 
-// leastForRemediation is the smallest number of control plane machines allowing the replacement of an unhealthy one:
-// etcd keeps its quorum.
+// leastForRemediation is the smallest number of control plane machines at which Cluster API replaces an unhealthy one.
+// etcd then keeps its quorum.
 const leastForRemediation = 3
 
-// isRemediated reports whether a MachineHealthCheck makes the owner replace a machine. It notes an unhealthy machine
-// not replaced now, for one of two reasons. Cluster API does not remediate a control plane with too few machines, or
-// with several unhealthy ones. A MachineHealthCheck with a template first leaves the remediation to another controller.
+// isRemediated reports whether a MachineHealthCheck makes the owner replace a machine. It adds a note about an
+// unhealthy machine that is not replaced now, for one of two reasons. Cluster API does not remediate a control plane
+// with too few machines, or with several unhealthy machines. A MachineHealthCheck with a remediation template leaves
+// the remediation to another controller.
 func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all []*unstructured.Unstructured) bool {
 	if machine.GetDeletionTimestamp() != nil ||
 		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) != "False" {
@@ -242,8 +244,8 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 	return false
 }
 
-// isUnhealthy reports whether Cluster API treats a machine as unhealthy when choosing one to delete. Without a status,
-// it returns false.
+// isUnhealthy reports whether Cluster API treats a machine as unhealthy when it chooses a machine to delete. Without a
+// status, it returns false.
 func isUnhealthy(machine *unstructured.Unstructured) bool {
 	status, found, _ := unstructured.NestedMap(machine.Object, "status")
 	if !found || len(status) == 0 {
@@ -256,7 +258,7 @@ func isUnhealthy(machine *unstructured.Unstructured) bool {
 		conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == "False"
 }
 
-// conditionOf returns the status of a condition; empty if there is none.
+// conditionOf returns the status of a condition, or "" if the object does not have it.
 func conditionOf(object *unstructured.Unstructured, kind string) string {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, condition := range conditions {
@@ -272,10 +274,11 @@ func ownerName(owner *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", owner.GetKind(), owner.GetNamespace(), owner.GetName())
 }
 
-// addNote adds a line to every output.
+// addNote adds a line to all outputs.
 func (m *Manifests) addNote(line string) { m.notes = append(m.notes, line) }
 
-// noteWaiting notes work not done now by the controllers: paused objects do not change, and a rollout may be for later.
+// noteWaiting adds notes about work the controllers do not do now: paused objects do not change, and a rollout may be
+// scheduled for later.
 func (m *Manifests) noteWaiting() {
 	for _, cluster := range m.Clusters {
 		if m.isPaused(cluster) {
@@ -299,7 +302,7 @@ func (m *Manifests) noteWaiting() {
 	}
 }
 
-// isPaused reports whether an object is paused: according to its manifest, or else to the management cluster.
+// isPaused reports whether an object is paused in the manifests or, if they do not set this, in the management cluster.
 func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 	for _, one := range []*unstructured.Unstructured{object, m.LiveOf(object)} {
 		if one == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAPlanSeesWhatElseRollsMachinesOut has changes without another version or template. Every output shows them.
+// TestAPlanSeesWhatElseRollsMachinesOut has changes of fields other than the version and the template. Every output
+// shows them.
 func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	const rollout, workers = "\n  rollout:\n", "spec:\n  clusterName: demo\n  replicas: 2\n"
 
@@ -73,7 +74,7 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	}
 }
 
-// TestUnhealthyMachinesGoFirst scales three workers to one.
+// TestUnhealthyMachinesGoFirst scales from three workers to one.
 func TestUnhealthyMachinesGoFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		unhealthy string
@@ -130,7 +131,8 @@ func TestMachinesToComeHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestAReplacedMachineIsNotRefused has a rollout as the remedy: the running machines' template no longer has addresses.
+// TestAReplacedMachineIsNotRefused has a rollout that solves a problem: the template of the running machines has no
+// more addresses.
 func TestAReplacedMachineIsNotRefused(t *testing.T) {
 	c := fixture.NewManagement(t)
 	change(t, c, []string{"OLVMMachine"}, func(o *unstructured.Unstructured) {
@@ -141,7 +143,7 @@ func TestAReplacedMachineIsNotRefused(t *testing.T) {
 	check.Equal(t, "summary", report.Summary, planreport.Summary{Replace: 3})
 }
 
-// TestATemplateThatLosesAFieldIsRefused refuses a removed field like a changed one.
+// TestATemplateThatLosesAFieldIsRefused expects a removed field to be rejected like a changed one.
 func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
 	m, err := load(
 		[]string{"-"},
@@ -153,7 +155,7 @@ func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
 	check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "templates cannot be changed")
 }
 
-// TestAFieldThatOthersHaveSetIsNotRemoved has fields in a control plane missing from its manifest.
+// TestAFieldThatOthersHaveSetIsNotRemoved has a control plane with fields missing from its manifest.
 func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 	const (
 		ref    = `"f:machineTemplate":{"f:spec":{"f:infrastructureRef":{"f:name":{}}}}`
@@ -212,7 +214,8 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatClusterAPIRemediatesIsReplaced: Cluster API does not remediate a control plane about to lose its etcd.
+// TestOnlyWhatClusterAPIRemediatesIsReplaced has a control plane about to lose its etcd. Cluster API does not remediate
+// it.
 func TestOnlyWhatClusterAPIRemediatesIsReplaced(t *testing.T) {
 	const refused, rebooted = "is unhealthy, and may not be replaced", "remediated by a template first"
 

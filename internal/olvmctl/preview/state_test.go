@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine has a running machine with an undecodable state. An
-// error shows that the state was used.
+// TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine has a running machine whose state cannot be decoded. An
+// error proves that the state was used.
 func TestAStateOfTheManagementClusterIsNotShownToAStrangersEngine(t *testing.T) {
 	t.Parallel()
 

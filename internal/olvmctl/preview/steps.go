@@ -9,18 +9,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 )
 
-// Manifests are the input, and the findings of its plan.
+// Manifests are the input of a plan, and its intermediate results.
 type Manifests struct {
 	*planinput.Input
-	// notes are lines of every output.
+	// notes are lines shown in every output.
 	notes []string
-	// installations has the engines' own IDs, by host.
+	// installations has the installation IDs of the engines, by host.
 	installations map[string]string
-	// groupsThere has the affinity groups of the engines, so each engine is asked once.
+	// groupsThere caches the affinity groups of the engines, so each engine is asked only once.
 	groupsThere map[groupsKey][]engine.AffinityGroup
 }
 
-// NewManifests returns an empty plan of the input.
+// NewManifests returns the manifests of an input, before any planning.
 func NewManifests(input *planinput.Input) *Manifests {
 	return &Manifests{
 		Input: input, installations: map[string]string{}, groupsThere: map[groupsKey][]engine.AffinityGroup{},
@@ -29,14 +29,14 @@ func NewManifests(input *planinput.Input) *Manifests {
 
 // Request configures the planning of machines.
 type Request struct {
-	// Offline asks no engine, and runs no Terraform.
+	// Offline makes no requests to engines, and runs no Terraform.
 	Offline     bool
 	Credentials Credentials
-	// Progress gets a line for each plan.
+	// Progress receives a line for each plan.
 	Progress io.Writer
 }
 
-// ReportOn plans the requests of the manifests, and reports the plan.
+// ReportOn plans the machines requested by the manifests, and returns the report of the plan.
 func (m *Manifests) ReportOn(ctx context.Context, how Request) (planreport.Report, error) {
 	machines, owners, err := m.Expand()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// supportMachines returns the VMs of support services, in the order of the clusters.
+// supportMachines returns the VMs of the support services, in the order of the clusters.
 func (m *Manifests) supportMachines() ([]Machine, error) {
 	var out []Machine
 
@@ -33,7 +33,7 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 		of := m.Services[types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}]
 		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
 		if of == nil || kind == "" {
-			continue // without support services, or of a topology
+			continue // no support services, or a cluster with a topology
 		}
 
 		infra, err := m.olvmClusterOf(cluster.GetNamespace(), cluster.GetName())
@@ -59,7 +59,7 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 
 func byKey(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
-// hasCluster reports whether a Cluster of this name exists.
+// hasCluster reports whether a Cluster with this name exists.
 func (m *Manifests) hasCluster(key types.NamespacedName) bool {
 	for _, cluster := range m.Clusters {
 		if cluster.GetNamespace() == key.Namespace && cluster.GetName() == key.Name {

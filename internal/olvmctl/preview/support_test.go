@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// supported is a cluster with a pair of load balancers, one of them running.
+// supported is a cluster with a pair of load balancers. One of them is running.
 const supported = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster

@@ -13,8 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// FindTakenAddresses finds guests of other VMs reporting an address wanted by a cluster: its endpoint, or an address of
-// its machines' ranges. Guests without an agent report none. The cluster's own machines may have these addresses.
+// FindTakenAddresses finds guests of other VMs that report an address wanted by a cluster: its endpoint, or an address
+// of its machines' ranges. Guests without an agent report no addresses. The machines of the cluster itself may have
+// these addresses.
 func FindTakenAddresses(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) []error {
@@ -43,13 +44,13 @@ func FindTakenAddresses(
 	return errs
 }
 
-// guest is a VM with its reported addresses.
+// guest is a VM with the addresses reported by its guest agent.
 type guest struct {
 	vm        engine.VM
 	addresses []netip.Addr
 }
 
-// listGuests returns all guests of an engine; those without an agent report no addresses.
+// listGuests returns all guests of an engine. Guests without an agent have no addresses.
 func listGuests(ctx context.Context, session *engine.Client) ([]guest, error) {
 	reported, err := session.ListAllGuestInterfaces(ctx)
 	if err != nil {
@@ -75,7 +76,7 @@ func listGuests(ctx context.Context, session *engine.Client) ([]guest, error) {
 	return out, nil
 }
 
-// takenAddressErrors returns the errors of one machine; guests caches the answers of engines.
+// takenAddressErrors returns the errors of one machine. guests caches the answers of the engines.
 func (m *Manifests) takenAddressErrors(
 	ctx context.Context,
 	machine Machine,
@@ -140,7 +141,7 @@ func (m *Machine) isOf(vm *engine.VM) bool {
 	})
 }
 
-// fieldsWanting returns the fields requesting an address.
+// fieldsWanting returns the fields of a machine that request an address.
 func fieldsWanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
 	var out []string
 

@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// unrequestedSupport returns the management cluster's VMs of support services no longer requested by a service. asked
-// are the requested ones.
+// unrequestedSupport returns the existing VMs of support services that the manifests no longer request. asked are the
+// requested VMs.
 func (m *Manifests) unrequestedSupport(asked []Machine) []Machine {
 	var out []Machine
 
@@ -28,7 +28,7 @@ func (m *Manifests) unrequestedSupport(asked []Machine) []Machine {
 
 		infra, err := m.olvmClusterOf(key.Namespace, cluster)
 		if err != nil || infra == nil {
-			infra = &infrav1.OLVMCluster{} // it is deleted, and its engine is not asked
+			infra = &infrav1.OLVMCluster{} // it is deleted, so its engine is not needed
 		}
 
 		out = append(out, Machine{
