@@ -17,8 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestMachinesThatAreAlikeArePlannedOnce compares results derived from one plan with a plan of each machine. With
-// twelve workers, some names and addresses are prefixes of others.
+// TestMachinesThatAreAlikeArePlannedOnce compares derived results with a separate plan of each machine. There are
+// twelve workers, so some names and addresses are prefixes of others.
 func TestMachinesThatAreAlikeArePlannedOnce(t *testing.T) {
 	s := newSite(t)
 	text := strings.NewReplacer("replicas: 2", "replicas: 12", "replicas: 1\n", "replicas: 3\n").Replace(s.manifests)
@@ -68,7 +68,7 @@ func sorted(changes []terraform.Change) []terraform.Change {
 	})
 }
 
-// planJSON returns the plan in Terraform's format, without its time.
+// planJSON returns the plan in Terraform's format, without its timestamp.
 func planJSON(t *testing.T, result *planreport.Result) string {
 	t.Helper()
 	plan := *result.Plan

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Words accepted before the name of an object, like in kubectl.
+// These words may precede the name of an object, as in kubectl.
 var (
 	clusterWords = []string{
 		"clusters", "cluster", "cl", "clusters.cluster.x-k8s.io", "cluster.cluster.x-k8s.io",
@@ -19,7 +19,7 @@ var (
 	}
 )
 
-// noArguments refuses arguments of a command without any.
+// noArguments rejects all arguments of a command.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], helpHint(command))
@@ -28,7 +28,8 @@ func noArguments(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArgument requires one argument. name is its name in the usage, and what describes it.
+// oneArgument requires exactly one argument. name is the name of the argument in the usage, and what describes the
+// argument.
 func oneArgument(name, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		switch {
@@ -44,7 +45,7 @@ func oneArgument(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne accepts at most one argument, called name in the usage.
+// atMostOne accepts at most one argument. name is its name in the usage.
 func atMostOne(name, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -55,7 +56,8 @@ func atMostOne(name, what string) cobra.PositionalArgs {
 	}
 }
 
-// requireName requires one object, as NAME, KIND NAME or KIND/NAME. words are the names of the kind.
+// requireName requires the name of one object, as NAME, KIND NAME or KIND/NAME. words are the accepted names of the
+// kind.
 func requireName(name, what string, words []string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		names, err := namesOf(args, words)
@@ -67,8 +69,8 @@ func requireName(name, what string, words []string) cobra.PositionalArgs {
 	}
 }
 
-// namesOf returns the names of objects among the arguments, without a leading kind. A single argument equal to a kind
-// is an object's name.
+// namesOf returns the names of objects in the arguments, without a leading kind. If the only argument equals a kind, it
+// is the name of an object.
 func namesOf(args, words []string) ([]string, error) {
 	if len(args) > 1 && slices.Contains(words, strings.ToLower(args[0])) {
 		args = args[1:]
@@ -92,7 +94,7 @@ func namesOf(args, words []string) ([]string, error) {
 	return out, nil
 }
 
-// nameOf returns the only name among arguments accepted by named.
+// nameOf returns the only name in arguments accepted by requireName.
 func nameOf(args, words []string) string {
 	names, err := namesOf(args, words)
 	if err != nil || len(names) == 0 {
@@ -104,7 +106,7 @@ func nameOf(args, words []string) string {
 
 func helpHint(command *cobra.Command) string { return "; see " + command.CommandPath() + " --help" }
 
-// finishCommands unifies the commands below root: a command with only subcommands refuses unknown ones.
+// finishCommands prepares all commands below root: a command with only subcommands rejects unknown subcommands.
 func finishCommands(command *cobra.Command) {
 	if command.HasSubCommands() && !command.Runnable() && command.HasParent() {
 		command.Args = unknownCommand
@@ -116,7 +118,7 @@ func finishCommands(command *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses an unknown subcommand.
+// unknownCommand rejects an unknown subcommand.
 func unknownCommand(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -139,7 +141,7 @@ func unknownCommand(command *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; it has %s", out, strings.Join(names, ", "))
 }
 
-// flagError returns the error of a flag, or of an unknown command before the flag.
+// flagError returns the error of a flag. If an unknown command precedes the flag, it returns the error of this command.
 func flagError(command *cobra.Command, err error) error {
 	if args := command.Flags().Args(); command.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(command, args)

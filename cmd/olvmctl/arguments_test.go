@@ -74,8 +74,8 @@ func TestWhatPeopleMistypeIsSaid(t *testing.T) {
 	}
 }
 
-// TestOMeansTheFormatInEveryCommand checks all commands: -o is one flag with one meaning, and so are -y, -n,
-// --kubeconfig and --context.
+// TestOMeansTheFormatInEveryCommand checks that -o, -y, -n, --kubeconfig and --context have the same meaning in all
+// commands.
 func TestOMeansTheFormatInEveryCommand(t *testing.T) {
 	without := []string{"local", "serve", "completion", "help", "get", "image", "olvmctl"}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// onTerminal returns the output of a function to a terminal.
+// onTerminal returns what a function writes to a terminal.
 func onTerminal(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	master, slave, err := pty.Open()
@@ -38,8 +38,8 @@ func onTerminal(t *testing.T, write func(io.Writer) error) string {
 	return got.String()
 }
 
-// TestVerdictsHaveColorsOnATerminalAlone writes findings and problems to a terminal, to one without colors, and to a
-// pipe. A stranger's text cannot control the terminal.
+// TestVerdictsHaveColorsOnATerminalAlone writes findings and problems to a terminal, to a terminal without colors, and
+// to a pipe. The text of a stranger must not control the terminal.
 func TestVerdictsHaveColorsOnATerminalAlone(t *testing.T) {
 	findings := func(out io.Writer) error {
 		return printFindings(out, []doctor.Finding{

@@ -108,8 +108,8 @@ func TestStatusOfTheLocalManagementCluster(t *testing.T) {
 	check.Contains(t, "what it says", problems, "olvmctl local start starts it again")
 }
 
-// TestStatusOfTheLocalManagementClusterForPrograms has a missing cluster, a stopped one, and a killed one. A program
-// learns the same as users.
+// TestStatusOfTheLocalManagementClusterForPrograms has a missing cluster, a stopped one, and a killed one. The output
+// for programs has the same information as the output for users.
 func TestStatusOfTheLocalManagementClusterForPrograms(t *testing.T) {
 	testenv.EmptyState(t)
 	s := &site{t: t}
@@ -146,8 +146,8 @@ func TestStatusOfTheLocalManagementClusterForPrograms(t *testing.T) {
 	check.Contains(t, "why", status.Why, "its process 999999999 was killed")
 }
 
-// TestAPlanWhoseTerminalGoesLeavesNothing ends a plan like closing its terminal, while the engine does not answer. The
-// plan's working directory gets the password, so it must not remain.
+// TestAPlanWhoseTerminalGoesLeavesNothing interrupts a plan as if its terminal closed, while the engine does not
+// answer. The working directory of the plan contains the password, so it must not remain.
 func TestAPlanWhoseTerminalGoesLeavesNothing(t *testing.T) {
 	s := newSite(t)
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "GET", Path: "/api/vms", Action: "hang"}); err != nil {

@@ -14,46 +14,46 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 )
 
-// completionLimit limits a shell's wait for names.
+// completionLimit bounds the time a shell waits for names.
 const completionLimit = 3 * time.Second
 
-// completeClusters returns names of clusters for the first argument.
+// completeClusters completes the first argument with the names of clusters.
 func (f *managementFlags) completeClusters(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &clusterv1.ClusterList{}, clusterWords)
 }
 
-// completeMachines returns names of Machines for the first argument.
+// completeMachines completes the first argument with the names of Machines.
 func (f *managementFlags) completeMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &clusterv1.MachineList{}, machineWords)
 }
 
-// completeManyClusters returns names of clusters for every argument.
+// completeManyClusters completes every argument with the names of clusters.
 func (f *managementFlags) completeManyClusters(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, len(args)+1, &clusterv1.ClusterList{}, nil)
 }
 
-// completeManyMachines returns names of Machines for every argument.
+// completeManyMachines completes every argument with the names of Machines.
 func (f *managementFlags) completeManyMachines(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, len(args)+1, &clusterv1.MachineList{}, nil)
 }
 
-// completeInventories returns names of inventories for one argument.
+// completeInventories completes one argument with the names of inventories.
 func (f *managementFlags) completeInventories(
 	command *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	return f.completeNames(command, args, 1, &infrav1alpha1.OLVMInventoryList{}, nil)
 }
 
-// completeNames returns unused names of objects in the namespace, for at most most arguments. words may precede the
-// name.
+// completeNames completes up to most arguments with names of objects in the namespace, except those already given.
+// words may precede the name.
 func (f *managementFlags) completeNames(
 	command *cobra.Command, args []string, most int, list client.ObjectList, words []string,
 ) ([]string, cobra.ShellCompDirective) {
@@ -71,12 +71,12 @@ func (f *managementFlags) completeNames(
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNamespaces returns names of namespaces.
+// completeNamespaces returns the names of all namespaces.
 func (f *managementFlags) completeNamespaces(command *cobra.Command) []string {
 	return f.askForNames(command, &corev1.NamespaceList{}, false)
 }
 
-// completeContexts returns the contexts of the kubeconfig.
+// completeContexts returns the contexts in the kubeconfig.
 func (f *managementFlags) completeContexts(*cobra.Command) []string {
 	names, err := f.ContextNames()
 	if err != nil {
@@ -86,8 +86,8 @@ func (f *managementFlags) completeContexts(*cobra.Command) []string {
 	return names
 }
 
-// askForNames asks the management cluster for names of objects. It returns none after an error, because a shell cannot
-// show it.
+// askForNames fetches the names of objects from the management cluster. After an error it returns no names, because a
+// shell cannot show errors.
 func (f *managementFlags) askForNames(command *cobra.Command, list client.ObjectList, namespaced bool) []string {
 	in, err := mgmtcluster.Connect(f.Options)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *managementFlags) askForNames(command *cobra.Command, list client.Object
 	return names
 }
 
-// registerCompletion registers a shell completion for the value of a flag.
+// registerCompletion registers the shell completion for the values of a flag.
 func registerCompletion(command *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	_ = command.RegisterFlagCompletionFunc(
 		flag,

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// confirmWord asks for a word on a terminal, unless yes is set. An interrupt ends it at once.
+// confirmWord asks the user to type a word on the terminal, unless yes is set. An interrupt ends the question at once.
 func confirmWord(ctx context.Context, s streams, yes bool, question, word string) error {
 	if yes {
 		return nil
@@ -30,7 +30,7 @@ func confirmWord(ctx context.Context, s streams, yes bool, question, word string
 	return askForWord(ctx, input, s.err, question, word)
 }
 
-// askForWord asks for a word.
+// askForWord asks the user to type a word.
 func askForWord(ctx context.Context, from io.Reader, to io.Writer, question, word string) error {
 	if _, err := io.WriteString(to, question); err != nil {
 		return err

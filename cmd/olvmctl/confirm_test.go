@@ -27,7 +27,7 @@ func TestAnInterruptEndsAQuestion(t *testing.T) {
 	check.Error(t, askForWord(ctx, input, io.Discard, "Type its name: ", "prod"), "interrupted")
 }
 
-// TestTheQuestionsOfScaleAndUpgradeSayWhere has no terminal, so the questions are printed.
+// TestTheQuestionsOfScaleAndUpgradeSayWhere has no terminal, so the commands only print their questions.
 func TestTheQuestionsOfScaleAndUpgradeSayWhere(t *testing.T) {
 	const (
 		where = "in namespace prod of https://192.0.2.1:6443 (context mgmt of /home/jane/.kube/config)"

@@ -21,8 +21,9 @@ import (
 // accessFlags configure the credentials and the CA of the engine.
 type accessFlags struct {
 	caFile, credentials string
-	// bound restricts the credentials to their named engines. It is for commands reading manifests, because these may
-	// be a stranger's. A cluster file belongs to the user of the command.
+	// bound restricts the credentials to the engines named with them. Commands that read manifests set it, because the
+	// manifests may come from a stranger. Commands that read a cluster file do not, because the file belongs to the
+	// user.
 	bound bool
 }
 
@@ -39,8 +40,8 @@ the Secret and the ConfigMap of the manifests; or from the environment variables
 OLVM_PASSWORD or the file of --credentials, and the file of --ca-file. These are sent only to an engine
 that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only if its certificate is valid.`
 
-// loadCredentials reads the files and the environment; missing values are empty. clusterFile is the path of the cluster
-// file; empty for manifests.
+// loadCredentials reads the credentials from files and from the environment. Missing values are empty. clusterFile is
+// the path of the cluster file. It is empty if the command reads manifests.
 func (a *accessFlags) loadCredentials(clusterFile string) (preview.Credentials, error) {
 	var out preview.Credentials
 	out.Username, out.Password = engine.CleanLogin(os.Getenv("OLVM_USERNAME"), os.Getenv("OLVM_PASSWORD"))
@@ -76,8 +77,8 @@ func (a *accessFlags) loadCredentials(clusterFile string) (preview.Credentials, 
 	return out, nil
 }
 
-// credentialPlaces tells the user where to correct the connection to the engine: in a cluster file, or else in
-// manifests. given reports whether the credentials come from elsewhere than manifests.
+// credentialPlaces returns where the user can correct the connection to the engine: in the cluster file, or else in the
+// manifests. given reports whether the credentials come from outside the manifests.
 func (a *accessFlags) credentialPlaces(clusterFile string, given bool) blocker.Places {
 	out := blocker.Places{CA: blocker.OfManifests.CA + ", or give it with --ca-file"}
 
@@ -97,7 +98,7 @@ func (a *accessFlags) credentialPlaces(clusterFile string, given bool) blocker.P
 	return out
 }
 
-// describeSource describes the source of the credentials.
+// describeSource describes the source of the credentials for error messages.
 func (a *accessFlags) describeSource() string {
 	if a.credentials != "" {
 		return "--credentials"
@@ -106,7 +107,8 @@ func (a *accessFlags) describeSource() string {
 	return "OLVM_USERNAME and OLVM_PASSWORD"
 }
 
-// readCredentials reads a Secret in the format of olvmctl init: the login, and its engines.
+// readCredentials reads a Secret in the format written by olvmctl init. It returns the login and the URLs of its
+// engines.
 func readCredentials(path string) (username, password string, urls []string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

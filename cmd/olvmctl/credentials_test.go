@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestCredentialsAreTheSameFromEverywhere has a file of --credentials and the environment, with the line ends of echo
-// and Windows editors.
+// TestCredentialsAreTheSameFromEverywhere reads a file given by --credentials, and the environment. The values have the
+// line ends of echo and of Windows editors.
 func TestCredentialsAreTheSameFromEverywhere(t *testing.T) {
 	const username, password = "odd@internal", `p@ss:w&rd=+%41 $HOME "q" #ü🙂`
 

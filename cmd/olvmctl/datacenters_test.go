@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newSiteOfTwo is a site with a second data center, Lab, in its engine. Lab has the names of the first one, and its own
-// template "solo" and VM.
+// newSiteOfTwo returns a site whose engine has a second data center, Lab. Lab has objects with the same names as the
+// first data center. It also has a template "solo" and a VM of its own.
 func newSiteOfTwo(t *testing.T) *site {
 	t.Helper()
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -25,7 +25,7 @@ func newSiteOfTwo(t *testing.T) *site {
 	return newSiteWith(t, ovirtsim.Options{Inventory: inventory, Timings: ovirtsim.DefaultTimings().Faster(20)})
 }
 
-// makeDisk creates a disk in a data center with other content than our images.
+// makeDisk creates a disk in a data center, with content unlike our images.
 func (s *site) makeDisk(dataCenter, alias string) {
 	s.t.Helper()
 
@@ -50,7 +50,7 @@ func (s *site) makeDisk(dataCenter, alias string) {
 func TestATemplateNameThatOnlyAnotherDataCenterHasIsFree(t *testing.T) {
 	s := newSiteOfTwo(t)
 	path, _ := rawImage(t)
-	s.makeDisk("Lab", "solo") // an alias in the other data center is free here
+	s.makeDisk("Lab", "solo") // an alias used in the other data center is free here
 
 	at := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
 	template := append([]string{
@@ -62,7 +62,7 @@ func TestATemplateNameThatOnlyAnotherDataCenterHasIsFree(t *testing.T) {
 	check.Equal(t, "exit code, after "+problems, code, 0)
 	check.Equal(t, "left", s.leftovers(), "disk solo")
 
-	// In its own data center the name is taken now, and the error names this one.
+	// In its own data center the name is now taken, and the error names this data center.
 	code, _, problems = s.run("", append(template, at...)...)
 	check.Equal(t, "exit code of a second one", code, 1)
 	check.Contains(t, "a second one", problems,
@@ -107,7 +107,7 @@ func TestAnImageIsNotSentToStorageInMaintenance(t *testing.T) {
 	check.Contains(t, "problems", problems, `--storage-domain: storage domain "olvm-data" has the status maintenance`)
 	check.Equal(t, "left", s.leftovers(), "")
 
-	// Plans and doctor report it before VMs are made: the templates exist.
+	// Plans and doctor report it before VMs are created, because the templates exist.
 	_, plan, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile)
 	_, report, _ := examined(t, "", "", func(inventory *ovirtsim.Inventory) {
 		inventory.DataCenters[0].StorageDomains[0].Maintenance = true

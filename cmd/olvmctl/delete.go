@@ -76,7 +76,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	return command
 }
 
-// deleteCluster deletes a cluster, and prints the outcome for programs.
+// deleteCluster deletes a cluster, and prints the outcome if the output is for programs.
 func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
 	if o.To.Context != "" && o.To.Kubeconfig == "" {
 		return errors.New("--to-context: name its file with --to-kubeconfig")
@@ -91,8 +91,8 @@ func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, ou
 	return output.printValue(s.out, done, func() error { return nil })
 }
 
-// clusterToDelete returns the name of the cluster, from the argument or from a cluster file. The file also sets the
-// namespace. An invalid file still names the cluster.
+// clusterToDelete returns the name of the cluster from the argument or from a cluster file. The file also sets the
+// namespace. Even an invalid file can name the cluster.
 func clusterToDelete(args []string, file clusterFileFlags, management *mgmtcluster.Options) (string, error) {
 	names, err := namesOf(args, clusterWords)
 

@@ -76,7 +76,7 @@ func showFindings(s streams, output outputFlag, findings []doctor.Finding) error
 	return nil
 }
 
-// examine reads the file and, if it is valid, asks the engine.
+// examine checks the file and, if the file is valid, also the engine.
 func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding, error) {
 	cluster, problems, err := clusterfile.Load(d.file.path, d.file.defaults, d.file.flavor)
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 // verdictColors are the colors of verdicts on a terminal.
 var verdictColors = map[doctor.Verdict]color{doctor.OK: green, doctor.Warning: yellow, doctor.Failed: red}
 
-// printFindings writes a line for each finding, and one for its remedy.
+// printFindings writes a line for each finding, and a line for its remedy.
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	for _, f := range findings {
 		verdict := colorize(out, verdictColors[f.Verdict], fmt.Sprintf("%-8s", f.Verdict))

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// doctorsFile is a cluster file; %s are the URL of the engine and its CA file.
+// doctorsFile is a cluster file. The first %s is the URL of the engine, and the second %s is its CA file.
 const doctorsFile = `name: trip
 virtualIp: 10.198.0.5
 kubernetesVersion: 1.36.1
@@ -45,7 +45,7 @@ providers:
           ipv4: {subnet: 10.198.0.0/24, ipAddresses: 10.198.0.20-10.198.0.29}
 `
 
-// examined returns doctor's findings, by check, for a cluster at an engine with an inventory.
+// examined returns the findings of doctor by check, for a cluster on an engine with an inventory.
 func examined(
 	t *testing.T, user, password string, change func(*ovirtsim.Inventory),
 ) (code int, text string, byCheck map[string]doctor.Finding) {

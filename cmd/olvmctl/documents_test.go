@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// programs are the checked programs; others in blocks of commands are replaced by stand-ins.
+// programs are the programs under test. Stand-ins replace other programs in blocks of commands.
 var (
 	programs = []string{"olvmctl", "make"}
 	others   = []string{
@@ -44,20 +44,20 @@ var (
 	}
 )
 
-// synopsis matches a line describing syntax, not a command to type.
+// synopsis matches a line that describes syntax, and is not a command.
 var synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
 
-// waiting matches a document's loop until a command succeeds. The stand-ins of commands always do, or never.
+// waiting matches a loop that waits until a command succeeds. In this test, a command always succeeds or never does.
 var waiting = regexp.MustCompile(`(?:while|until) ([^;]+); do\s+sleep \d+;?\s+done`)
 
-// calls makes bash read blocks of commands, and returns the calls of our programs with their arguments.
+// calls makes bash read blocks of commands. It returns the calls of our programs with their arguments.
 func calls(t *testing.T, blocks []string) [][]string {
 	t.Helper()
 	var script strings.Builder
 
 	for _, name := range programs {
 		for _, path := range []string{name, "bin/" + name} {
-			// In one write, because background commands write at the same time.
+			// Write each call at once, because commands in the background write at the same time.
 			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" '' >&9; }\n")
 		}
 	}
@@ -122,7 +122,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	elsewhere := []string{
 		"init",
 		"image create",
-		"image check", // TestAnImageFileIsCheckedWithoutBooting, with a stand-in of guestfish
+		"image check", // TestAnImageFileIsCheckedWithoutBooting runs it, with a stand-in for guestfish
 		"start",
 		"upgrade",
 		"move",
@@ -150,7 +150,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 
 			for _, block := range testenv.CommandBlocks(text) {
 				if strings.Contains(block, "...") && !strings.HasPrefix(block, "export ") {
-					continue // incomplete
+					continue // an incomplete command
 				}
 
 				words := strings.Fields(block)
@@ -208,7 +208,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 				}
 
 				if len(args) == 1 || verb == "image template" && len(rest) == 0 {
-					continue // only its name
+					continue // only the name of a command
 				}
 
 				if slices.Contains(args, "--provider") && !slices.Contains(args, "-f") {
@@ -222,7 +222,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 
 				for i := range args {
 					args[i] = strings.ReplaceAll(args[i], "https://engine.example.com/ovirt-engine", s.sim.URL())
-					if args[i] == "data" { // a storage domain
+					if args[i] == "data" { // the name of a storage domain
 						args[i] = "olvm-data"
 					}
 				}
@@ -244,7 +244,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// files changes to a folder with the files named by documents.
+// files changes to a folder with the files named in the documents.
 func (s *site) files() {
 	s.t.Helper()
 	dir := filepath.Dir(s.clusterFile())
@@ -267,7 +267,7 @@ func (s *site) files() {
 
 	s.manifests += "---\n" + string(text)
 
-	// version 2, clusters of 64 KiB, 1 GiB
+	// The header has version 2, clusters of 64 KiB and a size of 1 GiB.
 	qcow2 := "QFI\xfb" + "\x00\x00\x00\x02" + strings.Repeat("\x00",
 		8+4) + "\x00\x00\x00\x10" + "\x00\x00\x00\x00\x40\x00\x00\x00" +
 		strings.Repeat(
@@ -295,7 +295,7 @@ func (s *site) files() {
 		}
 	}
 
-	// these two make the template
+	// These two documents create the template.
 	if strings.HasSuffix(s.t.Name(), "/docs/user/images.md") || strings.HasSuffix(s.t.Name(), "/docs/user/quickstart.md") {
 		if err := os.WriteFile("cluster.yaml", []byte(cluster), 0o600); err != nil {
 			s.t.Fatal(err)
@@ -303,7 +303,7 @@ func (s *site) files() {
 	}
 }
 
-// checkSynopsis checks each command and flag of lines such as olvmctl plan -f FILE [--offline].
+// checkSynopsis checks that each command and flag exists in lines such as olvmctl plan -f FILE [--offline].
 func checkSynopsis(t *testing.T, block string) {
 	t.Helper()
 	flag := regexp.MustCompile(`(^|[ \[])--?([a-z][a-z-]*)`)
@@ -324,7 +324,7 @@ func checkSynopsis(t *testing.T, block string) {
 	}
 }
 
-// wholeCommand returns olvmctl with cobra's additions at run time.
+// wholeCommand returns olvmctl with the commands added by cobra at run time.
 func wholeCommand() *cobra.Command {
 	root := newCommand(streams{out: io.Discard, err: io.Discard})
 	root.InitDefaultCompletionCmd()
@@ -334,7 +334,7 @@ func wholeCommand() *cobra.Command {
 }
 
 func lookUp(command *cobra.Command, name string) *pflag.Flag {
-	command.InheritedFlags() // adds those of its parents
+	command.InheritedFlags() // also adds those of its parents
 	if len(name) == 1 {
 		return command.Flags().ShorthandLookup(name)
 	}

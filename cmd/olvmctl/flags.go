@@ -33,7 +33,7 @@ type managementFlags struct {
 	timeout                                   time.Duration
 }
 
-// addFlags adds the flags selecting a management cluster and its namespace.
+// addFlags adds the flags that select a management cluster and its namespace.
 func (f *managementFlags) addFlags(command *cobra.Command) {
 	flags := &genericclioptions.ConfigFlags{KubeConfig: &f.Kubeconfig, Context: &f.Context, Namespace: &f.Namespace}
 	flags.AddFlags(command.Flags())
@@ -49,12 +49,12 @@ func (f *managementFlags) addFlags(command *cobra.Command) {
 // isGiven reports whether a flag selects the management cluster.
 func (f *managementFlags) isGiven() bool { return f.Kubeconfig != "" || f.Context != "" }
 
-// connectAnywhere connects to the management cluster, without restriction to a namespace.
+// connectAnywhere connects to the management cluster, without limiting the client to one namespace.
 func (f *managementFlags) connectAnywhere(ctx context.Context) (*mgmtcluster.Cluster, error) {
 	return mgmtcluster.ConnectInstalled(ctx, mgmtcluster.Options{Kubeconfig: f.Kubeconfig, Context: f.Context})
 }
 
-// checkNamespace refuses a namespace other than the cluster file's.
+// checkNamespace rejects a namespace other than that of the cluster file.
 func (f *managementFlags) checkNamespace(path, namespace string) error {
 	if f.Namespace == "" || f.Namespace == namespace {
 		return nil
@@ -64,7 +64,7 @@ func (f *managementFlags) checkNamespace(path, namespace string) error {
 		namespace)
 }
 
-// usages describe kubectl's flags in olvmctl.
+// usages are the help texts of kubectl's flags in olvmctl.
 var usages = map[string]string{
 	"kubeconfig": "kubeconfig of the management cluster; empty means that of kubectl, or of the local one",
 	"context":    "context of the kubeconfig; empty means its current one",
@@ -75,7 +75,7 @@ func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
 	set.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long to wait for each step")
 }
 
-// addProviderFlags adds flags for commands able to install providers.
+// addProviderFlags adds the flags of commands that can install providers.
 func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 	f.addTimeoutFlag(set)
 	set.StringVar(&f.clusterctlConfig, "clusterctl-config", "",
@@ -84,7 +84,7 @@ func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 		"version of this provider to install; empty means the newest")
 }
 
-// addDriverFlags adds flags for commands able to start a management cluster.
+// addDriverFlags adds the flags of commands that can start a management cluster.
 func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 	set := command.Flags()
 	set.StringVar(&f.driver, "driver", mgmtcluster.DriverAuto,
@@ -106,27 +106,27 @@ func (f *managementFlags) commonOptions(s streams) lifecycle.Common {
 	}
 }
 
-// released matches versions of releases, unlike builds between them such as v0.1.0-dev and v0.1.0-3-g1a2b3c4.
+// released matches the versions of releases. Other builds have versions such as v0.1.0-dev and v0.1.0-3-g1a2b3c4.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
-// releasedVersion returns the build's version, or "" for a development build.
+// releasedVersion returns the version of a released build, or "" for a development build.
 func releasedVersion() string { return released.FindString(version.Version) }
 
-// clusterFileFlags select a cluster file, and the way to read it.
+// clusterFileFlags select a cluster file, and configure how to read it.
 type clusterFileFlags struct {
 	path, defaults, flavor string
-	// provider replaces a cluster file naming only its provider, if the command has the flag.
+	// provider replaces a cluster file whose only content is the provider, if the command has this flag.
 	provider string
 }
 
-// addFlags adds -f. The file may also be the command's argument.
+// addFlags adds the flag -f. The file may also be the argument of the command.
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
 	f.addFormatFlags(command)
 	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
 }
 
-// addProviderFlag adds --provider, making a file unnecessary.
+// addProviderFlag adds the flag --provider, which replaces a cluster file.
 func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	command.Flags().StringVar(&f.provider, "provider", "",
 		"provider of a cluster of which only the file of --defaults says more, in place of a cluster file: "+
@@ -134,7 +134,7 @@ func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	registerCompletion(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
 }
 
-// checkGiven returns an error if neither a file nor a replacement is given.
+// checkGiven returns an error if neither a file nor its replacement is given.
 func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error {
 	switch {
 	case f.provider != "" && f.path != "":
@@ -155,7 +155,7 @@ func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error 
 	return nil
 }
 
-// takeArgument takes the file from -f or the argument.
+// takeArgument takes the file from -f or from the argument.
 func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
@@ -182,7 +182,7 @@ func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 		"file with defaults for cluster files, in their format; empty for none")
 }
 
-// loadClusterFile reads the cluster file, and prints its problems. It returns errInvalid for an invalid file.
+// loadClusterFile reads the cluster file, and prints the problems in it. It returns errInvalid for an invalid file.
 func (f *clusterFileFlags) loadClusterFile(problemsTo io.Writer) (clusterfile.Loaded, error) {
 	cluster, problems, err := f.readClusterFile()
 	if err != nil {
@@ -200,7 +200,7 @@ func (f *clusterFileFlags) loadClusterFile(problemsTo io.Writer) (clusterfile.Lo
 	return cluster, nil
 }
 
-// readClusterFile reads the cluster file, or else the defaults of a provider.
+// readClusterFile reads the cluster file or, if there is none, the defaults of a provider.
 func (f *clusterFileFlags) readClusterFile() (clusterfile.Loaded, []clusterfile.Problem, error) {
 	if f.provider == "" {
 		return clusterfile.Load(f.path, f.defaults, f.flavor)

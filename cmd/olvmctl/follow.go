@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// settleTime is the wait of a watch for more changes, because changes of several objects often come together.
+// settleTime is how long a watch waits for more changes, because several objects often change together.
 const settleTime = 300 * time.Millisecond
 
-// followChanges prints changes in a list until the command is interrupted. It does not print deletions. It reports a
-// lost API server once on standard error, and continues when the server is back.
+// followChanges prints changes in a list until the command is interrupted. It does not print deletions. If the API
+// server becomes unreachable, followChanges reports this once on standard error, and continues when the server is back.
 func (g *getting[T]) followChanges(ctx context.Context, list []T) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,7 +47,7 @@ func (g *getting[T]) followChanges(ctx context.Context, list []T) error {
 		case <-time.After(settleTime):
 		}
 
-		now, _, err := g.fetchRequested(ctx) // a named object may be gone
+		now, _, err := g.fetchRequested(ctx) // a named object may no longer exist
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != lost {
 				lost = err.Error()
@@ -75,10 +75,10 @@ func (g *getting[T]) followChanges(ctx context.Context, list []T) error {
 	}
 }
 
-// watchObjects calls note for each change of the list's objects.
+// watchObjects calls note after each change of the listed objects.
 func (g *getting[T]) watchObjects(ctx context.Context, note func(any)) error {
 	objects, err := g.in.NewCache(namespaceOf(g.in, g.all), func(context.Context, *toolscache.Reflector, error) {
-		note(nil) // the list fails, too, with the reason
+		note(nil) // the next list also fails, and reports the reason
 	})
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func newGetCommand(s streams) *cobra.Command {
 				return command.Help()
 			}
 
-			kind, _, _ := strings.Cut(args[0], "/") // get cluster/prod
+			kind, _, _ := strings.Cut(args[0], "/") // handles get cluster/prod
 
 			switch {
 			case args[0] == kind:
@@ -110,7 +110,7 @@ func getKubeconfig(
 	return err
 }
 
-// getFlags are the flags of commands listing objects.
+// getFlags are the flags of the commands that list objects.
 type getFlags struct {
 	managementFlags
 	all, watch, noHeaders, showLabels bool
@@ -161,12 +161,12 @@ func newGetMachinesCommand(s streams) *cobra.Command {
 	return command
 }
 
-// listing defines the listing of a kind.
+// listing defines how to list the objects of a kind.
 type listing[T any] struct {
 	what  string
 	kind  schema.GroupVersionKind
 	words []string
-	// watched are the types of the list's objects.
+	// watched are the types of the listed objects.
 	watched []client.Object
 	list    func(context.Context, client.Reader, string, client.ListOption) ([]T, error)
 	table   func([]T, time.Time) *metav1.Table
@@ -201,7 +201,7 @@ var machineListing = listing[clustertree.ListedMachine]{
 	},
 }
 
-// getting is a get in progress.
+// getting is a running get command.
 type getting[T any] struct {
 	*getFlags
 	listing[T]
@@ -209,11 +209,11 @@ type getting[T any] struct {
 	in    *mgmtcluster.Cluster
 	names []string
 	of    client.ListOption
-	// printer prints the whole output, so the headers appear once.
+	// printer prints all parts of the output, so the headers appear only once.
 	printer printers.ResourcePrinter
 }
 
-// listObjects lists objects, and follows their changes on request.
+// listObjects lists objects. If requested, it then follows their changes.
 func listObjects[T any](ctx context.Context, s streams, f *getFlags, args []string, what listing[T]) error {
 	names, err := namesOf(args, what.words)
 	if err != nil {
@@ -264,7 +264,7 @@ func (g *getting[T]) listAndFollow(ctx context.Context) error {
 	return g.followChanges(ctx, list)
 }
 
-// findRequested lists the requested objects. A name without an object is an error.
+// findRequested lists the requested objects. If a name has no object, findRequested returns an error.
 func (g *getting[T]) findRequested(ctx context.Context) ([]T, error) {
 	found, missing, err := g.fetchRequested(ctx)
 	if err == nil && missing != "" {
@@ -274,7 +274,7 @@ func (g *getting[T]) findRequested(ctx context.Context) ([]T, error) {
 	return found, err
 }
 
-// fetchRequested lists the requested objects, in the order of the given names. missing is the first name without an
+// fetchRequested fetches the requested objects, in the order of the given names. missing is the first name without an
 // object.
 func (g *getting[T]) fetchRequested(ctx context.Context) (found []T, missing string, err error) {
 	all, err := g.list(ctx, g.in, namespaceOf(g.in, g.all), g.of)
@@ -294,7 +294,7 @@ func (g *getting[T]) fetchRequested(ctx context.Context) (found []T, missing str
 	return found, missing, nil
 }
 
-// printObjects writes objects. With alone, programs get a single object instead of a list.
+// printObjects prints objects. If alone is set, the output for programs is a single object instead of a list.
 func (g *getting[T]) printObjects(list []T, alone bool) error {
 	switch g.output.format {
 	case formatTable, formatWide:
@@ -314,7 +314,7 @@ func (g *getting[T]) printObjects(list []T, alone bool) error {
 	return encodeValue(g.s.out, g.output.format, list)
 }
 
-// printNames writes the names of a table's objects like kubectl.
+// printNames writes the names of the objects in a table, as kubectl does.
 func printNames(out io.Writer, table *metav1.Table) error {
 	printer := &printers.NamePrinter{ShortOutput: true}
 
@@ -327,7 +327,8 @@ func printNames(out io.Writer, table *metav1.Table) error {
 	return nil
 }
 
-// printList writes a list in the requested format, or a note about an empty namespace. table writes it for users.
+// printList writes a list in the requested format. For an empty list, it writes a note about the namespace. table
+// writes the list for users.
 func printList[T any](s streams, what, namespace string, output outputFlag, list []T, table func([]T) error) error {
 	return output.printValue(s.out, list, func() error {
 		if len(list) > 0 {
@@ -338,7 +339,7 @@ func printList[T any](s streams, what, namespace string, output outputFlag, list
 	})
 }
 
-// printNoneFound prints that a list is empty; namespace is empty for all namespaces.
+// printNoneFound prints that a list is empty. namespace is empty for all namespaces.
 func printNoneFound(s streams, what, namespace string) error {
 	where := ""
 	if namespace != "" {
@@ -350,7 +351,7 @@ func printNoneFound(s streams, what, namespace string) error {
 	return err
 }
 
-// namespaceOf returns the namespace to list; empty for all.
+// namespaceOf returns the namespace to list, or "" for all namespaces.
 func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 	if all {
 		return ""
@@ -359,7 +360,7 @@ func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 	return in.Namespace
 }
 
-// warnOfManager warns if no manager of this provider is alive: the printed state does not change then.
+// warnOfManager warns if no manager of this provider is running, because the printed state then does not change.
 func warnOfManager(ctx context.Context, s streams, in *mgmtcluster.Cluster) {
 	trouble, err := in.ManagerTrouble(ctx)
 	if err != nil {

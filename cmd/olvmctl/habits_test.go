@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// plane is a management cluster with a kube-apiserver and no controllers.
+// plane is a management cluster with a kube-apiserver and without controllers.
 type plane struct {
 	*site
 	api        *testsite.APIServer
@@ -77,7 +77,7 @@ func (p *plane) cluster(namespace, name string) {
 	check.Error(p.t, p.api.Client.Create(ctx, machine), "")
 }
 
-// lease writes the Lease of a manager, renewed some time ago.
+// lease writes the Lease of a manager. The Lease was renewed some time ago.
 func (p *plane) lease(ago time.Duration) {
 	p.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: version.LeaseName}}
@@ -89,13 +89,13 @@ func (p *plane) lease(ago time.Duration) {
 	check.Error(p.t, p.api.Client.Create(p.t.Context(), lease), "")
 }
 
-// with runs olvmctl at the management cluster.
+// with runs olvmctl with the management cluster.
 func (p *plane) with(args ...string) (code int, out, problems string) {
 	p.t.Helper()
 	return p.run("", append(args, "--kubeconfig", p.kubeconfig)...)
 }
 
-// TestClustersAndMachinesAreListedAsKubectlDoes finally also breaks the management cluster by removing its kinds.
+// TestClustersAndMachinesAreListedAsKubectlDoes ends with a broken management cluster: it removes the kinds.
 func TestClustersAndMachinesAreListedAsKubectlDoes(t *testing.T) {
 	p := newPlane(t)
 	p.cluster("a", "prod")
@@ -180,7 +180,7 @@ func (p *plane) testWatch(t *testing.T) {
 	check.Equal(t, "headers", strings.Count(out.String(), "PHASE"), 1)
 }
 
-// watched is an output readable while it is written.
+// watched is an output that a test can read while a command writes to it.
 type watched struct {
 	sync.Mutex
 	text bytes.Buffer
@@ -272,7 +272,7 @@ func (p *plane) testCompletion(t *testing.T) {
 		words := append([]string{"__complete"}, strings.Split(args, "|")...)
 
 		last := len(words) - 1
-		if takesNames := !strings.HasPrefix(words[last-1], "-"); takesNames { // of a namespace
+		if takesNames := !strings.HasPrefix(words[last-1], "-"); takesNames { // the name of a namespace
 			words = append(words[:last], "-n", "a", "")
 		}
 
@@ -282,7 +282,7 @@ func (p *plane) testCompletion(t *testing.T) {
 	}
 }
 
-// testNotInstalled removes our kinds, and then Cluster API's.
+// testNotInstalled removes this provider's kinds, and then those of Cluster API.
 func (p *plane) testNotInstalled(t *testing.T) {
 	p.t = t
 	everything := []string{
@@ -303,7 +303,7 @@ func (p *plane) testNotInstalled(t *testing.T) {
 	p.fail(everything[:2], "cannot be reached (", "check that it runs")
 }
 
-// fail expects commands to fail with all texts in one line.
+// fail expects commands to fail. One line of the output must contain all texts.
 func (p *plane) fail(commands []string, wants ...string) {
 	p.t.Helper()
 

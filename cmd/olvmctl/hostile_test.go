@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// rename renames the MachineDeployment of the sample.
+// rename renames the MachineDeployment in the sample.
 func (s *site) rename(name string) string {
 	s.t.Helper()
 	const before = "kind: MachineDeployment\nmetadata:\n  name: demo-md-0"

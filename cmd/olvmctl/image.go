@@ -14,13 +14,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/image"
 )
 
-// engineFlags selects an engine, and objects in it. A cluster file can provide the same values.
+// engineFlags select an engine, and objects in this engine. A cluster file can provide the same values.
 type engineFlags struct {
 	file     clusterFileFlags
 	server   string
 	access   accessFlags
 	insecure bool
-	// template holds the names of engine objects, set by flags of the subcommands.
+	// template has the names of objects in the engine. Flags of subcommands set these names.
 	template image.NodeTemplate
 }
 
@@ -33,8 +33,8 @@ func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.DataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
-// completeConfig takes missing values from the cluster file, and returns the configuration of the connection to the
-// engine.
+// completeConfig returns the configuration of the connection to the engine. It takes missing values from the cluster
+// file.
 func (f *engineFlags) completeConfig() (engine.Config, error) {
 	credentials, err := f.access.loadCredentials(f.file.path)
 	if err != nil {

@@ -36,7 +36,7 @@ Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, 
 	return command
 }
 
-// checkImage prints findings about the image in a file.
+// checkImage prints the findings about an image file.
 func (f *engineFlags) checkImage(
 	ctx context.Context, s streams, path, version string, output outputFlag,
 ) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnImageFileIsCheckedWithoutBooting has a stand-in for guestfish, with a filesystem lacking nearly everything.
+// TestAnImageFileIsCheckedWithoutBooting uses a stand-in for guestfish. Its filesystem lacks nearly everything.
 func TestAnImageFileIsCheckedWithoutBooting(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/tree")

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// bootArchs are the architectures with boot images.
+// bootArchs are the architectures for which boot images exist.
 var bootArchs = []string{"amd64", "arm64"}
 
 func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
@@ -132,7 +132,8 @@ func (f *engineFlags) createImage(
 	})
 }
 
-// imageName returns the default file name of an image. Images for both providers can share a folder.
+// imageName returns the default name of an image file. The names differ by provider, so images for both providers can
+// be in one folder.
 func imageName(tag string, o image.Options) string {
 	name := fmt.Sprintf("ock-%s-%s", tag, o.Arch)
 	if o.Arguments.KeepConsole {
@@ -142,7 +143,7 @@ func imageName(tag string, o image.Options) string {
 	return name + ".qcow2"
 }
 
-// setBootImage sets the image of the version, or else of the cluster file.
+// setBootImage sets the boot image for the given version or, without one, for the version in the cluster file.
 func (f *engineFlags) setBootImage(version string, image *string) (tag string, err error) {
 	var file clusterfile.File
 	if f.file.path != "" {

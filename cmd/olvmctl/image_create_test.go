@@ -12,7 +12,7 @@ import (
 
 func TestImagesOfOCKAreMade(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
-	disk := make([]byte, 3<<20) // it has only a header
+	disk := make([]byte, 3<<20) // only the header has content
 	copy(disk, "QFI\xfb\x00\x00\x00\x03")
 	disk[23], disk[29] = 16, 1
 	host := ocktest.ServeRegistry(t, nil)
@@ -21,7 +21,8 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		Content: disk,
 	})))
 
-	// A guestfish knowing one entry, and replacing the disk by the edited entry; e2e/image has a real one.
+	// This guestfish knows one boot entry, and replaces the disk by the edited entry. The test in e2e/image uses a real
+	// guestfish.
 	bin, err := filepath.Abs("../../internal/olvmctl/image/testdata/bin")
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// templateOf returns arguments for creating the template "t29" from a file.
+// templateOf returns the arguments to create the template "t29" from a file.
 func (s *site) templateOf(path string) []string {
 	return []string{"image", "template", "--file", path, "--name", "t29", "--cluster", "Default",
 		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile}
 }
 
-// endAt starts the command as a separate process, and signals it once the engine has a request matching the fault. It
-// returns the output of the process.
+// endAt starts the command as a separate process. It sends a signal to the process once the engine has a request that
+// matches the fault. It returns the output of the process.
 func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string) string {
 	s.t.Helper()
 	check.Error(s.t, s.sim.Inject(fault), "")
@@ -50,7 +50,7 @@ func (s *site) endAt(signal syscall.Signal, fault ovirtsim.Fault, args []string)
 	return said.String()
 }
 
-// requestsOfATemplate are requests at which to end the creation of a template.
+// requestsOfATemplate are the requests at which to end the creation of a template.
 var requestsOfATemplate = map[string]string{
 	"the upload": "/api/imagetransfers$",
 	"the VM":     "/api/vms$",
@@ -81,7 +81,7 @@ func TestAnInterruptedTemplateLeavesNothing(t *testing.T) {
 
 func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 	for name, path := range requestsOfATemplate {
-		if name == "the upload" { // it resumes, see TestAnUploadThatWasKilledGoesOn
+		if name == "the upload" { // an upload resumes, see TestAnUploadThatWasKilledGoesOn
 			continue
 		}
 
@@ -99,7 +99,7 @@ func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 			check.Equal(t, "left", s.leftovers(), "")
 			check.Contains(t, "said", problems, "which a run that was killed has left")
 
-			if code != 0 { // the engine had made it
+			if code != 0 { // the engine had already created it
 				check.Contains(t, "said", problems, `there is a template "t29" already`)
 			}
 
@@ -109,7 +109,7 @@ func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 	}
 }
 
-// TestWhatARunElsewhereLeavesIsNamed simulates another machine without the killed run's file.
+// TestWhatARunElsewhereLeavesIsNamed simulates a killed run on another machine: its file does not exist on this one.
 func TestWhatARunElsewhereLeavesIsNamed(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

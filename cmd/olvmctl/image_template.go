@@ -42,7 +42,7 @@ killed is removed by the next image template on the same machine.`,
 	return command
 }
 
-// makeTemplate creates the template, and prints its UUID.
+// makeTemplate creates the VM template, and prints its UUID.
 func (f *engineFlags) makeTemplate(
 	ctx context.Context, s streams, session *engineSession, output outputFlag,
 ) error {

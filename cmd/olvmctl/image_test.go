@@ -42,13 +42,13 @@ func rawImage(t *testing.T) (path, sum string) {
 	return path, hex.EncodeToString(whole[:])
 }
 
-// uploadOf returns arguments for uploading a file to the disk "node".
+// uploadOf returns the arguments to upload a file to the disk "node".
 func (s *site) uploadOf(path string) []string {
 	return []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node",
 		"--server", s.sim.URL(), "--ca-file", s.caFile}
 }
 
-// leftovers returns the names of disks and VMs in the engine.
+// leftovers returns the names of all disks and VMs in the engine.
 func (s *site) leftovers() string {
 	s.t.Helper()
 
@@ -110,7 +110,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 		t.Errorf("the table:\n%s", out)
 	}
 
-	// Machines can be made from it.
+	// Machines can be created from the template.
 	if code, _, problems := s.run(strings.ReplaceAll(s.manifests, "ol9-k8s", "mine-1.36"), "plan", "-f", "-",
 		"--ca-file", s.caFile); code != 2 {
 		t.Errorf("machines of it: exit code %d: %s", code, problems)
@@ -254,7 +254,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Errorf("a third time: exit code %d: %s, %s", code, again, problems)
 	}
 
-	// A template of it keeps the disk, because it existed before.
+	// A template created from it keeps the disk, because the disk existed before.
 	if code, _, problems := s.run(
 		"", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node",
 		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile,
@@ -263,7 +263,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
 
-	// A different image must not be mistaken for it.
+	// A different image must not be mistaken for this disk.
 	if err := os.WriteFile(path, content[:8<<20], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	path, sum := rawImage(t)
 	args := s.uploadOf(path)
 
-	// Both check before one of them makes its disk.
+	// Both commands look for the disk before one of them creates it.
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", Action: "hold"}); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatSomebodyElseEnds pauses one process while another one ends its transfer.
+// TestAnUploadThatSomebodyElseEnds pauses one process while another process ends its transfer.
 func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -338,7 +338,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // of another machine, with other locks
+	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // as on another machine, with other locks
 	if err := os.WriteFile(elsewhere, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	}
 }
 
-// TestACompressedImageIsDecompressed uploads the same image in each compression: the first upload makes the disk, and
+// TestACompressedImageIsDecompressed uploads the same image in each compression. The first upload creates the disk, and
 // the others find it.
 func TestACompressedImageIsDecompressed(t *testing.T) {
 	s := newSite(t)
@@ -408,7 +408,7 @@ func TestACompressedImageIsDecompressed(t *testing.T) {
 	check.Equal(t, "what is in the disk", disks[0].SHA256, sum)
 }
 
-// TestAFileThatIsNoDiskIsRefused has files taken for raw disks by an engine.
+// TestAFileThatIsNoDiskIsRefused has files that an engine would accept as raw disks.
 func TestAFileThatIsNoDiskIsRefused(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

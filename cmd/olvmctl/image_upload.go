@@ -39,7 +39,7 @@ fails, or is interrupted, no disk is left behind. A disk that has the image alre
 	return command
 }
 
-// printID writes the ID of a new object in the engine.
+// printID writes the ID of an object created in the engine.
 func printID(s streams, output outputFlag, id string) error {
 	return output.printValue(s.out, map[string]string{"id": id}, func() error {
 		_, err := fmt.Fprintln(s.out, id)

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// errNoTerminal ends a survey without a terminal.
+// errNoTerminal ends a survey if there is no terminal.
 var errNoTerminal = errors.New(
 	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
 		"--answers FILE (docs/user/init.md)",
@@ -93,7 +93,7 @@ func runSurvey(
 	return output.printValue(s.out, written, func() error { return printNext(s.out, written) })
 }
 
-// printNext lists the written files, and the next steps.
+// printNext prints the names of the written files, and the next steps.
 func printNext(out io.Writer, w *survey.Written) error {
 	var text strings.Builder
 

@@ -40,7 +40,7 @@ import (
 
 const ownKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIO2v6BH6hDHKL1y1WHWv+IVpfKc01C2e3xgOx5xR/+v ops@example.com"
 
-// bench is an engine with two data centers, one without a template, and a folder for output.
+// bench has an engine with two data centers, one of them without a template, and a folder for the output.
 type bench struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -54,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	return newBenchOf(t, ovirtsim.Options{})
 }
 
-// newBenchOf is like newBench with another engine.
+// newBenchOf is like newBench, but with other options of the engine.
 func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -108,13 +108,13 @@ func newBenchOf(t *testing.T, options ovirtsim.Options) *bench {
 	return b
 }
 
-// fingerprint of the simulator's CA.
+// fingerprint returns the fingerprint of the simulator's CA.
 func (b *bench) fingerprint() string {
 	block, _ := pem.Decode(b.sim.CA())
 	return colons(block.Bytes)
 }
 
-// colons returns the SHA-256 with colons between its octets.
+// colons returns the SHA-256 digest with colons between its octets.
 func colons(certificate []byte) string {
 	var pairs []string
 	for _, octet := range sha256.Sum256(certificate) {
@@ -124,7 +124,7 @@ func colons(certificate []byte) string {
 	return strings.Join(pairs, ":")
 }
 
-// file writes the answers after changing some, given as pairs of key and value; an empty value removes the answer.
+// file writes a file with the answers. changes are pairs of a key and its new value. An empty value removes the answer.
 func (b *bench) file(changes ...string) string {
 	b.t.Helper()
 
@@ -149,7 +149,7 @@ func (b *bench) file(changes ...string) string {
 	return path
 }
 
-// run calls olvmctl without a terminal.
+// run runs olvmctl without a terminal.
 func (b *bench) run(args ...string) (code int, out, problems string) {
 	b.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -163,7 +163,7 @@ func (b *bench) run(args ...string) (code int, out, problems string) {
 	return exitCode(err), stdout.String(), stderr.String()
 }
 
-// written returns the files of the folder.
+// written returns the content of the files in the folder.
 func (b *bench) written() map[string]string {
 	b.t.Helper()
 	entries, err := os.ReadDir(b.dir)
@@ -185,7 +185,7 @@ func (b *bench) written() map[string]string {
 	return out
 }
 
-// refused checks that a run ended with exit code 1, printed the wanted texts, and wrote nothing.
+// refused checks that a run has ended with exit code 1, has printed the wanted texts, and has written nothing.
 func (b *bench) refused(name string, code int, problems string, wants ...string) {
 	b.t.Helper()
 
@@ -247,13 +247,13 @@ func (c *tty) text() string {
 	defer c.mu.Unlock()
 	raw := c.raw
 	if last := strings.LastIndexByte(raw, '\x1b'); last >= 0 && controls.FindStringIndex(raw[last:]) == nil {
-		raw = raw[:last] // its rest is still missing
+		raw = raw[:last] // the rest of a sequence is still missing
 	}
 
 	return controls.ReplaceAllString(raw, "")
 }
 
-// until waits for a condition; a failure shows the terminal.
+// until waits for a condition. If it fails, it shows the content of the terminal.
 func (c *tty) until(what string, holds func() bool) {
 	c.t.Helper()
 	wait.For(c.t, what, func() error {
@@ -265,7 +265,7 @@ func (c *tty) until(what string, holds func() bool) {
 	})
 }
 
-// expect waits for a text after the last expected one.
+// expect waits for a text after the last expected text.
 func (c *tty) expect(want string) {
 	c.t.Helper()
 	c.until(fmt.Sprintf("%q is on the terminal", want), func() bool {
@@ -286,7 +286,7 @@ func (c *tty) send(keys string) {
 	}
 }
 
-// settings returns the terminal's settings, as left by programs.
+// settings returns the settings of the terminal after a program has ended.
 func (c *tty) settings() unix.Termios {
 	c.t.Helper()
 	now, err := unix.IoctlGetTermios(int(c.slave.Fd()), unix.TCGETS)
@@ -303,15 +303,15 @@ type ended struct {
 	out, problems string
 }
 
-// start calls olvmctl on the terminal, without a password in its environment. It returns a function waiting for the
-// end.
+// start starts olvmctl on the terminal, without a password in its environment. It returns a function that waits for the
+// end of the command.
 func (c *tty) start(args ...string) func() ended {
 	c.t.Setenv("OLVM_PASSWORD", "")
 
 	return c.startWith(args...)
 }
 
-// startWith is like start with an unchanged environment.
+// startWith is like start, but does not change the environment.
 func (c *tty) startWith(args ...string) func() ended {
 	var stdout bytes.Buffer
 	command := newCommand(streams{in: c.slave, out: &stdout, err: c.slave})
@@ -342,7 +342,7 @@ func (c *tty) startWith(args ...string) func() ended {
 	}
 }
 
-// step is an expected text, and its answer.
+// step is an expected prompt, and the answer to it.
 type step struct {
 	prompt string
 	answer answer
@@ -353,17 +353,17 @@ type step struct {
 type answer int
 
 const (
-	text   answer = iota // step.text, empty for the default
-	pick                 // the choice of this number, from 1
-	fix                  // step.text replacing a refused answer
-	secret               // step.text, once input is hidden
+	text   answer = iota // types step.text; empty for the default
+	pick                 // chooses the item with this number, from 1
+	fix                  // types step.text in place of a rejected answer
+	secret               // types step.text once input is hidden
 	yes
 	no
-	back // to the question before
+	back // goes back to the previous question
 	nothing
 )
 
-// answer performs steps. lines reports whether the terminal is asked by lines.
+// answer performs the steps. lines reports whether olvmctl asks line by line.
 func (c *tty) answer(lines bool, steps ...step) {
 	c.t.Helper()
 	enter := map[bool]string{true: "\n", false: "\r"}[lines]
@@ -395,7 +395,7 @@ func (c *tty) answer(lines bool, steps ...step) {
 				c.send(enter)
 			}
 		case no:
-			c.send(enter) // it is not the default
+			c.send(enter) // the answer is not the default
 		case back:
 			c.send(map[bool]string{true: "<\n", false: "\x1b[Z"}[lines])
 		case nothing:
@@ -403,7 +403,7 @@ func (c *tty) answer(lines bool, steps ...step) {
 	}
 }
 
-// modes are the ways to ask on a terminal, with the environment variables choosing them.
+// modes are the ways to ask on a terminal, with the environment variables that select them.
 var modes = map[string]struct {
 	term, accessible string
 	lines            bool
@@ -413,7 +413,7 @@ var modes = map[string]struct {
 	"on a dumb display": {"dumb", "", true},
 }
 
-// eachMode runs a test in each mode.
+// eachMode runs a test in each of the modes.
 func eachMode(t *testing.T, test func(t *testing.T, lines bool)) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -424,7 +424,7 @@ func eachMode(t *testing.T, test func(t *testing.T, lines bool)) {
 	}
 }
 
-// steps returns the steps of a bench's answers, up to a prompt; empty for all.
+// steps returns the steps for the answers of the bench up to a prompt. For an empty prompt it returns all steps.
 func (b *bench) steps(until string) []step {
 	all := []step{
 		{prompt: "engine.example.com", text: b.answers["engine"]},
@@ -505,8 +505,8 @@ func TestInitWritesTheSameForAPersonAndForAFile(t *testing.T) {
 	})
 }
 
-// TestInitGoesBack simulates a user noticing mistakes late: the name of the engine right away, the network after three
-// more answers.
+// TestInitGoesBack simulates a user who notices mistakes late: in the name of the engine at once, and in the network
+// after three more answers.
 func TestInitGoesBack(t *testing.T) {
 	eachMode(t, func(t *testing.T, lines bool) {
 		b := newBench(t)
@@ -543,7 +543,7 @@ func TestInitGoesBack(t *testing.T) {
 	})
 }
 
-// TestInitTakesTheLoginOfTheEnvironment has the password in a variable, once a wrong one.
+// TestInitTakesTheLoginOfTheEnvironment has the password in a variable. In one run, it is wrong.
 func TestInitTakesTheLoginOfTheEnvironment(t *testing.T) {
 	for name, password := range map[string]string{"a password": "", "a wrong password": "wrong"} {
 		t.Run(name, func(t *testing.T) {
@@ -570,11 +570,12 @@ func TestInitTakesTheLoginOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestInitOffersTheVersionOfTheTemplate omits the version.
+// TestInitOffersTheVersionOfTheTemplate gives no version.
 func TestInitOffersTheVersionOfTheTemplate(t *testing.T) {
 	b := newBench(t)
 
-	// The name of ock-1.36 lacks the patch, and nobody else knows it. The default, 1.33, is not offered for it.
+	// The template name ock-1.36 has no patch version, and nothing else has it. init does not offer its default, 1.33,
+	// for this template.
 	code, _, problems := b.run("init", "--answers", b.file("kubernetesVersion", ""))
 	check.Equal(t, "the exit code", code, 1)
 	check.Contains(
@@ -820,7 +821,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		t.Errorf("there was a login: %+v", b.sim.ListRequests())
 	}
 
-	// An engine showing the real CA, and another's certificate.
+	// This engine shows the real CA, but has another engine's certificate.
 	var asked []string
 	swapped := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.Path)
@@ -836,7 +837,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		t.Errorf("it was asked for %q", asked)
 	}
 
-	// An engine with a certificate for another name.
+	// This engine has a certificate for another name.
 	var renamed *httptest.Server
 	renamed = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: renamed.Certificate().Raw})
@@ -856,7 +857,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		"name the engine as its certificate does")
 }
 
-// TestTheCAHoldsForTheLogin replaces the engine by another one after its CA is confirmed.
+// TestTheCAHoldsForTheLogin replaces the engine by another one after the user has confirmed its CA.
 func TestTheCAHoldsForTheLogin(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	b := newBench(t)
@@ -906,8 +907,8 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	}
 }
 
-// TestAProfileThatIsMissingHasTheUserAskedForAgain answers with the web interface's login of an engine with Keycloak.
-// It is asked for the password once.
+// TestAProfileThatIsMissingHasTheUserAskedForAgain answers with a login of the web interface. The engine uses Keycloak.
+// init asks for the password only once.
 func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	b := newBenchOf(t, ovirtsim.Options{Keycloak: true})
@@ -1070,7 +1071,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "another password" {
-				// otherwise the user is eventually locked
+				// A successful login resets the failures, which would eventually lock the user.
 				defer b.run("init", "--answers", b.file(), "--out", filepath.Join(t.TempDir(), "x.yaml"))
 			}
 
@@ -1143,7 +1144,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 	}
 }
 
-// process starts olvmctl as a process with its own terminal. end waits for its end.
+// process starts olvmctl as a separate process with its own terminal. end waits for the end of the process.
 func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, end func() int) {
 	c.t.Helper()
 	executable, err := os.Executable()
@@ -1160,7 +1161,7 @@ func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, 
 	}
 
 	return command, func() int {
-		// prints its stack
+		// The signal prints the stack of the process.
 		late := time.AfterFunc(wait.Limit, func() { _ = command.Process.Signal(syscall.SIGQUIT) })
 		defer late.Stop()
 		var exit *exec.ExitError
@@ -1225,7 +1226,8 @@ func TestASystemThatTrustsTheEngine(t *testing.T) {
 	}
 }
 
-// TestATerminalIsLeftAlone has a command asking nothing: libraries must not write to the terminal, nor wait for it.
+// TestATerminalIsLeftAlone runs a command that asks nothing: libraries must neither write to the terminal nor wait for
+// it.
 func TestATerminalIsLeftAlone(t *testing.T) {
 	c := newTTY(t)
 	_, wait := c.process([]string{"TERM=xterm-256color"}, "--version")

@@ -45,11 +45,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// This file kills commands, as separate processes, before and after each of their writes to a Kubernetes API. It then
-// runs them again, or delete instead. The API servers are real, and the engine is the simulator's. A stand-in replaces
-// Cluster API's controllers, so a cluster takes only a second. e2e kills commands with the real controllers.
+// This file kills commands in separate processes, before and after each of their writes to a Kubernetes API. It then
+// runs the same command again, or delete. The API servers are real, and the simulator is the engine. A stand-in
+// replaces Cluster API's controllers, so a cluster takes only a second. The end-to-end tests kill commands with the
+// real controllers.
 
-// managementClusters are two API servers with all kinds and no controllers.
+// managementClusters are two API servers with all kinds and without controllers.
 var managementClusters struct {
 	sync.Once
 	servers [2]*testsite.APIServer
@@ -110,27 +111,27 @@ type stand struct {
 	gate            *writeGate
 	dir, file       string
 	name, namespace string
-	// kubeconfigs of both management clusters, and the one written by start.
+	// kubeconfigs are those of both management clusters. out is the kubeconfig written by start.
 	kubeconfigs [2]string
 	out         string
 }
 
-// writeGate signals a process at one of its write requests.
+// writeGate sends a signal to a process at one of its write requests.
 type writeGate struct {
 	mu     sync.Mutex
 	writes int
-	// at is the number of the write; 0 for none. With after, the write first reaches the API server.
+	// at is the number of this write, or 0 for none. If after is set, the write first reaches the API server.
 	at     int
 	after  bool
 	signal syscall.Signal
-	// again repeats the signal until the process is gone, like an impatient user.
+	// again repeats the signal until the process has ended, like an impatient user.
 	again   bool
 	process *os.Process
 	gone    chan struct{}
 	what    string
 }
 
-// begin watches a starting process.
+// begin starts to watch a process.
 func (g *writeGate) begin(process *os.Process, gone chan struct{}) {
 	g.process, g.gone = process, gone
 	g.mu.Unlock()
@@ -186,7 +187,7 @@ func (g *writeGate) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// repeatSignal repeats a signal until the process is gone.
+// repeatSignal repeats a signal until the process has ended.
 func repeatSignal(process *os.Process, signal syscall.Signal, gone <-chan struct{}) {
 	for {
 		select {
@@ -198,7 +199,7 @@ func repeatSignal(process *os.Process, signal syscall.Signal, gone <-chan struct
 	}
 }
 
-// lost is a response never delivered.
+// lost is a response that never reaches the client.
 type lost struct{ header http.Header }
 
 func (l *lost) Header() http.Header {
@@ -267,8 +268,8 @@ providers:
 	return s
 }
 
-// serve makes the API server of the workload cluster available at its endpoint. It returns the kubeconfig Cluster API
-// would create.
+// serve makes the API server of the workload cluster available at the endpoint of the cluster. It returns the
+// kubeconfig that Cluster API would create.
 func (s *stand) serve(address string) []byte {
 	s.t.Helper()
 	config := s.servers[1].Config
@@ -301,7 +302,7 @@ func (s *stand) serve(address string) []byte {
 "users":[{"name":"%[1]s-admin","user":{"token":"t"}}]}`, s.name, "https://"+address, base64.StdEncoding.EncodeToString(certificate))
 }
 
-// olvmctl runs a command as a separate process until it ends or the gate ends it.
+// olvmctl runs a command as a separate process until the command ends or the gate ends it.
 func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
 	s.t.Helper()
 	executable, err := os.Executable()
@@ -329,7 +330,7 @@ func (s *stand) olvmctl(g *writeGate, args ...string) (code int, said string) {
 	return process.ProcessState.ExitCode(), out.String()
 }
 
-// does runs a command and expects success.
+// does runs a command, and expects success.
 func (s *stand) does(args ...string) string {
 	s.t.Helper()
 	code, said := s.olvmctl(&writeGate{}, args...)
@@ -347,7 +348,7 @@ func (s *stand) tmp() string {
 	return path
 }
 
-// The commands.
+// The following methods return the arguments of commands.
 func (s *stand) start(more ...string) []string {
 	return append([]string{"start", "-f", s.file, "--kubeconfig", s.kubeconfigs[0], "--cni", "none", "--timeout", "60s"},
 		more...)
@@ -368,7 +369,7 @@ func (s *stand) upgrade() []string {
 		"v1.36.2", "--yes", "--timeout", "60s"}
 }
 
-// managers returns the ends with a running Cluster, and clusters all ends with one.
+// managers returns the ends with a Cluster that is not paused. clusters are all ends with a Cluster.
 func (s *stand) managers() (managers, clusters []int) {
 	s.t.Helper()
 
@@ -387,8 +388,8 @@ func (s *stand) managers() (managers, clusters []int) {
 	return managers, clusters
 }
 
-// left returns leftovers of a command: temporary files, locks, partial files, and the cluster's objects at an end
-// without the cluster.
+// left returns what commands have left: temporary files, locks, partial files, and objects of the cluster at an end
+// without the Cluster.
 func (s *stand) left(end int) []string {
 	s.t.Helper()
 
@@ -413,7 +414,7 @@ func (s *stand) left(end int) []string {
 	return out
 }
 
-// clear removes everything left by a test, because a cluster managing others is not deleted.
+// clear removes everything left by a test, because delete refuses a cluster that manages others.
 func (s *stand) clear() {
 	for end := range s.servers {
 		c, ctx := s.servers[end].Client, context.WithoutCancel(s.t.Context())
@@ -425,7 +426,7 @@ func (s *stand) clear() {
 	}
 }
 
-// objects returns the namespace's objects created by olvmctl and Cluster API.
+// objects returns the objects of the namespace that olvmctl and Cluster API have created.
 func (s *stand) objects(ctx context.Context, end int) []unstructured.Unstructured {
 	s.t.Helper()
 
@@ -442,7 +443,7 @@ func (s *stand) objects(ctx context.Context, end int) []unstructured.Unstructure
 	return out
 }
 
-// expectOne expects one cluster with one manager, at the given end, and no leftovers.
+// expectOne expects one cluster with one manager at the given end, and no leftovers.
 func (s *stand) expectOne(end int) {
 	s.t.Helper()
 	managers, clusters := s.managers()
@@ -473,14 +474,14 @@ func (s *stand) expectNone() {
 	}
 }
 
-// interruption is one command of the matrix.
+// interruption is one command in the table of interrupted commands.
 type interruption struct {
 	// prepare creates the initial state.
 	prepare func(s *stand)
 	command func(s *stand) []string
-	// end has the cluster after the command: 0 or 1, or -1 for none.
+	// end is the end with the cluster after the command: 0 or 1, or -1 for none.
 	end int
-	// sample lists the writes of the fast tier.
+	// sample lists the writes for the fast tests.
 	sample []int
 }
 
@@ -519,8 +520,8 @@ var interruptions = map[string]interruption{
 	},
 }
 
-// TestACommandThatIsInterruptedGoesOn kills each command before and after each of its writes, and runs it again, or
-// delete instead. Afterwards, there is one cluster with one manager, or none, and there are no leftovers.
+// TestACommandThatIsInterruptedGoesOn kills each command before and after each of its writes. It then runs the command
+// again, or delete. Afterwards, there is one cluster with one manager, or no cluster, and there are no leftovers.
 func TestACommandThatIsInterruptedGoesOn(t *testing.T) {
 	for name, one := range interruptions {
 		t.Run(name, func(t *testing.T) {
@@ -576,7 +577,7 @@ func (i interruption) writes(t *testing.T) (out []int) {
 	}
 
 	whole := &writeGate{}
-	t.Run("to its end", func(t *testing.T) { // its clusters are gone before the next case
+	t.Run("to its end", func(t *testing.T) { // removes its clusters before the next case
 		s := newStand(t)
 		i.prepare(s)
 		code, said := s.olvmctl(whole, i.command(s)...)
@@ -601,7 +602,7 @@ func (s *stand) expect(end int) {
 	}
 }
 
-// interrupt is one case of the matrix.
+// interrupt runs one case of the table.
 func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 	t.Helper()
 
@@ -644,7 +645,8 @@ func (i interruption) isOver(said string) bool {
 		i.end < 0 && strings.Contains(said, "no earlier command has deleted")
 }
 
-// deletes deletes the remains of an interrupted command. If delete requires completing a move, it completes it.
+// deletes deletes the remains of an interrupted command. If delete fails because of an unfinished move, it first
+// finishes the move.
 func (s *stand) deletes(interrupted []string) {
 	s.t.Helper()
 	code, said := s.olvmctl(&writeGate{}, s.delete(s.kubeconfigs[0])...)
@@ -654,7 +656,7 @@ func (s *stand) deletes(interrupted []string) {
 		return
 	}
 
-	if strings.Contains(said, "was interrupted") { // the error has the remedy
+	if strings.Contains(said, "was interrupted") { // the error names the remedy
 		check.Contains(s.t, "what delete says", said, "run the command that has begun it again")
 		_, said := s.olvmctl(&writeGate{}, interrupted...)
 		s.t.Logf("the command again:\n%s", said)
@@ -663,8 +665,8 @@ func (s *stand) deletes(interrupted []string) {
 	managers, clusters := s.managers()
 
 	switch {
-	case len(clusters) == 0: // nothing was made
-	case len(managers) == 0: // a move has just begun, from the only end with the Cluster
+	case len(clusters) == 0: // nothing was created
+	case len(managers) == 0: // a move has just begun, at the only end with the Cluster
 		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
 	case managers[0] == 1 && fileIsThere(s.out):
 		s.does(s.delete(s.out, "--to-kubeconfig", s.kubeconfigs[0])...)
@@ -673,8 +675,9 @@ func (s *stand) deletes(interrupted []string) {
 	}
 }
 
-// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere runs commands removing machines, without --yes. Scale and
-// upgrade ask about machines not labelled by the stand-in: see TestTheQuestionsOfScaleAndUpgradeSayWhere.
+// TestEachQuestionBeforeADeletionNamesTheClusterAndWhere runs commands that delete machines, without --yes. The
+// questions of scale and upgrade need machine labels that the stand-in does not set.
+// TestTheQuestionsOfScaleAndUpgradeSayWhere tests them.
 func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
 	testenv.SkipInShort(t, "internal/olvmctl/lifecycle asks in the fast tier")
 
@@ -716,7 +719,8 @@ func fileIsThere(path string) bool {
 	return err == nil
 }
 
-// newManagementCluster starts an API server with additional kinds, and with clusterctl's inventory of all providers.
+// newManagementCluster starts an API server with additional kinds. It adds the inventory that clusterctl would create
+// for all providers.
 func newManagementCluster(tools toolchainOf, objects []*unstructured.Unstructured) (*testsite.APIServer, error) {
 	ctx := context.Background()
 	server, err := testsite.StartAPIServer(ctx, tools)

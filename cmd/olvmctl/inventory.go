@@ -56,7 +56,8 @@ func listInventories(
 	return printInventories(s, output, list, namespaceOf(in, all), name, all)
 }
 
-// printInventories writes a list in the requested format, and the VMs of an inventory given by name.
+// printInventories writes a list of inventories in the requested format. If the user has named an inventory, it writes
+// the VMs of this inventory.
 func printInventories(
 	s streams, output outputFlag, list []inventory.Overview, namespace, name string, all bool,
 ) error {
@@ -89,7 +90,7 @@ func inventoryTable(list []inventory.Overview) *metav1.Table {
 	return out
 }
 
-// vmTable returns a table of the VMs of an inventory.
+// vmTable returns a table of the VMs in an inventory.
 func vmTable(of inventory.Overview) *metav1.Table {
 	out := clustertree.NewTable("VM", "Phase", "Cluster", "Machine", "VMStatus", "Host", "Addresses", "Why")
 
@@ -101,7 +102,7 @@ func vmTable(of inventory.Overview) *metav1.Table {
 	return out
 }
 
-// Kinds of the listed objects, for kubectl's printers.
+// These are the kinds of the listed objects for kubectl's printers.
 var (
 	inventoryKind   = infrav1alpha1.GroupVersion.WithKind("OLVMInventory")
 	inventoryVMKind = infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM")

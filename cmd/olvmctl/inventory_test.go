@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// pool is the manifest of an inventory of the site's engine.
+// pool is the manifest of an inventory for the site's engine.
 const pool = `
 ---
 apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
@@ -28,7 +28,7 @@ spec:
   virtualMachines: {tag: pool}
 `
 
-// poolVM creates a VM with the tag pool.
+// poolVM creates a VM with the tag of the pool.
 func (s *site) poolVM(name string) {
 	s.t.Helper()
 	session, err := engine.New(engine.Config{
@@ -38,8 +38,7 @@ func (s *site) poolVM(name string) {
 	poolvm.CreateVM(s.t, session, poolvm.Tag, name, "")
 }
 
-// TestPlanOfMachinesOfAPool lets the workers of the sample take their VMs from a pool. The pool has one too few at
-// first.
+// TestPlanOfMachinesOfAPool has workers that take their VMs from a pool. At first, the pool has one VM too few.
 func TestPlanOfMachinesOfAPool(t *testing.T) {
 	s := newSite(t)
 	s.poolVM("vm-b")
@@ -82,7 +81,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	check.Equal(t, "VMs in the engine", s.sim.Summarize().VMs, 2)
 }
 
-// provision defines VMs of an inventory and their template.
+// provision adds VMs and their template to an inventory.
 const provision = `  provision:
   - {name: small, machineTemplateName: small, count: 2, macAddresses: ["56:6f:00:00:01:00-56:6f:00:00:01:0f"]}
 ---
@@ -101,7 +100,8 @@ spec:
           ipv4: {subnet: 10.0.0.0/24, ipAddresses: ["10.0.0.60-10.0.0.69"]}
 `
 
-// TestPlanOfAProvision expects a plan to list the VMs made by an inventory: with their addresses, and not started.
+// TestPlanOfAProvision expects the plan to list the VMs created by an inventory. They have addresses, and are not
+// started.
 func TestPlanOfAProvision(t *testing.T) {
 	s := newSite(t)
 	manifests := s.manifests + fmt.Sprintf(pool, s.sim.URL())
@@ -144,8 +144,8 @@ func TestPlanOfAProvision(t *testing.T) {
 	check.Contains(t, "offline, after "+problems, out, "default/lab-small-1 of OLVMInventory/lab")
 }
 
-// TestTheSampleOfSIPIsPlanned (row 42) plans the manifests of docs/user/inventory.md on a pool of the two flavors.
-// Three servers in three racks have a VM of each, and one rack has a second worker.
+// TestTheSampleOfSIPIsPlanned (row 42) plans the manifests in docs/user/inventory.md with a pool of two flavors. Each
+// of three servers in three racks has a VM of each flavor. One rack has a second worker.
 func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 	center := ovirtsim.DataCenter{
 		Name:           "Default",
@@ -203,7 +203,7 @@ func TestTheSampleOfSIPIsPlanned(t *testing.T) {
 	check.Contains(t, "plan", out, "worker-3: worker-2 has the same airshipit.org/rack, 2")
 }
 
-// bind binds each VM to the host with its number.
+// bind binds each VM to the host with the same number.
 func (s *site) bind(t *testing.T) {
 	t.Helper()
 	session, err := engine.New(engine.Config{

@@ -108,7 +108,8 @@ Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
 	return command
 }
 
-// showLocalStatus writes the status in the requested format. A cluster that ended without being stopped is an error.
+// showLocalStatus writes the status in the requested format. If the cluster has ended without being stopped,
+// showLocalStatus returns an error.
 func showLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local, output outputFlag) error {
 	status, err := local.FetchStatus(ctx)
 	if err != nil {

@@ -102,7 +102,7 @@ func (f *logsFlags) printLogs(ctx context.Context, s streams, name string) error
 		}
 
 		if entries, err = in.ListFullHistory(ctx, machine, f.manager, begin); err != nil && ctx.Err() == nil {
-			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // the followed cluster may come back
+			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // the followed cluster may become reachable again
 		}
 	}
 }

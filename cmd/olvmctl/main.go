@@ -23,23 +23,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/providerprocess"
 )
 
-// managerCommand runs olvmctl as the manager.
+// managerCommand is the argument that makes olvmctl run as the manager.
 const managerCommand = "manager"
 
-// errChanges ends a plan with changes: exit code 2 and no message.
+// errChanges ends a plan with changes. The exit code is 2, without a message.
 var errChanges = errors.New("there are changes")
 
 func main() {
 	providerprocess.RunIfChild()
-	hostos.KeepFilesPrivate()                             // rendered secrets are for this user only
-	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
+	hostos.KeepFilesPrivate()                             // only this user may read rendered secrets
+	if len(os.Args) > 1 && os.Args[1] == managerCommand { // used by local management clusters
 		os.Args = os.Args[1:]
 		os.Exit(command.Main())
 	}
 
-	ctrllog.SetLogger(logr.Discard()) // the errors of clients say enough
+	ctrllog.SetLogger(logr.Discard()) // the errors of the clients are sufficient
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		ends = append(ends, syscall.SIGHUP)
 	}
 
@@ -60,18 +60,18 @@ func main() {
 // patience is the time before an interrupted command prints a message.
 const patience = 2 * time.Second
 
-// endsSafely is the message of an interrupted command still running.
+// endsSafely is the message if an interrupted command is still running.
 const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. " +
 	"Another Ctrl-C ends it at once"
 
-// resumable lists the commands resumed by running them again.
+// resumable lists the commands that continue when the user runs them again.
 var resumable = []string{
 	"olvmctl start", "olvmctl move", "olvmctl delete", "olvmctl upgrade", "olvmctl scale", "olvmctl local start",
 	"olvmctl local stop", "olvmctl image create", "olvmctl image upload", "olvmctl image template",
 }
 
-// resumeHint tells how to resume after an interrupt: with the same command. It is empty for a command with nothing to
-// resume.
+// resumeHint returns how to continue after an interrupt: with the same command. It returns "" for a command that cannot
+// continue.
 func resumeHint(command string, arguments []string) string {
 	if !slices.Contains(resumable, command) {
 		return ""
@@ -85,7 +85,7 @@ func resumeHint(command string, arguments []string) string {
 	return "olvmctl: to go on, run it again: " + plaintext.Printable(line) + "\n"
 }
 
-// markInterrupted marks an error after a signal as an interrupt.
+// markInterrupted marks an error as an interrupt if a signal has caused it.
 func markInterrupted(ctx context.Context, err error) error {
 	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) ||
 		errors.Is(err, errUnwell)
@@ -96,7 +96,7 @@ func markInterrupted(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", progress.ErrInterrupted, err)
 }
 
-// exitCode is 0 for success, 2 for a plan with changes, 1 for an error.
+// exitCode returns 0 for success, 2 for a plan with changes, and 1 for an error.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
@@ -106,7 +106,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInvalid), errors.Is(err, errUnwell): // already printed
 		return 1
 	default:
-		fmt.Fprintln(os.Stderr, "olvmctl:", plaintext.Printable(err.Error())) // it may quote a stranger's manifests
+		fmt.Fprintln(os.Stderr, "olvmctl:", plaintext.Printable(err.Error())) // it may quote manifests of a stranger
 		return 1
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// asOlvmctl makes the test binary act as olvmctl, for properties of separate processes: terminals, signals, trust.
+// asOlvmctl makes the test binary run as olvmctl, to test separate processes: their terminals, signals and trust.
 const asOlvmctl = "TEST_AS_OLVMCTL"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestAnInterruptedCommandSaysHowToGoOn checks the line for users to copy.
+// TestAnInterruptedCommandSaysHowToGoOn checks the command line that users can copy.
 func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	for command, test := range map[string]struct {
 		arguments []string
@@ -42,7 +42,7 @@ func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 	}
 }
 
-// TestEachResumableCommandExists checks the list of resumable commands.
+// TestEachResumableCommandExists checks the names in the list of resumable commands.
 func TestEachResumableCommandExists(t *testing.T) {
 	root := newCommand(streams{})
 

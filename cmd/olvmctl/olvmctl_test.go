@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// site is an engine and manifests for it.
+// site is an engine, and manifests for this engine.
 type site struct {
 	t         *testing.T
 	sim       *ovirtsim.Server
@@ -66,7 +66,7 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 	return s
 }
 
-// run calls olvmctl with manifests on standard input and returns its exit code and output.
+// run runs olvmctl with manifests on standard input. It returns the exit code and the output.
 func (s *site) run(manifests string, args ...string) (code int, out, problems string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -133,7 +133,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestAPlanGoesOnPastAMachineThatIsRefused has a range with an address for only the first worker.
+// TestAPlanGoesOnPastAMachineThatIsRefused has an address range with an address for the first worker only.
 func TestAPlanGoesOnPastAMachineThatIsRefused(t *testing.T) {
 	s := newSite(t)
 	few := strings.ReplaceAll(s.manifests, "127.20.30.100-127.20.30.149", "127.20.30.100")
@@ -164,7 +164,7 @@ func TestAPlanGoesOnPastAMachineThatIsRefused(t *testing.T) {
 	check.Contains(t, "markdown", out, "**refused**: machine default/demo-md-0-1 ")
 }
 
-// TestPlanOfNetworks has machines with addresses from a management cluster, or from the network.
+// TestPlanOfNetworks has machines that get their addresses from a management cluster or from the network.
 func TestPlanOfNetworks(t *testing.T) {
 	s := newSite(t)
 
@@ -324,7 +324,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 	})
 }
 
-// TestARenderedFolderIsPlannedByHand follows docs/user/olvmctl.md.
+// TestARenderedFolderIsPlannedByHand follows the steps in docs/user/olvmctl.md.
 func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -340,7 +340,7 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	}
 }
 
-// TestOtherBlocksOfDocuments follows docs/develop/terraform-provider.md and docs/develop/simulator.md.
+// TestOtherBlocksOfDocuments follows the steps in docs/develop/terraform-provider.md and docs/develop/simulator.md.
 func TestOtherBlocksOfDocuments(t *testing.T) {
 	s := newSite(t)
 	dir := filepath.Dir(s.caFile)
@@ -387,7 +387,8 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 	}
 }
 
-// documented runs the block of commands of a document with a text in it, in a folder, and returns its output.
+// documented runs a block of commands in a folder, and returns the output. It is the block of the document that
+// contains the given text.
 func (s *site) documented(document, text, dir string) string {
 	s.t.Helper()
 	blocks := testenv.CommandBlocks(testenv.ReadDocuments(s.t)[document])
@@ -423,7 +424,7 @@ func (s *site) documented(document, text, dir string) string {
 	return string(out)
 }
 
-// clusterFile writes a cluster file for the simulator, with the CA next to it.
+// clusterFile writes a cluster file for the simulator. The CA is in the same folder.
 func (s *site) clusterFile(changes ...string) string {
 	s.t.Helper()
 	text := strings.NewReplacer("ENGINE_URL", s.sim.URL()).Replace(`name: demo
@@ -482,7 +483,7 @@ func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
 	}
 }
 
-// sameMachines compares plans, ignoring random values and times.
+// sameMachines compares plans without random values and times.
 func sameMachines(t *testing.T, plans ...string) bool {
 	t.Helper()
 	var seen []string
@@ -570,8 +571,8 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestRemediesOfAClusterFileNameNoSecret has engines refusing the user of a cluster file, because such a user has no
-// Secret or ConfigMap.
+// TestRemediesOfAClusterFileNameNoSecret has engines that reject the user of a cluster file. Such a user has no Secret
+// or ConfigMap to correct.
 func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
@@ -677,7 +678,7 @@ func TestItIsAPluginOfKubectl(t *testing.T) {
 	}
 }
 
-// reporting are guests that say what addresses they have.
+// reporting are guests that report their addresses.
 type reporting struct {
 	ovirtsim.Guest
 	addresses map[string]string

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Output formats. The first format of a command is its default, for users.
+// These are the output formats. The first format of a command is its default. It is for users.
 const (
 	formatText     = "text"
 	formatTable    = "table"
@@ -25,15 +25,16 @@ const (
 	formatYAML     = "yaml"
 )
 
-// outputFlag is the output format of a command. -o has this meaning in every command.
+// outputFlag is the output format of a command. The flag -o has this meaning in every command.
 type outputFlag struct {
 	format  string
 	formats []string
-	// file is the flag for the command's output file, or "" if the command writes no file.
+	// file is the flag for the output file of the command, or "" if the command writes no file.
 	file string
 }
 
-// addFlag adds -o with formats; the first is the default. Every command has JSON and YAML.
+// addFlag adds the flag -o with the given formats. The first format is the default. Every command also has JSON and
+// YAML.
 func (f *outputFlag) addFlag(command *cobra.Command, formats ...string) {
 	f.formats = formats
 
@@ -67,7 +68,7 @@ func (f *outputFlag) Set(format string) error {
 // isForPeople reports whether the output is the default format of the command, or its wide variant.
 func (f *outputFlag) isForPeople() bool { return f.format == f.formats[0] || f.format == formatWide }
 
-// printValue writes a value for programs, or calls people to write it for users.
+// printValue writes a value for programs. For users, it calls people instead.
 func (f *outputFlag) printValue(out io.Writer, value any, people func() error) error {
 	if f.isForPeople() {
 		return people()
@@ -76,7 +77,7 @@ func (f *outputFlag) printValue(out io.Writer, value any, people func() error) e
 	return encodeValue(out, f.format, value)
 }
 
-// outcome is the output for programs of a command changing a cluster.
+// outcome is what a command that changes a cluster prints for programs.
 type outcome struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -85,11 +86,11 @@ type outcome struct {
 	Messages []string `json:"messages,omitempty"`
 }
 
-// formatError reports a format unsupported by a command.
+// formatError reports a format that the command does not support.
 type formatError struct {
 	Format  string
 	Formats []string
-	// File is the flag for the command's output file, or "" if the command writes no file.
+	// File is the flag for the output file of the command, or "" if the command writes no file.
 	File string
 }
 
@@ -102,7 +103,7 @@ func (e *formatError) Error() string {
 	return out
 }
 
-// joinWithOr joins words with "or" before the last.
+// joinWithOr joins words with commas, and with "or" before the last word.
 func joinWithOr(words []string) string {
 	last := len(words) - 1
 
@@ -128,12 +129,12 @@ func encodeValue(out io.Writer, format string, value any) error {
 	return encoder.Encode(value)
 }
 
-// isColored reports whether the output is a terminal with colors, not disabled by the user.
+// isColored reports whether the output is a terminal that supports colors, and the user has not disabled them.
 func isColored(out io.Writer) bool {
 	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// color of a text on a terminal.
+// color is the color of a text on a terminal.
 type color string
 
 const (
@@ -142,7 +143,7 @@ const (
 	yellow color = "\x1b[33m"
 )
 
-// colorize colors a text if the output is a terminal with colors. The text may be a stranger's.
+// colorize colors a text if the output supports colors. The text may come from a stranger.
 func colorize(out io.Writer, in color, text string) string {
 	text = plaintext.Printable(text)
 	if in == "" || text == "" || !isColored(out) {

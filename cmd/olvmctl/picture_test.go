@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestThePictureOfAComment writes the picture of a plan comment into the folder $OLVMCTL_SCREENSHOTS. It shows an
-// upgrade with larger workers, an additional worker, and a MachineDeployment removed from git.
+// TestThePictureOfAComment writes the picture of a plan comment to the folder $OLVMCTL_SCREENSHOTS. The comment shows
+// an upgrade with larger workers, an additional worker, and a MachineDeployment removed from git.
 func TestThePictureOfAComment(t *testing.T) {
 	folder := os.Getenv("OLVMCTL_SCREENSHOTS")
 	if folder == "" {
@@ -66,7 +66,7 @@ func TestThePictureOfAComment(t *testing.T) {
 	)
 }
 
-// withBatch adds a MachineDeployment with one machine to a management cluster managed by Flux.
+// withBatch adds a MachineDeployment with one machine to a management cluster. Flux manages this cluster.
 func withBatch(t *testing.T, c client.Client) client.Client {
 	t.Helper()
 
@@ -104,7 +104,7 @@ func withBatch(t *testing.T, c client.Client) client.Client {
 	return c
 }
 
-// asHTML renders a comment like a forge does: only the Markdown used in plan comments.
+// asHTML renders a comment as a forge does. It supports only the Markdown used in plan comments.
 func asHTML(markdown string) string {
 	var out strings.Builder
 
@@ -164,7 +164,7 @@ func asHTML(markdown string) string {
 	return out.String()
 }
 
-// commentPage looks as a comment on GitHub does in its light theme. It tells browser.Open that it is ready.
+// commentPage looks like a comment on GitHub in the light theme. It tells browser.Open when it is ready.
 const commentPage = `<!doctype html><meta charset=utf-8><title>A comment</title><style>
 * { box-sizing: border-box }
 body { margin: 0; padding: 16px; background: #fff; color: #1f2328; font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, "DejaVu Sans", sans-serif }

@@ -17,13 +17,14 @@ import (
 type planFlags struct {
 	sourceFlags
 	output outputFlag
-	// link is the URL of the whole plan, for a comment too small for it. It is empty if there is none.
+	// link is the URL of the whole plan, for a comment with too little space for the plan. It is empty if there is
+	// none.
 	link    string
 	offline bool
-	// prune includes deletions; unset leaves this to the labels of running objects.
+	// prune includes deletions. If it is unset, the labels of running objects decide.
 	prune    bool
 	pruneSet bool
-	// management is the cluster for the comparison, if given.
+	// management is the management cluster to compare with, if the user has named one.
 	management managementFlags
 }
 
@@ -152,7 +153,7 @@ func isTerminal(out io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// addLive adds the objects of the management cluster.
+// addLive adds the objects of the management cluster to the manifests.
 func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) error {
 	live, err := p.management.connectAnywhere(ctx)
 	if err != nil {

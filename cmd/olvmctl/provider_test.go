@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// defaultsOfEngine has the settings needed for a cluster on an engine, apart from the provider.
+// defaultsOfEngine has all settings needed for a cluster on an engine, except the provider.
 const defaultsOfEngine = `virtualIp: 10.20.30.5
 workerNodes: 2
 providers:
@@ -29,8 +29,8 @@ providers:
         network: {dnsServers: 10.20.30.53, ipv4: {subnet: 10.20.30.0/24, ipAddresses: 10.20.30.100-10.20.30.149}}
 `
 
-// TestAProviderStandsForAClusterFile prints the manifests of a cluster defined only by defaults. The folder of the
-// defaults has the CA, and is not the command's working directory.
+// TestAProviderStandsForAClusterFile prints the manifests of a cluster that only defaults define. The CA is in the
+// folder of the defaults, and not in the working directory.
 func TestAProviderStandsForAClusterFile(t *testing.T) {
 	b := newBench(t)
 	defaults := filepath.Join(t.TempDir(), "defaults.yaml")

@@ -50,13 +50,14 @@ type renderFlags struct {
 	sourceFlags
 	dir    string
 	output outputFlag
-	// management is the cluster whose states the folders continue, if given.
+	// management is the management cluster with the Terraform states to continue, if the user has named one.
 	management managementFlags
-	// kubeconfig is its file, as an absolute path because Terraform runs in another folder. context is a context of it.
+	// kubeconfig is its kubeconfig. It is an absolute path, because Terraform runs in another folder. context is a
+	// context in this kubeconfig.
 	kubeconfig, context string
 }
 
-// loadWithLive loads the manifests, and the objects of the management cluster.
+// loadWithLive loads the manifests, and the objects in the management cluster.
 func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Manifests, error) {
 	if len(r.files)+len(r.kustomizations) == 0 && !r.management.isGiven() {
 		return nil, errors.New("there is nothing to render; give manifests or a cluster file, or a management " +
@@ -92,7 +93,8 @@ func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Man
 	return manifests, warnOfStates(s.err, manifests)
 }
 
-// warnOfStates warns of states with two writers, and of states not continued.
+// warnOfStates warns about states that both Terraform and the controllers would write, and about states that a folder
+// cannot continue.
 func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.UnpausedClusters() {
@@ -114,7 +116,7 @@ func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	return nil
 }
 
-// renderMachines writes the folder of each machine, and prints the folder's name.
+// renderMachines writes a folder for each machine, and prints its path.
 func (r *renderFlags) renderMachines(ctx context.Context, s streams) error {
 	manifests, err := r.loadWithLive(ctx, s)
 	if err != nil {
@@ -146,7 +148,7 @@ func (r *renderFlags) renderMachines(ctx context.Context, s streams) error {
 	folders := []string{}
 
 	for _, machine := range rendered {
-		if machine.Destroyed != "" { // there is nothing to render
+		if machine.Destroyed != "" { // a deleted machine needs no folder
 			continue
 		}
 

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// counted is a proxy counting requests to the engine.
+// counted is a proxy that counts the requests to the engine.
 type counted struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -69,9 +69,9 @@ func (c *counted) take() map[string]int {
 	return counts
 }
 
-// TestAPlanAsksTheEngineOnceForAllMachines plans 2 workers, 40, and 40 in two clusters, each with a control plane.
-// There is one session at the engine. Apart from asking for the VM of each name, the requests do not depend on the
-// number of machines.
+// TestAPlanAsksTheEngineOnceForAllMachines plans 2 workers, 40 workers, and 40 workers in two clusters. Each cluster
+// has a control plane. The plan uses one session with the engine. Apart from one request for the VM of each name, the
+// number of requests does not depend on the number of machines.
 func TestAPlanAsksTheEngineOnceForAllMachines(t *testing.T) {
 	s := newSite(t)
 	proxy := s.count()

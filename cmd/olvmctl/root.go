@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// streams are the streams of the process or of a test.
+// streams are the standard streams of the process, or those of a test.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -26,7 +26,7 @@ func newCommand(s streams) *cobra.Command {
 		Version:       version.Version,
 	}
 
-	// kubectl-olvm, clusterctl-olvm
+	// The name can be kubectl-olvm or clusterctl-olvm.
 	if tool, plugin, ok := strings.Cut(filepath.Base(os.Args[0]), "-"); ok && plugin == "olvm" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: tool + " " + plugin}
 	}

@@ -33,7 +33,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 				o.ControlPlane = &controlPlane
 			}
 
-			if command.Flags().Changed("workers") { // even to 0
+			if command.Flags().Changed("workers") { // also if it is 0
 				o.Workers = &workers
 			}
 
@@ -67,7 +67,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 	return command
 }
 
-// confirmScale asks whether to scale a cluster despite alarms. With yes, it only prints them.
+// confirmScale asks whether to scale a cluster despite the alarms. If yes is set, it only prints the alarms.
 func confirmScale(ctx context.Context, s streams, yes bool, name, where string, alarms []string) error {
 	lines := strings.Join(alarms, "\n")
 	if yes {

@@ -16,16 +16,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
-// sourceFlags select manifests and credentials.
+// sourceFlags select the manifests and the credentials.
 type sourceFlags struct {
 	files []string
-	// kustomizations are folders to build. substitute has the values of Flux's substitutions in them.
+	// kustomizations are the folders of kustomizations to build. substitute has values for Flux's variables in them.
 	kustomizations []string
 	flux           bool
 	substitute     map[string]string
 	accessFlags
-	// mayBeEmpty accepts manifests without machines: load then sets isEmpty instead of returning an error. emptyFolder
-	// accepts a folder without any manifests.
+	// mayBeEmpty accepts manifests without machines. loadManifests then sets isEmpty instead of returning an error.
+	// emptyFolder also accepts a folder without manifests.
 	mayBeEmpty, emptyFolder, isEmpty bool
 	// cluster has the options for reading a cluster file.
 	cluster clusterFileFlags
@@ -85,7 +85,7 @@ func (f *sourceFlags) loadSources(s streams) (*preview.Manifests, error) {
 	return preview.NewManifests(input), nil
 }
 
-// loadManifests reads manifests, and prints notes about unusual sources.
+// loadManifests reads the manifests, and prints notes about unusual sources.
 func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 	options := source.Options{Kustomizations: f.kustomizations, MayBeEmpty: f.emptyFolder, Note: func(note string) {
 		_, _ = fmt.Fprintln(s.err, plaintext.Printable(note))
@@ -113,14 +113,14 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 	return manifests, err
 }
 
-// emptyError returns the error for manifests without machines.
+// emptyError returns the error about manifests without machines.
 func (f *sourceFlags) emptyError(more string) error {
 	return fmt.Errorf("nothing in %s asks for a machine%s; "+
 		"give the manifests of a Cluster, with its control plane or a "+
 		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 
-// clusterFileAmong returns the cluster file among paths, or "" if all of them are manifests.
+// clusterFileAmong returns the cluster file among the given paths, or "" if all of them are manifests.
 func clusterFileAmong(paths []string) (string, error) {
 	found := ""
 

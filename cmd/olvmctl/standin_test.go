@@ -23,7 +23,7 @@ import (
 
 type toolchainOf = *toolchain.Toolchain
 
-// kindsOfClusters are the kinds of the default flavor, except the Cluster.
+// kindsOfClusters are the kinds in the default flavor, without the Cluster.
 var kindsOfClusters = []schema.GroupVersionKind{
 	{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "OLVMCluster"},
 	{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "OLVMMachineTemplate"},
@@ -32,7 +32,7 @@ var kindsOfClusters = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind("MachineDeployment"),
 }
 
-// standIn imitates Cluster API's controllers, with invisible machines.
+// standIn imitates the controllers of Cluster API. Its machines have no VMs.
 type standIn struct {
 	*stand
 	kubeconfig []byte
@@ -116,7 +116,7 @@ func (s *standIn) end(ctx context.Context, c client.Client, cluster *clusterv1.C
 	return client.IgnoreNotFound(c.Patch(ctx, cluster, client.MergeFrom(before)))
 }
 
-// reconcile completes the cluster.
+// reconcile completes the objects of the cluster.
 func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	before := cluster.DeepCopy()
 	if controllerutil.AddFinalizer(cluster, clusterv1.ClusterFinalizer) {
@@ -131,7 +131,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 
 	var err error
 
-	hasEndpoint := cluster.Spec.ControlPlaneEndpoint.IsValid() // otherwise its infrastructure was not applied yet
+	hasEndpoint := cluster.Spec.ControlPlaneEndpoint.IsValid() // otherwise its infrastructure has not been applied yet
 	if hasEndpoint {
 		err = c.Create(ctx, s.kubeconfigSecret(owner))
 	}
@@ -158,7 +158,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 		return completeObject(ctx, c, object, owner)
 	})
 	if err != nil || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) ||
-		!hasEndpoint { // the kubeconfig comes first
+		!hasEndpoint { // the kubeconfig comes before the endpoint
 		return err
 	}
 
@@ -173,7 +173,7 @@ func (s *standIn) reconcile(ctx context.Context, c client.Client, cluster *clust
 	return c.Status().Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-// kubeconfigSecret returns Cluster API's Secret for connecting to the cluster.
+// kubeconfigSecret returns the Secret that Cluster API would create to connect to the cluster.
 func (s *standIn) kubeconfigSecret(owner metav1.OwnerReference) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -184,7 +184,7 @@ func (s *standIn) kubeconfigSecret(owner metav1.OwnerReference) *corev1.Secret {
 	}
 }
 
-// takeEndpoint gives a Cluster the endpoint of its infrastructure.
+// takeEndpoint copies the endpoint of the infrastructure to a Cluster.
 func takeEndpoint(
 	ctx context.Context, c client.Client, cluster *clusterv1.Cluster, of *unstructured.Unstructured,
 ) error {
@@ -196,7 +196,7 @@ func takeEndpoint(
 	return c.Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-// completeObject sets an object's owner, and completes its machines if it has any.
+// completeObject sets the owner of an object. If the object has machines, it completes them.
 func completeObject(ctx context.Context, c client.Client, object *unstructured.Unstructured, owner metav1.OwnerReference) error {
 	if len(object.GetOwnerReferences()) == 0 {
 		before := object.DeepCopy()
@@ -223,7 +223,7 @@ func completeObject(ctx context.Context, c client.Client, object *unstructured.U
 	return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 }
 
-// installProviders creates the entries of clusterctl's inventory.
+// installProviders creates the entries in clusterctl's inventory.
 func installProviders(ctx context.Context, c client.Client) error {
 	for label, kind := range map[string]string{
 		"cluster-api": "CoreProvider", "bootstrap-kubeadm": "BootstrapProvider",
@@ -247,7 +247,7 @@ func installProviders(ctx context.Context, c client.Client) error {
 			"providerName": label, "type": kind, "version": "v1.14.2",
 		}}
 
-		for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) { // until the kind is served
+		for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) { // waits until the kind is served
 			err := c.Create(ctx, entry)
 			if err == nil {
 				break

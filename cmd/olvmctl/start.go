@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// bootstrapByVM is the value of --bootstrap for a bootstrap VM.
+// bootstrapByVM is the value of --bootstrap that selects a bootstrap VM.
 const bootstrapByVM = "vm"
 
 // startFlags are the flags of the start command.

@@ -90,7 +90,7 @@ func (f *supportBundleFlags) writeBundle(ctx context.Context, s streams, name st
 	})
 }
 
-// writeArchive writes a new file, and removes it after an error.
+// writeArchive writes a new file. If this fails, it removes the file.
 func writeArchive(path string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

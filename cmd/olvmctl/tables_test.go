@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// formatOf returns the flag -o with a value.
+// formatOf returns the flag -o with the given value.
 func formatOf(format string) outputFlag {
 	return outputFlag{format: format, formats: []string{formatTable, formatWide, formatName, formatJSON, formatYAML}}
 }
@@ -58,7 +58,7 @@ func TestTablesOfTemplatesAreThoseOfKubectl(t *testing.T) {
 	}
 }
 
-// TestANameOfAnEngineForgesNoLine has a template whose name a stranger has chosen.
+// TestANameOfAnEngineForgesNoLine has a template whose name was chosen by a stranger.
 func TestANameOfAnEngineForgesNoLine(t *testing.T) {
 	var out bytes.Buffer
 

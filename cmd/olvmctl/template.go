@@ -47,7 +47,7 @@ templates have their first names, and the API server refuses a change of one.`,
 	return command
 }
 
-// printTemplate prints the manifests of a cluster file, with the template names needed by a management cluster.
+// printTemplate prints the manifests of a cluster file. It uses the template names that the management cluster expects.
 func printTemplate(
 	ctx context.Context, s streams, file clusterFileFlags, management managementFlags, output outputFlag,
 ) error {
@@ -88,7 +88,7 @@ func printTemplate(
 	return manifest.Write(s.out, objects)
 }
 
-// listOf wraps objects in a List like kubectl.
+// listOf returns objects in a List, as kubectl does.
 func listOf(objects []*unstructured.Unstructured) map[string]any {
 	items := make([]any, len(objects))
 	for i, object := range objects {

@@ -20,7 +20,7 @@ type upgradeFlags struct {
 	images              []string
 	yes, dryRun         bool
 	output              outputFlag
-	changes             []string // already shown
+	changes             []string // the replacements the user has already seen
 }
 
 func newUpgradeCommand(s streams) *cobra.Command {
@@ -69,7 +69,7 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	return command
 }
 
-// validate checks the flags, and completes the version.
+// validate checks the flags, and sets the full version.
 func (f *upgradeFlags) validate() error {
 	switch {
 	case f.file.path != "" && (f.version != "" || f.vmTemplate != ""):
@@ -138,7 +138,7 @@ func (f *upgradeFlags) upgradeCluster(ctx context.Context, s streams, name strin
 	}))
 }
 
-// confirmChanges shows the replacements, and asks for agreement. A dry run with changes ends with errChanges.
+// confirmChanges shows the replacements, and asks the user to agree. It ends a dry run with changes with errChanges.
 func (f *upgradeFlags) confirmChanges(
 	ctx context.Context, s streams, name, where string, changes []string,
 ) (bool, error) {

@@ -122,7 +122,7 @@ func printProblems(out io.Writer, problems []clusterfile.Problem) error {
 	return nil
 }
 
-// asProblem converts an error of reading a cluster file to a problem.
+// asProblem converts an error from reading a cluster file to a problem.
 func asProblem(err error, path string) clusterfile.Problem {
 	var problem clusterfile.Problem
 	if errors.As(err, &problem) {

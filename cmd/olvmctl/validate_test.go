@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestProblemsAsJSON has completely unreadable files: readers of the JSON expect problems for them, too.
+// TestProblemsAsJSON has completely unreadable files, because programs expect problems for these files, too.
 func TestProblemsAsJSON(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 

@@ -16,7 +16,8 @@ type versions struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	// Executor is the Terraform or OpenTofu used by plan and image template. It is empty if olvmctl finds none.
+	// Executor is the Terraform or OpenTofu executable used by plan and image template. It is empty if olvmctl finds
+	// neither.
 	Executor string `json:"executor,omitempty"`
 }
 
