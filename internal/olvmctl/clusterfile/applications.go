@@ -16,19 +16,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// helm is the protocol of chart repositories.
+// helm is the catalog protocol of chart repositories.
 const helm = "helm"
 
-// Chart is an installable application: a chart of a repository, and its release.
+// Chart is an application to install: a chart in a repository, and the release to install it as.
 type Chart struct {
-	// Name of the chart in the repository at URL Repository. Empty Version means the newest.
+	// Name is the name of the chart, and Repository the URL of its repository. If Version is empty, it is the newest
+	// version.
 	Name, Repository, Version string
-	// Release and Namespace to install it as.
+	// Release and Namespace identify the installed release.
 	Release, Namespace string
 	Values             map[string]any
 }
 
-// Charts returns the applications from chart repositories, in their order. Problems has warnings about the others.
+// Charts returns the charts of the applications, in their order in the file. Validate warns about applications without
+// a usable chart.
 func (s *Source) Charts() ([]Chart, error) {
 	var out []Chart
 
@@ -57,7 +59,7 @@ func (s *Source) Charts() ([]Chart, error) {
 	return out, nil
 }
 
-// chartRepository returns the URL of an application's chart, or the problem of finding it.
+// chartRepository returns the URL of the repository of an application's chart, or the problem with it.
 func (s *Source) chartRepository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
@@ -73,7 +75,7 @@ func (s *Source) chartRepository(a *Application) (url, problem string) {
 	return "", fmt.Sprintf("its catalog %q is not one of catalogs", a.Catalog)
 }
 
-// chartValues returns the values of an application's chart, with numbers in Helm's types.
+// chartValues returns the values for an application's chart. Numbers have Helm's types.
 func (s *Source) chartValues(a *Application) (map[string]any, error) {
 	var text []byte
 	var err error
@@ -103,10 +105,10 @@ func (s *Source) chartValues(a *Application) (map[string]any, error) {
 	return out, nil
 }
 
-// maxRelease is Helm's limit for the length of a release name.
+// maxRelease is the maximum length of a release name in Helm.
 const maxRelease = 53
 
-// CheckUser refuses a user in an oci URL of charts, because Helm does not accept one.
+// CheckUser rejects an oci URL of charts with a user name, because Helm does not accept one.
 func CheckUser(of *url.URL) error {
 	if of.Scheme == "oci" && of.User != nil {
 		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
@@ -115,7 +117,8 @@ func CheckUser(of *url.URL) error {
 	return nil
 }
 
-// checkCatalogs notes unusable catalogs. It never repeats a URL, because it may contain a password.
+// checkCatalogs adds a problem for each unusable catalog. No problem repeats a URL, because the URL may contain a
+// password.
 func (s *Source) checkCatalogs() {
 	seen := map[string]bool{}
 
@@ -147,7 +150,7 @@ func (s *Source) checkCatalogs() {
 	}
 }
 
-// checkApplications notes applications that cannot be installed.
+// checkApplications adds a problem for each application that cannot be installed.
 func (s *Source) checkApplications() {
 	s.checkCatalogs()
 	releases := map[string]string{}
@@ -179,18 +182,18 @@ func (s *Source) checkApplications() {
 	}
 }
 
-// NetworkPlugins are the plugins known to olvmctl start by name.
+// NetworkPlugins are the names of the plugins that olvmctl start can install.
 var NetworkPlugins = []string{"calico", "flannel"}
 
-// NoNetworkPlugin is the value in a cluster file for a network plugin from elsewhere. DefaultNetworkPlugin is installed
-// unless the file names another one.
+// NoNetworkPlugin is the value in a cluster file for a plugin that the user installs. DefaultNetworkPlugin is the
+// plugin if the file names none.
 const (
 	NoNetworkPlugin      = "none"
 	DefaultNetworkPlugin = "flannel"
 )
 
-// NetworkPlugin returns the requested network plugin. It is empty if the file names none, and NoNetworkPlugin if the
-// plugin is unknown.
+// NetworkPlugin returns the network plugin requested by the file. It returns "" if the file names none, and
+// NoNetworkPlugin for an unknown plugin.
 func (f *File) NetworkPlugin() string {
 	name, _, _ := strings.Cut(f.CNI, "@")
 	if name != "" && !slices.Contains(NetworkPlugins, name) {
@@ -200,10 +203,10 @@ func (f *File) NetworkPlugin() string {
 	return f.CNI
 }
 
-// PodNetworks returns the networks of the pods, as CIDRs.
+// PodNetworks returns the pod networks as CIDRs.
 func (f *File) PodNetworks() []string { return splitList(f.PodSubnet) }
 
-// checkRelease checks the release of an application; releases maps earlier releases to their applications.
+// checkRelease checks the release of an application. releases maps the releases of earlier applications to their names.
 func (s *Source) checkRelease(i int, releases map[string]string) {
 	a := &s.Applications[i]
 	release, namespace := cmp.Or(a.Release, a.Name), cmp.Or(a.Namespace, "default")

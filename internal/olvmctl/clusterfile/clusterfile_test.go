@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// read reads a file of testdata after changing its text.
+// read reads a file in testdata after replacing parts of its text.
 func read(t *testing.T, name string, changes ...string) *Source {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name))
@@ -72,7 +72,7 @@ func texts(problems []Problem) string {
 	return strings.Join(out, "\n")
 }
 
-// ingress and domain are changes adding a key to a file.
+// ingress and domain return changes that add a key to a file.
 func ingress(text string) []string { return added("ingressVirtualIp: " + text) }
 func domain(text string) []string  { return added("baseDomain: " + text) }
 
@@ -119,7 +119,8 @@ func TestTheManifestsOfAClusterFile(t *testing.T) {
 	}
 }
 
-// The sample documented by Oracle's developer release is accepted unchanged, except for adding the CA certificate.
+// The sample in the documentation of Oracle's developer release is accepted without changes, except for an added CA
+// certificate.
 func TestTheDocumentedSampleIsAcceptedAsItIs(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -150,7 +151,7 @@ func TestTheDocumentedSampleIsAcceptedAsItIs(t *testing.T) {
 	check.Equal(t, "endpoint", cluster.Spec.ControlPlaneEndpoint.Host, "100.101.70.160")
 }
 
-// decoded returns an object in the API server's view.
+// decoded returns an object as the API server decodes it.
 func decoded[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
@@ -252,7 +253,7 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 }
 
-// TestDNSServersOfAClusterFile expects the file's servers in their own machines, and no others.
+// TestDNSServersOfAClusterFile expects each role of machines to have the DNS servers in its settings, and no others.
 func TestDNSServersOfAClusterFile(t *testing.T) {
 	for _, flavor := range []string{"default", "dns", "ipam", "ock"} {
 		for servers, want := range map[string][]string{"": nil, "10.20.30.53, 10.20.30.54": {"10.20.30.53", "10.20.30.54"}} {
@@ -273,7 +274,8 @@ func TestDNSServersOfAClusterFile(t *testing.T) {
 	}
 }
 
-// TestKeysOfOraclesCommandThatMeanNothingHere has all such keys: each yields one warning with advice.
+// TestKeysOfOraclesCommandThatMeanNothingHere has all keys that olvmctl ignores. It expects one warning with advice for
+// each.
 func TestKeysOfOraclesCommandThatMeanNothingHere(t *testing.T) {
 	const more = `name: demo
 quiet: true
@@ -586,7 +588,7 @@ func TestIsClusterFile(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfAClusterFile has partly unreadable files, and some that only look so.
+// TestDocumentsOfAClusterFile has files that are partly unreadable, and files that only look unreadable.
 func TestDocumentsOfAClusterFile(t *testing.T) {
 	for name, test := range map[string]struct{ content, want string }{
 		"a second document is not ignored": {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second " +
@@ -723,7 +725,7 @@ applications:
 	}
 }
 
-// TestCatalogsAndReleases has mistakes causing failures or misunderstandings in the running cluster.
+// TestCatalogsAndReleases has mistakes that cause failures or misunderstandings in the running cluster.
 func TestCatalogsAndReleases(t *testing.T) {
 	const catalog = "catalogs:\n- {name: mine, protocol: helm, uri: https://charts.example.com}\n"
 	for name, test := range map[string]struct{ content, want string }{

@@ -22,13 +22,13 @@ import (
 
 // Problem is an error or a warning about a cluster file.
 type Problem struct {
-	// File and Line of the problem; Line is zero for missing keys.
+	// File and Line are the position of the problem. Line is zero for a missing key.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
-	// Path of the key, such as providers.olvm.olvmDatacenterName.
+	// Path is the path of the key, such as providers.olvm.olvmDatacenterName.
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Warning is true if olvmctl goes on despite the problem.
+	// Warning is true if olvmctl continues despite the problem.
 	Warning bool `json:"warning,omitempty"`
 }
 
@@ -49,11 +49,11 @@ func (p Problem) Error() string {
 // Source is a cluster file with the positions of its keys.
 type Source struct {
 	File
-	// dir is the base of relative paths in the file.
+	// dir is the folder that relative paths in the file start from.
 	dir string
-	// documents holds the cluster file first, and then the defaults.
+	// documents has the cluster file first, and then the defaults.
 	documents []document
-	// older reports whether the provider's settings have the older format.
+	// older reports whether the settings of the provider have the older format.
 	older    bool
 	problems []Problem
 }
@@ -63,7 +63,7 @@ type document struct {
 	root *yaml.Node
 }
 
-// readText reads a file, and refuses other encodings than UTF-8.
+// readText reads a file, and rejects encodings other than UTF-8.
 func readText(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func readText(path string) ([]byte, error) {
 	return content, nil
 }
 
-// IsClusterFile reports whether the first YAML document looks like a cluster file instead of a manifest.
+// IsClusterFile reports whether the first YAML document looks like a cluster file, and not like a manifest.
 func IsClusterFile(content []byte) bool {
 	var node yaml.Node
 	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {
@@ -89,8 +89,8 @@ func IsClusterFile(content []byte) bool {
 	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
 
-// DefaultsPath returns the path of the user's defaults: the value of OCNE_DEFAULTS, or else ~/.ocne/defaults.yaml if it
-// exists.
+// DefaultsPath returns the path of the user's defaults. It is the value of OCNE_DEFAULTS, or else ~/.ocne/defaults.yaml
+// if this file exists.
 func DefaultsPath() string {
 	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
 		return path
@@ -109,8 +109,8 @@ func DefaultsPath() string {
 	return path
 }
 
-// Read reads a cluster file and its defaults. An empty path means no defaults. Read returns errors of the file system,
-// or a Problem if it cannot read the keys. Validate reports everything else.
+// Read reads a cluster file and its defaults. If defaults is empty, there are no defaults. Read returns errors of the
+// file system, or a Problem if it cannot read the keys. Validate reports all other problems.
 func Read(path, defaults string) (*Source, error) {
 	content, err := readText(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func Read(path, defaults string) (*Source, error) {
 	return Parse(path, content, defaults)
 }
 
-// Parse is like Read, but takes the content of a cluster file. The file at path need not exist yet.
+// Parse is like Read, but gets the content of the cluster file. The file at path does not have to exist yet.
 func Parse(path string, content []byte, defaults string) (*Source, error) {
 	s := &Source{dir: filepath.Dir(path)}
 	if err := s.parseDocument(path, content); err != nil {
@@ -130,7 +130,8 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	return s, s.addDefaults(defaults)
 }
 
-// addDefaults adds the defaults as a document, and decodes all documents. An empty path means no defaults.
+// addDefaults adds the file of defaults as a document, and decodes all documents. If defaults is empty, there are no
+// defaults.
 func (s *Source) addDefaults(defaults string) error {
 	if defaults != "" {
 		content, err := readText(defaults)
@@ -146,7 +147,7 @@ func (s *Source) addDefaults(defaults string) error {
 	return s.decodeDocuments()
 }
 
-// parseDocument adds a document. It reports duplicate keys, and keeps the first of each.
+// parseDocument parses a YAML document, and adds it. It reports duplicate keys, and keeps only the first of them.
 func (s *Source) parseDocument(name string, content []byte) error {
 	var root *yaml.Node
 
@@ -164,7 +165,7 @@ func (s *Source) parseDocument(name string, content []byte) error {
 		next := node.Content[0]
 		switch {
 		case next.Tag == "!!null":
-			continue // only comments
+			continue // the document has only comments
 		case root != nil:
 			return Problem{
 				File:    name,
@@ -214,8 +215,8 @@ func syntaxProblem(name string, err error) Problem {
 	return p
 }
 
-// dropDuplicates returns a problem for each duplicate key of a mapping, or of a mapping nested in it. It keeps only the
-// first of equal keys.
+// dropDuplicates returns a problem for each duplicate key in a mapping and in its nested mappings. It removes all but
+// the first of equal keys.
 func dropDuplicates(file string, node *yaml.Node, path string) []Problem {
 	var out []Problem
 	if node.Kind == yaml.SequenceNode {
@@ -254,7 +255,7 @@ func dropDuplicates(file string, node *yaml.Node, path string) []Problem {
 	return out
 }
 
-// decodeDocuments merges the documents into File. The first document takes precedence.
+// decodeDocuments merges all documents into File. Earlier documents take precedence.
 func (s *Source) decodeDocuments() error {
 	merged := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -290,10 +291,10 @@ func (s *Source) decodeDocuments() error {
 	return nil
 }
 
-// wrongTypeOf matches the library's message about a value of the wrong type.
+// wrongTypeOf matches the YAML library's message about a value of the wrong type.
 var wrongTypeOf = regexp.MustCompile("^line ([0-9]+): cannot unmarshal !!([a-z]+)(?: `(.*)`)? into (.+)$")
 
-// typesOf describes Go types to users.
+// typesOf has the user's words for Go types.
 var typesOf = []struct{ prefix, words string }{
 	{"int", "a whole number"},
 	{"bool", "true or false"},
@@ -305,10 +306,11 @@ var typesOf = []struct{ prefix, words string }{
 	{"struct", "a mapping of keys"},
 }
 
-// shapesOf describes YAML tags to users.
+// shapesOf has the user's words for YAML tags.
 var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
 
-// typeProblem converts the library's message about a value of the wrong type to a problem, and finds the key.
+// typeProblem converts the YAML library's message about a value of the wrong type to a problem with the path of the
+// key.
 func (s *Source) typeProblem(text string) Problem {
 	match := wrongTypeOf.FindStringSubmatch(text)
 	if match == nil {
@@ -345,8 +347,8 @@ func (s *Source) typeProblem(text string) Problem {
 	return out
 }
 
-// keyAt returns the path of a key, or "" if there is none. The key's value is at this line, has this tag, and begins
-// with this text.
+// keyAt returns the path of the key whose value is at the given line, or "" if there is none. The value also has the
+// given tag, and begins with the given text.
 func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 	isWhole := node.Kind == yaml.ScalarNode || tag == "map" && node.Kind == yaml.MappingNode ||
 		tag == "seq" && node.Kind == yaml.SequenceNode
@@ -434,8 +436,8 @@ var passedOver = map[string]string{
 	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
 }
 
-// UnknownKeys returns a problem for each key of a YAML mapping unknown to type T. The problem suggests the nearest
-// known key.
+// UnknownKeys returns a problem for each key in a YAML mapping that type T does not have. The problem suggests the most
+// similar known key.
 func UnknownKeys[T any](file string, mapping *yaml.Node) []Problem {
 	return unknownKeys(file, mapping, reflect.TypeFor[T](), "")
 }
@@ -484,12 +486,12 @@ func unknownKeys(file string, node *yaml.Node, t reflect.Type, path string) []Pr
 	return out
 }
 
-// suggestKey returns a suggestion: the known key most like this one.
+// suggestKey returns the end of a message about an unknown key. It suggests the most similar known key.
 func suggestKey(key string, known map[string]reflect.Type) string {
 	return DidYouMean(key, slices.Collect(maps.Keys(known)))
 }
 
-// DidYouMean returns the end of a message about an unknown name: the nearest known name, or all known names.
+// DidYouMean returns the end of a message about an unknown name: the most similar known name, or all known names.
 func DidYouMean(key string, names []string) string {
 	names = slices.Sorted(slices.Values(names))
 
@@ -507,7 +509,7 @@ func DidYouMean(key string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// nodeAt returns the value at a path. If there is none, it returns a node without a kind.
+// nodeAt returns the value at a path in a YAML node. If there is no value, it returns a node without a kind.
 func nodeAt(node *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		next := &yaml.Node{}
@@ -525,8 +527,8 @@ func nodeAt(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// mergeMissing adds the missing keys of a mapping and its nested mappings. It puts new list entries before the existing
-// ones.
+// mergeMissing adds the missing keys to a mapping and to its nested mappings. It puts new list entries before the
+// existing entries.
 func mergeMissing(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
@@ -534,7 +536,7 @@ func mergeMissing(into, from *yaml.Node) {
 		there := nodeAt(into, key.Value)
 		switch {
 		case there.Kind == 0:
-			switch value.Kind { // a copy, because later documents merge into it
+			switch value.Kind { // copies the value, because later documents are merged into it
 			case yaml.MappingNode:
 				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
 				mergeMissing(own, value)
@@ -552,7 +554,7 @@ func mergeMissing(into, from *yaml.Node) {
 	}
 }
 
-// withOLVM returns a copy of a document, with olvm in place of its providers.olvm.
+// withOLVM returns a copy of a document with another providers.olvm.
 func withOLVM(root, olvm *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
 
@@ -578,13 +580,13 @@ func withOLVM(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// noteProblem adds a problem of a key, but only once, because both kinds of machines may share the key. It reports the
-// path in the user's format, even for settings in the older format.
+// noteProblem adds a problem with a key. It adds each problem only once, because both kinds of machines may share the
+// key. It reports the path in the format used in the file, even if this is the older format.
 func (s *Source) noteProblem(warning bool, path, format string, args ...any) {
 	s.addProblem(s.problemAt(warning, path, format, args...))
 }
 
-// problemAt returns a problem of a key.
+// problemAt returns a problem with a key.
 func (s *Source) problemAt(warning bool, path, format string, args ...any) Problem {
 	if s.older {
 		path = olderPath(path)
@@ -601,8 +603,8 @@ func (s *Source) problemAt(warning bool, path, format string, args ...any) Probl
 	return p
 }
 
-// noteEntry adds a problem of a list entry, at the line of its field, or of the entry if it lacks the field. An empty
-// field means the whole entry.
+// noteEntry adds a problem with a list entry. The problem is at the line of the field, or at the line of the entry if
+// it lacks the field. An empty field stands for the whole entry.
 func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
 	p := Problem{
 		File:    s.documents[0].name,
@@ -610,7 +612,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 		Message: fmt.Sprintf(format, args...),
 		Warning: warning,
 	}
-	for _, d := range slices.Backward(s.documents) { // in merge's order
+	for _, d := range slices.Backward(s.documents) { // in the order of merged lists
 		entries := nodeAt(d.root, strings.Split(list, ".")...).Content
 		if i >= len(entries) {
 			i -= len(entries)
@@ -628,7 +630,7 @@ func (s *Source) noteEntry(warning bool, list string, i int, field, format strin
 	s.addProblem(p)
 }
 
-// addProblem adds a problem, unless the list already has it.
+// addProblem adds a problem, unless it is already in the list.
 func (s *Source) addProblem(p Problem) {
 	if !slices.Contains(s.problems, p) {
 		s.problems = append(s.problems, p)

@@ -9,37 +9,37 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
-// RootDisk configures the copy of the VM template's bootable disk in a VM. It is not part of Oracle's format.
+// RootDisk configures a VM's copy of the bootable disk in its VM template. It is not part of Oracle's format.
 type RootDisk struct {
-	// Size to grow the disk to, such as 100GB; empty keeps its size.
+	// Size is the size the disk grows to, such as 100GB. If empty, the disk keeps its size.
 	Size              string `yaml:"size"`
 	StorageDomainName string `yaml:"storageDomainName"`
-	// Format is cow or raw; empty means the template's.
+	// Format is cow or raw. If empty, it is the format in the VM template.
 	Format string `yaml:"format"`
 	Sparse *bool  `yaml:"sparse"`
 	Clone  *bool  `yaml:"clone"`
 }
 
-// DataDisk is a disk in addition to the VM template's. It is not part of Oracle's format.
+// DataDisk is an additional disk beside the disks of the VM template. It is not part of Oracle's format.
 type DataDisk struct {
 	Name              string `yaml:"name"`
 	Size              string `yaml:"size"`
 	StorageDomainName string `yaml:"storageDomainName"`
-	// Format is cow or raw; empty means cow.
+	// Format is cow or raw. If empty, it is cow.
 	Format string `yaml:"format"`
 	Sparse *bool  `yaml:"sparse"`
-	// InterfaceType is virtio_scsi, virtio or sata; empty means virtio_scsi.
+	// InterfaceType is virtio_scsi, virtio or sata. If empty, it is virtio_scsi.
 	InterfaceType string `yaml:"interfaceType"`
 }
 
 var (
 	diskFormats    = []string{"cow", "raw"}
 	diskInterfaces = []string{"virtio_scsi", "virtio", "sata"}
-	// diskName matches the names allowed by the CRD.
+	// diskName matches the disk names allowed by the CRD.
 	diskName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`)
 )
 
-// requestedDisks returns the disks requested by the settings of machines.
+// requestedDisks returns the root disk and the data disks requested by the settings of machines.
 func (vm *VirtualMachine) requestedDisks() (*infrav1.RootDisk, []infrav1.DataDisk) {
 	var root *infrav1.RootDisk
 
@@ -61,7 +61,7 @@ func (vm *VirtualMachine) requestedDisks() (*infrav1.RootDisk, []infrav1.DataDis
 	return root, data
 }
 
-// checkDisks applies the API server's rules for disks.
+// checkDisks checks the disks with the rules of the API server.
 func (s *Source) checkDisks(kind machineKind) {
 	vm := kind.machine.VirtualMachine
 	s.checkRootDisk(kind.prefix+"virtualMachine.rootDisk.", vm.RootDisk)
@@ -122,7 +122,7 @@ func (s *Source) checkRootDisk(path string, d RootDisk) {
 	}
 }
 
-// diskSizeError adapts an error about a size for disks: its remark about booting applies only to memory.
+// diskSizeError adapts an error about a size to disks. It removes the hint about booting, which applies only to memory.
 func diskSizeError(err error) string {
 	return strings.Replace(err.Error(), ", with which no node boots", "", 1)
 }

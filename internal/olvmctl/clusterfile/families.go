@@ -7,29 +7,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// The default networks of an IPv6-only cluster.
+// These are the default networks of an IPv6-only cluster.
 const (
 	defaultPodSubnet6     = "fd01::/48"
 	defaultServiceSubnet6 = "fd02::/112"
 )
 
-// family has the machines' settings in the address family of the cluster's endpoint.
+// family has the network settings of machines in the address family of the cluster's endpoint.
 type family struct {
-	// field below network of the machine.
+	// field is the key of these settings in the network of the machines.
 	field string
-	// subnet, gateway and addresses as written in the file.
+	// subnet, gateway and addresses have the values in the file.
 	subnet, gateway, addresses string
 	pool                       func(subnet, gateway string, ranges []string) (*ipam.Pool, error)
 }
 
-// isIPv6Only reports whether the cluster has only IPv6: its endpoint is an IPv6 address. Dual stack has an IPv4 one.
+// isIPv6Only reports whether the cluster uses only IPv6. Its endpoint is then an IPv6 address. A dual-stack cluster has
+// an IPv4 endpoint.
 func (f *File) isIPv6Only() bool {
 	vip, err := netip.ParseAddr(f.VirtualIP)
 
 	return err == nil && vip.Is6() && !vip.Is4In6()
 }
 
-// addressFamily returns the address family used among the machines of a network.
+// addressFamily returns the network settings in the address family that the machines use among themselves.
 func (f *File) addressFamily(n GuestNetwork) family {
 	if f.isIPv6Only() {
 		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
@@ -38,12 +39,12 @@ func (f *File) addressFamily(n GuestNetwork) family {
 	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
 }
 
-// newPool creates the pool of the addresses.
+// newPool returns a pool of the addresses.
 func (a family) newPool(ranges ...string) (*ipam.Pool, error) {
 	return a.pool(a.subnet, a.gateway, ranges)
 }
 
-// machineNetworks returns the addresses of a network in the form of an OLVMMachine.
+// machineNetworks returns the network settings in the form of an OLVMMachine.
 func (n *GuestNetwork) machineNetworks() (v4 *infrav1.IPv4Network, v6 *infrav1.IPv6Network) {
 	if n.IPv4.Subnet != "" || n.IPv4.IPAddresses != "" {
 		v4 = &infrav1.IPv4Network{Subnet: n.IPv4.Subnet, IPAddresses: splitList(n.IPv4.IPAddresses)}

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// sixOnly are the changes making a cluster file IPv6-only.
+// sixOnly are the changes that make a cluster file IPv6-only.
 var sixOnly = []string{
 	"virtualIp: 10.20.30.160", "virtualIp: fd00:20:30::5",
 	"podSubnet: 10.244.0.0/16,fd01::/48\nserviceSubnet: 10.96.0.0/12,fd02::/112\n", "",
@@ -40,7 +40,7 @@ func TestAClusterFileOfIPv6Alone(t *testing.T) {
 		if flavor == DefaultFlavor {
 			check.Equal(t, "problems", texts(s.Validate()), "")
 		} else {
-			s.Validate() // it has an unsupported key: Ignition is not for the images of the other flavors
+			s.Validate() // it has an unsupported key, because Ignition works only with images of one flavor
 		}
 
 		objects, err := s.Manifests(flavor, none)

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// ofFlavors has values for all flavors' own variables.
+// ofFlavors has values for the variables that only flavors have.
 var ofFlavors = map[string]string{
 	"CLUSTER_DOMAIN": "a.example.com", "INGRESS_VIRTUAL_IP": "10.20.30.6", "CONTROL_PLANE_ENDPOINT_IPV6": "fd00::5", "OLVM_SUBNET_IPV6": "fd00::/64",
 	"OLVM_GATEWAY_IPV6": "fd00::1", "OLVM_CONTROL_PLANE_ADDRESSES_IPV6": "fd00::10-fd00::19",
@@ -32,14 +32,14 @@ var ofFlavors = map[string]string{
 	"OIDC_VM_TEMPLATE": "dex", "OIDC_ADDRESS": "10.20.30.42", "SERVICE_ADDRESSES": "10.20.30.50-10.20.30.59",
 }
 
-// written are defaults written out by cluster files: empty fields mean the same.
+// written are defaults that cluster files write explicitly, although the flavor leaves the fields empty.
 var written = map[string]string{
 	"/controlPlaneServices/apiServerPort":  strconv.Itoa(bootstrap.DefaultAPIServerPort),
 	"/virtualMachine/cpu/topology/threads": "1",
 	"/virtualMachine/network/interface":    `"enp1s0"`,
 }
 
-// leaves returns the values of manifests by their places.
+// leaves returns all values in manifests by their paths.
 func leaves(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	objects, err := manifest.Read(content)
@@ -68,8 +68,8 @@ func leaves(t *testing.T, content []byte) map[string]string {
 	return out
 }
 
-// TestAClusterFileAsksForWhatItsFlavorAsksFor compares each value rendered by clusterctl, for every flavor, with the
-// value of a minimal cluster file.
+// TestAClusterFileAsksForWhatItsFlavorAsksFor compares a minimal cluster file with every flavor. Each value must be the
+// same as that rendered by clusterctl.
 func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 	for _, flavor := range Flavors() {
 		t.Run(flavor, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 			defaults, err := processor.GetVariableMap(content)
 			check.Error(t, err, "")
 			content, err = processor.Process(content, func(name string) (string, error) {
-				if strings.HasPrefix(name, "OLVM_REGISTRY") { // clusterctl's default
+				if strings.HasPrefix(name, "OLVM_REGISTRY") { // the default of clusterctl
 					return "", fmt.Errorf("%s is not set", name)
 				}
 
@@ -118,8 +118,8 @@ func TestAClusterFileAsksForWhatItsFlavorAsksFor(t *testing.T) {
 	}
 }
 
-// TestTheFirstIgnition3ReadsTheNodesOfOCK keeps the nodes' configuration in the oldest possible format. A newer version
-// of Butane in the flavor, or in additions of a cluster file, would keep images with an older Ignition from booting.
+// TestTheFirstIgnition3ReadsTheNodesOfOCK checks that the configuration of nodes has the oldest possible format. Images
+// with an older Ignition would not boot with a newer Butane version in the flavor or in a cluster file.
 func TestTheFirstIgnition3ReadsTheNodesOfOCK(t *testing.T) {
 	for name, change := range map[string]func(*Source){
 		"the flavor":     func(*Source) {},
@@ -153,14 +153,14 @@ func TestTheFirstIgnition3ReadsTheNodesOfOCK(t *testing.T) {
 	}
 }
 
-// compare reports each different value, unless it is the file's own.
+// compare reports each value that differs, unless the cluster file sets it on purpose.
 func compare(t *testing.T, file, flavor map[string]string) {
 	t.Helper()
 	places := maps.Clone(flavor)
 	maps.Copy(places, file)
 
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		if file[place] == flavor[place] || strings.HasPrefix(place, "ConfigMap/") { // clusterctl's users create theirs
+		if file[place] == flavor[place] || strings.HasPrefix(place, "ConfigMap/") { // users of clusterctl create these themselves
 			continue
 		}
 
@@ -172,7 +172,7 @@ func compare(t *testing.T, file, flavor map[string]string) {
 	}
 }
 
-// indented returns a file as the value of a field of serverURL's depth.
+// indented returns the content of a file, indented as the value of a field beside serverURL.
 func indented(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -181,7 +181,7 @@ func indented(t *testing.T, path string) string {
 	return "        " + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n        ") + "\n"
 }
 
-// minimal returns a minimal cluster file of the flavor's address family.
+// minimal returns a minimal cluster file with the address family of a flavor.
 func minimal(t *testing.T, flavor string) *Source {
 	t.Helper()
 	const machine = `
@@ -213,12 +213,12 @@ func minimal(t *testing.T, flavor string) *Source {
 	s, err := Read(path, "")
 	check.Error(t, err, "")
 	s.Validate()
-	s.SSHPublicKey, s.SSHPublicKeyPath = "", "" // the one of the user running the tests
+	s.SSHPublicKey, s.SSHPublicKeyPath = "", "" // these are the keys of the user who runs the tests
 
 	return s
 }
 
-// TestANameOfTheEngineIsTheTextOfTheClusterFile has names misread by YAML unless they are quoted.
+// TestANameOfTheEngineIsTheTextOfTheClusterFile has names that YAML misreads unless they are quoted.
 func TestANameOfTheEngineIsTheTextOfTheClusterFile(t *testing.T) {
 	for _, name := range []string{"010", "kvm #2", "it's", "true", "null", "a: b"} {
 		s := minimal(t, "default")

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// The paths of the keys.
+// These are the paths of the keys.
 const (
 	ingressVirtualIP = "providers.olvm.ingressVirtualIp"
 	baseDomain       = "providers.olvm.baseDomain"
@@ -22,10 +22,10 @@ const (
 // maxDomain is the CRD's limit for the length of a cluster's domain.
 const maxDomain = 200
 
-// topLevel matches a name ending in digits, such as an address.
+// topLevel matches a name that ends with a numeric label, such as an IP address.
 var topLevel = regexp.MustCompile(`[.][0-9]+$`)
 
-// Domain returns the cluster's domain: its name followed by the base domain. It is empty without a base domain.
+// Domain returns the domain of the cluster: its name, followed by the base domain. It returns "" without a base domain.
 func (s *Source) Domain() string {
 	if s.Providers.OLVM.BaseDomain == "" {
 		return ""
@@ -34,7 +34,7 @@ func (s *Source) Domain() string {
 	return s.Name + "." + s.Providers.OLVM.BaseDomain
 }
 
-// addNames adds the ingress address and the names of the cluster to its services.
+// addNames adds the ingress address and the domain of the cluster to its services.
 func (s *Source) addNames(services *infrav1.ControlPlaneServices) {
 	if _, err := netip.ParseAddr(s.Providers.OLVM.IngressVirtualIP); err == nil {
 		services.IngressVirtualIP = s.Providers.OLVM.IngressVirtualIP
@@ -45,8 +45,8 @@ func (s *Source) addNames(services *infrav1.ControlPlaneServices) {
 	}
 }
 
-// onlyNames returns the services known only to the file. A flavor without Ignition has its own values for the rest. It
-// returns nil if the file has none.
+// onlyNames returns those services that only the cluster file can configure. A flavor without Ignition has its own
+// values for the other services. It returns nil if the file configures none.
 func onlyNames(services object) object {
 	out := object{}
 
@@ -63,7 +63,8 @@ func onlyNames(services object) object {
 	return out
 }
 
-// certificateNames returns the names in the API servers' certificates: the flavor's, and the cluster's.
+// certificateNames returns the names in the certificates of the API servers: those of the flavor, and that of the
+// cluster.
 func (s *Source) certificateNames(objects []*unstructured.Unstructured) []any {
 	domain := s.Domain()
 	if domain == "" {
@@ -88,7 +89,7 @@ func (s *Source) certificateNames(objects []*unstructured.Unstructured) []any {
 	return out
 }
 
-// checkDomain checks the base domain.
+// checkDomain adds a problem if the base domain is invalid.
 func (s *Source) checkDomain() {
 	domain := s.Providers.OLVM.BaseDomain
 	if domain == "" {
@@ -116,8 +117,8 @@ func (s *Source) checkDomain() {
 	}
 }
 
-// ingressAddress returns the ingress address. It returns the zero value for a missing address, and for an invalid one
-// after noting it.
+// ingressAddress returns the ingress address. For a missing or invalid address, it returns the zero value. It adds a
+// problem for an invalid one.
 func (s *Source) ingressAddress() netip.Addr {
 	text := s.Providers.OLVM.IngressVirtualIP
 	if text == "" {
@@ -144,7 +145,7 @@ func (s *Source) ingressAddress() netip.Addr {
 	return address
 }
 
-// checkIngress checks that nodes of a kind can hold the ingress address.
+// checkIngress checks whether nodes of a kind can hold the ingress address.
 func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.Addr) {
 	s.checkVirtualIP(kind, pool, address, ingressVirtualIP)
 
@@ -161,7 +162,7 @@ func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.A
 	}
 }
 
-// checkIngressSubnet warns of an ingress address outside the subnet of a kind of machines.
+// checkIngressSubnet warns about an ingress address outside the subnet of the machines.
 func (s *Source) checkIngressSubnet(kind machineKind, address netip.Addr) {
 	subnet, err := netip.ParsePrefix(s.addressFamily(kind.machine.VirtualMachine.Network).subnet)
 	if err == nil && address.IsValid() && address.Is4() == subnet.Addr().Is4() && !subnet.Contains(address) {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAClusterFileGivesIngressAndNamesToEachFlavor also checks the flavor's own settings.
+// TestAClusterFileGivesIngressAndNamesToEachFlavor also checks that the flavor keeps its own settings.
 func TestAClusterFileGivesIngressAndNamesToEachFlavor(t *testing.T) {
 	providers := map[string]string{"ock": "Keepalived", "default": "KubeVIP", "dns": "KubeVIP", "ingress": "KubeVIP"}
 
@@ -43,7 +43,7 @@ func TestAClusterFileGivesIngressAndNamesToEachFlavor(t *testing.T) {
 	}
 }
 
-// TestIngressAndABaseDomainAreValid has a valid file with both.
+// TestIngressAndABaseDomainAreValid has a valid file with an ingress address and a base domain.
 func TestIngressAndABaseDomainAreValid(t *testing.T) {
 	s := read(t, "current.yaml", added("baseDomain: example.com\n    ingressVirtualIp: 10.20.30.159")...)
 	check.Equal(t, "problems", texts(s.Validate()), "")

@@ -14,18 +14,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Loaded is a cluster file with its manifests.
+// Loaded is a cluster file together with its manifests.
 type Loaded struct {
 	*Source
-	// Path of the file, and Flavor of the manifests.
+	// Path is the path of the file. Flavor is the flavor of the manifests.
 	Path, Flavor string
-	// Objects are the manifests. There are none if the file is invalid, or if they depend on facts known only to the
-	// cloud.
+	// Objects are the manifests. There are none if the file is invalid, or if the manifests depend on facts known only
+	// to the cloud.
 	Objects []*unstructured.Unstructured
 }
 
-// Load reads a cluster file, checks it, and renders its manifests from a flavor's template. defaults is the path of a
-// file of defaults, or "" for none. Variables of the flavor missing from the file come from the environment.
+// Load reads and checks a cluster file, and renders its manifests from the template of a flavor. defaults is the path
+// of the file of defaults, or "" for none. If a variable of the flavor is missing from the file, its value comes from
+// the environment.
 func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	source, err := Read(path, defaults)
 	if err != nil {
@@ -35,8 +36,8 @@ func Load(path, defaults, flavor string) (Loaded, []Problem, error) {
 	return loadSource(source, path, flavor)
 }
 
-// LoadDefaults is like Load for a cluster without a file: all settings except the provider come from the defaults.
-// Relative paths in the defaults start from their folder.
+// LoadDefaults is like Load, but for a cluster without a file. All settings except the provider come from the defaults.
+// Relative paths in the defaults start from the folder of the defaults.
 func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) {
 	path := defaults
 	if path == "" {
@@ -62,7 +63,7 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 	return out, problems, err
 }
 
-// loadSource checks the file, and renders the manifests.
+// loadSource checks the cluster file, and renders its manifests.
 func loadSource(source *Source, path, flavor string) (Loaded, []Problem, error) {
 	var err error
 
@@ -83,12 +84,12 @@ func loadSource(source *Source, path, flavor string) (Loaded, []Problem, error) 
 	return out, problems, err
 }
 
-// olvmManifests renders the manifests of a flavor, with variables of the environment.
+// olvmManifests renders the manifests of a flavor with the variables in the environment.
 func (s *Source) olvmManifests(flavor string) ([]*unstructured.Unstructured, error) {
 	return s.Manifests(flavor, os.LookupEnv)
 }
 
-// readDefinition returns the manifests written in the file in place of rendered ones, or nil if there are none.
+// readDefinition returns the manifests in the cluster file that replace the rendered ones, or nil if there are none.
 func (s *Source) readDefinition() ([]*unstructured.Unstructured, error) {
 	key, content, err := "clusterDefinitionInline", []byte(nil), error(nil)
 
@@ -123,7 +124,7 @@ func (s *Source) readDefinition() ([]*unstructured.Unstructured, error) {
 		s.Namespace(), "name", s.NamespaceKey())
 }
 
-// inlineContent returns a value written as text or as YAML.
+// inlineContent returns a value that the file contains as text or as YAML.
 func inlineContent(node yaml.Node) ([]byte, error) {
 	if node.IsZero() {
 		return nil, nil
@@ -142,7 +143,7 @@ func inlineContent(node yaml.Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// EngineURL returns the normalized URL of the engine. It returns an invalid URL unchanged; Validate notes it.
+// EngineURL returns the normalized URL of the engine. It returns an invalid URL unchanged, because Validate reports it.
 func (s *Source) EngineURL() string {
 	written := s.Providers.OLVM.OvirtAPIServer.ServerURL
 	if base, err := engine.ParseBaseURL(written); err == nil {
@@ -152,7 +153,7 @@ func (s *Source) EngineURL() string {
 	return written
 }
 
-// CompleteEngine sets empty fields of an engine's configuration: the URL, and the CA unless verification is off.
+// CompleteEngine sets empty fields in the configuration of an engine: the URL, and the CA unless verification is off.
 func (s *Source) CompleteEngine(config *engine.Config) error {
 	server := s.Providers.OLVM.OvirtAPIServer
 	if config.URL == "" {

@@ -14,13 +14,13 @@ import (
 
 const serviceLoadBalancers = "providers.olvm.serviceLoadBalancers.ipAddresses"
 
-// WantsLoadBalancers reports whether Services of type LoadBalancer are to get addresses.
+// WantsLoadBalancers reports whether Services of type LoadBalancer should get addresses.
 func (s *Source) WantsLoadBalancers() bool {
 	return s.Providers.OLVM.ServiceLoadBalancers.IPAddresses != ""
 }
 
-// LoadBalancers returns manifests for giving addresses to Services of type LoadBalancer, to apply in the cluster
-// itself.
+// LoadBalancers returns the manifests that give addresses to Services of type LoadBalancer. They are for the workload
+// cluster.
 func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	var ranges []string
 
@@ -36,7 +36,7 @@ func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 	return addOnManifests("load-balancers", map[string]string{"SERVICE_ADDRESSES": strings.Join(ranges, ",")})
 }
 
-// addressRange parses a range in the format of the machines' ranges.
+// addressRange parses a range in the format used for the ranges of machines.
 func addressRange(text string) (netipx.IPRange, error) {
 	out, err := ipam.ParseRange(text)
 	if err != nil {
@@ -46,8 +46,8 @@ func addressRange(text string) (netipx.IPRange, error) {
 	return out, nil
 }
 
-// checkLoadBalancers checks the addresses of Services. They must be in the subnet of the machines, which announce them,
-// and nobody else may hold them.
+// checkLoadBalancers checks the addresses of Services. They must be in the subnet of the machines, because the machines
+// announce them. No other host may have them.
 func (s *Source) checkLoadBalancers() {
 	for _, text := range splitList(s.Providers.OLVM.ServiceLoadBalancers.IPAddresses) {
 		wanted, err := addressRange(text)
@@ -73,8 +73,8 @@ func (s *Source) checkLoadBalancers() {
 	}
 }
 
-// checkReachable checks that machines can announce addresses. Any node may hold one, so it must be in the subnets of
-// all. A dual-stack file may omit the IPv6 subnet.
+// checkReachable checks that the machines can announce the addresses. Any node may announce an address, so it must be
+// in the subnets of all nodes. A dual-stack file may omit the IPv6 subnet.
 func (s *Source) checkReachable(wanted netipx.IPRange) {
 	for _, kind := range s.machineKinds() {
 		text := kind.machine.VirtualMachine.Network.IPv6.Subnet
@@ -96,7 +96,7 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 	}
 }
 
-// checkOthersAddresses checks that the cluster does not use the addresses otherwise.
+// checkOthersAddresses checks that no other part of the cluster uses the addresses.
 func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	if vip, err := netip.ParseAddr(s.VirtualIP); err == nil && wanted.Contains(vip) {
 		s.noteProblem(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
@@ -121,7 +121,8 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	}
 }
 
-// checkGateways checks that no address is a router of a network. The IPv4 gateway defaults to the first address.
+// checkGateways checks that no address in the range is a router of a network. The default IPv4 gateway is the first
+// address of the subnet.
 func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
 	var gateways []netip.Addr
 

@@ -22,17 +22,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// user is the login on nodes.
+// user is the name of the login user on nodes.
 const user = "ocne"
 
-// DefaultFlavor is the intended template of cluster files: images with Ignition, keepalived and nginx.
+// DefaultFlavor is the flavor intended for cluster files. Its images have Ignition, keepalived and nginx.
 const DefaultFlavor = "ock"
 
-// Flavors returns the names of the templates; the nameless one is "default".
+// Flavors returns the names of all flavors. The name of the flavor without a suffix is "default".
 func Flavors() []string {
 	files, err := fs.Glob(templates.Files, "cluster-template*.yaml")
 	if err != nil {
-		panic(err) // our own pattern
+		panic(err) // the pattern is a constant
 	}
 
 	var out []string
@@ -54,8 +54,8 @@ func Flavors() []string {
 	return out
 }
 
-// Manifests renders the objects of a valid cluster file from a flavor's template. lookup returns values of variables
-// missing from the file, like clusterctl reading the environment.
+// Manifests renders the objects of a valid cluster file from the template of a flavor. lookup returns the values of
+// variables missing from the file, like clusterctl's lookup in the environment.
 func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Flavors(), flavor) {
 		return nil, fmt.Errorf("there is no flavor %q; there are %s", flavor, strings.Join(Flavors(), ", "))
@@ -102,7 +102,8 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
 }
 
-// fillVariables replaces the variables of a template like clusterctl. The cluster file overrides lookup.
+// fillVariables replaces the variables in a template as clusterctl does. Values in the cluster file take precedence
+// over lookup.
 func (s *Source) fillVariables(content []byte, flavor string, lookup func(string) (string, bool)) ([]byte, error) {
 	processor := yamlprocessor.NewSimpleProcessor()
 
@@ -129,7 +130,7 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 			return omitted, nil
 		}
 
-		if ok && strings.Contains(string(content), "'${"+name) { // a text in single quotes
+		if ok && strings.Contains(string(content), "'${"+name) { // the variable is in a text in single quotes
 			value = strings.ReplaceAll(value, "'", "''")
 		}
 
@@ -151,7 +152,8 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 	return filled, err
 }
 
-// applyPatches applies patches by kind and by the part of the name after the cluster's.
+// applyPatches applies patches to objects. The key of a patch is the kind, and the part of the name after the cluster's
+// name.
 func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[string]object) error {
 	for _, object := range objects {
 		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
@@ -164,18 +166,18 @@ func (s *Source) applyPatches(objects []*unstructured.Unstructured, patches map[
 	return nil
 }
 
-// onlyField returns an object with a single field of value.
+// onlyField returns an object with only one field of value.
 func onlyField(value any, field string) object {
 	from, _ := value.(object)
 	return object{field: from[field]}
 }
 
-// omitted is the value of a variable not set by the cluster file. Its field is dropped. It cannot be empty text,
-// because templates have intentionally empty fields.
+// omitted is the value of a variable that the cluster file does not set. dropOmitted removes its field. It is not the
+// empty text, because some fields of templates are empty on purpose.
 const omitted = "<omitted>"
 
-// dropOmitted drops fields with omitted variables, alone or as the only entry of a list. It also drops objects left
-// empty, and reports whether the value itself is left empty.
+// dropOmitted removes fields whose value is omitted, or is a list with omitted as its only entry. It also removes
+// objects that become empty, and reports whether value itself becomes empty.
 func dropOmitted(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -200,7 +202,7 @@ func dropOmitted(value any) bool {
 	return false
 }
 
-// templateVariables returns the template variables set by the file.
+// templateVariables returns the template variables that the cluster file sets.
 func (s *Source) templateVariables() map[string]string {
 	o := s.Providers.OLVM
 	control, worker := o.ControlPlaneMachine, o.WorkerMachine
@@ -252,7 +254,7 @@ func (s *Source) templateVariables() map[string]string {
 	return out
 }
 
-// firstEntry returns the first entry of a comma-separated list; "" for an empty list.
+// firstEntry returns the first entry of a comma-separated list, or "" for an empty list.
 func firstEntry(list string) string {
 	entries := splitList(list)
 	if len(entries) == 0 {
@@ -265,8 +267,8 @@ func firstEntry(list string) string {
 // object is a JSON object.
 type object = map[string]any
 
-// filePatches returns the settings of the file beyond variables, by kind and by the part of the name after the
-// cluster's. They are merged into the objects (RFC 7386).
+// filePatches returns the settings in the file that are not template variables. The key is the kind, and the part of
+// the name after the cluster's name. They are merged into the objects as JSON merge patches (RFC 7386).
 func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
 	cluster, err := s.clusterPatch(objects, ignition)
 	if err != nil {
@@ -283,7 +285,7 @@ func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool
 		return nil, err
 	}
 
-	for _, spec := range []object{control, worker} { // the template's may be the other machines'
+	for _, spec := range []object{control, worker} { // the template may have the disks of the other machines
 		network := spec["virtualMachine"].(object)["network"].(object)
 		for _, field := range []string{"dnsServers", "ipv4"} {
 			if _, ok := network[field]; !ok {
@@ -292,7 +294,7 @@ func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool
 		}
 	}
 
-	for _, o := range objects { // a flavor with machine addresses from elsewhere
+	for _, o := range objects { // a flavor whose machine addresses come from elsewhere
 		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
 		if found && network["ipv4"] == nil && network["ipv6"] == nil {
 			for _, spec := range []object{control, worker} {
@@ -315,7 +317,7 @@ func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool
 		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadmConfig(objects)}},
 	}
 
-	for _, o := range objects { // dual stack has its own networks if the file has only one
+	for _, o := range objects { // dual stack keeps its own networks if the file has only one
 		blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks")
 		if len(blocks) > len(splitList(s.PodSubnet)) {
 			delete(out, "Cluster/")
@@ -325,14 +327,15 @@ func (s *Source) filePatches(objects []*unstructured.Unstructured, ignition bool
 	return out, nil
 }
 
-// clusterPatch returns the spec of the OLVMCluster. The flavor's additions to user data stay before the file's.
+// clusterPatch returns the spec of the OLVMCluster. The additions of the flavor to user data come before those of the
+// file.
 func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition bool) (object, error) {
 	cluster, err := asObject(s.clusterSpec())
 	if err != nil {
 		return nil, err
 	}
 
-	if !ignition { // the flavor has its own
+	if !ignition { // the flavor has its own services
 		if names := onlyNames(cluster["controlPlaneServices"].(object)); names != nil {
 			cluster["controlPlaneServices"] = names
 		} else {
@@ -365,7 +368,7 @@ func (s *Source) clusterPatch(objects []*unstructured.Unstructured, ignition boo
 	return cluster, nil
 }
 
-// kubeadmConfig returns the configuration of the control plane.
+// kubeadmConfig returns the kubeadm configuration of the control plane.
 func (s *Source) kubeadmConfig(objects []*unstructured.Unstructured) object {
 	args := func(name, value string) []any { return []any{object{"name": name, "value": value}} }
 	cluster := object{}
@@ -401,8 +404,8 @@ func (s *Source) kubeadmConfig(objects []*unstructured.Unstructured) object {
 	return control
 }
 
-// extraConfigs returns configurations for all machines: the user, the source of operating system updates, and the
-// user's additions.
+// extraConfigs returns the additional user data of all machines: the user, the source of operating system updates, and
+// the user's own additions.
 func (s *Source) extraConfigs(ignition bool) ([]any, error) {
 	keys, err := s.sshKeys()
 	if err != nil {
@@ -441,7 +444,7 @@ func (s *Source) extraConfigs(ignition bool) ([]any, error) {
 	return out, nil
 }
 
-// ignitionExtra returns the Butane configuration of all machines with Ignition, or nil if it is empty.
+// ignitionExtra returns the additional Butane configuration of all machines with Ignition, or nil if there is none.
 func (s *Source) ignitionExtra(keys []string) object {
 	out := object{"variant": "fcos", "version": "1.0.0"}
 	if s.OSTransport != "" {
@@ -471,7 +474,7 @@ func (s *Source) ignitionExtra(keys []string) object {
 	return out
 }
 
-// cloudConfigExtra returns the configuration of all machines with cloud-init, or nil if it is empty.
+// cloudConfigExtra returns the additional configuration of all machines with cloud-init, or nil if there is none.
 func (s *Source) cloudConfigExtra(keys []string) object {
 	if s.Password == "" && len(keys) == 0 {
 		return nil
@@ -493,7 +496,8 @@ func butaneFile(path string, mode int, content string) object {
 	return object{"path": path, "mode": mode, "overwrite": true, "contents": object{"inline": content}}
 }
 
-// osTag returns the version of the operating system: the file's, or else the Kubernetes version without its patch.
+// osTag returns the version of the operating system. It is the version in the file, or else the Kubernetes version
+// without its patch.
 func (s *Source) osTag() string {
 	if s.OSTag != "" {
 		return s.OSTag
@@ -502,7 +506,7 @@ func (s *Source) osTag() string {
 	return minor.FindStringSubmatch(s.Version())[1]
 }
 
-// caConfigMap returns a ConfigMap with the engine's CA certificates, or nil if the file has none.
+// caConfigMap returns a ConfigMap with the engine's CA certificates, or nil if the file has no CA.
 func (s *Source) caConfigMap() (*unstructured.Unstructured, error) {
 	certificates, err := s.CA()
 	if err != nil || len(certificates) == 0 {

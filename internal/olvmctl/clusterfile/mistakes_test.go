@@ -20,7 +20,7 @@ const (
 	worker  = "providers.olvm.workerMachine."
 )
 
-// TestAMistakeIsSaidByItsKey has a mistake in each line, and all messages about it.
+// TestAMistakeIsSaidByItsKey has one mistake in each line, with all messages about it.
 func TestAMistakeIsSaidByItsKey(t *testing.T) {
 	const ranges = "ipAddresses: 10.20.30.210-10.20.30.220"
 
@@ -72,8 +72,8 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: [{name: x y, size: 1GB, format: qcow2, interfaceType: ide}]"}: {
 			`dataDisks.name: "x y" is not a name of a disk`, `dataDisks.format: it is "qcow2", and must be cow or raw`,
 			`dataDisks.interfaceType: it is "ide", and must be one of virtio_scsi, virtio, sata`},
-		{"nameserver 10.20.30.53", "nothing"}: {}, // it names resolv.conf
-		{"/etc/resolv.conf", "/etc/motd"}:     {}, // it names a nameserver
+		{"nameserver 10.20.30.53", "nothing"}: {}, // the text names resolv.conf
+		{"/etc/resolv.conf", "/etc/motd"}:     {}, // the text names a nameserver
 		{"- path: /etc/resolv.conf\n      mode: 0644\n      overwrite: true\n      contents:\n        inline: |\n          " +
 			"nameserver 10.20.30.53", "- path: /etc/motd"}: {
 			"warning: " + control + "virtualMachine.network.dnsServers: there is none: nodes resolve no names",
@@ -95,7 +95,7 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 	check.Contains(t, "tabs", err.Error(), "indent with spaces, not with tabs")
 }
 
-// TestFourMistakesAreSaidAtOnce has one in each corner of the file.
+// TestFourMistakesAreSaidAtOnce has mistakes in four different parts of a file.
 func TestFourMistakesAreSaidAtOnce(t *testing.T) {
 	s := read(t, "current.yaml", "workerNodes: 2", "workerNodes: two", "virtualIp: 10.20.30.160", "virtualIp: x",
 		"vnicProfileName: kvm-vlan", "vnicProfilName: kvm-vlan", "memory: 16GB", "memory: 16 apples")
@@ -109,7 +109,7 @@ func TestFourMistakesAreSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestDisksOfAClusterFileComeToTheMachines has them in every flavor.
+// TestDisksOfAClusterFileComeToTheMachines checks the disks in every flavor.
 func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
 	for _, flavor := range []string{"default", "ock"} {
 		s := read(t, "current.yaml", "        memory: 16GB", `        memory: 16GB
@@ -143,7 +143,7 @@ func TestDisksOfAClusterFileComeToTheMachines(t *testing.T) {
 	}
 }
 
-// TestWhatTheEngineRefusesIsSaidByItsKey has errors like those in plans of machines.
+// TestWhatTheEngineRefusesIsSaidByItsKey has errors such as those from plans of machines.
 func TestWhatTheEngineRefusesIsSaidByItsKey(t *testing.T) {
 	s := read(t, "current.yaml")
 	check.Equal(t, "failed", HasErrors(s.Validate()), false)

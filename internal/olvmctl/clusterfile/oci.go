@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// The defaults of the settings of oci.
+// These are the default settings of the provider oci.
 const (
 	defaultControlShape = "VM.Standard.A1.Flex"
 	defaultWorkerShape  = "VM.Standard.E4.Flex"
@@ -26,18 +26,18 @@ const (
 	defaultProfile      = "DEFAULT"
 )
 
-// maxOCIName is the longest cluster name allowed by Cluster API Provider OCI, in characters.
+// maxOCIName is the maximum length of a cluster name in Cluster API Provider OCI, in characters.
 const maxOCIName = 44
 
-// Principals of OCI.
+// These are the kinds of principals in OCI.
 const (
-	// UserPrincipal is a user with a key.
+	// UserPrincipal is a user with an API key.
 	UserPrincipal = "User"
-	// InstancePrincipal is the calling instance.
+	// InstancePrincipal is the instance that makes the request.
 	InstancePrincipal = "Instance"
 )
 
-// setOCIDefaults sets the missing settings of oci.
+// setOCIDefaults sets the missing settings of the provider oci.
 func (f *File) setOCIDefaults() {
 	o := &f.Providers.OCI
 	setText(&o.Profile, defaultProfile)
@@ -51,16 +51,16 @@ func (f *File) setOCIDefaults() {
 	setText(&o.WorkerShape.BootVolumeSizeInGBs, defaultBootVolume)
 }
 
-// OCICredentialsOf returns the name of the Secret with a cluster's OCI key.
+// OCICredentialsOf returns the name of the Secret with the OCI key of a cluster.
 func OCICredentialsOf(cluster string) string { return cluster + "-oci-credentials" }
 
-// OCIKubernetes returns the version as in image tags: without a v.
+// OCIKubernetes returns the Kubernetes version as in image tags, without a v.
 func (f *File) OCIKubernetes() string { return strings.TrimPrefix(f.Version(), "v") }
 
-// imageOCID matches OCIDs of images.
+// imageOCID matches the OCIDs of images.
 var imageOCID = regexp.MustCompile(`^ocid1\.image\.`)
 
-// checkOCI checks the settings of oci.
+// checkOCI checks the settings of the provider oci.
 func (s *Source) checkOCI() {
 	const path = "providers.oci."
 	o := s.Providers.OCI
@@ -94,7 +94,7 @@ func (s *Source) checkOCI() {
 	s.checkUnusedByOCI()
 }
 
-// checkShape checks the numbers of a size.
+// checkShape checks the numbers in a shape.
 func (s *Source) checkShape(path string, shape OCIShape) {
 	for key, value := range map[string]string{
 		"ocpus": shape.OCPUs, "memoryInGBs": shape.MemoryInGBs, "bootVolumeSizeInGBs": shape.BootVolumeSizeInGBs,
@@ -112,7 +112,7 @@ func (s *Source) checkShape(path string, shape OCIShape) {
 	}
 }
 
-// byKey returns the endpoints of oci by key.
+// byKey returns the endpoints by their keys in the file.
 func (o OCIEndpoints) byKey() map[string]string {
 	return map[string]string{
 		"compute": o.Compute, "network": o.Network, "networkLoadBalancer": o.NetworkLoadBalancer,
@@ -129,7 +129,7 @@ func (s *Source) checkEndpoints() {
 	}
 }
 
-// checkUnusedByOCI notes settings without effect on OCI.
+// checkUnusedByOCI warns about settings without effect on OCI.
 func (s *Source) checkUnusedByOCI() {
 	for path, used := range map[string]bool{
 		"extraIgnition":       s.ExtraIgnition != "",
@@ -161,18 +161,18 @@ func (s *Source) checkUnusedByOCI() {
 	}
 }
 
-// OCIFacts are facts of a cluster known only to the cloud.
+// OCIFacts are facts about a cluster that only the cloud knows.
 type OCIFacts struct {
-	// Compartment is its OCID.
+	// Compartment is the OCID of its compartment.
 	Compartment string
-	// ControlPlaneImage and WorkerImage are OCIDs.
+	// ControlPlaneImage and WorkerImage are the OCIDs of the images of its machines.
 	ControlPlaneImage, WorkerImage string
 }
 
 //go:embed oci.yaml
 var ociTemplate []byte
 
-// OCIManifests renders the objects of a valid cluster file on OCI.
+// OCIManifests renders the objects of a valid cluster file for OCI.
 func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, error) {
 	variables := map[string]string{
 		"CLUSTER_NAME":                s.Name,
@@ -209,8 +209,8 @@ func (s *Source) OCIManifests(facts OCIFacts) ([]*unstructured.Unstructured, err
 	return objects, s.applyPatches(objects, patches)
 }
 
-// ociPatches returns the settings of the file beyond variables, by kind and by the part of the name after the
-// cluster's.
+// ociPatches returns the settings in the file that are not template variables. The key is the kind, and the part of the
+// name after the cluster's name.
 func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	o := s.Providers.OCI
 	keys, err := s.sshKeys()
@@ -231,7 +231,7 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	networks := func(list string) object { return object{"cidrBlocks": splitList(list)} }
 	control := s.ociKubeadm(keys)
 	control["clusterConfiguration"] = s.ociClusterConfiguration()
-	if s.KubeAPIServerBindPort != defaultPort { // Cluster API only tells the load balancer
+	if s.KubeAPIServerBindPort != defaultPort { // Cluster API passes it only to the load balancer
 		endpoint := object{"localAPIEndpoint": object{"bindPort": s.KubeAPIServerBindPort}}
 		control["initConfiguration"] = endpoint
 		control["joinConfiguration"] = object{"controlPlane": endpoint}
@@ -254,7 +254,7 @@ func (s *Source) ociPatches(facts OCIFacts) (map[string]object, error) {
 	}, nil
 }
 
-// ociMachineTemplate returns the template of machines of a size.
+// ociMachineTemplate returns the machine template for a shape.
 func ociMachineTemplate(facts OCIFacts, image string, shape OCIShape, keys []string) object {
 	config := object{"ocpus": shape.OCPUs}
 	if shape.MemoryInGBs != "" {
@@ -276,7 +276,7 @@ func ociMachineTemplate(facts OCIFacts, image string, shape OCIShape, keys []str
 	return object{"spec": object{"template": object{"spec": spec}}}
 }
 
-// ociKubeadm returns the configuration of all machines: a user, and the proxy.
+// ociKubeadm returns the kubeadm configuration of all machines: a user, and the proxy.
 func (s *Source) ociKubeadm(keys []string) object {
 	out := object{}
 	if s.Password != "" || len(keys) > 0 {
@@ -299,7 +299,7 @@ func (s *Source) ociKubeadm(keys []string) object {
 	}
 
 	var files []any
-	for _, service := range []string{"containerd", "crio"} { // kubelets reach the API servers without a proxy
+	for _, service := range []string{"containerd", "crio"} { // not kubelet, which reaches the API servers without a proxy
 		files = append(files, object{
 			"path":        "/etc/systemd/system/" + service + ".service.d/proxy.conf",
 			"owner":       "root:root",
@@ -320,7 +320,7 @@ func (s *Source) ociKubeadm(keys []string) object {
 // instanceMetadata is the address of the instance metadata service.
 const instanceMetadata = "169.254.169.254"
 
-// proxyUnit returns a systemd drop-in for services pulling images.
+// proxyUnit returns a systemd drop-in with the proxy for the services that pull images.
 func (s *Source) proxyUnit() string {
 	without := append(splitList(s.Proxy.NoProxy), "localhost", "127.0.0.1", instanceMetadata, vcnNetwork)
 	without = append(append(without, splitList(s.PodSubnet)...), splitList(s.ServiceSubnet)...)
@@ -330,7 +330,7 @@ func (s *Source) proxyUnit() string {
 		strings.Join(without, ","))
 }
 
-// ociClusterConfiguration returns kubeadm's configuration of the whole cluster.
+// ociClusterConfiguration returns the kubeadm configuration of the whole cluster.
 func (s *Source) ociClusterConfiguration() object {
 	out, server := object{}, object{"certSANs": []any{"localhost", "127.0.0.1"}}
 	if nodeAt(s.documents[0].root, "registry").Kind != 0 {

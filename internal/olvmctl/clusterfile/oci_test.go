@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// ociFile is a cluster file for OCI, with settings of the provider, and keys of the file.
+// ociFile returns a cluster file for OCI. settings are those of the provider, and more has other keys of the file.
 func ociFile(t *testing.T, settings, more string) *Source {
 	t.Helper()
 	content := "provider: oci\n" + more + "\nproviders:\n  oci:\n    compartment: a/b\n" + settings
@@ -61,7 +61,7 @@ func TestWhatIsWrongInAClusterFileForOCI(t *testing.T) {
 	}
 }
 
-// TestManifestsOfOCI covers settings not already compared by e2e/oci.
+// TestManifestsOfOCI covers the settings that e2e/oci does not compare.
 func TestManifestsOfOCI(t *testing.T) {
 	t.Parallel()
 	s := ociFile(t, "    principal: Instance\n    workerShape: {memoryInGBs: 32}",

@@ -1,6 +1,6 @@
 package clusterfile
 
-// The networks of a cluster on OCI.
+// These are the networks of a cluster on OCI.
 const (
 	vcnNetwork          = "10.0.0.0/16"
 	controlPlaneNetwork = "10.0.1.0/24"
@@ -10,7 +10,7 @@ const (
 	anywhere            = "0.0.0.0/0"
 )
 
-// Numbers of protocols.
+// These are the numbers of network protocols.
 const (
 	icmp = "1"
 	ipip = "4"
@@ -21,7 +21,7 @@ const (
 // ociRule permits traffic between machines and a network.
 type ociRule struct {
 	description, network, protocol string
-	// from and to are ports; 0 for protocols without ports.
+	// from and to are the first and the last port, or 0 for a protocol without ports.
 	from, to int
 }
 
@@ -29,8 +29,8 @@ func portRule(description, network, protocol string, number int) ociRule {
 	return ociRule{description, network, protocol, number, number}
 }
 
-// ociNetwork returns the cluster's own network: subnets for the endpoint, Services, the control plane and workers,
-// and the traffic permitted between them.
+// ociNetwork returns the network created for a cluster. It has subnets for the endpoint, Services, the control plane
+// and workers, and the traffic permitted between them.
 func ociNetwork(apiServer int32) object {
 	subnet := func(role, kind, network string) object {
 		return object{"name": role, "role": role, "type": kind, "cidr": network}
@@ -97,7 +97,7 @@ func serviceRules() []ociRule {
 	}
 }
 
-// nodeRules are the rules of all nodes: the pod networks of Calico and flannel, and SSH.
+// nodeRules returns the rules of all nodes: for the pod networks of Calico and flannel, and for SSH.
 func nodeRules() []ociRule {
 	out := []ociRule{{"Path discovery", vcnNetwork, icmp, 3, 4}, portRule("SSH", anywhere, tcp, 22)}
 
@@ -115,7 +115,7 @@ func nodeRules() []ociRule {
 	return out
 }
 
-// securityGroup returns the network security group of a role.
+// securityGroup returns the network security group for a role.
 func securityGroup(role string, ingress, egress []ociRule) object {
 	var in, out []any
 	for _, rule := range ingress {
@@ -129,7 +129,7 @@ func securityGroup(role string, ingress, egress []ociRule) object {
 	return object{"name": role, "role": role, "ingressRules": in, "egressRules": out}
 }
 
-// toObject returns a rule in the format of Cluster API Provider OCI; end is source or destination.
+// toObject returns a rule in the format of Cluster API Provider OCI. end is source or destination.
 func (r ociRule) toObject(end string) object {
 	out := object{
 		"description": r.description, end: r.network, end + "Type": "CIDR_BLOCK", "protocol": r.protocol,
@@ -143,7 +143,7 @@ func (r ociRule) toObject(end string) object {
 		out["tcpOptions"] = ports
 	case r.protocol == udp:
 		out["udpOptions"] = ports
-	case r.protocol == icmp: // type and code
+	case r.protocol == icmp: // from and to are the type and the code
 		out["icmpOptions"] = object{"type": r.from, "code": r.to}
 	}
 

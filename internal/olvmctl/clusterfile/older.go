@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// olderOLVM are the settings in the format of ocne's developer releases. Addresses come from an IP profile of the
-// cluster: it starts at an address and ends with its subnet.
+// olderOLVM are the settings of OLVM in the format of ocne's developer releases. Addresses come from an IP profile of
+// the cluster. It begins at an address, and ends at the end of its subnet.
 type olderOLVM struct {
 	NetworkInterface    string       `yaml:"networkInterface"`
 	Namespace           string       `yaml:"namespace"`
@@ -57,14 +57,14 @@ type olderMachine struct {
 	VMTemplateName string `yaml:"vmTemplateName"`
 }
 
-// isOlder reports whether settings have the older format.
+// isOlder reports whether settings of OLVM have the older format.
 func isOlder(olvm *yaml.Node) bool {
 	return nodeAt(olvm, "olvmCluster").Kind != 0 || nodeAt(olvm, "networkInterface").Kind != 0 ||
 		nodeAt(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 ||
 		nodeAt(olvm, "workerMachine", "ovirtClusterName").Kind != 0
 }
 
-// convertOlder converts settings from the older format to the current one.
+// convertOlder converts settings of OLVM from the older format to the current one.
 func convertOlder(olvm *yaml.Node) (*yaml.Node, error) {
 	var older olderOLVM
 	if err := olvm.Decode(&older); err != nil {
@@ -112,7 +112,8 @@ func convertOlder(olvm *yaml.Node) (*yaml.Node, error) {
 	return &node, nil
 }
 
-// convertMachine converts the machines of one role to the current format. name is their key.
+// convertMachine converts the settings of the machines of one role to the current format. name is the key of the
+// machines.
 func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machine) error {
 	profile := older.Cluster.IPProfile
 	if from.IPProfileName != "" && from.IPProfileName != profile.Name {
@@ -132,7 +133,7 @@ func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machin
 	network.InterfaceType = from.Network.InterfaceType
 	network.Interface = cmp.Or(profile.Device, older.NetworkInterface)
 	if profile.StartingIPAddress == "" && profile.Netmask == "" {
-		return nil // the validation names the missing keys
+		return nil // the validation reports the missing keys
 	}
 
 	start, err := netip.ParseAddr(profile.StartingIPAddress)
@@ -154,7 +155,7 @@ func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machin
 	return nil
 }
 
-// pruneEmpty removes empty settings, so defaults can apply.
+// pruneEmpty removes empty settings, so defaults apply to them.
 func pruneEmpty(node *yaml.Node) {
 	var kept []*yaml.Node
 
@@ -175,7 +176,7 @@ func pruneEmpty(node *yaml.Node) {
 	node.Content = kept
 }
 
-// olderPaths maps current paths to those of the older format. The longest match counts.
+// olderPaths maps current paths to paths in the older format. The longest matching path applies.
 var olderPaths = []struct{ now, then string }{
 	{"providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},
 	{"providers.olvm.workerMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},

@@ -9,29 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Names of providers.
+// These are the names of the providers.
 const (
 	OLVMProvider = "olvm"
 	OCIProvider  = "oci"
 )
 
-// provider has the specifics of a provider of cluster files.
+// provider has the parts of cluster files that depend on the provider.
 type provider struct {
-	// path of its settings. Every provider has the fields below.
+	// path is the path of the provider's settings. The fields below point to settings that every provider has.
 	path        string
 	namespace   *string
 	selfManaged *bool
 	proxy       *Proxy
-	// setDefaults sets its missing settings, and check finds errors in them.
+	// setDefaults sets missing settings. check finds errors in the settings.
 	setDefaults func()
 	check       func(*Source)
-	// networks returns its machines' networks by path.
+	// networks returns the networks of the machines by path.
 	networks func() map[string]string
-	// manifests returns the objects of a cluster. It is nil if they depend on facts known only to the cloud.
+	// manifests returns the manifests of a cluster. It is nil if the manifests depend on facts known only to the cloud.
 	manifests func(s *Source, flavor string) ([]*unstructured.Unstructured, error)
 }
 
-// allProviders returns the providers by name.
+// allProviders returns all providers by name.
 func (f *File) allProviders() map[string]provider {
 	o, c := &f.Providers.OLVM, &f.Providers.OCI
 
@@ -58,7 +58,7 @@ func (f *File) allProviders() map[string]provider {
 	}
 }
 
-// selectProvider returns the provider of the file; olvm if it names no known one.
+// selectProvider returns the provider named in the file, or olvm if the file names no known provider.
 func (f *File) selectProvider() provider {
 	all := f.allProviders()
 	if found, ok := all[f.Provider]; ok {
@@ -71,7 +71,7 @@ func (f *File) selectProvider() provider {
 // ProviderNames returns the names of all providers, sorted.
 func ProviderNames() []string { return slices.Sorted(maps.Keys((&File{}).allProviders())) }
 
-// providerNames lists the names of all providers for users.
+// providerNames returns a text with the names of all providers.
 func (f *File) providerNames() string {
 	return strings.Join(ProviderNames(), " or ")
 }
@@ -79,14 +79,14 @@ func (f *File) providerNames() string {
 // ProviderName returns the name of the cluster's provider.
 func (f *File) ProviderName() string { return cmp.Or(f.Provider, OLVMProvider) }
 
-// UsesTerraform reports whether Terraform makes the machines. If so, their plans can be shown.
+// UsesTerraform reports whether Terraform creates the machines. If it does, olvmctl can show plans for them.
 func (f *File) UsesTerraform() bool { return f.selectProvider().manifests != nil }
 
-// Namespace of all objects in the management cluster.
+// Namespace returns the namespace of all objects in the management cluster.
 func (f *File) Namespace() string { return cmp.Or(*f.selectProvider().namespace, defaultNamespace) }
 
-// NamespaceKey returns the namespace's key in the file.
+// NamespaceKey returns the path of the namespace in the file.
 func (f *File) NamespaceKey() string { return f.selectProvider().path + "namespace" }
 
-// SelfManaged reports whether the cluster is to manage itself.
+// SelfManaged reports whether the cluster should manage itself.
 func (f *File) SelfManaged() bool { return *f.selectProvider().selfManaged }

@@ -18,20 +18,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// defaultCSIDriver is the name of the driver.
+// defaultCSIDriver is the default name of the driver in the cluster.
 const defaultCSIDriver = "csi.ovirt.org"
 
-// csiCA is the file of the engine's CA in the pods of the storage driver.
+// csiCA is the path of the engine's CA in the pods of the storage driver.
 const csiCA = "/etc/ovirt-ca/ca.crt"
 
-// WantsStorageDriver reports whether to install the oVirt CSI driver. asked reports whether the file says so, instead
-// of a default.
+// WantsStorageDriver reports whether to install the oVirt CSI driver. asked is true if the file itself requests it, and
+// false if it is a default.
 func (s *Source) WantsStorageDriver() (wanted, asked bool) {
 	install := s.Providers.OLVM.CSIDriver.Install
 	return ptr.Deref(install, true), install != nil
 }
 
-// StorageDriverSecret returns the key of the storage driver's Secret in the cluster.
+// StorageDriverSecret returns the key of the storage driver's Secret in the workload cluster.
 func (s *Source) StorageDriverSecret() client.ObjectKey {
 	driver := s.Providers.OLVM.CSIDriver
 
@@ -41,8 +41,8 @@ func (s *Source) StorageDriverSecret() client.ObjectKey {
 	}
 }
 
-// StorageDriver returns the manifests of the oVirt CSI driver, to apply in the cluster itself. With credentials of the
-// engine, they include a Secret with the keys used by Oracle's CLI, and the driver's configuration.
+// StorageDriver returns the manifests of the oVirt CSI driver for the workload cluster. If there are credentials of the
+// engine, the manifests include a Secret. It has the keys used by Oracle's CLI, and the configuration of the driver.
 func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstructured, error) {
 	objects, err := s.driverManifests()
 	if err != nil {

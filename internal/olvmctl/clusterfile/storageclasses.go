@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// storageClasses is the key of the classes. defaultClass is the annotation of the class for claims without one.
+// storageClasses is the path of the storage classes. defaultClass annotates the class for claims that name no class.
 const (
 	storageClasses = "providers.olvm.ovirtCsiDriver.storageClasses"
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
@@ -21,11 +21,11 @@ const (
 // fileSystems are the file systems supported by nodes.
 var fileSystems = []string{"ext4", "xfs"}
 
-// className returns the name of the class in the cluster.
+// className returns the name of the StorageClass in the cluster.
 func (c StorageClass) className() string { return cmp.Or(c.Name, c.StorageDomainName) }
 
-// storageClassObjects returns the classes of the file, with the parameters of the oVirt CSI driver. The driver supports
-// neither snapshots nor topology: all hosts of a data center reach its storage domains.
+// storageClassObjects returns the StorageClasses of the file, with parameters for the oVirt CSI driver. The driver
+// supports neither snapshots nor topology, because all hosts of a data center reach its storage domains.
 func (s *Source) storageClassObjects() []runtime.Object {
 	driver := s.Providers.OLVM.CSIDriver
 
@@ -53,7 +53,7 @@ func (s *Source) storageClassObjects() []runtime.Object {
 	return out
 }
 
-// checkStorageClasses checks the classes.
+// checkStorageClasses checks the storage classes of the file.
 func (s *Source) checkStorageClasses() {
 	driver := s.Providers.OLVM.CSIDriver
 	if wanted, _ := s.WantsStorageDriver(); !wanted && len(driver.StorageClasses) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// classes are changes adding StorageClasses to a file.
+// classes returns changes that add StorageClasses to a file.
 func classes(text string) []string { return added("ovirtCsiDriver: {storageClasses: [" + text + "]}") }
 
 func TestEachStorageDomainOfTheFileGetsAStorageClass(t *testing.T) {

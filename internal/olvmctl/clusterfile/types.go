@@ -1,65 +1,69 @@
-// Package clusterfile reads cluster files: one YAML document describing a cluster in the format of Oracle's ocne
-// command, the current one or the one before it. It renders them as Cluster API manifests.
+// Package clusterfile reads cluster files. A cluster file is one YAML document that describes a cluster in the current
+// or the previous format of Oracle's ocne command. The package renders cluster files as Cluster API manifests.
 //
-// An error about an unknown key names the nearest known one. All rules checkable without the engine are checked here,
-// and all errors are reported at once.
+// An error about an unknown key suggests the most similar known key. The package checks all rules that need no engine,
+// and reports all errors at once.
 package clusterfile
 
 import "go.yaml.in/yaml/v3"
 
 // File is a cluster file.
 type File struct {
-	// Name of the cluster. Empty means ocne.
+	// Name is the name of the cluster. If empty, it is ocne.
 	Name string `yaml:"name"`
-	// Provider is olvm or oci. Empty means olvm.
+	// Provider is olvm or oci. If empty, it is olvm.
 	Provider string `yaml:"provider"`
-	// ControlPlaneNodes (an odd number) and WorkerNodes. Zero means 1.
+	// ControlPlaneNodes and WorkerNodes are the numbers of nodes. If zero, they are 1. ControlPlaneNodes must be odd.
 	ControlPlaneNodes int `yaml:"controlPlaneNodes"`
 	WorkerNodes       int `yaml:"workerNodes"`
-	// VirtualIP of the control plane endpoint.
+	// VirtualIP is the address of the control plane endpoint.
 	VirtualIP string `yaml:"virtualIp"`
-	// KubernetesVersion with or without the patch.
+	// KubernetesVersion is the version of Kubernetes, with or without the patch version.
 	KubernetesVersion string `yaml:"kubernetesVersion"`
-	// PodSubnet and ServiceSubnet are CIDRs: one, or two separated by a comma.
+	// PodSubnet and ServiceSubnet are one CIDR, or two CIDRs separated by a comma.
 	PodSubnet     string `yaml:"podSubnet"`
 	ServiceSubnet string `yaml:"serviceSubnet"`
-	// KubeAPIServerBindPort is the endpoint's port; the API servers behind the load balancer use the other one.
+	// KubeAPIServerBindPort is the port of the endpoint. KubeAPIServerBindPortAlt is the port of the API servers behind
+	// the load balancer.
 	KubeAPIServerBindPort    int32 `yaml:"kubeApiServerBindPort"`
 	KubeAPIServerBindPortAlt int32 `yaml:"kubeApiServerBindPortAlt"`
-	// Password is the password hash of the user ocne. SSHPublicKey is its key, and SSHPublicKeyPath a file with it.
+	// Password is the password hash of the user ocne. SSHPublicKey is the public key of this user, and SSHPublicKeyPath
+	// is a file with the key.
 	Password         string `yaml:"password"`
 	SSHPublicKey     string `yaml:"sshPublicKey"`
 	SSHPublicKeyPath string `yaml:"sshPublicKeyPath"`
-	// CipherSuites of the control plane's servers, separated by commas.
+	// CipherSuites are the cipher suites of the control plane's servers, separated by commas.
 	CipherSuites string `yaml:"cipherSuites"`
-	// Proxy of the nodes.
+	// Proxy is the proxy of the nodes.
 	Proxy Proxy `yaml:"proxy"`
-	// ExtraIgnition is a file with Ignition or Butane. ExtraIgnitionInline is its content, as text or as a mapping.
+	// ExtraIgnition is a file with an Ignition or Butane configuration. ExtraIgnitionInline is the configuration
+	// itself, as text or as a mapping.
 	ExtraIgnition       string    `yaml:"extraIgnition"`
 	ExtraIgnitionInline yaml.Node `yaml:"extraIgnitionInline"`
-	// Registry of the Kubernetes container images. OSRegistry (without a tag) and OSTag are for the operating system.
+	// Registry is the registry of the Kubernetes container images. OSRegistry and OSTag are the image, without its tag,
+	// and the tag of the operating system.
 	Registry   string `yaml:"registry"`
 	OSRegistry string `yaml:"osRegistry"`
 	OSTag      string `yaml:"osTag"`
-	// OSTransport tells a self-updating node how to trust the image of its operating system, such as
-	// ostree-image-signed:registry or ostree-unverified-registry. Empty leaves this to the image of the nodes. Nodes
-	// are replaced, not updated, here.
+	// OSTransport is how a node that updates itself verifies the image of its operating system. Examples are
+	// ostree-image-signed:registry and ostree-unverified-registry. If it is empty, the image of the node decides. This
+	// provider replaces nodes instead of updating them.
 	OSTransport string `yaml:"osTransport"`
-	// CNI, Headless, Applications and Catalogs configure software installed in the running cluster.
+	// CNI, Headless, Applications and Catalogs configure the software installed in the running cluster.
 	CNI          string        `yaml:"cni"`
 	Headless     bool          `yaml:"headless"`
 	Applications []Application `yaml:"applications"`
 	Catalogs     []Catalog     `yaml:"catalogs"`
-	// ClusterDefinition and ClusterDefinitionInline are manifests replacing the rendered ones.
+	// ClusterDefinition and ClusterDefinitionInline are manifests that replace the rendered ones.
 	ClusterDefinition       string    `yaml:"clusterDefinition"`
 	ClusterDefinitionInline yaml.Node `yaml:"clusterDefinitionInline"`
-	// LoadBalancer is not used with this provider.
+	// LoadBalancer has no effect with this provider.
 	LoadBalancer string `yaml:"loadBalancer"`
 
 	Providers Providers `yaml:"providers"`
 }
 
-// Application is a chart of a catalog, with its values: Config, as text or as a mapping, or the file ConfigFrom.
+// Application is a chart of a catalog. Its values are in Config, as text or as a mapping, or in the file ConfigFrom.
 type Application struct {
 	Name       string    `yaml:"name"`
 	Release    string    `yaml:"release"`
@@ -78,7 +82,7 @@ type Catalog struct {
 	Namespace string `yaml:"namespace"`
 }
 
-// Providers are the settings of each provider; only olvm and oci are used.
+// Providers are the settings of the providers. olvmctl uses only olvm and oci.
 type Providers struct {
 	OLVM    OLVM      `yaml:"olvm"`
 	BYO     yaml.Node `yaml:"byo"`
@@ -87,16 +91,16 @@ type Providers struct {
 	None    yaml.Node `yaml:"none"`
 }
 
-// Proxy for HTTP; commas separate the entries of NoProxy.
+// Proxy is the proxy for HTTP. Commas separate the entries of NoProxy.
 type Proxy struct {
 	HTTPProxy  string `yaml:"httpProxy"`
 	HTTPSProxy string `yaml:"httpsProxy"`
 	NoProxy    string `yaml:"noProxy"`
 }
 
-// OLVM are the settings of this provider.
+// OLVM are the settings of the provider olvm.
 type OLVM struct {
-	// Namespace of all objects in the management cluster. Empty means ocne.
+	// Namespace is the namespace of all objects in the management cluster. If empty, it is ocne.
 	Namespace           string           `yaml:"namespace"`
 	DatacenterName      string           `yaml:"olvmDatacenterName"`
 	OvirtAPIServer      APIServer        `yaml:"olvmOvirtAPIServer"`
@@ -104,79 +108,80 @@ type OLVM struct {
 	LocalAPIEndpoint    LocalAPIEndpoint `yaml:"localAPIEndpoint"`
 	ControlPlaneMachine Machine          `yaml:"controlPlaneMachine"`
 	WorkerMachine       Machine          `yaml:"workerMachine"`
-	// Proxy of the controllers.
+	// Proxy is the proxy of the controllers.
 	Proxy Proxy `yaml:"proxy"`
-	// SelfManaged reports whether the cluster is to manage itself.
+	// SelfManaged reports whether the cluster should manage itself.
 	SelfManaged bool `yaml:"selfManaged"`
 	// CSIDriver is the storage driver of the cluster.
 	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
-	// ServiceLoadBalancers give Services of type LoadBalancer addresses.
+	// ServiceLoadBalancers gives addresses to Services of type LoadBalancer.
 	ServiceLoadBalancers struct {
-		// IPAddresses are ranges in the format of the machines'; empty means no addresses for Services.
+		// IPAddresses are ranges in the format used for the ranges of machines. If empty, Services get no addresses.
 		IPAddresses string `yaml:"ipAddresses"`
 	} `yaml:"serviceLoadBalancers"`
-	// IngressVirtualIP is an address held by a node for ingress; empty means none.
+	// IngressVirtualIP is an address for ingress, held by one of the nodes. If empty, there is none.
 	IngressVirtualIP string `yaml:"ingressVirtualIp"`
-	// BaseDomain is the parent of the cluster's domain, whose first label is the cluster's name. Empty means that its
-	// nodes answer for no names.
+	// BaseDomain is the parent of the cluster's domain. The first label of this domain is the name of the cluster. If
+	// it is empty, the nodes answer no DNS queries for names of the cluster.
 	BaseDomain string `yaml:"baseDomain"`
 }
 
-// OCI are the settings of Oracle Cloud Infrastructure.
+// OCI are the settings of the provider oci, Oracle Cloud Infrastructure.
 type OCI struct {
-	// Namespace of all objects in the management cluster. Empty means ocne.
+	// Namespace is the namespace of all objects in the management cluster. If empty, it is ocne.
 	Namespace string `yaml:"namespace"`
-	// Compartment of the cluster: an OCID, or a path from the tenancy such as parent/child.
+	// Compartment is the compartment of the cluster. It is an OCID, or a path in the tenancy such as parent/child.
 	Compartment string `yaml:"compartment"`
-	// Profile of the configuration of Oracle's command. Empty means DEFAULT.
+	// Profile is a profile in the configuration of Oracle's command. If empty, it is DEFAULT.
 	Profile string `yaml:"profile"`
-	// Principal is User, with a key in the profile, or Instance, the calling machine. Empty means User.
+	// Principal is User, with a key in the profile, or Instance, the calling machine. If empty, it is User.
 	Principal string `yaml:"principal"`
 	// BootImage is a container image with the boot disk of machines, for each architecture without an image in the
 	// compartment. Empty means none.
 	BootImage string `yaml:"bootImage"`
 	// ImageBucket receives uploaded images. Empty means ocne-images.
 	ImageBucket string `yaml:"imageBucket"`
-	// Images are OCIDs replacing the newest images of the compartment.
+	// Images are OCIDs of images to use in place of the newest images in the compartment.
 	Images OCIImages `yaml:"images"`
-	// ControlPlaneShape and WorkerShape are the sizes of machines.
+	// ControlPlaneShape and WorkerShape are the shapes of the machines.
 	ControlPlaneShape OCIShape `yaml:"controlPlaneShape"`
 	WorkerShape       OCIShape `yaml:"workerShape"`
-	// VCN is the OCID of an existing network; empty means a network of the cluster's own. LoadBalancer has the subnets
-	// of Services in it.
+	// VCN is the OCID of an existing network. If empty, the cluster gets its own network. LoadBalancer has the subnets
+	// in this network for Services.
 	VCN          string          `yaml:"vcn"`
 	LoadBalancer OCILoadBalancer `yaml:"loadBalancer"`
-	// Proxy of the controllers.
+	// Proxy is the proxy of the controllers.
 	Proxy Proxy `yaml:"proxy"`
-	// SelfManaged reports whether the cluster is to manage itself.
+	// SelfManaged reports whether the cluster should manage itself.
 	SelfManaged bool `yaml:"selfManaged"`
-	// Endpoints are URLs of services replacing the region's.
+	// Endpoints are URLs of services. They replace the URLs of the region.
 	Endpoints OCIEndpoints `yaml:"endpoints"`
 }
 
-// OCIImages are OCIDs by architecture.
+// OCIImages are the OCIDs of images by architecture.
 type OCIImages struct {
 	AMD64 string `yaml:"amd64"`
 	ARM64 string `yaml:"arm64"`
 }
 
-// OCIShape is the size of machines.
+// OCIShape is the size of a machine.
 type OCIShape struct {
-	// Shape such as VM.Standard.E4.Flex, with its number of processors and memory in GB.
+	// Shape is the name of a shape such as VM.Standard.E4.Flex. The other fields are its number of processors and its
+	// memory in GB.
 	Shape       string `yaml:"shape"`
 	OCPUs       string `yaml:"ocpus"`
 	MemoryInGBs string `yaml:"memoryInGBs"`
-	// BootVolumeSizeInGBs of the disk. Empty means 50.
+	// BootVolumeSizeInGBs is the size of the disk in GB. If empty, it is 50.
 	BootVolumeSizeInGBs string `yaml:"bootVolumeSizeInGBs"`
 }
 
-// OCILoadBalancer are the OCIDs of subnets.
+// OCILoadBalancer has the OCIDs of the subnets for load balancers.
 type OCILoadBalancer struct {
 	Subnet1 string `yaml:"subnet1"`
 	Subnet2 string `yaml:"subnet2"`
 }
 
-// OCIEndpoints are URLs of services.
+// OCIEndpoints are the URLs of services.
 type OCIEndpoints struct {
 	Compute             string `yaml:"compute"`
 	Network             string `yaml:"network"`
@@ -188,9 +193,9 @@ type OCIEndpoints struct {
 
 // APIServer is the connection to the engine.
 type APIServer struct {
-	// ServerURL without /api.
+	// ServerURL is the URL of the engine, without /api.
 	ServerURL string `yaml:"serverURL"`
-	// ServerCA in PEM, or ServerCAPath: file names separated by commas.
+	// ServerCA is the CA in PEM. ServerCAPath are the names of CA files, separated by commas.
 	ServerCA              string    `yaml:"serverCA"`
 	ServerCAPath          string    `yaml:"serverCAPath"`
 	InsecureSkipTLSVerify bool      `yaml:"insecureSkipTLSVerify"`
@@ -198,26 +203,26 @@ type APIServer struct {
 	CAConfigMap           Reference `yaml:"caConfigMap"`
 }
 
-// Reference to an object of the management cluster.
+// Reference names an object in the management cluster.
 type Reference struct {
 	Name      string `yaml:"name"`
 	Namespace string `yaml:"namespace"`
 }
 
-// OCK is the disk of an uploaded image.
+// OCK describes the disk of an uploaded image.
 type OCK struct {
 	StorageDomainName string `yaml:"storageDomainName"`
 	DiskName          string `yaml:"diskName"`
 	DiskSize          string `yaml:"diskSize"`
 }
 
-// LocalAPIEndpoint is the listening address of API servers.
+// LocalAPIEndpoint is the address and the port that the API servers listen on.
 type LocalAPIEndpoint struct {
 	BindPort         int32  `yaml:"bindPort"`
 	AdvertiseAddress string `yaml:"advertiseAddress"`
 }
 
-// Machine is a kind of VM.
+// Machine has the settings of all machines of one role.
 type Machine struct {
 	OvirtClusterName string         `yaml:"olvmOvirtClusterName"`
 	VMTemplateName   string         `yaml:"vmTemplateName"`
@@ -225,14 +230,14 @@ type Machine struct {
 	VirtualMachine   VirtualMachine `yaml:"virtualMachine"`
 }
 
-// Network of the engine.
+// Network is a network of the engine.
 type Network struct {
 	NetworkName     string `yaml:"networkName"`
 	VNICName        string `yaml:"vnicName"`
 	VNICProfileName string `yaml:"vnicProfileName"`
 }
 
-// VirtualMachine is the size of a VM and the network of its guest.
+// VirtualMachine is the size of a VM, and the network in its guest.
 type VirtualMachine struct {
 	Memory string `yaml:"memory"`
 	CPU    struct {
@@ -248,9 +253,9 @@ type VirtualMachine struct {
 	DataDisks []DataDisk   `yaml:"dataDisks"`
 }
 
-// GuestNetwork configures the network in the guest of a virtual machine.
+// GuestNetwork configures the network in the guest of a VM.
 type GuestNetwork struct {
-	// Gateway of IPv4.
+	// Gateway is the IPv4 gateway.
 	Gateway       string `yaml:"gateway"`
 	Interface     string `yaml:"interface"`
 	InterfaceType string `yaml:"interfaceType"`
@@ -262,24 +267,24 @@ type GuestNetwork struct {
 	IPv6 struct {
 		AutoConf    bool   `yaml:"autoConf"`
 		IPAddresses string `yaml:"ipAddresses"`
-		// Subnet and Gateway are not part of Oracle's format; without them, routers announce themselves.
+		// Subnet and Gateway are not part of Oracle's format. Without them, routers announce themselves.
 		Subnet  string `yaml:"subnet"`
 		Gateway string `yaml:"gateway"`
 	} `yaml:"ipv6"`
 }
 
-// Credentials of the storage driver.
+// These are the credentials that the storage driver can use.
 const (
-	// DriverOwn are the credentials of an engine user reserved for the driver.
+	// DriverOwn are the credentials of an engine user for the driver only.
 	DriverOwn = "Own"
-	// DriverMachines are the credentials used for making machines.
+	// DriverMachines are the credentials used to create machines.
 	DriverMachines = "Machines"
 )
 
 // CSIDriver is the oVirt CSI driver in the cluster.
 type CSIDriver struct {
 	Install *bool `yaml:"install"`
-	// Credentials is DriverOwn or DriverMachines. Empty means DriverOwn, because every node holds them.
+	// Credentials is DriverOwn or DriverMachines. If empty, it is DriverOwn, because every node has these credentials.
 	Credentials          string `yaml:"credentials"`
 	Namespace            string `yaml:"namespace"`
 	CredsSecretName      string `yaml:"credsSecretName"`
@@ -287,19 +292,19 @@ type CSIDriver struct {
 	CSIDriverName        string `yaml:"csiDriverName"`
 	ControllerPluginName string `yaml:"controllerPluginName"`
 	NodePluginName       string `yaml:"nodePluginName"`
-	// StorageClasses are created with the driver.
+	// StorageClasses are created together with the driver.
 	StorageClasses []StorageClass `yaml:"storageClasses"`
 }
 
-// StorageClass is a class of the cluster for the volumes of one storage domain.
+// StorageClass is a class for volumes in one storage domain.
 type StorageClass struct {
-	// Name of the class. Empty means the storage domain's name.
+	// Name is the name of the class. If empty, it is the name of the storage domain.
 	Name              string `yaml:"name"`
 	StorageDomainName string `yaml:"storageDomainName"`
-	// Default reports whether claims without a class use this one.
+	// Default reports whether claims that name no class use this one.
 	Default bool `yaml:"default"`
-	// Thick reports whether a volume allocates all of its space at once.
+	// Thick reports whether a volume allocates all of its space when it is created.
 	Thick bool `yaml:"thick"`
-	// FSType is the file system of volumes. Empty means xfs.
+	// FSType is the file system of volumes. If empty, it is xfs.
 	FSType string `yaml:"fsType"`
 }

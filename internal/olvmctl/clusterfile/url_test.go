@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAClusterFileHasTheURLsThatAClientHas expects validate to refuse the same URLs as a client of the engine, with the
-// same words. It expects accepted URLs in their normalized form everywhere.
+// TestAClusterFileHasTheURLsThatAClientHas expects validate to reject the same URLs as a client of the engine, with the
+// same messages. Accepted URLs must have their normalized form everywhere.
 func TestAClusterFileHasTheURLsThatAClientHas(t *testing.T) {
 	const good = "https://engine.example.com/ovirt-engine"
 

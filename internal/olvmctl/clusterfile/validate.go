@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// The defaults of missing keys.
+// These are the defaults of missing keys.
 const (
 	defaultName          = "ocne"
 	defaultNamespace     = "ocne"
@@ -41,7 +41,7 @@ const (
 	defaultInterface     = "enp1s0"
 )
 
-// patches maps versions without a patch to the newest patch among Oracle's images.
+// patches maps Kubernetes versions without a patch to the newest patch among Oracle's images.
 var patches = map[string]string{
 	"1.26": "1.26.6",
 	"1.27": "1.27.12",
@@ -53,7 +53,7 @@ var patches = map[string]string{
 	"1.33": "1.33.5",
 }
 
-// setDefaults sets missing keys.
+// setDefaults sets the missing keys.
 func (f *File) setDefaults() {
 	setText(&f.Name, defaultName)
 	setText(&f.KubernetesVersion, defaultVersion)
@@ -72,12 +72,12 @@ func (f *File) setDefaults() {
 	f.selectProvider().setDefaults()
 }
 
-// setText and setNumber set an empty field.
+// setText and setNumber set a field if it is empty.
 func setText(field *string, value string) { *field = cmp.Or(*field, value) }
 
 func setNumber(field *int32, value int32) { *field = cmp.Or(*field, value) }
 
-// setOLVMDefaults sets the missing settings of olvm.
+// setOLVMDefaults sets the missing settings of the provider olvm.
 func (f *File) setOLVMDefaults() {
 	o := &f.Providers.OLVM
 	setNumber(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
@@ -96,7 +96,7 @@ func (f *File) setOLVMDefaults() {
 	}
 }
 
-// Validate fills in defaults, and returns all problems detectable without the engine, in the order of the file.
+// Validate fills in defaults. It returns all problems that can be found without the engine, in the order of the file.
 func (s *Source) Validate() []Problem {
 	for path, count := range map[string]int{"controlPlaneNodes": s.ControlPlaneNodes, "workerNodes": s.WorkerNodes} {
 		if count < 0 {
@@ -125,7 +125,7 @@ func (s *Source) Validate() []Problem {
 	return s.problems
 }
 
-// checkOLVM checks the settings of olvm.
+// checkOLVM checks the settings of the provider olvm.
 func (s *Source) checkOLVM() {
 	s.checkDNSServers()
 	s.checkRequired()
@@ -144,7 +144,7 @@ func (s *Source) checkOLVM() {
 	}
 }
 
-// transports matches transports of an operating system image.
+// transports matches the transport of an operating system image.
 var transports = regexp.MustCompile(`^ostree-[a-z-]+(:[a-z-]+)?$`)
 
 func (s *Source) checkTransport() {
@@ -169,7 +169,7 @@ func (s *Source) checkStorageDriver() {
 	}
 }
 
-// lineOrder sorts problems without a line last.
+// lineOrder returns the position of a problem in a sorted list. Problems without a line come last.
 func lineOrder(p Problem) int {
 	if p.Line == 0 {
 		return 1 << 30
@@ -178,7 +178,7 @@ func lineOrder(p Problem) int {
 	return p.Line
 }
 
-// HasErrors reports whether any problem is more than a warning.
+// HasErrors reports whether any of the problems is not just a warning.
 func HasErrors(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
@@ -211,15 +211,15 @@ func (s *Source) checkRequired() {
 	}
 }
 
-// isNoted reports whether there is an error about a key or one of its parents. After an error about a key's type,
-// further errors do not help.
+// isNoted reports whether a key, or one of its parents, already has an error. After an error about the type of a key,
+// more errors do not help the user.
 func (s *Source) isNoted(path string) bool {
 	return slices.ContainsFunc(s.problems, func(p Problem) bool {
 		return !p.Warning && (p.Path == path || strings.HasPrefix(path, p.Path+"."))
 	})
 }
 
-// checkDNSServers refuses invalid addresses, and warns of machines without any.
+// checkDNSServers rejects invalid addresses, and warns about machines without DNS servers.
 func (s *Source) checkDNSServers() {
 	for name, m := range s.machinesByPath() {
 		path := name + "virtualMachine.network.dnsServers"
@@ -240,7 +240,7 @@ func (s *Source) checkDNSServers() {
 	}
 }
 
-// configuresDNS reports whether the user data of the file seems to configure DNS servers itself.
+// configuresDNS reports whether the user data in the file seems to configure DNS servers.
 func (s *Source) configuresDNS() bool {
 	extra, err := s.extraIgnition()
 	text := strings.ToLower(string(extra))
@@ -249,7 +249,7 @@ func (s *Source) configuresDNS() bool {
 		strings.Contains(text, "dns"))
 }
 
-// machinesByPath returns the machines by the path of their settings.
+// machinesByPath returns the settings of machines by their path.
 func (f *File) machinesByPath() map[string]*Machine {
 	return map[string]*Machine{
 		"providers.olvm.controlPlaneMachine.": &f.Providers.OLVM.ControlPlaneMachine,
@@ -274,11 +274,11 @@ func (f *File) Version() string {
 	return ""
 }
 
-// CredentialsOf returns the default name of the Secret with a cluster's engine credentials.
+// CredentialsOf returns the default name of the Secret with the engine credentials of a cluster.
 func CredentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
 
-// BootImage returns the container image with the boot disk of nodes, and its tag: OCK's image for the file's Kubernetes
-// version. Missing keys have their defaults.
+// BootImage returns the container image with the boot disk of nodes, and the tag of this image. It is the OCK image for
+// the Kubernetes version in the file. Missing keys have their default values.
 func (f *File) BootImage() (image, tag string, err error) {
 	wanted := cmp.Or(f.KubernetesVersion, defaultVersion)
 	match := minor.FindStringSubmatch(wanted)
@@ -289,13 +289,13 @@ func (f *File) BootImage() (image, tag string, err error) {
 	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
-// labelHelp describes a DNS label.
+// labelHelp explains the rules for a DNS label.
 const labelHelp = "write up to 63 lower case letters, digits and hyphens, with a letter or a digit first and last"
 
-// oldestMinor is the oldest minor version of Kubernetes supported by Cluster API.
+// oldestMinor is the oldest minor version of Kubernetes that Cluster API supports.
 const oldestMinor = 31
 
-// checkAge warns of versions no longer supported by Cluster API.
+// checkAge warns about a version that Cluster API no longer supports.
 func (s *Source) checkAge() {
 	parsed, err := utilversion.ParseGeneric(s.Version())
 	if err == nil && parsed.Major() == 1 && parsed.Minor() < oldestMinor {
@@ -373,7 +373,7 @@ func (s *Source) checkProxies() {
 	}
 }
 
-// splitList reads comma-separated texts.
+// splitList splits a list of texts at its commas.
 func splitList(list string) []string {
 	var out []string
 
@@ -386,7 +386,8 @@ func splitList(list string) []string {
 	return out
 }
 
-// checkNetworks compares the networks of the cluster with each other and with its machines' networks.
+// checkNetworks checks that the networks of the cluster do not overlap with each other or with the networks of its
+// machines.
 func (s *Source) checkNetworks() {
 	type network struct {
 		path   string
@@ -447,7 +448,7 @@ func (s *Source) checkNetworks() {
 	}
 }
 
-// olvmNetworks are the networks of machines on olvm.
+// olvmNetworks returns the networks of machines on OLVM by path.
 func (f *File) olvmNetworks() map[string]string {
 	out := map[string]string{}
 
@@ -495,7 +496,7 @@ func (s *Source) checkServer() {
 	}
 }
 
-// CA returns the certificates of the engine's authorities, in PEM. It returns none if the system's are used, or
+// CA returns the CA certificates of the engine in PEM. It returns none if the CAs of the system apply, or if
 // verification is off.
 func (s *Source) CA() ([][]byte, error) {
 	server := s.Providers.OLVM.OvirtAPIServer
@@ -531,7 +532,7 @@ func (s *Source) CA() ([][]byte, error) {
 	return out, nil
 }
 
-// resolvePath resolves a file name relative to the folder of the cluster file; ~ is the user's home.
+// resolvePath returns a path relative to the folder of the cluster file. ~ is the home folder of the user.
 func (s *Source) resolvePath(name string) string {
 	name = hostos.ExpandHome(name)
 	if filepath.IsAbs(name) {
@@ -609,7 +610,7 @@ func (s *Source) sshKeys() ([]string, error) {
 	return out, nil
 }
 
-// extraIgnition returns the user's Ignition or Butane.
+// extraIgnition returns the user's Ignition or Butane configuration.
 func (s *Source) extraIgnition() ([]byte, error) {
 	if s.ExtraIgnition != "" {
 		return manifest.ReadNamed(s.resolvePath(s.ExtraIgnition))
@@ -618,7 +619,7 @@ func (s *Source) extraIgnition() ([]byte, error) {
 	return inlineContent(s.ExtraIgnitionInline)
 }
 
-// checkUnused notes unused settings, so nobody relies on them.
+// checkUnused warns about settings without effect, so users do not rely on them.
 func (s *Source) checkUnused() {
 	if s.ClusterDefinition != "" && !s.ClusterDefinitionInline.IsZero() {
 		s.noteProblem(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
@@ -633,7 +634,7 @@ func (s *Source) checkUnused() {
 	s.checkApplications()
 }
 
-// clusterSpec returns the spec of the file's OLVMCluster.
+// clusterSpec returns the spec of the OLVMCluster.
 func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 	o := s.Providers.OLVM
 	out := infrav1.OLVMClusterSpec{
@@ -669,7 +670,7 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 	return out
 }
 
-// machineSpec returns the spec of an OLVMMachine with the settings.
+// machineSpec returns the spec of an OLVMMachine with the given settings.
 func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 	vm := m.VirtualMachine
 	out := infrav1.OLVMMachineSpec{

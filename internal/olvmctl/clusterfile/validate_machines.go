@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
-// machineKind are the machines of one role in a cluster file.
+// machineKind has the settings of the machines of one role in a cluster file.
 type machineKind struct {
-	// prefix of the paths of its keys.
+	// prefix is the prefix of the paths of its keys.
 	prefix  string
 	machine *Machine
 	count   int
@@ -36,7 +36,7 @@ func (s *Source) machineKinds() []machineKind {
 	}
 }
 
-// checkMachines applies the controller's own rules to machines and endpoints.
+// checkMachines checks machines and endpoints with the rules of the controller.
 func (s *Source) checkMachines() {
 	s.checkDomain()
 	ingress := s.ingressAddress()
@@ -91,7 +91,8 @@ func (s *Source) checkSize(kind machineKind) {
 	}
 }
 
-// checkNetwork checks the network of a kind of machines, and returns their addresses, or nil if there are none.
+// checkNetwork checks the network of the machines of one role. It returns the pool of their addresses, or nil if there
+// is none.
 func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
 	network := kind.machine.VirtualMachine.Network
 	own := s.addressFamily(network)
@@ -101,7 +102,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 			"clients reach it only if a router sends that address to the network of the nodes", vip, subnet.Masked())
 	}
 
-	// A missing key was noted before.
+	// A missing key was already reported.
 	switch {
 	case own.subnet == "":
 		return nil
@@ -122,13 +123,13 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 
 	pool, err := own.newPool(splitList(own.addresses)...)
 	if err != nil {
-		return nil // reported by NICs
+		return nil // NICs reports it
 	}
 
 	return pool
 }
 
-// checkVirtualIP checks that a node can hold the virtual IP address of a key.
+// checkVirtualIP checks that a node can hold the virtual IP address in a key.
 func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr, key string) {
 	subnet, err := netip.ParsePrefix(s.addressFamily(kind.machine.VirtualMachine.Network).subnet)
 	if err != nil || !vip.IsValid() {
@@ -143,14 +144,14 @@ func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Add
 	}
 }
 
-// checkPool checks that there are addresses for all machines of a kind, and one more for an upgrade.
+// checkPool checks that there are enough addresses for all machines of a role, and one more for an upgrade.
 func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 	own := s.addressFamily(kind.machine.VirtualMachine.Network)
 	path := kind.prefix + "virtualMachine.network." + own.field + ".ipAddresses"
 
 	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
 	case -1:
-		has := english.Plural(int(pool.Size().Int64()), "address", "addresses") // fewer than machines
+		has := english.Plural(int(pool.Size().Int64()), "address", "addresses") // fewer addresses than machines
 		s.noteProblem(false, path, "it has %s for %d machines", has, kind.count)
 	case 0:
 		s.noteProblem(
@@ -165,7 +166,8 @@ func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 // versionInName matches a Kubernetes version in the name of a VM template, such as ock-1.33 and ol9-k8s-v1.36.1.
 var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[2-9][0-9])(?:\.[0-9]+)?(?:[^0-9]|$)`)
 
-// checkTemplate compares the version with the one in the VM template's name, because its image contains the kubelet.
+// checkTemplate compares the Kubernetes version with the version in the name of the VM template, because the template
+// contains the kubelet.
 func (s *Source) checkTemplate(kind machineKind) {
 	own, of := minor.FindStringSubmatch(s.Version()), versionInName.FindStringSubmatch(kind.machine.VMTemplateName)
 	if own == nil || of == nil || own[1] == of[1] {
@@ -183,7 +185,7 @@ func (s *Source) checkTemplate(kind machineKind) {
 	)
 }
 
-// checkRanges warns of addresses available to both kinds of machines, because one kind may use up all of them.
+// checkRanges warns about addresses in the ranges of both roles, because the machines of one role may use all of them.
 func (s *Source) checkRanges(control, worker *ipam.Pool) {
 	kinds := s.machineKinds()
 	own := s.addressFamily(kinds[1].machine.VirtualMachine.Network)
@@ -197,14 +199,14 @@ func (s *Source) checkRanges(control, worker *ipam.Pool) {
 	}
 }
 
-// checkSharedPool checks that there are enough addresses for both kinds of machines if they share a subnet.
+// If both roles share a subnet, checkSharedPool checks that it has enough addresses for all machines.
 func (s *Source) checkSharedPool() {
 	kinds := s.machineKinds()
 	control := s.addressFamily(kinds[0].machine.VirtualMachine.Network)
 	worker := s.addressFamily(kinds[1].machine.VirtualMachine.Network)
 	both, err := control.newPool(slices.Concat(splitList(control.addresses), splitList(worker.addresses))...)
 	if err != nil {
-		return // they have other subnets
+		return // they have different subnets
 	}
 
 	needed := kinds[0].count + kinds[1].count
@@ -214,7 +216,7 @@ func (s *Source) checkSharedPool() {
 	}
 }
 
-// EngineProblem converts an error of the engine about the file to a problem, at its key if known.
+// EngineProblem converts an error of the engine about the file to a problem. If possible, the problem names the key.
 func (s *Source) EngineProblem(err error) Problem {
 	var field *blocker.Error
 	if errors.As(err, &field) && strings.HasPrefix(field.Field, "spec.") {
@@ -235,7 +237,7 @@ func (s *Source) EngineProblem(err error) Problem {
 	return Problem{File: s.documents[0].name, Path: "engine", Message: err.Error()}
 }
 
-// noteField converts an error about an object's field to a problem of the key causing it.
+// noteField converts an error about an object's field to a problem with the key that sets the field.
 func (s *Source) noteField(fallback, prefix string, err error) {
 	var field *blocker.Error
 	if !errors.As(err, &field) {

@@ -13,13 +13,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// File is an Asker reading its answers from a file.
+// File is an Asker that reads its answers from a file.
 type File struct {
 	path   string
 	values map[string]*yaml.Node
 }
 
-// ReadFile reads a file with answers. Unknown keys are errors.
+// ReadFile reads a file with answers. An unknown key is an error.
 func ReadFile(path string) (*File, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadFile(path string) (*File, error) {
 	}
 
 	var answers Answers
-	if err := root.Decode(&answers); err != nil { // duplicate keys, and values other than text
+	if err := root.Decode(&answers); err != nil { // finds duplicate keys, and values other than text
 		wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
 	}
 
@@ -70,7 +70,7 @@ func (f *File) answerProblem(key, format string, args ...any) error {
 	return p
 }
 
-// givenAnswer returns the answer to a question as written, and whether there is one.
+// givenAnswer returns the answer in the file to a question, and reports whether there is one.
 func (f *File) givenAnswer(key string) (string, bool) {
 	if value := f.values[key]; value != nil {
 		return value.Value, true
@@ -104,7 +104,7 @@ func (f *File) AskQuestion(_ context.Context, q Question) (string, error) {
 	return text, nil
 }
 
-// ConfirmCA implements Asker: the file has the fingerprint of the CA.
+// ConfirmCA implements Asker. The file must have the fingerprint of the CA.
 func (f *File) ConfirmCA(_ context.Context, ca *x509.Certificate) error {
 	const key = "caFingerprint"
 	subject, validity, fingerprint := describeCA(ca)
@@ -127,7 +127,7 @@ func (f *File) ConfirmCA(_ context.Context, ca *x509.Certificate) error {
 	return nil
 }
 
-// RejectAnswer implements Asker: a file has only one answer.
+// RejectAnswer implements Asker. It returns the reason as an error, because a file has only one answer.
 func (f *File) RejectAnswer(key string, reason error) error {
 	return f.answerProblem(key, "%v", reason)
 }

@@ -6,26 +6,26 @@ import (
 	"errors"
 )
 
-// ErrBack is returned by an Asker if its user wants the previous question.
+// ErrBack is returned by an Asker if its user wants to return to the previous question.
 var ErrBack = errors.New("back to the question before")
 
-// memory is an Asker remembering the answers. A survey can restart and return to the previous question, without the
-// user answering everything again.
+// memory is an Asker that remembers the answers. A survey can therefore restart, and return to the previous question.
+// The user does not have to answer all questions again.
 type memory struct {
 	Asker
-	// given are the answers in their order. at is the number of answers replayed since the restart.
+	// given are the answers in the order of the questions. at is the number of answers used again since the restart.
 	given []given
 	at    int
-	// last has the answers from before a user went back, by key. They are the defaults of the questions.
+	// last has the answers given before the user went back, by key. They become the defaults of the questions.
 	last map[string]earlier
 	// confirmed has the fingerprints of confirmed CAs.
 	confirmed map[string]bool
 }
 
-// earlier is an answer from before a user went back, with the default and the help of its question.
+// earlier is an answer given before the user went back. It also has the default and the help of the question.
 type earlier struct{ text, offered, help string }
 
-// given is an answer. asked reports whether a user gave it, and may want to change it.
+// given is an answer to a question. asked reports whether the user has typed the answer, and so may want to change it.
 type given struct {
 	key, text string
 	asked     bool
@@ -35,7 +35,7 @@ func newMemory(asker Asker) *memory {
 	return &memory{Asker: asker, last: map[string]earlier{}, confirmed: map[string]bool{}}
 }
 
-// rewindAnswers restarts the survey with the remaining answers.
+// rewindAnswers restarts the survey with the remembered answers.
 func (m *memory) rewindAnswers() { m.at = 0 }
 
 // AskQuestion implements Asker.
@@ -46,7 +46,8 @@ func (m *memory) AskQuestion(ctx context.Context, q Question) (string, error) {
 
 	now := earlier{offered: q.Default, help: q.Help}
 
-	// A different default results from other earlier answers. It is better than the old answer.
+	// If the default has changed, other earlier answers have changed it. The new default is then better than the old
+	// answer.
 	last, known := m.last[q.Key]
 	if known && !q.Secret && last.offered == now.offered && last.help == now.help {
 		if _, err := q.parseAnswer(last.text); err == nil {
@@ -77,8 +78,8 @@ func (m *memory) AskQuestion(ctx context.Context, q Question) (string, error) {
 	}
 }
 
-// replayAnswer returns the earlier answer to a question. If the question has moved, or its answer is no longer
-// acceptable, replay forgets this answer and later ones.
+// replayAnswer returns the remembered answer to a question. If the order of questions has changed, or the answer is no
+// longer valid, replayAnswer forgets this answer and all later ones.
 func (m *memory) replayAnswer(q Question) (string, bool) {
 	if m.at < len(m.given) && m.given[m.at].key == q.Key {
 		if text, err := q.parseAnswer(m.given[m.at].text); err == nil {
@@ -92,7 +93,8 @@ func (m *memory) replayAnswer(q Question) (string, bool) {
 	return "", false
 }
 
-// dropLastAnswer forgets the answers from the user's last one on. It returns false if there is none.
+// dropLastAnswer forgets the last answer typed by the user, and all later answers. It returns false if the user has
+// typed none.
 func (m *memory) dropLastAnswer() bool {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].asked {
@@ -123,7 +125,7 @@ func (m *memory) ConfirmCA(ctx context.Context, ca *x509.Certificate) error {
 	return err
 }
 
-// RejectAnswer implements Asker: it forgets the answer.
+// RejectAnswer implements Asker. It forgets the answer.
 func (m *memory) RejectAnswer(key string, reason error) error {
 	for i := len(m.given) - 1; i >= 0; i-- {
 		if m.given[i].key == key {

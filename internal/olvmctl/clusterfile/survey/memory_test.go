@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// script is an Asker answering from a list, and recording the offered defaults.
+// script is an Asker that answers from a list, and records the defaults offered to it.
 type script struct {
 	answers  []string
 	defaults []string
@@ -33,8 +33,8 @@ func (s *script) AskQuestion(_ context.Context, q Question) (string, error) {
 func (s *script) ConfirmCA(context.Context, *x509.Certificate) error { return nil }
 func (s *script) RejectAnswer(string, error) error                   { return nil }
 
-// TestGoingBackOffersEarlierAnswers answers a template, its version and a name, goes back twice, and answers another
-// template.
+// TestGoingBackOffersEarlierAnswers answers a template, its version and a name. It then goes back twice, and answers
+// with another template.
 func TestGoingBackOffersEarlierAnswers(t *testing.T) {
 	person := &script{answers: []string{"ol9-v1.31", "", "prod", "<", "<", "<", "ol9-v1.32", "", ""}}
 	m := newMemory(person)

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// askEngine finds the engine, and a way to verify its certificate.
+// askEngine asks for the engine, and for a way to verify its certificate.
 func (s *survey) askEngine(ctx context.Context) error {
 	var trusted bool
 
@@ -57,7 +57,7 @@ func (s *survey) askEngine(ctx context.Context) error {
 	return explainUntrusted(engine.VerifyAuthority(ctx, s.answers.Engine, s.ca))
 }
 
-// explainUntrusted adds advice for an engine not verified by the confirmed CA.
+// explainUntrusted adds advice to an error about an engine that the confirmed CA does not verify.
 func explainUntrusted(err error) error {
 	var refused *engine.TLSError
 
@@ -76,7 +76,7 @@ func explainUntrusted(err error) error {
 	)
 }
 
-// rejectAnswer calls the asker's Again, unless the user ended the survey.
+// rejectAnswer calls RejectAnswer of the Asker, unless the user has ended the survey.
 func (s *survey) rejectAnswer(ctx context.Context, key string, reason error) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
@@ -85,8 +85,8 @@ func (s *survey) rejectAnswer(ctx context.Context, key string, reason error) err
 	return s.asker.RejectAnswer(key, reason)
 }
 
-// askLogin asks for user and password until the engine accepts them. If the profile is wrong, it asks for another user
-// with the same password, otherwise for another password.
+// askLogin asks for the user and the password until the engine accepts them. If the profile is wrong, it asks for
+// another user and keeps the password. Otherwise it asks for another password.
 func (s *survey) askLogin(ctx context.Context) error {
 	password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
 	if s.refusals == 0 {
@@ -139,7 +139,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 	}
 }
 
-// askUser asks for the user.
+// askUser asks for the name of the user.
 func (s *survey) askUser(ctx context.Context) error {
 	return s.askQuestion(ctx, &s.answers.User, Question{
 		Key:     "user",
@@ -149,7 +149,7 @@ func (s *survey) askUser(ctx context.Context) error {
 	})
 }
 
-// tryLogin tries user and password.
+// tryLogin tries to log in with the user and the password.
 func (s *survey) tryLogin(ctx context.Context) error {
 	s.answers.User, s.answers.Password = engine.CleanLogin(s.answers.User, s.answers.Password)
 	config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
@@ -169,7 +169,7 @@ func (s *survey) tryLogin(ctx context.Context) error {
 	return err
 }
 
-// uniqueNames returns the unique names of items, sorted.
+// uniqueNames returns the names of items, sorted and without duplicates.
 func uniqueNames[T any](items []T, name func(T) string) []string {
 	var out []string
 	for _, item := range items {
@@ -181,7 +181,7 @@ func uniqueNames[T any](items []T, name func(T) string) []string {
 	return slices.Compact(out)
 }
 
-// chooseItem asks for one of the items by its name.
+// chooseItem asks the user to choose one of the items by its name.
 func chooseItem[T any](
 	ctx context.Context, s *survey, field *string, items []T, name func(T) string, q Question,
 ) (*T, error) {
@@ -196,7 +196,7 @@ func chooseItem[T any](
 	return &items[slices.IndexFunc(items, func(item T) bool { return name(item) == *field })], nil
 }
 
-// askPlacement asks for the cluster's place in the engine, and for its template.
+// askPlacement asks where in the engine to create the cluster, and which template to use.
 func (s *survey) askPlacement(ctx context.Context) error {
 	a := &s.answers
 	centers, err := s.client.ListDataCenters(ctx)
@@ -256,7 +256,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 	return err
 }
 
-// askTemplate asks for the template. The user may name a future one.
+// askTemplate asks for the VM template. The user may name a template that does not exist yet.
 func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error {
 	templates, err := s.client.ListClusterTemplates(ctx, cluster)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error
 	})
 }
 
-// askNICs asks for the network and its vNIC profile.
+// askNICs asks for the network and for its vNIC profile.
 func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 	networks, err := s.client.ListClusterNetworks(ctx, cluster)
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 	return err
 }
 
-// askCluster asks for the cluster's name and version, its subnet, and its addresses.
+// askCluster asks for the name, the version, the subnet and the addresses of the cluster.
 func (s *survey) askCluster(ctx context.Context) error {
 	a := &s.answers
 	for _, q := range []struct {
@@ -336,7 +336,7 @@ func (s *survey) askCluster(ctx context.Context) error {
 	return s.askAddresses(ctx)
 }
 
-// askAddresses asks for the addresses and names of the cluster.
+// askAddresses asks for the addresses and the domain of the cluster.
 func (s *survey) askAddresses(ctx context.Context) error {
 	a, first := &s.answers, ""
 	if pool, err := ipam.NewIPv4(a.Subnet, "", []string{a.Subnet}); err == nil {
@@ -391,12 +391,12 @@ func (s *survey) askAddresses(ctx context.Context) error {
 	return nil
 }
 
-// versionInName matches a Kubernetes version in the name of a template.
+// versionInName matches a Kubernetes version in the name of a VM template.
 var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[0-9]{2}(?:\.[0-9]+)?)(?:$|[^0-9.])`)
 
-// versionQuestion asks for the Kubernetes version. The default is the version in the template's name, if any. It is
-// never another minor version, because the template could not make its nodes. There is no default if the patch is
-// unknown.
+// versionQuestion returns the question for the Kubernetes version. The default is the version in the name of the
+// template, if there is one. It is never another minor version, because nodes with this template could not run it. If
+// the patch version is unknown, there is no default.
 func (s *survey) versionQuestion() Question {
 	q := Question{
 		Key:     "kubernetesVersion",
@@ -421,7 +421,7 @@ func (s *survey) versionQuestion() Question {
 	return q
 }
 
-// versionIn returns the Kubernetes version in a template's name, such as ock-1.36; empty if there is none.
+// versionIn returns the Kubernetes version in the name of a template such as ock-1.36, or "" if there is none.
 func versionIn(template string) string {
 	if found := versionInName.FindStringSubmatch(template); found != nil {
 		return found[1]
@@ -430,7 +430,7 @@ func versionIn(template string) string {
 	return ""
 }
 
-// checkPositive reports whether a text is a positive number. Zero would mean the default in a cluster file.
+// checkPositive returns an error unless a text is a positive number. In a cluster file, zero would mean the default.
 func checkPositive(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number from 1 on", text)
@@ -439,7 +439,7 @@ func checkPositive(text string) error {
 	return nil
 }
 
-// askMachines asks for the number and size of machines, and for the login on them.
+// askMachines asks for the number and the size of machines, and for the login on them.
 func (s *survey) askMachines(ctx context.Context) error {
 	for _, q := range slices.Concat(s.countQuestions(), s.sizeQuestions()) {
 		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
@@ -450,13 +450,13 @@ func (s *survey) askMachines(ctx context.Context) error {
 	return s.askKey(ctx)
 }
 
-// fieldQuestion is a question with the field of its answer.
+// fieldQuestion is a question together with the field for its answer.
 type fieldQuestion struct {
 	field *string
 	Question
 }
 
-// countQuestions ask for the numbers of machines.
+// countQuestions returns the questions for the numbers of machines.
 func (s *survey) countQuestions() []fieldQuestion {
 	return []fieldQuestion{
 		{&s.answers.ControlPlaneNodes, Question{
@@ -476,7 +476,7 @@ func (s *survey) countQuestions() []fieldQuestion {
 	}
 }
 
-// sizeQuestions ask for the sizes of machines.
+// sizeQuestions returns the questions for the sizes of machines.
 func (s *survey) sizeQuestions() []fieldQuestion {
 	a := &s.answers
 	control := s.defaults.Providers.OLVM.ControlPlaneMachine.VirtualMachine
@@ -536,7 +536,7 @@ func (s *survey) sizeQuestions() []fieldQuestion {
 	}
 }
 
-// askKey asks for the key itself or for a file with it; the cluster file has the key.
+// askKey asks for an SSH key or for a file with the key. It stores the key itself.
 func (s *survey) askKey(ctx context.Context) error {
 	field := &s.answers.SSHPublicKey
 	before := s.fileProblems(s.answers)
@@ -566,7 +566,7 @@ func (s *survey) askKey(ctx context.Context) error {
 	return err
 }
 
-// sshKey returns the key given as text or in a file. Only a key has spaces.
+// sshKey returns an SSH key that is given as text or by the name of its file. A text with spaces is a key.
 func sshKey(text string) (string, error) {
 	if strings.Contains(text, " ") {
 		return text, nil

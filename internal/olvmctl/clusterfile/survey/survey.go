@@ -1,9 +1,9 @@
-// Package survey asks for the content of a cluster file, and writes the file. It also writes the engine's CA and the
-// Secret with its credentials next to it.
+// Package survey asks the user for the content of a cluster file, and writes the file. It also writes the engine's CA
+// and the Secret with the credentials to the same folder.
 //
-// The questions and their order are defined only here. An Asker answers them: a user at a terminal, or a file. Choices
-// come from the engine. The rules of cluster files are in internal/olvmctl/clusterfile, which checks every answer at
-// once.
+// Only this package defines the questions and their order. An Asker answers them. It is a user at a terminal, or a
+// file. The choices come from the engine. The rules for cluster files are in internal/olvmctl/clusterfile. The survey
+// checks every answer with these rules at once.
 package survey
 
 import (
@@ -24,28 +24,29 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// ErrInterrupted is the error of a survey ended by its user.
+// ErrInterrupted is returned if the user has ended the survey.
 var ErrInterrupted = errors.New("interrupted; nothing is written")
 
-// logins limits attempts to log in. oVirt's internal domain locks a user after five wrong ones.
+// logins is the maximum number of attempts to log in. oVirt's internal domain locks a user after five wrong passwords.
 const logins = 3
 
-// Answers in the order of the questions, by the keys of a file with answers.
+// Answers are the answers in the order of the questions. The keys are those of a file with answers.
 type Answers struct {
-	// Engine is a name with or without a port, or a URL. CAFingerprint is the SHA-256 of its CA. It is needed only if
-	// the system's CAs do not verify the engine.
+	// Engine is a host name with or without a port, or a URL. CAFingerprint is the SHA-256 fingerprint of its CA. It is
+	// needed only if the CAs of the system do not verify the engine.
 	Engine        string `yaml:"engine"`
 	CAFingerprint string `yaml:"caFingerprint"`
 	User          string `yaml:"user"`
 	Password      string `yaml:"password"`
-	// Names in the engine. VNICProfile is not asked for if the network has only one.
+	// These are names of objects in the engine. The survey asks for VNICProfile only if the network has several
+	// profiles.
 	DataCenter    string `yaml:"dataCenter"`
 	Cluster       string `yaml:"cluster"`
 	Template      string `yaml:"template"`
 	Network       string `yaml:"network"`
 	VNICProfile   string `yaml:"vnicProfile"`
 	StorageDomain string `yaml:"storageDomain"`
-	// The following are as in a cluster file.
+	// These fields have the same meaning as in a cluster file.
 	Name                  string `yaml:"name"`
 	KubernetesVersion     string `yaml:"kubernetesVersion"`
 	Subnet                string `yaml:"subnet"`
@@ -65,35 +66,36 @@ type Answers struct {
 	WorkerCores           string `yaml:"workerCores"`
 	WorkerDisk            string `yaml:"workerDisk"`
 	WorkerDataDisk        string `yaml:"workerDataDisk"`
-	// SSHPublicKey is the key itself; the answer may be a file with it.
+	// SSHPublicKey is the key itself. The answer may be the name of a file with the key.
 	SSHPublicKey string `yaml:"sshPublicKey"`
 }
 
 // Question is a question for an Asker.
 type Question struct {
-	// Key of the answer in a file.
+	// Key is the key of the answer in a file.
 	Key string
-	// Title is the question. Help has the necessary knowledge, with an example.
+	// Title is the text of the question. Help explains it, with an example.
 	Title, Help string
-	// Choices are the only answers; empty allows any text.
+	// Choices are the only possible answers. If empty, any text is possible.
 	Choices []string
-	// Sole accepts a single choice without asking.
+	// Sole accepts the only choice without a question.
 	Sole bool
-	// Default replaces an empty answer. Optional allows an empty answer.
+	// Default is used if the answer is empty. Optional allows an empty answer.
 	Default  string
 	Optional bool
-	// Given is an answer from the environment, and From its variable. The user is not asked then.
+	// Given is an answer from the environment, and From is the variable with this answer. The user is not asked if
+	// there is one.
 	Given, From string
-	// Secret answers are not shown.
+	// Secret hides the answer.
 	Secret bool
-	// Check returns an error for an invalid answer; nil accepts all.
+	// Check returns an error for an invalid answer. If nil, all answers are valid.
 	Check func(string) error
 }
 
-// isDecided reports whether there is nothing to ask.
+// isDecided reports whether the answer is already known.
 func (q Question) isDecided() bool { return q.Given != "" || q.Sole && len(q.Choices) == 1 }
 
-// parseAnswer converts a text to an answer: without surrounding space, or the default.
+// parseAnswer converts a text to an answer. It removes surrounding space, and replaces an empty text by the default.
 func (q Question) parseAnswer(text string) (string, error) {
 	if !q.Secret {
 		text = strings.TrimSpace(text)
@@ -117,42 +119,42 @@ func (q Question) parseAnswer(text string) (string, error) {
 	return text, nil
 }
 
-// Asker asks questions. It returns only accepted answers.
+// Asker answers questions. It returns only valid answers.
 type Asker interface {
 	// AskQuestion returns the answer to a question, or ErrBack.
 	AskQuestion(ctx context.Context, q Question) (string, error)
-	// ConfirmCA returns nil if the CA is confirmed as the engine's. It may return ErrBack.
+	// ConfirmCA returns nil if the user confirms the CA as that of the engine. It may return ErrBack.
 	ConfirmCA(ctx context.Context, ca *x509.Certificate) error
-	// RejectAnswer gives the reason for rejecting an answer after trying it. It returns nil if another answer is
-	// possible.
+	// RejectAnswer tells the user why an accepted answer has failed. It returns nil if the Asker can give another
+	// answer.
 	RejectAnswer(key string, reason error) error
 }
 
-// Options of a survey.
+// Options are the options of a survey.
 type Options struct {
-	// Output is the cluster file. Its companions are written to the same folder.
+	// Output is the path of the cluster file. The other files are in the same folder.
 	Output string
-	// Force overwrites files.
+	// Force overwrites existing files.
 	Force bool
-	// Defaults is the user's file with defaults for cluster files; empty for none.
+	// Defaults is the user's file of defaults for cluster files, or "" for none.
 	Defaults string
 }
 
-// survey is a survey in progress.
+// survey is a running survey.
 type survey struct {
 	Options
 	asker    *memory
 	answers  Answers
-	defaults clusterfile.File // for keys missing from a cluster file
+	defaults clusterfile.File // values of keys missing from a cluster file
 	ca       *x509.Certificate
 	client   *engine.Client
-	// refusals counts logins refused by the engine.
+	// refusals is the number of logins rejected by the engine.
 	refusals int
 	// noTemplate reports whether the template does not exist yet.
 	noTemplate bool
 }
 
-// Run asks everything and writes the files. If it fails, or ctx ends, it writes nothing.
+// Run asks all questions, and writes the files. If it fails, or if ctx ends, it writes nothing.
 func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	s := &survey{Options: options, asker: newMemory(asker)}
 
@@ -172,7 +174,7 @@ func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	return written, err
 }
 
-// endSession ends the session of the engine.
+// endSession ends the session with the engine.
 func (s *survey) endSession(ctx context.Context) {
 	if s.client != nil {
 		_ = s.client.Logout(context.WithoutCancel(ctx))
@@ -180,8 +182,8 @@ func (s *survey) endSession(ctx context.Context) {
 	}
 }
 
-// askAll asks everything and writes the files. It returns ErrBack if a user wants the previous question. The survey
-// must restart then, and reaches that question with the remembered answers.
+// askAll asks all questions, and writes the files. It returns ErrBack if the user wants to return to the previous
+// question. Run then restarts the survey, and reaches that question with the remembered answers.
 func (s *survey) askAll(ctx context.Context) (*Written, error) {
 	if err := s.checkPreconditions(); err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (s *survey) askAll(ctx context.Context) (*Written, error) {
 	return s.writeFiles(ctx)
 }
 
-// checkPreconditions finds problems making all answers useless.
+// checkPreconditions finds problems that would make all answers useless.
 func (s *survey) checkPreconditions() error {
 	if info, err := os.Stat(filepath.Dir(s.Output)); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -225,7 +227,7 @@ func (s *survey) checkPreconditions() error {
 	return nil
 }
 
-// checkWritable returns an error unless a file can be written to the output's folder.
+// checkWritable returns an error unless the file can be written to the folder of the output.
 func (s *survey) checkWritable(name string) error {
 	path := filepath.Join(filepath.Dir(s.Output), name)
 
@@ -244,7 +246,7 @@ func (s *survey) checkWritable(name string) error {
 	return nil
 }
 
-// checkCompanions is like free for the companion files of a cluster with this name.
+// checkCompanions is like checkWritable, for the other files of a cluster with this name.
 func (s *survey) checkCompanions(name string) error {
 	beside := []string{s.answers.secretFile(name)}
 	if s.ca != nil {
@@ -264,7 +266,7 @@ func (s *survey) checkCompanions(name string) error {
 	return nil
 }
 
-// askQuestion asks a question, stores the answer in a field, and checks the resulting cluster file.
+// askQuestion asks a question, stores the answer in a field, and checks the cluster file with this answer.
 func (s *survey) askQuestion(ctx context.Context, field *string, q Question) error {
 	*field = ""
 	before, check := s.fileProblems(s.answers), q.Check
@@ -291,7 +293,7 @@ func (s *survey) askQuestion(ctx context.Context, field *string, q Question) err
 	return nil
 }
 
-// fileProblems returns the problems of the cluster file so far.
+// fileProblems returns the problems of the cluster file with the answers so far.
 func (s *survey) fileProblems(a Answers) []clusterfile.Problem {
 	content, err := a.renderFile("")
 	if err == nil {
@@ -304,7 +306,7 @@ func (s *survey) fileProblems(a Answers) []clusterfile.Problem {
 	return []clusterfile.Problem{{Message: err.Error()}}
 }
 
-// newProblems returns problems caused by an answer; others belong to later questions.
+// newProblems returns the problems caused by the last answer. All other problems belong to later questions.
 func newProblems(before, after []clusterfile.Problem) error {
 	var texts []string
 
@@ -313,9 +315,9 @@ func newProblems(before, after []clusterfile.Problem) error {
 			return b.Path == p.Path &&
 				b.Message == p.Message
 		})
-		// A file may have an endpoint of another subnet; a user is asked for one of this subnet.
+		// A cluster file may have an endpoint in another subnet, but the survey asks for one in this subnet.
 		counts := !p.Warning || p.Path == "virtualIp" || p.Path == "providers.olvm.ingressVirtualIp"
-		if counts && !known && !slices.Contains(texts, p.Message) { // both kinds of machines have the same
+		if counts && !known && !slices.Contains(texts, p.Message) { // both roles of machines may have the same message
 			texts = append(texts, p.Message)
 		}
 	}
@@ -327,13 +329,13 @@ func newProblems(before, after []clusterfile.Problem) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// Fingerprint returns the SHA-256 of a certificate in openssl's format.
+// Fingerprint returns the SHA-256 fingerprint of a certificate in the format of openssl.
 func Fingerprint(certificate *x509.Certificate) string {
 	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(certificate.Raw)), " ", ":")
 }
 
-// describeCA returns the parts of a CA for a user to compare. The CA is not trusted yet, and must not control the
-// terminal.
+// describeCA returns the parts of a CA that a user can compare. The CA is not trusted yet, so its text must not control
+// the terminal.
 func describeCA(ca *x509.Certificate) (subject, validity, fingerprint string) {
 	subject = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

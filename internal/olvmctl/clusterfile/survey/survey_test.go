@@ -31,7 +31,7 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 	}
 }
 
-// files writes files, and returns their folder.
+// files writes files to a folder, and returns the folder.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
 

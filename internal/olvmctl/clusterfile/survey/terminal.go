@@ -17,23 +17,23 @@ import (
 	_ "github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile/survey/plain" // before Bubble Tea
 )
 
-// tall limits the choices shown at once.
+// tall is the maximum number of choices shown at once.
 const tall = 12
 
-// Terminal is an Asker for a user at a terminal.
+// Terminal is an Asker that asks a user at a terminal.
 type Terminal struct {
 	in, out *os.File
-	// lines asks by lines of text, for screen readers and for terminals without cursor movement.
+	// lines asks line by line, for screen readers and for terminals that cannot move the cursor.
 	lines bool
-	// introduced reports whether the user was told how to go back.
+	// introduced reports whether the user already knows how to go back.
 	introduced bool
 }
 
-// goBack is the line for going back to the previous question.
+// goBack is the line that returns to the previous question.
 const goBack = "<"
 
-// NewTerminal returns a Terminal if both streams are terminals, otherwise nil. The environment variables ACCESSIBLE and
-// TERM=dumb make it ask by lines.
+// NewTerminal returns a Terminal if both streams are terminals. Otherwise it returns nil. With the environment variable
+// ACCESSIBLE or TERM=dumb, it asks line by line.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	from, ok1 := in.(*os.File)
 	to, ok2 := out.(*os.File)
@@ -65,7 +65,7 @@ func (t *Terminal) AskQuestion(ctx context.Context, q Question) (string, error) 
 	}
 
 	title := q.Title
-	if t.lines { // these have neither help nor placeholders
+	if t.lines { // lines have neither help nor placeholders
 		if _, err := fmt.Fprintln(t.out, q.Help); err != nil {
 			return "", err
 		}
@@ -87,10 +87,10 @@ func (t *Terminal) AskQuestion(ctx context.Context, q Question) (string, error) 
 
 	answer, err := q.parseAnswer(answer)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed after being accepted
+		return "", fmt.Errorf("%s: %w", q.Key, err) // the answer was changed after it was accepted
 	}
 
-	if !t.lines { // the question has left the screen
+	if !t.lines { // the question is no longer on the screen
 		shown := answer
 		if q.Secret {
 			shown = "(hidden)"
@@ -102,7 +102,7 @@ func (t *Terminal) AskQuestion(ctx context.Context, q Question) (string, error) 
 	return answer, err
 }
 
-// explainGoingBack explains once how to go back.
+// explainGoingBack tells the user once how to go back.
 func (t *Terminal) explainGoingBack() error {
 	if t.introduced {
 		return nil
@@ -119,7 +119,7 @@ func (t *Terminal) explainGoingBack() error {
 	return err
 }
 
-// newField returns the huh field of a question.
+// newField returns the huh field for a question.
 func (t *Terminal) newField(q Question, title string, answer *string) huh.Field {
 	if len(q.Choices) > 0 {
 		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).
@@ -138,7 +138,7 @@ func (t *Terminal) newField(q Question, title string, answer *string) huh.Field 
 
 	return huh.NewInput().Title(title).Description(q.Help).Placeholder(q.Default).EchoMode(echo).
 		Value(answer).Validate(func(text string) error {
-		if text == goBack { // by lines; it is no answer to any question
+		if text == goBack { // line by line; it answers no question
 			return nil
 		}
 
@@ -148,19 +148,19 @@ func (t *Terminal) newField(q Question, title string, answer *string) huh.Field 
 	})
 }
 
-// showField lets the user answer a field.
+// showField shows a field until the user has answered it.
 func (t *Terminal) showField(ctx context.Context, field huh.Field) error {
 	if t.lines {
 		return t.showLine(ctx, field)
 	}
 
-	// Signals end ctx. Bubble Tea's own signal handler would wait for the program already ended by ctx, and the program
-	// for the handler.
+	// A signal ends ctx. Bubble Tea's own signal handler would wait for the program. The program has already ended with
+	// ctx, and would wait for the handler.
 	back := false
 	leave := func(_ tea.Model, message tea.Msg) tea.Msg {
 		if key, is := message.(tea.KeyMsg); is && key.Type == tea.KeyShiftTab {
 			back = true
-			return tea.Quit() // unlike Ctrl-C, which lets Bubble Tea read input of the next question
+			return tea.Quit() // unlike Ctrl-C, which lets Bubble Tea read the input for the next question
 		}
 
 		return message
@@ -181,15 +181,15 @@ func (t *Terminal) showField(ctx context.Context, field huh.Field) error {
 	return nil
 }
 
-// ending notes two events misread by huh: the end of a terminal's input, taken for an empty answer, and a line for
-// going back, taken for an invalid choice.
+// ending detects two inputs that huh misreads. huh takes the end of the input for an empty answer, and the line for
+// going back for an invalid choice.
 type ending struct {
-	*os.File // for its descriptor, from which passwords are read
+	*os.File // huh reads passwords from its descriptor
 
 	ended, back bool
 }
 
-// Read reads at most a line, because a terminal returns lines.
+// Read reads at most one line, because a terminal returns lines.
 func (e *ending) Read(p []byte) (int, error) {
 	n, err := e.File.Read(p)
 	e.ended = e.ended || err != nil
@@ -202,8 +202,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// showLine lets the user answer a field by a line. huh cannot be interrupted there: the reading goroutine is abandoned,
-// because the program ends.
+// showLine asks the user to answer a field line by line. huh cannot be interrupted here. The reading goroutine stays
+// behind, because the program ends soon.
 func (t *Terminal) showLine(ctx context.Context, field huh.Field) error {
 	state, err := term.GetState(int(t.in.Fd()))
 	if err != nil {

@@ -20,22 +20,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Written is the result of a survey.
+// Written describes the files written by a survey.
 type Written struct {
-	// ClusterFile, CA and Credentials are paths; CA is empty if the system's CAs are used.
+	// ClusterFile, CA and Credentials are the paths of the files. CA is empty if the CAs of the system verify the
+	// engine.
 	ClusterFile string `json:"clusterFile"`
 	CA          string `json:"ca,omitempty"`
 	Credentials string `json:"credentials"`
-	// NoTemplate reports whether the engine lacks the template.
+	// NoTemplate reports whether the template does not exist in the engine yet.
 	NoTemplate bool `json:"noTemplate,omitempty"`
-	// Warnings about the cluster file.
+	// Warnings are the warnings about the cluster file.
 	Warnings []clusterfile.Problem `json:"warnings,omitempty"`
 }
 
 func (a *Answers) caFile(name string) string     { return name + "-ca.crt" }
 func (a *Answers) secretFile(name string) string { return name + "-credentials.yaml" }
 
-// keys is a YAML mapping written in the order of its keys.
+// keys is a YAML mapping that keeps the order of its keys.
 type keys yaml.Node
 
 // add adds a key with a value: text, a number as text, keys, or a list of keys. It skips empty values. The comment goes
@@ -70,13 +71,13 @@ func (k *keys) add(key string, value any, comment string) *keys {
 	return k
 }
 
-// count is a number as the user wrote it.
+// count is a number as typed by the user.
 type count string
 
 func newBlockMapping() *keys { return &keys{Kind: yaml.MappingNode} }
 func newFlowMapping() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
 
-// machineKeys returns the settings of a kind of machines.
+// machineKeys returns the settings of the machines of one role.
 func (a *Answers) machineKeys(memory, cores, disk, dataDisk, addresses string) *keys {
 	var data []*keys
 	if dataDisk != "" {
@@ -103,7 +104,7 @@ func (a *Answers) machineKeys(memory, cores, disk, dataDisk, addresses string) *
 			"")
 }
 
-// renderFile renders the cluster file of the answers, even incomplete ones. ca is its CA file, empty for none.
+// renderFile renders the cluster file with the answers so far. ca is the name of the CA file, or "" for none.
 func (a *Answers) renderFile(ca string) ([]byte, error) {
 	server := ""
 	if a.Engine != "" {
@@ -145,7 +146,7 @@ func (a *Answers) renderFile(ca string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// renderSecret renders the Secret with the credentials, under the name used by the cluster file's manifests.
+// renderSecret renders the Secret with the credentials. The manifests of the cluster file refer to it by its name.
 func (s *survey) renderSecret(file *clusterfile.Source) ([]byte, error) {
 	namespace, reference := file.Providers.OLVM.Namespace, file.Providers.OLVM.OvirtAPIServer.CredentialsSecret
 	if reference.Namespace != "" {
@@ -176,8 +177,8 @@ type output struct {
 	content []byte
 }
 
-// writeFiles creates the files in a temporary folder next to the output. It checks the cluster file there like olvmctl
-// validate, and only then moves the files to their places.
+// writeFiles first writes the files to a temporary folder beside the output. It checks the cluster file there, as
+// olvmctl validate does. Only then it moves the files to their places.
 func (s *survey) writeFiles(ctx context.Context) (*Written, error) {
 	dir := filepath.Dir(s.Output)
 	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
@@ -246,7 +247,7 @@ func stageFiles(dir string, files []output) error {
 	return nil
 }
 
-// readValidated reads the cluster file at a path and checks all of it; problems show the output's path instead.
+// readValidated reads and checks the cluster file at a path. Problems name the path of the output instead.
 func (s *survey) readValidated(path string, out *Written) (*clusterfile.Source, error) {
 	read, err := clusterfile.Read(path, s.Defaults)
 	if err != nil {
@@ -275,7 +276,7 @@ func (s *survey) readValidated(path string, out *Written) (*clusterfile.Source, 
 	return read, errors.Join(wrong...)
 }
 
-// publishFiles moves files to their places: all of them, or none. Without Force, it does not overwrite existing files.
+// publishFiles moves either all files to their places, or none. Without Force, it overwrites no existing files.
 func (s *survey) publishFiles(staging string, files []output) (err error) {
 	var undo []func()
 	defer func() {

@@ -1,9 +1,9 @@
-// Package plain keeps every program importing Bubble Tea from asking the terminal for its background colour at start.
-// The question writes to the terminal, and waits up to five seconds for one without an answer. The survey's colours are
-// the terminal's own.
+// Package plain prevents Bubble Tea from asking the terminal for its background color when a program starts. Bubble Tea
+// would write to the terminal, and would wait up to five seconds for an answer. The survey uses the terminal's own
+// colors.
 //
-// It works because packages without open imports are initialised in the order of their paths (Go specification, Package
-// initialization), and this one stands before Bubble Tea.
+// This works because Go initializes packages without uninitialized imports in the order of their paths (Go
+// specification, Package initialization). The path of this package comes before that of Bubble Tea.
 package plain
 
 import "github.com/charmbracelet/lipgloss"
