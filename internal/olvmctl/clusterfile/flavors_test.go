@@ -160,7 +160,7 @@ func compare(t *testing.T, file, flavor map[string]string) {
 	maps.Copy(places, file)
 
 	for _, place := range slices.Sorted(maps.Keys(places)) {
-		if file[place] == flavor[place] || strings.HasPrefix(place, "ConfigMap/") { // users of clusterctl create these themselves
+		if file[place] == flavor[place] || strings.HasPrefix(place, "ConfigMap/") { // clusterctl's users create theirs
 			continue
 		}
 

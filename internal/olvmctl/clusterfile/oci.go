@@ -299,7 +299,7 @@ func (s *Source) ociKubeadm(keys []string) object {
 	}
 
 	var files []any
-	for _, service := range []string{"containerd", "crio"} { // not kubelet, which reaches the API servers without a proxy
+	for _, service := range []string{"containerd", "crio"} { // kubelets reach the API servers without a proxy
 		files = append(files, object{
 			"path":        "/etc/systemd/system/" + service + ".service.d/proxy.conf",
 			"owner":       "root:root",

@@ -10,30 +10,30 @@ import (
 
 const (
 	platformKey = "ignition.platform.id="
-	// serialConsole is the console of published images; an engine shows the other one.
+	// serialConsole is the console of published images. An engine shows console instead.
 	serialConsole, console = "console=ttyS0", "console=tty0"
 )
 
 var (
-	// word matches a kernel argument, including blanks in double quotes.
+	// word matches a kernel argument. Within double quotes, it may contain blanks.
 	word = regexp.MustCompile(`(?:[^\s"]|"[^"\n]*(?:"|$))+`)
-	// platformID matches Ignition's names of platforms.
+	// platformID matches the names of platforms in Ignition.
 	platformID = regexp.MustCompile(`^[a-z0-9]+$`)
-	// optionsLine matches an options line of a boot loader entry.
+	// optionsLine matches a line of options in a boot loader entry.
 	optionsLine = regexp.MustCompile(`^options[ \t]`)
 )
 
 // Arguments are kernel arguments.
 type Arguments struct {
-	// Platform is Ignition's name for the source of the configuration.
+	// Platform is Ignition's name of the platform that provides the configuration.
 	Platform string
-	// KeepConsole keeps the console, because Oracle Cloud shows the serial one.
+	// KeepConsole keeps the serial console, because Oracle Cloud shows this console.
 	KeepConsole bool
-	// More arguments to append.
+	// More are additional arguments.
 	More []string
 }
 
-// Validate returns an error for invalid arguments.
+// Validate returns an error if the arguments are invalid.
 func (a Arguments) Validate() error {
 	if !platformID.MatchString(a.Platform) {
 		return fmt.Errorf("%q is not a platform of Ignition; write for example openstack", a.Platform)
@@ -55,8 +55,8 @@ func (a Arguments) Validate() error {
 	return nil
 }
 
-// EditEntry returns a boot loader entry with these arguments, unchanged if it has them. By the Boot Loader
-// Specification, an entry can have several lines of options, and they are read as one.
+// EditEntry returns a boot loader entry with these arguments. It returns an entry that already has them unchanged.
+// According to the Boot Loader Specification, an entry may have several lines of options. A boot loader joins them.
 func (a Arguments) EditEntry(entry string) string {
 	lines := strings.SplitAfter(entry, "\n")
 	var have []string
@@ -107,7 +107,7 @@ func (a Arguments) EditEntry(entry string) string {
 	return strings.Join(lines, "")
 }
 
-// adaptArgument returns an argument adapted to an engine, and whether we manage it.
+// adaptArgument returns an argument adapted to an engine, and reports whether Arguments controls it.
 func (a Arguments) adaptArgument(argument string) (string, bool) {
 	switch {
 	case strings.HasPrefix(argument, platformKey):

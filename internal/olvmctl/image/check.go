@@ -20,14 +20,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
-// maxFetched limits the size of a file copied from an image, in bytes: package databases and programs are smaller.
+// maxFetched is the maximum size of a file copied from an image, in bytes. Package databases and programs are smaller.
 const maxFetched = 1 << 30
 
-// ErrNoSystem is returned for an image without an operating system suitable for nodes.
+// ErrNoSystem is returned for an image without an operating system for nodes.
 var ErrNoSystem = errors.New("the image has no operating system: no filesystem of it has an os-release")
 
-// Check examines the image in a file with guestfish, without booting it, and returns shortcomings for nodes. version is
-// the wanted Kubernetes version, with or without its patch; empty accepts any.
+// Check examines an image file with guestfish, without booting the image. It returns findings about what nodes need.
+// version is the wanted Kubernetes version, with or without a patch version. An empty version accepts any.
 func Check(ctx context.Context, file, version string) (findings []doctor.Finding, err error) {
 	guestfish, err := findGuestfish()
 	if err != nil {
@@ -58,17 +58,17 @@ func Check(ctx context.Context, file, version string) (findings []doctor.Finding
 	return l.findings, err
 }
 
-// look is the examination of an image.
+// look is a running examination of an image.
 type look struct {
 	session *guestfish
 	scratch string
 	// asked is the wanted Kubernetes version.
 	asked string
-	// root is the folder of the operating system on the mounted filesystem, and usr the folder of its /usr.
+	// root is the folder with the operating system on the mounted filesystem, and usr is the folder with its /usr.
 	root, usr string
-	// bootArguments are the kernel arguments of all filesystems.
+	// bootArguments are the kernel arguments found on all filesystems.
 	bootArguments strings.Builder
-	// err is the first failure of guestfish; later calls find nothing.
+	// err is the first error of guestfish. After an error, all methods find nothing.
 	err      error
 	findings []doctor.Finding
 }
@@ -114,7 +114,7 @@ func (l *look) examineDisk() error {
 	return l.err
 }
 
-// withMounted calls do with a filesystem mounted read-only.
+// withMounted mounts a filesystem read-only, and calls do.
 func (l *look) withMounted(device string, do func()) {
 	if l.err != nil {
 		return
@@ -131,8 +131,8 @@ func (l *look) withMounted(device string, do func()) {
 	}
 }
 
-// findSystems returns the operating systems of the mounted filesystem: at its root, deployed by OSTree, or a separate
-// /usr like Flatcar's. It also records kernel arguments.
+// findSystems returns the operating systems on the mounted filesystem. They can be at its root, deployed by OSTree, or
+// in a separate /usr like Flatcar's. It also collects kernel arguments.
 func (l *look) findSystems(device string) []place {
 	for _, config := range l.expandGlobs("", append(slices.Clone(entryGlobs), "/grub.cfg", "/boot/grub*/grub.cfg",
 		"/grub*/grub.cfg", "/*/grub/grub.cfg", "/boot/grub*/grubenv", "/grub*/grubenv", "/EFI/*/grubenv")...) {
@@ -147,7 +147,7 @@ func (l *look) findSystems(device string) []place {
 	}
 
 	switch {
-	case len(out) > 0: // the system at the root is not booted
+	case len(out) > 0: // a boot uses the deployment, and not the system at the root
 	case len(l.expandGlobs("", "/usr/lib/os-release", "/etc/os-release")) > 0:
 		out = append(out, place{device, "", "/usr"})
 	case len(l.expandGlobs("", "/lib/os-release")) > 0 && len(l.expandGlobs("", "/usr/", "/etc/")) == 0:
@@ -206,7 +206,8 @@ func (l *look) findProgram(name string) string {
 	return found[0]
 }
 
-// readText returns the content of a file on the mounted filesystem; empty for other types and for large files.
+// readText returns the content of a file on the mounted filesystem. It returns "" for large files, and for anything but
+// regular files.
 func (l *look) readText(name string) string {
 	if l.err != nil || !l.isSmallFile(name, 1<<20) {
 		return ""
@@ -218,7 +219,7 @@ func (l *look) readText(name string) string {
 	return text
 }
 
-// readTexts joins the files matching globs.
+// readTexts returns the joined content of all files that match globs.
 func (l *look) readTexts(globs ...string) string {
 	var out strings.Builder
 	for _, name := range l.expandPaths(globs...) {
@@ -245,7 +246,7 @@ func (l *look) isSmallFile(name string, most int64) bool {
 	return err == nil && size <= most
 }
 
-// fetchFile copies a file from the image and returns the path of the copy, or "" if this fails.
+// fetchFile copies a file from the image, and returns the path of the copy. It returns "" if this fails.
 func (l *look) fetchFile(name string) string {
 	if l.err != nil || !l.isSmallFile(name, maxFetched) {
 		return ""
@@ -282,10 +283,10 @@ func (l *look) examineSystem() {
 	l.checkIdentity()
 }
 
-// plain matches displayable values of an image, because its texts are not trusted.
+// plain matches values that are safe to display, because the texts in an image are not trusted.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
 
-// releaseOf returns the plain values of an os-release.
+// releaseOf returns the displayable values in an os-release file.
 func releaseOf(text string) map[string]string {
 	out := map[string]string{}
 
@@ -301,8 +302,8 @@ func releaseOf(text string) map[string]string {
 
 var ignitionPlatform = regexp.MustCompile(`(?:ignition\.platform\.id|flatcar\.oem\.id|set oem_id)="?([a-z0-9]+)`)
 
-// dataSources returns cloud-init's data sources, from the last file that sets them. It returns nil if no file does.
-// Like cloud-init, it skips files with invalid YAML.
+// dataSources returns the data sources of cloud-init, as set by the last file that sets them. It returns nil if no file
+// sets them. Like cloud-init, it ignores files with invalid YAML.
 func (l *look) dataSources() []string {
 	var out []string
 
@@ -318,8 +319,8 @@ func (l *look) dataSources() []string {
 	return out
 }
 
-// checkUserData finds the reader of user data, and its data source: the engine makes a config drive. It reports whether
-// the reader is Ignition.
+// checkUserData checks that a program reads user data from a config drive, because the engine provides one. It reports
+// whether this program is Ignition.
 func (l *look) checkUserData() bool {
 	const check = "user data"
 
@@ -367,7 +368,7 @@ func (l *look) checkUserData() bool {
 	return false
 }
 
-// checkKubernetes checks kubeadm and the kubelet, and their version.
+// checkKubernetes checks that kubeadm and the kubelet exist, and checks their versions.
 func (l *look) checkKubernetes() {
 	for _, name := range []string{"kubeadm", "kubelet"} {
 		found := l.findProgram(name)
@@ -398,14 +399,14 @@ func minorOf(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// rpmDatabases are the possible paths of RPM's database. An image has one.
+// rpmDatabases are the possible paths of the RPM database. An image has only one of them.
 var rpmDatabases = []string{
 	"/usr/share/rpm/rpmdb.sqlite", "/usr/share/rpm/Packages", "/usr/lib/sysimage/rpm/rpmdb.sqlite",
 	"/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages",
 }
 
-// programVersion returns the version of a program, from its package or else from the program itself, or "" if it is
-// unknown.
+// programVersion returns the version of a program, or "" if it is unknown. The version comes from its package, or else
+// from the program file.
 func (l *look) programVersion(name, program string) string {
 	if status := l.expandPaths("/var/lib/dpkg/status"); len(status) > 0 {
 		pattern := regexp.MustCompile(`(?m)^Package: ` + name + `\n(?:[^\n]+\n)*?Version: ([0-9]+\.[0-9]+\.[0-9]+)`)
@@ -415,7 +416,7 @@ func (l *look) programVersion(name, program string) string {
 	}
 
 	for _, database := range l.expandPaths(rpmDatabases...) {
-		// Package headers are stored uncompressed: name, version and release, each followed by a zero.
+		// Headers of packages are not compressed. They contain name, version and release, each followed by a zero byte.
 		if found := l.findVersion(database, regexp.MustCompile(name+`\x00([0-9]+\.[0-9]+\.[0-9]+)\x00`)); found != "" {
 			return found
 		}
@@ -445,7 +446,7 @@ var (
 	release    = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)`)
 )
 
-// findVersion returns the match of a pattern in a file of the image.
+// findVersion returns the version that a pattern finds in a file of the image.
 func (l *look) findVersion(name string, pattern *regexp.Regexp) string {
 	content, err := os.ReadFile(cmp.Or(l.fetchFile(name), os.DevNull))
 	if match := pattern.FindSubmatch(content); err == nil && match != nil {
@@ -455,7 +456,8 @@ func (l *look) findVersion(name string, pattern *regexp.Regexp) string {
 	return ""
 }
 
-// isEnabled reports whether a unit starts at boot. Images with Ignition have never booted, so presets decide there.
+// isEnabled reports whether a unit starts at boot. For images with Ignition, presets decide this, because these images
+// have never booted.
 func (l *look) isEnabled(unit string, presets bool) bool {
 	if l.hasAny("/etc/systemd/system/*.wants/"+unit, "/usr/lib/systemd/system/*.wants/"+unit) {
 		return true
@@ -487,11 +489,12 @@ func (l *look) isEnabled(unit string, presets bool) bool {
 var (
 	tomlComments    = regexp.MustCompile(`(?m)^([^"'\n]*)#.*$`)
 	disabledPlugins = regexp.MustCompile(`(?m)^disabled_plugins\s*=\s*\[([^\]]*)\]`)
-	// criPlugin matches the plugin serving the kubelet, in containerd 1 and 2.
+	// criPlugin matches the name of the containerd plugin that serves the kubelet, in versions 1 and 2.
 	criPlugin = regexp.MustCompile(`["'](?:io\.containerd\.)?(?:grpc\.v1\.cri|cri\.v1\.(?:images|runtime)|cri)["']`)
 )
 
-// servesKubernetes reports whether a runtime serves the kubelet. Docker's packages of containerd disable this.
+// servesKubernetes reports whether a container runtime serves the kubelet. The containerd packages of Docker disable
+// this.
 func (l *look) servesKubernetes(unit string) bool {
 	if unit != "containerd.service" {
 		return true
@@ -503,7 +506,7 @@ func (l *look) servesKubernetes(unit string) bool {
 	return match == nil || !criPlugin.MatchString(match[1])
 }
 
-// checkRuntime checks the container runtime and the units needed by kubeadm.
+// checkRuntime checks the container runtime, and the units needed by kubeadm.
 func (l *look) checkRuntime(ignition bool) {
 	const check = "runtime"
 
@@ -542,7 +545,7 @@ func (l *look) checkRuntime(ignition bool) {
 	}
 }
 
-// unified has the first release of each system using control groups version 2 without a kernel argument.
+// unified has the first release of each system that uses control groups version 2 without a kernel argument.
 var unified = map[string]int{
 	"ol": 9, "rhel": 9, "centos": 9, "rocky": 9, "almalinux": 9, "ubuntu": 22, "debian": 11,
 }
@@ -553,7 +556,8 @@ var (
 	majorRelease    = regexp.MustCompile(`^[0-9]+`)
 )
 
-// checkCgroups checks for control groups version 2: since Kubernetes 1.35, kubelets do not start with version 1.
+// checkCgroups checks that the system uses control groups version 2. Kubelets do not start with version 1 since
+// Kubernetes 1.35.
 func (l *look) checkCgroups(system, release string) {
 	version := l.asked
 	if found := l.findProgram("kubelet"); found != "" {
@@ -578,7 +582,7 @@ func (l *look) checkCgroups(system, release string) {
 		system, release, version)
 }
 
-// checkSwap looks for swap enabled at boot.
+// checkSwap checks that no swap is enabled at boot.
 func (l *look) checkSwap() {
 	for line := range strings.Lines(l.readTexts("/etc/fstab")) {
 		words := strings.Fields(line)
@@ -593,14 +597,14 @@ func (l *look) checkSwap() {
 	}
 }
 
-// updaters are units replacing or restarting software on a node, or rebooting it.
+// updaters are units that replace or restart software on a node, or reboot the node.
 var updaters = []string{
 	"locksmithd.service", "update-engine.service", "zincati.service", "dnf-automatic.timer",
 	"dnf-automatic-install.timer", "unattended-upgrades.service",
 }
 
-// checkUpdates looks for software that changes nodes by itself. Cluster API replaces nodes instead, and drains only
-// those.
+// checkUpdates checks for software that changes nodes by itself. Cluster API replaces nodes instead, and drains only
+// the nodes it replaces.
 func (l *look) checkUpdates(ignition bool) {
 	var on []string
 
@@ -616,7 +620,7 @@ func (l *look) checkUpdates(ignition bool) {
 	}
 }
 
-// checkEndpoint checks the software of control plane nodes for holding the endpoint.
+// checkEndpoint checks that control plane nodes have the software needed to hold the endpoint.
 func (l *look) checkEndpoint() {
 	const check = "endpoint"
 
@@ -679,7 +683,7 @@ func (l *look) checkSELinux() {
 	}
 }
 
-// checkAgent checks for the guest agent, which tells the engine a machine's addresses.
+// checkAgent checks for the guest agent. It reports the addresses of a machine to the engine.
 func (l *look) checkAgent() {
 	if l.findProgram("qemu-ga") == "" {
 		l.addFinding("agent", doctor.Warning, "install qemu-guest-agent",
@@ -690,7 +694,7 @@ func (l *look) checkAgent() {
 	l.addFinding("agent", doctor.OK, "", "qemu-ga")
 }
 
-// checkIdentity looks for identities shared by all machines of the image.
+// checkIdentity checks for identities that all machines with this image would share.
 func (l *look) checkIdentity() {
 	if machineID.MatchString(strings.TrimRight(l.readTexts("/etc/machine-id"), "\n")) {
 		l.addFinding(

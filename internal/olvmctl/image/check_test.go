@@ -13,11 +13,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// tree maps paths of an image's files to their content. The first part of a path is the device. A path ending in a
-// slash is a folder.
+// tree maps the paths of files in an image to their content. The first part of a path is the device. A path that ends
+// with a slash is a folder.
 type tree map[string]string
 
-// with adds files, and removes those with the content "gone".
+// with adds files to a tree. It removes files with the content "gone".
 func (t tree) with(files tree) tree {
 	out := maps.Clone(t)
 	maps.Copy(out, files)
@@ -26,7 +26,7 @@ func (t tree) with(files tree) tree {
 	return out
 }
 
-// looked returns the findings about an image with files, using a stand-in for guestfish.
+// looked returns the findings about an image with the given files. It uses a stand-in for guestfish.
 func looked(t *testing.T, files tree, version string) (map[string]string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func looked(t *testing.T, files tree, version string) (map[string]string, error)
 
 const wants = "sda2/etc/systemd/system/multi-user.target.wants/"
 
-// linux is an image with cloud-init and everything else needed by nodes.
+// linux is an image with cloud-init and everything else that nodes need.
 var linux = tree{
 	"sda1/EFI/BOOT/grub.cfg": "", "sda2/usr/lib/os-release": "ID=\"debian\"\nVERSION_ID=\"12\"\n",
 	"sda2/usr/bin/cloud-init": "", "sda2/etc/cloud/cloud.cfg": "datasource_list: [NoCloud, ConfigDrive]\n",
@@ -90,7 +90,7 @@ var linux = tree{
 		"Version: 1.33.5-1.1\n\nPackage: kubelet\nDescription: a\n b\nVersion: 1.33.5-1.1\n\nPackage: z\nVersion: 2.0.0\n",
 }
 
-// ock is an image of OCK: OSTree, presets, and the boot loader on a separate filesystem.
+// ock is an OCK image. It has OSTree, presets, and the boot loader on a separate filesystem.
 var ock = tree{
 	"sda1/loader.1/entries/ostree-1-ock.conf":                                           "options rw ignition.platform.id=openstack ignition.firstboot=1\n",
 	"sda2/ostree/deploy/ock/deploy/a.0/usr/lib/os-release":                              "ID=\"ol\"\nVERSION_ID=\"8.10\"\n",
@@ -112,7 +112,7 @@ var ock = tree{
 
 const deployed = "sda2/ostree/deploy/ock/deploy/a.0/"
 
-// TestWhatAnImageOfNodesLacksIsTold changes one thing at a time in complete images.
+// TestWhatAnImageOfNodesLacksIsTold changes complete images in one place at a time.
 func TestWhatAnImageOfNodesLacksIsTold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		base, change tree
@@ -230,8 +230,8 @@ func TestAnImageWithEverythingLacksNothing(t *testing.T) {
 	check.Equal(t, "how many checks there are", len(findings), 8)
 }
 
-// TestTheVersionOfAProgramIsRead has a program with the linker's notes, like Kubernetes' releases. For a program built
-// without notes, the version is not guessed.
+// TestTheVersionOfAProgramIsRead has a program with notes of the linker, as in the releases of Kubernetes. The version
+// of a program without such notes is not guessed.
 func TestTheVersionOfAProgramIsRead(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{

@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	// diskFolder is the folder of the disk in a container image; bootDisk is its name in images of OCK.
+	// diskFolder is the folder of the disk in a container image. bootDisk is the name of the disk in OCK images.
 	diskFolder, bootDisk = "disk", "boot.qcow2"
 	// system is the operating system of all nodes.
 	system = "linux"
 )
 
-// fetchDisk writes the disk to a file.
+// fetchDisk writes the boot disk to a file.
 func (o Options) fetchDisk(ctx context.Context, disk string) error {
 	info, err := os.Stat(o.From)
 	switch {
@@ -61,7 +61,7 @@ func (o Options) fetchDisk(ctx context.Context, disk string) error {
 		return nil
 	}
 
-	// Without defaults: a missing file must not be looked up in Docker's registry.
+	// Parse strictly: the name of a missing file must not become an image in Docker's registry.
 	ref, err := name.ParseReference(o.From, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf(
@@ -93,7 +93,7 @@ func isArchive(path string) bool {
 	return err == nil && string(magic) == "ustar"
 }
 
-// pullImage finds the image for the architecture. Reading layers downloads them.
+// pullImage finds the container image for the architecture. Its layers are downloaded only when they are read.
 func (o Options) pullImage(ctx context.Context, ref name.Reference) (v1.Image, error) {
 	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("olvmctl/"+version.Version))
@@ -132,13 +132,13 @@ func (o Options) pullImage(ctx context.Context, ref name.Reference) (v1.Image, e
 	return nil, o.wrongArchError(there...)
 }
 
-// unfit explains why an image is unusable.
+// unfit is the reason why an image is unusable.
 type unfit string
 
 // Error implements error.
 func (e unfit) Error() string { return string(e) }
 
-// wrongArchError returns an error listing the available architectures.
+// wrongArchError returns an error that lists the available architectures.
 func (o Options) wrongArchError(there ...string) error {
 	return unfit(
 		fmt.Sprintf(
@@ -148,7 +148,8 @@ func (o Options) wrongArchError(there ...string) error {
 	)
 }
 
-// unpackDisk writes the disk of the topmost layer with one: disk/boot.qcow2, or else the only qcow2 file there.
+// unpackDisk writes the disk to a file. The disk is disk/boot.qcow2 in the topmost layer with a disk, or else the only
+// qcow2 file there.
 func (o Options) unpackDisk(ctx context.Context, image v1.Image, disk string) error {
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -178,7 +179,8 @@ func (o Options) unpackDisk(ctx context.Context, image v1.Image, disk string) er
 	)
 }
 
-// unpackLayer reads a layer completely, because the library verifies its digest at the end.
+// unpackLayer looks for the disk in a layer. It reads the whole layer, because the library verifies the digest only at
+// the end.
 func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (bool, error) {
 	content, err := layer.Uncompressed()
 	if err != nil {
@@ -224,7 +226,7 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 	return found != "", err
 }
 
-// explainRegistry adds a remedy to a registry's answer.
+// explainRegistry adds a remedy to an error from a registry.
 func explainRegistry(ref name.Reference, err error) error {
 	var answer *transport.Error
 

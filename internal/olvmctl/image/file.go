@@ -24,9 +24,9 @@ import (
 // leastDisk is the minimum size of a node's disk, in bytes. A smaller file is not a disk image.
 const leastDisk = 1 << 20
 
-// diskFile is a disk image to upload.
+// diskFile is an open disk image to upload.
 type diskFile struct {
-	// File holds the image. It is source itself, or an unnamed file with the decompressed content of source.
+	// File is the disk image. It is source itself, or an unnamed file with the decompressed content of source.
 	*os.File
 	// source is the file named by the user.
 	source *os.File
@@ -34,8 +34,8 @@ type diskFile struct {
 	sum    string // SHA-256 of the image
 }
 
-// openFile opens a disk image, and decompresses it if necessary. given is the expected SHA-256 in hexadecimal. An empty
-// given accepts any file. The caller closes the result.
+// openFile opens a disk image. If the file is compressed, it also decompresses it. given is the expected SHA-256 in
+// hexadecimal. If given is empty, any file is accepted. The caller must close the result.
 func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFile, err error) {
 	source, err := os.Open(path)
 	if err != nil {
@@ -88,10 +88,10 @@ func (f *diskFile) Close() error {
 }
 
 // lockSource locks the file named by the user. Every upload holds this lock, so another process does not resume an
-// unfinished upload that still runs. lock returns an error if another process holds the lock.
+// unfinished upload that still runs. lockSource returns an error if another process holds the lock.
 func (f *diskFile) lockSource(how func(*os.File) error) error { return how(f.source) }
 
-// imageName returns the name of the image: the file's name, without the extension of its compression.
+// imageName returns the name of the image: the name of the file, without the extension of a compression.
 func (f *diskFile) imageName() string {
 	name := f.source.Name()
 	if f.File == f.source {
@@ -101,7 +101,7 @@ func (f *diskFile) imageName() string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// checkDisk refuses images that cannot boot. For a qcow2 image, it checks only the size.
+// checkDisk rejects disks that cannot boot. For a qcow2 image, it checks only the size of the file.
 func (f *diskFile) checkDisk() error {
 	if f.header.VirtualSize < leastDisk {
 		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.imageName(),
@@ -125,7 +125,7 @@ func (f *diskFile) checkDisk() error {
 	return nil
 }
 
-// compressions lists the supported formats, each with the first bytes of its files.
+// compressions lists the supported compressions, with the first bytes of their files.
 var compressions = []struct {
 	begin string
 	open  func(io.Reader) (io.Reader, error)
@@ -136,7 +136,7 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
 }
 
-// compressionOf returns the decompressor of a file, or nil if the file is not compressed.
+// compressionOf returns the decompressor for a file, or nil if the file is not compressed.
 func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	begin := make([]byte, 6)
 	n, err := file.ReadAt(begin, 0)
@@ -153,7 +153,7 @@ func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	return nil, nil
 }
 
-// decompressSource decompresses the source into an unnamed file. The file vanishes when it is closed.
+// decompressSource decompresses the source to an unnamed file. The unnamed file disappears when it is closed.
 func (f *diskFile) decompressSource(
 	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
 ) error {
@@ -189,7 +189,7 @@ func (f *diskFile) decompressSource(
 	return nil
 }
 
-// counter shows the progress of reading.
+// counter shows the progress of reading a file.
 type counter struct {
 	io.Reader
 	done, total int64
@@ -204,8 +204,8 @@ func (c *counter) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// unnamedFile creates a file next to the image, or in the folder for temporary files if this is not permitted. It
-// removes the file's name at once, so the file vanishes with the process, even after a crash.
+// unnamedFile creates a file beside the image or, if this is not permitted, in the folder for temporary files. It
+// removes the name at once, so the file disappears with the process, even after a crash.
 func unnamedFile(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, ".olvmctl-")
 	if err != nil {
@@ -223,7 +223,7 @@ func unnamedFile(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// sumOf returns the SHA-256 of a file, in hexadecimal.
+// sumOf returns the SHA-256 of a file in hexadecimal.
 func sumOf(ctx context.Context, file *os.File) (string, error) {
 	info, err := file.Stat()
 	if err != nil {

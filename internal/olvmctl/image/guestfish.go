@@ -21,21 +21,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// grace is the time for guestfish to end its virtual machine, if necessary.
+// grace is the time guestfish gets to end its virtual machine.
 const grace = 30 * time.Second
 
-// filesystems are the types possibly holding entries or deployments.
+// filesystems are the types of filesystems that may have boot loader entries or deployments.
 var filesystems = []string{"xfs", "ext4", "ext3", "ext2", "btrfs", "vfat"}
 
 var (
-	// entryGlobs match boot loader entries on a separate partition, or in /boot.
+	// entryGlobs match the boot loader entries on a separate partition, or in /boot.
 	entryGlobs = []string{"/loader*/entries/*.conf", "/boot/loader*/entries/*.conf"}
-	// machineIDGlob matches the IDs of OSTree deployments.
+	// machineIDGlob matches the machine IDs in OSTree deployments.
 	machineIDGlob = "/ostree/deploy/*/deploy/*/etc/machine-id"
 	machineID     = regexp.MustCompile(`^[0-9a-f]{32}\s*$`)
 )
 
-// quoted escapes text for guestfish's double quotes.
+// quoted escapes a text for use in double quotes of guestfish.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // findGuestfish finds the program on PATH.
@@ -52,15 +52,16 @@ func findGuestfish() (string, error) {
 	return path, nil
 }
 
-// editor edits the disk of a node.
+// editor edits the boot disk of a node.
 type editor struct {
 	executable, scratch string
 	arguments           Arguments
 	say                 func(format string, args ...any)
 }
 
-// editArguments sets the arguments of a disk's boot loader entries, and removes the machine ID. It keeps the UUIDs of
-// filesystems. A machine with two disks of the same image could not mount both, but never has two.
+// editArguments sets the kernel arguments in the boot loader entries of a disk, and removes the machine ID. It keeps
+// the UUIDs of the filesystems. A machine with two disks from the same image could not mount both, but no machine has
+// two.
 func (e *editor) editArguments(ctx context.Context, disk, format string) error {
 	session, err := startGuestfish(ctx, e.executable, disk, format)
 	if err != nil {
@@ -83,7 +84,7 @@ func (e *editor) editDisk(session *guestfish) error {
 	entries := 0
 
 	for line := range strings.Lines(list) {
-		// A device, a colon and the type; btrfsvol:/dev/sda3/root has another colon.
+		// The line has a device, a colon and the type. The device btrfsvol:/dev/sda3/root contains another colon.
 		at := strings.LastIndex(line, ": ")
 		if at < 0 || !slices.Contains(filesystems, strings.TrimSpace(line[at+1:])) {
 			continue
@@ -117,7 +118,7 @@ func (e *editor) editDisk(session *guestfish) error {
 	return err
 }
 
-// editEntries edits the entries of the mounted filesystem, and returns their number.
+// editEntries edits the boot loader entries on the mounted filesystem, and returns their number.
 func (e *editor) editEntries(session *guestfish) (int, error) {
 	paths, err := session.findFiles(entryGlobs...)
 	if err != nil {
@@ -142,7 +143,7 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 			return 0, err
 		}
 
-		// Into the existing file, to keep its owner, mode and SELinux label.
+		// Overwrite the existing file, to keep its owner, mode and SELinux label.
 		if _, err := session.runCommand("upload", file, path); err != nil {
 			return 0, err
 		}
@@ -151,9 +152,9 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 	return len(paths), nil
 }
 
-// removeMachineIDs makes machines choose their own IDs, because all would share the image's. It deletes the files
-// instead of emptying them: systemd treats only a machine without the file as new, and enables the units of Ignition's
-// presets there.
+// removeMachineIDs removes the machine ID, so each machine creates its own ID instead of sharing that of the image. It
+// deletes the files. If they were only empty, systemd would not treat the machine as new, and would not enable the
+// units in Ignition's presets.
 func (e *editor) removeMachineIDs(session *guestfish) error {
 	paths, err := session.findFiles(machineIDGlob)
 	if err != nil {
@@ -166,7 +167,7 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 			return err
 		}
 
-		if !machineID.MatchString(id) { // empty, or the word for none
+		if !machineID.MatchString(id) { // an empty file, or the word for a missing ID
 			continue
 		}
 
@@ -179,14 +180,14 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 	return nil
 }
 
-// guestfish is a process reading commands from a pipe. It ends with the pipe, even if we are killed.
+// guestfish is a process that reads commands from a pipe. It ends when the pipe is closed, even if olvmctl is killed.
 type guestfish struct {
 	ctx     context.Context
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	stdout  *bufio.Reader
 	stderr  bytes.Buffer
-	// end is printed after the output of each command.
+	// end is the line printed after the output of each command.
 	end string
 }
 
@@ -199,11 +200,11 @@ func startGuestfish(
 	g.command.Stderr = &g.stderr
 	g.command.Env = append(os.Environ(), "LC_ALL=C")
 	if os.Getenv("LIBGUESTFS_BACKEND") == "" {
-		// libvirt's QEMU runs as another user, who may not read the image.
+		// libvirt would run QEMU as another user, who may not read the image.
 		g.command.Env = append(g.command.Env, "LIBGUESTFS_BACKEND=direct")
 	}
 
-	// Ctrl-C on a terminal is only for us: guestfish cleans up after itself only at the end of its input.
+	// Ctrl-C on a terminal must only reach olvmctl: guestfish cleans up only at the end of its input.
 	g.command.SysProcAttr = hostos.OwnGroup()
 	g.command.WaitDelay = grace
 	stdin, err := g.command.StdinPipe()
@@ -226,11 +227,11 @@ func startGuestfish(
 	return g, nil
 }
 
-// runCommand runs a command and returns its output. guestfish ends at the first failing command.
+// runCommand runs a command, and returns its output. guestfish ends when a command fails.
 func (g *guestfish) runCommand(command string, arguments ...string) (string, error) {
 	line := command
 	for _, argument := range arguments {
-		// Names in images are not trusted, and a new line would begin a new command.
+		// Names in images are not trusted: a new line in a name would begin a new command.
 		line += ` "` + quoted.Replace(argument) + `"`
 	}
 
@@ -253,7 +254,7 @@ func (g *guestfish) runCommand(command string, arguments ...string) (string, err
 	}
 }
 
-// findFiles expands globs, omitting paths of the same file: loader is a link to loader.0 or loader.1.
+// findFiles expands globs. It returns each file only once, because loader is a link to loader.0 or loader.1.
 func (g *guestfish) findFiles(globs ...string) ([]string, error) {
 	var found []string
 
@@ -278,7 +279,7 @@ func (g *guestfish) findFiles(globs ...string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// closeSession ends guestfish, and returns the error: guestfish's own if it failed, or else err.
+// closeSession ends guestfish. It returns guestfish's own error, or else err.
 func (g *guestfish) closeSession(err error) error {
 	_ = g.stdin.Close()
 	_, _ = io.Copy(io.Discard, g.stdout)

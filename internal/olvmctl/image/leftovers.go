@@ -14,31 +14,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 )
 
-// This file removes leftovers of killed runs.
+// This file removes the objects left by killed runs.
 
-// The mark of a VM for making a template: its run, and the name of the template.
+// These are the marks of a VM used to create a template: its run, and the name of the template.
 const (
 	ownerMark  = "capolvm image "
 	ofTemplate = " of template "
 )
 
-// run is the making of one template. Its process holds a lock on a file. A later run on the same machine can thereby
-// distinguish leftovers from objects in use.
+// run is the creation of one template. Its process holds the lock of a file. With this lock, a later run on the same
+// machine can tell leftovers from objects in use.
 type run struct {
 	id   string
 	lock *os.File
 }
 
-// runState is the state of a run, as far as known.
+// runState is what is known about the state of a run.
 type runState int
 
 const (
-	runElsewhere runState = iota // of another machine or user; it may be alive
+	runElsewhere runState = iota // a run of another machine or user; it may still be running
 	runAlive
 	runDead
 )
 
-// runFile returns the file of a run.
+// runFile returns the path of the file of a run.
 func runFile(id string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -48,7 +48,7 @@ func runFile(id string) (string, error) {
 	return filepath.Join(base, "capolvm", "image-runs", id), nil
 }
 
-// beginRun begins a run. The file of a killed process remains, and shows that its run is dead.
+// beginRun begins a run. If the process is killed, its file remains, and shows that the run has ended.
 func beginRun() (*run, error) {
 	out := &run{id: uuid.NewString()}
 
@@ -80,9 +80,9 @@ func (r *run) endRun() {
 	_ = r.lock.Close()
 }
 
-// stateOfRun checks whether the process of a run is alive.
+// stateOfRun finds out whether the process of a run is still running.
 func stateOfRun(id string) runState {
-	if _, err := uuid.Parse(id); err != nil { // it becomes a file name
+	if _, err := uuid.Parse(id); err != nil { // the ID is part of a file name
 		return runElsewhere
 	}
 
@@ -107,8 +107,8 @@ func stateOfRun(id string) runState {
 	return runElsewhere // unknown
 }
 
-// removeLeftovers removes VMs and disks of killed runs on this machine. It prints those for the same template if their
-// run may be alive elsewhere.
+// removeLeftovers removes VMs and disks left by killed runs on this machine. If a run for the same template may still
+// be running elsewhere, it only prints its objects.
 func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client, dc *engine.DataCenter) error {
 	vms, err := client.ListVMs(ctx)
 	if err == nil {
@@ -153,7 +153,8 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 	return nil
 }
 
-// removeOf removes an object of a dead run. It only prints an object of a run elsewhere for the same template.
+// removeOf removes an object of a killed run. If the run is elsewhere and for the same template, removeOf only prints
+// the object.
 func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func() error) error {
 	switch state := stateOfRun(id); {
 	case state == runDead:
@@ -168,7 +169,7 @@ func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func()
 	return nil
 }
 
-// removeVM removes a VM never started. It keeps the VM's disks, because they may have existed before.
+// removeVM removes a VM that was never started. It keeps the disks of the VM, because they may have existed before.
 func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 	return engine.Wait(ctx, "VM "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.FetchVM(ctx, id)
@@ -187,6 +188,6 @@ func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 			err = nil
 		}
 
-		return false, string(vm.Status), err // the next look confirms the deletion
+		return false, string(vm.Status), err // the next request confirms the deletion
 	}, nil)
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestARunWithoutALockIsNotTakenForAnother has the folder of runs on a file system without locks, from the beginning or
-// since another run. The other run's objects are neither removed nor treated as those of a live run.
+// TestARunWithoutALockIsNotTakenForAnother has the folder of runs on a file system without locks. In one case, another
+// run could still lock its file. The objects of the other run must neither be removed nor count as objects of a running
+// run.
 func TestARunWithoutALockIsNotTakenForAnother(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HOME", t.TempDir()) // the cache of macOS
+	t.Setenv("HOME", t.TempDir()) // the cache folder of macOS
 
 	begun, err := beginRun()
 	check.Error(t, err, "")

@@ -9,21 +9,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// ListedTemplate is a template of the engine in a list.
+// ListedTemplate is a VM template in a list.
 type ListedTemplate struct {
 	Name string `json:"name"`
-	// DataCenter names the data center for machines of this template. It is empty if the template serves all data
-	// centers.
+	// DataCenter is the data center of machines with this template. It is empty if machines in all data centers can use
+	// the template.
 	DataCenter string `json:"dataCenter,omitempty"`
 	Version    int    `json:"version"`
-	// UserData is the reader of user data: cloud-init or Ignition.
+	// UserData is the program that reads user data: cloud-init or Ignition.
 	UserData string `json:"userData"`
 	OSType   string `json:"osType"`
 	ID       string `json:"id"`
 }
 
-// ListTemplates lists the templates of a data center except the blank one, by name and version. An empty data center
-// means all.
+// ListTemplates returns the templates of a data center without the blank template, sorted by name and version. An empty
+// dataCenter means all data centers.
 func ListTemplates(ctx context.Context, session *engine.Client, dataCenter string) ([]ListedTemplate, error) {
 	var wanted *engine.DataCenter
 	if dataCenter != "" {

@@ -15,15 +15,15 @@ import (
 
 // NodeTemplate defines a VM template and its disk.
 type NodeTemplate struct {
-	// Upload makes the disk; with an empty Path, the disk exists already.
+	// Upload defines the disk to upload. If its Path is empty, the disk already exists.
 	Upload
-	// Name of the template, and Cluster of the engine for it.
+	// Name is the name of the template, and Cluster is its cluster in the engine.
 	Name, Cluster string
-	// OSType in the engine's spelling.
+	// OSType is the operating system, as the engine spells it.
 	OSType string
 }
 
-// SetDefaults sets empty names to those of a cluster file.
+// SetDefaults sets empty names to those in a cluster file.
 func (t *NodeTemplate) SetDefaults(file *clusterfile.Source) {
 	o := file.Providers.OLVM
 
@@ -39,9 +39,9 @@ func (t *NodeTemplate) SetDefaults(file *clusterfile.Source) {
 	}
 }
 
-// CreateInEngine creates the template with Terraform, and returns its UUID. It removes a disk uploaded for it, because
-// the template has a copy. If it fails, or the context ends, it leaves nothing behind, or the error names the
-// leftovers. dir is an empty folder.
+// CreateInEngine creates the template with Terraform, and returns its UUID. It removes the disk it has uploaded,
+// because the template has a copy of the disk. If it fails, or if the context ends, it leaves nothing behind, or the
+// error names what is left. dir is an empty folder.
 func (t NodeTemplate) CreateInEngine(
 	ctx context.Context, client *engine.Client, at render.Engine, executor workspace.Executor, dir string,
 ) (string, error) {
@@ -73,7 +73,7 @@ func (t NodeTemplate) CreateInEngine(
 		return "", err
 	}
 
-	if err := checkFree(ctx, client, dc, t.Name); err != nil { // before an upload
+	if err := checkFree(ctx, client, dc, t.Name); err != nil { // checked before an upload
 		return "", err
 	}
 
@@ -103,7 +103,7 @@ func (t NodeTemplate) CreateInEngine(
 	return id, err
 }
 
-// findOrUploadDisk returns the disk for the template. sent reports whether it was uploaded for this purpose.
+// findOrUploadDisk returns the disk for the template. sent reports whether findOrUploadDisk has uploaded the disk.
 func (t NodeTemplate) findOrUploadDisk(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 ) (id engine.ID, sent bool, err error) {

@@ -1,7 +1,8 @@
-// Package image makes disk images and VM templates for nodes.
+// Package image creates disk images and VM templates for nodes.
 //
-// Disk images are made from the boot images of OCK (Oracle Container host for Kubernetes). These are published in
-// container images and made for QEMU: an engine passes Ignition on a config drive.
+// It creates disk images from the boot images of OCK (Oracle Container host for Kubernetes). The boot images are
+// published in container images, and are made for QEMU. An engine passes the Ignition configuration on a config drive
+// instead.
 package image
 
 import (
@@ -18,16 +19,18 @@ import (
 
 // Options configure the image and its source.
 type Options struct {
-	// From is a disk image, an archive of docker save, or the reference of a container image with a disk below disk/.
+	// From is a disk image, an archive from docker save, or the reference of a container image. The container image has
+	// a disk below disk/.
 	From string
-	// Arch of the container image, such as amd64.
+	// Arch is the architecture of the container image, such as amd64.
 	Arch string
-	// Arguments of the kernel.
+	// Arguments are the kernel arguments.
 	Arguments Arguments
-	// Output is the file to create; Force replaces an existing one.
+	// Output is the file to create. Force replaces an existing file.
 	Output string
 	Force  bool
-	// Say is called for each step. Progress returns a function to call with the bytes read and the total.
+	// Say is called for each step with a line for the user. Progress returns a function to be called with the number of
+	// bytes read so far, and the total.
 	Say      func(format string, args ...any)
 	Progress func(name string) func(done, total int64)
 }
@@ -56,7 +59,7 @@ func (o Options) create(ctx context.Context) (err error) {
 		}
 	}
 
-	// In the output's folder, so a rename can put the image in place.
+	// Use the folder of the output, so a rename can put the image in its place.
 	scratch, err := os.MkdirTemp(filepath.Dir(o.Output), ".olvmctl-image-")
 	if err != nil {
 		return fmt.Errorf("failed to make a folder beside %s: %w", o.Output, err)
@@ -86,8 +89,8 @@ func (o Options) create(ctx context.Context) (err error) {
 	return os.Rename(disk, o.Output)
 }
 
-// diskFormat returns qcow2 or raw. It is passed to guestfish, because guessing would be a risk: a raw disk can begin
-// with a header naming files of this machine.
+// diskFormat returns qcow2 or raw. guestfish must not guess the format: a raw disk can begin with a qcow2 header that
+// names files on this machine.
 func diskFormat(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -111,7 +114,7 @@ func diskFormat(path string) (string, error) {
 	return "raw", nil
 }
 
-// writeFile writes a file of total bytes, until the context ends.
+// writeFile writes a file of total bytes. It stops when the context ends.
 func (o Options) writeFile(ctx context.Context, path, name string, from io.Reader, total int64) (err error) {
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -129,7 +132,7 @@ func (o Options) writeFile(ctx context.Context, path, name string, from io.Reade
 	return err
 }
 
-// reader reports its progress.
+// reader reports the progress of reading.
 type reader struct {
 	from        io.Reader
 	done, total int64

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// qcow2 returns an image with a correct header, followed by the given content.
+// qcow2 returns an image with a valid header, followed by the given content.
 func qcow2(what string) []byte {
 	var header [104]byte
 	copy(header[:], "QFI\xfb")
@@ -38,7 +38,7 @@ func qcow2(what string) []byte {
 	return append(header[:], what...)
 }
 
-// quiet returns options of a test using testdata's guestfish.
+// quiet returns options for tests with the guestfish in testdata.
 func quiet(t *testing.T, from string) Options {
 	t.Helper()
 	bin, err := filepath.Abs("testdata/bin")
@@ -57,7 +57,7 @@ func quiet(t *testing.T, from string) Options {
 	}
 }
 
-// alone fails if there is anything besides the output.
+// alone fails if the folder has any file besides the output.
 func (o Options) alone(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(o.Output))
@@ -194,7 +194,7 @@ func TestImagesThatAreAltered(t *testing.T) {
 	}
 	good, content := compressed("good")
 
-	var evil []byte // of the same length, and valid in itself
+	var evil []byte // it has the same length, and is valid in itself
 	for i := 0; len(evil) != len(content); i++ {
 		_, evil = compressed(fmt.Sprintf("ev%02d", i))
 	}
@@ -330,7 +330,7 @@ func TestDisksComeFromFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			entry, err := os.ReadFile(o.Output) // written there by testdata's guestfish
+			entry, err := os.ReadFile(o.Output) // the guestfish in testdata has written it
 			if err != nil ||
 				!strings.Contains(
 					string(entry),
@@ -370,7 +370,7 @@ func TestWhatIsThereStays(t *testing.T) {
 	o.alone(t)
 }
 
-// program puts a guestfish on PATH, with only the system's own programs otherwise.
+// program puts a guestfish on PATH. Otherwise PATH has only the programs of the system.
 func program(t *testing.T, script string) {
 	t.Helper()
 	bin := t.TempDir()

@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// memory is the memory of machines without a setting, in bytes. This project always sets one.
+	// memory is the memory in bytes of machines that do not set it. Machines of this project always set it.
 	memory = 2 << 30
-	// cleanupLimit limits the cleanup after a failure.
+	// cleanupLimit bounds the cleanup after a failure.
 	cleanupLimit = 10 * time.Minute
 )
 
-// Template defines a template.
+// Template defines a VM template to create.
 type Template struct {
-	// Name and Description of the template.
+	// Name and Description are those of the template.
 	Name, Description string
-	// DataCenter of the template. ClusterID and DiskID are UUIDs of the engine.
+	// DataCenter is the data center of the template. ClusterID and DiskID are UUIDs in the engine.
 	DataCenter        *engine.DataCenter
 	ClusterID, DiskID string
-	// OSType in the engine's spelling.
+	// OSType is the operating system, as the engine spells it.
 	OSType string
-	// Run is a UUID marking intermediate objects.
+	// Run is the UUID that marks intermediate objects.
 	Run string
 }
 
-// ExistsError reports an existing template of the same name.
+// ExistsError reports an existing template with the same name.
 type ExistsError struct{ Name, DataCenter, ID string }
 
 func (e *ExistsError) Error() string {
@@ -44,7 +44,7 @@ func (e *ExistsError) Error() string {
 		e.Name, e.DataCenter, e.ID)
 }
 
-// checkFree returns an ExistsError if the data center has a template of this name.
+// checkFree returns an ExistsError if the data center already has a template with this name.
 func checkFree(ctx context.Context, session *engine.Client, dc *engine.DataCenter, name string) error {
 	there, err := session.FindTemplates(ctx, dc, name)
 	if err != nil || len(there) == 0 {
@@ -54,8 +54,8 @@ func checkFree(ctx context.Context, session *engine.Client, dc *engine.DataCente
 	return &ExistsError{name, dc.Name, there[0].ID.String()}
 }
 
-// MakeTemplate creates a template and returns its UUID. If it fails, it leaves nothing behind, or the error names the
-// leftovers; the disk stays unchanged. dir is a working directory for the run.
+// MakeTemplate creates a template, and returns its UUID. If it fails, it leaves nothing behind, or the error names what
+// is left. It never changes the disk. dir is a working directory for the run.
 func MakeTemplate(
 	ctx context.Context,
 	session *engine.Client,
@@ -76,14 +76,14 @@ func MakeTemplate(
 		failed = errors.New("the run ended well, and there is no template")
 	}
 
-	// The template stays; its source goes.
+	// Keep the template, and remove its source VM.
 	if failed == nil {
 		if failed = state.dropResources("ovirt_template"); failed != nil {
 			return "", failed
 		}
 	}
 
-	// The cleanup always runs, whatever ended the first run.
+	// The cleanup must always run, even if the context has ended.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	_, err := root.Destroy(cleanup, s)
@@ -98,20 +98,20 @@ func MakeTemplate(
 	return s.made, err
 }
 
-// subject is a template and its source VM.
+// subject is a template together with its source VM.
 type subject struct {
 	engine   render.Engine
 	template Template
-	// made is the UUID of the template, once it exists.
+	// made is the UUID of the template after its creation.
 	made string
 }
 
-// ownerComment returns the mark of the run's objects.
+// ownerComment returns the comment that marks the objects of the run.
 func (s *subject) ownerComment() string {
 	return ownerMark + s.template.Run + ofTemplate + s.template.Name
 }
 
-// Render renders the template with a VM name unique to the run.
+// Render renders the template. The name of the VM is unique to the run.
 func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
 	configuration, err := render.ImageConfiguration(render.Image{
 		Engine:      s.engine,
@@ -155,12 +155,12 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 // Outdated returns false, because no object requests the template.
 func (s *subject) Outdated(client.Object) bool { return false }
 
-// RemoveOrphans removes nothing: the state is in memory, and lost only with the process.
+// RemoveOrphans removes nothing: the state is in memory, so only the end of the process loses it.
 func (s *subject) RemoveOrphans(context.Context, terraform.Operation, *tfstate.State, workspace.LoadFunc) error {
 	return nil
 }
 
-// inMemory keeps the state of one run.
+// inMemory stores the state of one run.
 type inMemory struct{ raw []byte }
 
 // Load parses the last saved state.
@@ -172,7 +172,7 @@ func (m *inMemory) Load(context.Context) (*tfstate.State, error) {
 	return tfstate.Parse(m.raw)
 }
 
-// Save keeps the state.
+// Save stores the state.
 func (m *inMemory) Save(_ context.Context, raw []byte, _ string) error {
 	m.raw = raw
 	return nil
@@ -184,7 +184,7 @@ func (m *inMemory) MarkApplied(context.Context, string) error { return nil }
 // MarkChanging does nothing, like MarkApplied.
 func (m *inMemory) MarkChanging(context.Context, string, string) error { return nil }
 
-// dropResources removes resources of a type from the state, so destroying the state spares them.
+// dropResources removes all resources of a type from the state, so a destroy does not delete them.
 func (m *inMemory) dropResources(kind string) error {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(m.raw, &whole); err != nil {

@@ -18,29 +18,30 @@ import (
 )
 
 const (
-	// uploadIdle is the time within which an interrupted upload can resume.
+	// uploadIdle is how long an interrupted upload can resume.
 	uploadIdle = 10 * time.Minute
-	// defaultDataCenter is an engine's initial data center.
+	// defaultDataCenter is the name of the first data center of an engine.
 	defaultDataCenter = "Default"
 )
 
-// Upload defines a file and its disk.
+// Upload defines a file to upload, and the disk for it.
 type Upload struct {
-	// Path of a qcow2 or raw file, possibly compressed, and its SHA-256 in hexadecimal; empty accepts any.
+	// Path is a qcow2 or raw file, possibly compressed. SHA256 is its digest in hexadecimal. If SHA256 is empty, any
+	// file is accepted.
 	Path, SHA256 string
-	// DataCenter, StorageDomain and Disk are names in the engine. An empty DataCenter means Default.
+	// DataCenter, StorageDomain and Disk are names in the engine. If DataCenter is empty, it is Default.
 	DataCenter, StorageDomain, Disk string
-	// Size to grow the disk to, such as 50GB; empty keeps its size.
+	// Size is the size the disk grows to, such as 50GB. If empty, the disk keeps its size.
 	Size string
-	// Out gets lines for users.
+	// Out receives lines for users.
 	Out io.Writer
 
-	// run is the run owning the disk; empty for a permanent disk.
+	// run is the ID of the run that owns the disk. It is empty for a permanent disk.
 	run string
 }
 
-// EnsureDisk creates the disk, unless one has the image already. sent reports whether it was uploaded now. If it fails,
-// or the context ends, it leaves no disk behind.
+// EnsureDisk creates the disk, unless a disk already has the content of the image. sent reports whether EnsureDisk has
+// uploaded the image. If it fails, or if the context ends, it leaves no disk behind.
 func (u Upload) EnsureDisk(ctx context.Context, client *engine.Client) (disk *engine.Disk, sent bool, err error) {
 	if err := checkFlags(map[string]string{"storage-domain": u.StorageDomain, "disk": u.Disk}); err != nil {
 		return nil, false, err
@@ -88,7 +89,7 @@ func (u Upload) EnsureDisk(ctx context.Context, client *engine.Client) (disk *en
 	return disk, sent, err
 }
 
-// diskSize returns the wanted size of the disk in bytes; 0 if unset.
+// diskSize returns the wanted size of the disk in bytes, or 0 if no size is set.
 func (u Upload) diskSize(file *diskFile) (int64, error) {
 	if u.Size == "" {
 		return 0, nil
@@ -107,7 +108,7 @@ func (u Upload) diskSize(file *diskFile) (int64, error) {
 	return size, nil
 }
 
-// uploadOptions resolves the names, and refuses a disk name already used for other content.
+// uploadOptions resolves the names in the engine. It rejects a disk name if another disk with different content has it.
 func (u Upload) uploadOptions(
 	ctx context.Context, client *engine.Client, file *diskFile,
 ) (engine.UploadOptions, error) {
@@ -165,7 +166,7 @@ func (u Upload) uploadOptions(
 	return options, nil
 }
 
-// growDisk grows a disk to a size in bytes. If this fails, it removes a newly made disk.
+// growDisk grows a disk to a size in bytes. If this fails, it removes a newly created disk.
 func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, size int64, made bool) error {
 	err := client.GrowDisk(ctx, disk.ID, size, nil)
 	if err != nil && made {
@@ -175,7 +176,7 @@ func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, siz
 	return err
 }
 
-// checkFlags returns an error naming the missing flags.
+// checkFlags returns an error that names the missing flags.
 func checkFlags(flags map[string]string) error {
 	var missing []string
 

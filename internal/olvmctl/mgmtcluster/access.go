@@ -10,16 +10,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/shellword"
 )
 
-// ShellAccess pins a management cluster in commands that people copy into a shell of another folder, or later.
+// ShellAccess pins a management cluster in commands that users may run in another folder, or later.
 type ShellAccess struct {
-	// Kubeconfigs is a list of files for KUBECONFIG; "" if Flags name one.
+	// Kubeconfigs is the list of files for KUBECONFIG. It is "" if Flags name one file.
 	Kubeconfigs string
-	// Flags of olvmctl and kubectl.
+	// Flags are the flags for olvmctl and kubectl.
 	Flags []string
 }
 
-// ShellAccess returns the kubeconfig with its absolute path, and the context. A list of files in KUBECONFIG is one
-// kubeconfig: no flag takes it.
+// ShellAccess returns the absolute path of the kubeconfig, and the context. A list of files in KUBECONFIG is one
+// kubeconfig, but no flag accepts such a list.
 func (c *Cluster) ShellAccess() ShellAccess {
 	var out ShellAccess
 
@@ -27,7 +27,7 @@ func (c *Cluster) ShellAccess() ShellAccess {
 
 	path, err := c.KubeconfigFile()
 	switch {
-	case c.Kubeconfig == "" && c.read == nil: // in a pod
+	case c.Kubeconfig == "" && c.read == nil: // the command runs in a pod
 	case err == nil:
 		out.Flags = append(out.Flags, "--kubeconfig", path)
 	case c.Kubeconfig == "" && len(list) > 1:
@@ -47,7 +47,7 @@ func (c *Cluster) ShellAccess() ShellAccess {
 	return out
 }
 
-// CommandLine returns a command as a line for a shell.
+// CommandLine returns the line for a shell that runs a command.
 func (a ShellAccess) CommandLine(words ...string) string {
 	var out []string
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestCommandsForAShellPinTheManagementCluster has no flag, where a switch of the current context would change what the
-// commands mean, a relative path, and a list of files.
+// TestCommandsForAShellPinTheManagementCluster has a kubeconfig without flags, with a relative path, and as a list of
+// files. Without flags, a switch of the current context would change the commands.
 func TestCommandsForAShellPinTheManagementCluster(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -1,5 +1,5 @@
-// Package mgmtcluster connects to management clusters: existing ones, and the local one running as processes of this
-// machine.
+// Package mgmtcluster connects to management clusters: existing ones, or the local one. The local one runs as processes
+// on this machine.
 package mgmtcluster
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// Requests per second of a client, because the tree of a large cluster has many objects.
+// These are the requests per second of a client. They are high because the tree of a large cluster has many objects.
 const (
 	clientQPS   = 50
 	clientBurst = 100
@@ -43,24 +43,25 @@ const (
 
 // Options select a management cluster and a namespace.
 type Options struct {
-	// Kubeconfig is a file; "" means kubectl's, or otherwise the local management cluster's.
+	// Kubeconfig is a file. If empty, it is kubectl's kubeconfig or, if there is none, that of the local management
+	// cluster.
 	Kubeconfig string
-	// Context of the kubeconfig; "" means its current one.
+	// Context is the context of the kubeconfig. If empty, it is the current context.
 	Context string
-	// Namespace of the clusters; "" means the kubeconfig's.
+	// Namespace is the namespace of the clusters. If empty, it is the namespace in the kubeconfig.
 	Namespace string
-	// read is the result of Read; nil before.
+	// read is the kubeconfig returned by Read. It is nil before Read.
 	read *clientcmdapi.Config
 }
 
-// Cluster is a management cluster, or a workload cluster about to become one.
+// Cluster is a management cluster, or a workload cluster that is about to become one.
 type Cluster struct {
 	client.Client
-	// Kubeconfig is a file; "" means kubectl's.
+	// Kubeconfig is a file. If empty, it is kubectl's kubeconfig.
 	Kubeconfig string
-	// Context of the kubeconfig.
+	// Context is the context of the kubeconfig.
 	Context string
-	// Namespace of the Clusters named in method calls.
+	// Namespace is the namespace of all Clusters that methods take by name.
 	Namespace string
 	config    *rest.Config
 	read      *clientcmdapi.Config
@@ -72,8 +73,8 @@ type Cluster struct {
 var errNoKubeconfig = errors.New("there is no kubeconfig, and no local management cluster; give --kubeconfig FILE or " +
 	"set KUBECONFIG, or make a management cluster with olvmctl start -f FILE or olvmctl local start")
 
-// ConnectInstalled returns a client of a management cluster, and checks that it has Cluster API and a provider.
-// Commands managing clusters need both.
+// ConnectInstalled returns a client for a management cluster after checking that Cluster API and a provider are
+// installed there. Commands need both to manage clusters.
 func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := Connect(o)
 	if err != nil {
@@ -83,7 +84,7 @@ func ConnectInstalled(ctx context.Context, o Options) (*Cluster, error) {
 	return c, c.CheckInstalled(ctx)
 }
 
-// Connect returns a client. It sends no request yet.
+// Connect returns a client for a management cluster. It sends no request.
 func Connect(o Options) (*Cluster, error) {
 	o, err := o.Read()
 	if err != nil {
@@ -131,8 +132,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// NewCache returns a cache watching the objects of a namespace, or of all for "". It calls failed when a watch ends.
-// Callers must not modify objects read from it.
+// NewCache returns a cache of the objects in a namespace, or in all namespaces for "". It calls failed when a watch
+// ends. Callers must not modify objects read from it.
 func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandlerWithContext) (cache.Cache, error) {
 	options := cache.Options{
 		Scheme:                       c.Scheme(),
@@ -177,9 +178,9 @@ func (c *Cluster) KubeconfigFile() (string, error) {
 	return out, nil
 }
 
-// Server is the URL of its API server.
+// Server returns the URL of the API server.
 func (c *Cluster) Server() string {
-	if c.config == nil { // it was made of a client
+	if c.config == nil { // it was created from a client
 		return ""
 	}
 
@@ -195,8 +196,8 @@ func (o Options) withLocalFallback() Options {
 	return o
 }
 
-// Read reads the kubeconfig once, so switching contexts during a command has no effect on it. Without a kubeconfig, it
-// records nothing, because the command may run in a pod.
+// Read reads the kubeconfig once, so a later switch of contexts has no effect on the command. Without a kubeconfig, it
+// stores nothing, because the command may run in a pod.
 func (o Options) Read() (Options, error) {
 	if o.read != nil {
 		return o, nil
@@ -219,7 +220,7 @@ func (o Options) Read() (Options, error) {
 		config.CurrentContext = o.Context
 	}
 
-	if config.CurrentContext == "" { // there is none, or the connection will report the error
+	if config.CurrentContext == "" { // there is no context, or the connection reports the error
 		return o, nil
 	}
 
@@ -232,7 +233,7 @@ func (o Options) Read() (Options, error) {
 	return o, nil
 }
 
-// describeSource describes the source of the kubeconfig to users.
+// describeSource describes the source of the kubeconfig for error messages.
 func (o Options) describeSource() string {
 	switch {
 	case o.Kubeconfig != "":
@@ -244,8 +245,8 @@ func (o Options) describeSource() string {
 	return clientcmd.RecommendedHomeFile
 }
 
-// explainError rewords an error of the kubeconfig. It names the file, and lists the contexts if the requested one is
-// missing.
+// explainError rewords an error about the kubeconfig. The new error names the file. If the requested context is
+// missing, it lists the contexts.
 func (o Options) explainError(err error) error {
 	all, failed := Options{Kubeconfig: o.Kubeconfig}.newLoader().RawConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Context == "" && len(all.Contexts) > 0 {
@@ -275,7 +276,7 @@ func (o Options) ContextNames() ([]string, error) {
 	return slices.Sorted(maps.Keys(all.Contexts)), nil
 }
 
-// newLoader returns a loader of the result of Read, or of the file.
+// newLoader returns a loader of the kubeconfig returned by Read or, before Read, of the file.
 func (o Options) newLoader() clientcmd.ClientConfig {
 	if o.read != nil {
 		return clientcmd.NewDefaultClientConfig(*o.read, nil)
@@ -288,8 +289,8 @@ func (o Options) newLoader() clientcmd.ClientConfig {
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
-// kubectlFindsNothing reports whether kubectl would find no cluster. A context named by the user need not be the
-// current one.
+// kubectlFindsNothing reports whether kubectl would find no cluster. If the user has named a context, it does not have
+// to be the current one.
 func (o Options) kubectlFindsNothing() bool {
 	loader := Options{}.newLoader()
 	if _, err := loader.ClientConfig(); !clientcmd.IsEmptyConfig(err) {
@@ -316,13 +317,13 @@ func (o Options) ServerURL() (string, error) {
 
 // NotFoundError reports a missing object.
 type NotFoundError struct {
-	// Kind of the object; "" for a Cluster.
+	// Kind is the kind of the object, or "" for a Cluster.
 	Kind, Name, Namespace string
-	// There lists the existing objects of the kind, as namespace/name.
+	// There lists the existing objects of this kind, as namespace/name.
 	There []string
 }
 
-// shownAtMost limits the names in an error.
+// shownAtMost is the maximum number of names in an error.
 const shownAtMost = 10
 
 func (e *NotFoundError) Error() string {
@@ -347,8 +348,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)
 }
 
-// NotFound returns the error for a missing object. It lists the readable existing ones, of all namespaces or otherwise
-// of this one.
+// NotFound returns the error about a missing object. The error lists the existing objects in all namespaces or, if the
+// user may not list these, in this namespace.
 func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundError {
 	out := &NotFoundError{Kind: kind, Name: name, Namespace: c.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
@@ -371,7 +372,7 @@ func (c *Cluster) NotFound(ctx context.Context, name, kind string) *NotFoundErro
 	return out
 }
 
-// GetCluster reads a Cluster. For a missing one, the error is a NotFoundError.
+// GetCluster reads a Cluster. If the Cluster is missing, the error is a NotFoundError.
 func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
@@ -403,7 +404,7 @@ func (c *Cluster) ListNames(ctx context.Context, list client.ObjectList, of ...c
 	return out, err
 }
 
-// Describe discovers the tree of a Cluster.
+// Describe returns the tree of a Cluster.
 func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node, error) {
 	cluster, err := c.GetCluster(ctx, name)
 	if err != nil {
@@ -413,7 +414,7 @@ func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node,
 	return clustertree.Discover(ctx, c.Client, cluster)
 }
 
-// ListOtherClusters returns all other Clusters as namespace/name, or those selected by the options.
+// ListOtherClusters returns the other Clusters as namespace/name. The options may limit them.
 func (c *Cluster) ListOtherClusters(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
 	var list clusterv1.ClusterList
 	if err := c.List(ctx, &list, in...); err != nil {
@@ -432,12 +433,12 @@ func (c *Cluster) ListOtherClusters(ctx context.Context, name string, in ...clie
 	return out, nil
 }
 
-// ClusterctlAccess returns clusterctl's connection to the cluster.
+// ClusterctlAccess returns the connection to the cluster for clusterctl.
 func (c *Cluster) ClusterctlAccess() clusterctl.Management {
 	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Config: c.read, Client: c.Client, MayAct: c.mayAct}
 }
 
-// WithFence returns the same cluster with a client that asks before each write, as clusterctl does.
+// WithFence returns the same cluster with a client that calls mayAct before each write, as clusterctl does.
 func (c *Cluster) WithFence(mayAct func(context.Context) error) *Cluster {
 	out := *c
 	out.Client = &fencedclient.Client{Client: c.Client, MayAct: mayAct}

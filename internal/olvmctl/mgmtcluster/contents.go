@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// madeByKubernetes are objects in every namespace.
+// madeByKubernetes are the objects that Kubernetes creates in every namespace.
 var madeByKubernetes = []string{"ConfigMap/" + rootCAName, "ServiceAccount/default"}
 
-// ListContents returns the objects of a namespace, of any kind. It omits objects created by Kubernetes itself, events,
-// and objects not deletable.
+// ListContents returns the objects of a namespace, of any kind. It omits events, objects created by Kubernetes itself,
+// and objects that cannot be deleted.
 func (c *Cluster) ListContents(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) listKind(
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
 	if err := c.List(ctx, list, client.InNamespace(namespace)); apierrors.IsNotFound(err) {
-		return nil, nil // it is no longer served
+		return nil, nil // the API server no longer serves the kind
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the %ss of namespace %s: %w", kind.Kind, namespace, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Drivers select how a command finds or starts its management cluster.
+// The drivers select how a command finds or starts its management cluster.
 const (
 	DriverAuto     = "auto"
 	DriverExisting = "existing"
@@ -15,8 +15,8 @@ const (
 // Drivers lists all drivers.
 var Drivers = []string{DriverAuto, DriverExisting, DriverProcess}
 
-// IsLocal reports whether a driver selects the local management cluster. It returns an error for an unknown driver, and
-// for one contradicting the kubeconfig.
+// IsLocal reports whether a driver selects the local management cluster. It returns an error for an unknown driver, or
+// if the driver contradicts the kubeconfig.
 func (o Options) IsLocal(driver string) (bool, error) {
 	own := LocalOfUser().Kubeconfig()
 

@@ -17,12 +17,12 @@ import (
 
 // This file reports when and why a local management cluster has ended by itself.
 
-// endFile is the file with the reason for its process ending by itself.
+// endFile is the file with the reason why the process has ended by itself.
 func (l Local) endFile() string { return filepath.Join(l.dir, "ended") }
 
-// End describes the end of a local management cluster that nobody stopped.
+// End describes the end of a local management cluster that no user has stopped.
 type End struct {
-	// At is when its process was last seen.
+	// At is the time when its process was last seen.
 	At  time.Time
 	Why string
 }
@@ -32,7 +32,8 @@ func (e *End) String() string {
 		humanize.Time(e.At), e.Why)
 }
 
-// DetectEnd returns when and why it has ended. It returns nil if it runs, or was stopped.
+// DetectEnd returns when and why the local management cluster has ended. It returns nil if the cluster is running, or
+// if a user has stopped it.
 func (l Local) DetectEnd() *End {
 	if !l.Exists() || l.PID() != 0 {
 		return nil
@@ -44,7 +45,7 @@ func (l Local) DetectEnd() *End {
 
 	content, err := os.ReadFile(l.pidFile())
 	pid := strings.TrimSpace(string(content))
-	if err != nil || pid == "" { // it was stopped
+	if err != nil || pid == "" { // a user has stopped it
 		return nil
 	}
 
@@ -58,13 +59,13 @@ func (l Local) DetectEnd() *End {
 		pid, l.LogFile())}
 }
 
-// recordSeen records that the process runs.
+// recordSeen records that the process is running now.
 func (l Local) recordSeen() {
 	now := time.Now()
 	_ = os.Chtimes(l.pidFile(), now, now)
 }
 
-// noteEnd records why the process ends, or that it was stopped.
+// noteEnd records why the process ends, or that a user has stopped it.
 func (l Local) noteEnd(lock *os.File, why error) {
 	l.recordSeen()
 
@@ -86,7 +87,7 @@ func modificationTime(path string) time.Time {
 	return info.ModTime()
 }
 
-// bootTime returns the start time of this machine, or the zero time if unknown.
+// bootTime returns the boot time of this machine, or the zero time if it is unknown.
 func bootTime() time.Time {
 	content, _ := os.ReadFile("/proc/stat")
 	for line := range strings.Lines(string(content)) {

@@ -22,7 +22,7 @@ func localIn(t *testing.T) Local {
 	return l
 }
 
-// began writes the process number to the file, like a process last seen a while ago.
+// began writes the process ID to the file, as if the process was last seen a while ago.
 func (l Local) began(t *testing.T, content string, seen time.Time) {
 	t.Helper()
 	check.Error(t, os.WriteFile(l.pidFile(), []byte(content), 0o600), "")
@@ -75,12 +75,12 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 	}
 }
 
-// TestAStopIsNoDeath records the end of a stopped process.
+// TestAStopIsNoDeath records the end of a process that was stopped.
 func TestAStopIsNoDeath(t *testing.T) {
 	l := localIn(t)
 	file, err := l.lockPIDFile()
 	check.Error(t, err, "")
-	check.Equal(t, "the process", l.PID(), 0) // its command is not olvmctl local serve
+	check.Equal(t, "the process", l.PID(), 0) // the command of this process is not olvmctl local serve
 	check.Set(t, "the end while nobody has noted one", l.DetectEnd() != nil)
 
 	l.noteEnd(file, nil)
@@ -88,7 +88,7 @@ func TestAStopIsNoDeath(t *testing.T) {
 	check.Equal(t, "whether it died", l.DetectEnd() != nil, false)
 }
 
-// TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext covers files left by a power cut.
+// TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext has files left by a power failure.
 func TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext(t *testing.T) {
 	l := localIn(t)
 	check.Error(t, os.WriteFile(l.readyFile(), nil, 0o600), "")
@@ -110,14 +110,14 @@ func TestAReadyFileOfAnotherProcessIsNone(t *testing.T) {
 		strconv.Itoa(l.PID()) + "\n": true,
 		"1\n":                        false,
 		strconv.Itoa(l.PID()) + "0":  false,
-		"":                           true, // of an older version
+		"":                           true, // an older version
 	} {
 		check.Error(t, os.WriteFile(l.readyFile(), []byte(content), 0o600), "")
 		check.Equal(t, "whether it runs with "+strconv.Quote(content), l.IsRunning(), want)
 	}
 }
 
-// TestAProcessOfAnotherFolderIsNotOurs covers a process number reused by a local management cluster of another user.
+// TestAProcessOfAnotherFolderIsNotOurs has a process ID that the local management cluster of another user now has.
 func TestAProcessOfAnotherFolderIsNotOurs(t *testing.T) {
 	l, other := localIn(t), localIn(t)
 	end := other.runs(t)
@@ -129,7 +129,7 @@ func TestAProcessOfAnotherFolderIsNotOurs(t *testing.T) {
 	check.Set(t, "the end", l.DetectEnd() != nil)
 }
 
-// TestARemovalThatWasInterruptedLeavesNothingToStart covers a removal killed halfway.
+// TestARemovalThatWasInterruptedLeavesNothingToStart kills a removal halfway.
 func TestARemovalThatWasInterruptedLeavesNothingToStart(t *testing.T) {
 	l := localIn(t)
 	check.Error(t, os.Rename(l.dir, l.removedDir()), "")
@@ -142,8 +142,8 @@ func TestARemovalThatWasInterruptedLeavesNothingToStart(t *testing.T) {
 	check.Error(t, l.Remove(t.Context()), "") // there is none any more
 }
 
-// TestALocalManagementClusterWithoutLocksIsTold has its data on a file system that has no locks: no other process runs
-// it.
+// TestALocalManagementClusterWithoutLocksIsTold has its data on a file system without locks. No other process runs the
+// cluster.
 func TestALocalManagementClusterWithoutLocksIsTold(t *testing.T) {
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
 

@@ -26,23 +26,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 )
 
-// longestLine of a manager's log, in bytes.
+// longestLine is the length of the longest line in a manager's log, in bytes.
 const longestLine = 1 << 20
 
-// managerPods selects the pods of our manager.
+// managerPods selects the pods of this provider's manager.
 var managerPods = client.MatchingLabels{"control-plane": "capolvm-controller-manager"}
 
-// HistoryEntry is an event in the history of a machine.
+// HistoryEntry is an entry in the history of a machine.
 type HistoryEntry struct {
 	Time time.Time `json:"time"`
-	// Kind of the source: OLVMMachine, Machine, or manager for a line of the manager's log.
+	// Kind is the kind of the source. It is OLVMMachine, Machine, or manager for a line in the manager's log.
 	Kind    string `json:"kind"`
 	Type    string `json:"type,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-// String returns a line for users.
+// String returns the entry as a line for users.
 func (e HistoryEntry) String() string {
 	words := []string{e.Time.Local().Format(time.DateTime), e.Kind}
 	if e.Type == corev1.EventTypeWarning {
@@ -56,7 +56,7 @@ func (e HistoryEntry) String() string {
 	return strings.Join(append(words, strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    ")), " ")
 }
 
-// FindMachine returns the OLVMMachine with this name, or of the Machine with this name.
+// FindMachine returns the OLVMMachine with this name, or the OLVMMachine of the Machine with this name.
 func (c *Cluster) FindMachine(ctx context.Context, name string) (*infrav1.OLVMMachine, error) {
 	var machine clusterv1.Machine
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &machine)
@@ -75,7 +75,8 @@ func (c *Cluster) FindMachine(ctx context.Context, name string) (*infrav1.OLVMMa
 	return &out, nil
 }
 
-// ListHistory returns the events of a machine, and its last run if the run's event has expired.
+// ListHistory returns the events of a machine. If the event of the last run has expired, it adds this run from the
+// status.
 func (c *Cluster) ListHistory(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	var list eventsv1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
@@ -110,7 +111,7 @@ func (c *Cluster) ListHistory(ctx context.Context, machine *infrav1.OLVMMachine)
 	return out, nil
 }
 
-// TimeOf returns when an event was last observed.
+// TimeOf returns the time when an event was last observed.
 func TimeOf(event *eventsv1.Event) time.Time {
 	switch {
 	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
@@ -119,10 +120,10 @@ func TimeOf(event *eventsv1.Event) time.Time {
 		return event.EventTime.Time
 	}
 
-	return event.DeprecatedLastTimestamp.Time // of older recorders
+	return event.DeprecatedLastTimestamp.Time // set by older recorders
 }
 
-// lastRun returns the last run in a status.
+// lastRun returns the last run recorded in a status.
 func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	run := t.LastRun
 
@@ -135,8 +136,8 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	}
 }
 
-// ListFullHistory returns the history of a machine in order. With manager, it includes our manager's log lines about
-// it. since limits the lines of pods; the zero time means all.
+// ListFullHistory returns the history of a machine in the order of time. If manager is set, the history includes the
+// lines about the machine in the manager's log. since limits the lines from pods. The zero time means all lines.
 func (c *Cluster) ListFullHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, manager bool, since time.Time,
 ) ([]HistoryEntry, error) {
@@ -159,7 +160,7 @@ func (c *Cluster) ListFullHistory(
 	return entries, nil
 }
 
-// withoutEvents are lines of a manager without those that log an event which is among the entries.
+// withoutEvents returns the lines of a manager's log except those about events already among the entries.
 func withoutEvents(lines, entries []HistoryEntry) []HistoryEntry {
 	return slices.DeleteFunc(lines, func(line HistoryEntry) bool {
 		return strings.Contains(line.Message, `"Event occurred" `) &&
@@ -170,10 +171,10 @@ func withoutEvents(lines, entries []HistoryEntry) []HistoryEntry {
 	})
 }
 
-// errManagerIsLocal reports that our manager is a process of the local management cluster.
+// errManagerIsLocal reports that the manager is a process of the local management cluster.
 var errManagerIsLocal = errors.New("the manager is a process")
 
-// findManagers returns the pods of our manager, and a client for their logs.
+// findManagers returns the pods of the manager, and a client for their logs.
 func (c *Cluster) findManagers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -195,8 +196,8 @@ func (c *Cluster) findManagers(ctx context.Context) (*kubernetes.Clientset, []co
 	return nil, nil, errors.New("the management cluster has no pod of the manager")
 }
 
-// readManagerHistory returns the lines about a machine in the logs of our manager's pods. It skips pods not started, or
-// already deleted.
+// readManagerHistory returns the lines about a machine from the logs of the manager's pods. It skips pods that have not
+// started yet, or are already deleted.
 func (c *Cluster) readManagerHistory(
 	ctx context.Context, machine *infrav1.OLVMMachine, since time.Time,
 ) ([]HistoryEntry, error) {
@@ -239,7 +240,7 @@ func (c *Cluster) readManagerHistory(
 	return out, nil
 }
 
-// ReadManagerLogs returns the last lines of our manager's logs by pod name. In a local management cluster, it returns
+// ReadManagerLogs returns the last lines of the manager's logs by pod name. For a local management cluster, it returns
 // the log of the manager's process.
 func (c *Cluster) ReadManagerLogs(ctx context.Context, lines int) (map[string][]byte, error) {
 	clients, pods, err := c.findManagers(ctx)
@@ -286,8 +287,8 @@ func lastLines(text []byte, lines int) []byte {
 	return text
 }
 
-// readManagerHistory returns the lines about a machine in the manager's log. In a local management cluster, the manager
-// is a process.
+// readManagerHistory returns the lines about a machine from the log of the manager. In a local management cluster, the
+// manager is a process.
 func (l Local) readManagerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	log, err := os.Open(localplane.ManagerLog(l.dir))
 	if err != nil {
@@ -303,7 +304,7 @@ func (l Local) readManagerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry,
 	return lines, nil
 }
 
-// linesAbout returns the lines of a log about a machine. read splits a line into its time and the rest.
+// linesAbout returns the lines about a machine from a log. read splits a line into its time and the rest.
 func linesAbout(
 	log io.Reader, read func(line string) (at time.Time, rest string, err error), machine *infrav1.OLVMMachine,
 ) ([]HistoryEntry, error) {
@@ -325,7 +326,7 @@ func linesAbout(
 	return out, scanner.Err()
 }
 
-// podLine splits a line of a pod's log into the kubelet's time stamp and the rest.
+// podLine splits a line of a pod's log into the time stamp of the kubelet and the rest.
 func podLine(line string) (at time.Time, rest string, err error) {
 	stamp, rest, _ := strings.Cut(line, " ")
 	at, err = time.Parse(time.RFC3339Nano, stamp)
@@ -333,7 +334,7 @@ func podLine(line string) (at time.Time, rest string, err error) {
 	return at, rest, err
 }
 
-// klogLine splits a line written by klog: its time has no year, and is local.
+// klogLine splits a line written by klog. Its time has no year, and is in local time.
 func klogLine(line string) (at time.Time, rest string, err error) {
 	const layout = "0102 15:04:05.000000"
 
@@ -348,7 +349,7 @@ func klogLine(line string) (at time.Time, rest string, err error) {
 
 	now := time.Now()
 	at = at.AddDate(now.Year(), 0, 0)
-	if at.After(now.AddDate(0, 0, 1)) { // of last year
+	if at.After(now.AddDate(0, 0, 1)) { // the line is from last year
 		at = at.AddDate(-1, 0, 0)
 	}
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// lastYearOf returns the year of a klog line of the given month, read now. In December, the next month belongs to the
-// year now ending.
+// lastYearOf returns the year of a klog line from the given month. The line is read at time now. If now is in December,
+// the next month belongs to the year that is ending.
 func lastYearOf(now, month time.Time) int {
 	if month.Month() < now.Month() {
 		return now.Year()
@@ -69,8 +69,8 @@ func TestLinesAboutAMachine(t *testing.T) {
 	}
 }
 
-// TestAnEventIsNotTwiceInAHistory has lines as a manager has written them: of an event that the API server has, and of
-// one that it has forgotten.
+// TestAnEventIsNotTwiceInAHistory has two lines in the log of a manager. The API server still has the event of one
+// line, but not that of the other.
 func TestAnEventIsNotTwiceInAHistory(t *testing.T) {
 	entry := func(message string) HistoryEntry { return HistoryEntry{Kind: "manager", Message: message} }
 	line := func(reason, note string) string {

@@ -23,16 +23,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// This file distinguishes clusters. URLs, names and contexts are not enough: a tunnel or an alias gives a cluster
-// another URL, and two sites may have the same private addresses.
+// This file tells clusters apart. URLs, names and contexts are not enough. A tunnel or an alias gives a cluster another
+// URL, and two sites may use the same private addresses.
 
-// IdentityAnnotation of a Cluster records the identity of its workload cluster.
+// IdentityAnnotation records the identity of the workload cluster on its Cluster.
 const IdentityAnnotation = "olvmctl.cluster.x-k8s.io/identity"
 
 const (
-	// identityLimit limits the request for a cluster's identity.
+	// identityLimit bounds the request for the identity of a cluster.
 	identityLimit = 10 * time.Second
-	// rootCAName is the ConfigMap of each namespace with the CA of the cluster.
+	// rootCAName is the name of a ConfigMap with the CA of the cluster. Every namespace has one.
 	rootCAName = "kube-root-ca.crt"
 )
 
@@ -54,8 +54,8 @@ func (c *Cluster) FetchIdentity(ctx context.Context) (types.UID, error) {
 	return system.UID, nil
 }
 
-// RecordIdentity records the identity of a workload cluster in its Cluster. It returns an error if another one is
-// recorded.
+// RecordIdentity records the identity of a workload cluster in its Cluster. It returns an error if a different identity
+// is already recorded.
 func (c *Cluster) RecordIdentity(ctx context.Context, name string, of types.UID) error {
 	cluster, err := c.GetCluster(ctx, name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Cluster) RecordIdentity(ctx context.Context, name string, of types.UID)
 	return nil
 }
 
-// otherClusterError reports a kubeconfig leading to a cluster other than the created one.
+// otherClusterError reports a kubeconfig that leads to another cluster than the created one.
 type otherClusterError struct{ Name, Recorded, Found string }
 
 func (e *otherClusterError) Error() string {
@@ -88,11 +88,11 @@ func (e *otherClusterError) Error() string {
 		"of its Cluster", e.Name, e.Found, e.Name, e.Recorded, e.Name, IdentityAnnotation)
 }
 
-// IsWorkloadOf reports whether the management cluster is the workload cluster of a Cluster, and so manages itself. It
-// returns an error if neither is proved.
+// IsWorkloadOf reports whether this management cluster is the workload cluster of a Cluster. Such a cluster manages
+// itself. It returns an error if this can be neither proved nor disproved.
 func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster.Annotations[IdentityAnnotation] == "" && !cluster.Spec.ControlPlaneEndpoint.IsValid() {
-		return false, nil // it has no API server yet
+		return false, nil // the Cluster has no API server yet
 	}
 
 	own, unknown := c.FetchIdentity(ctx)
@@ -108,7 +108,7 @@ func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) 
 	var none *noKubeconfigError
 	isYoung := !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 	if errors.As(unknown, &none) && isYoung {
-		return false, nil // it has no API server yet
+		return false, nil // the Cluster has no API server yet
 	}
 
 	differs, err := c.hasOtherCA(ctx, cluster)
@@ -116,7 +116,8 @@ func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) 
 		return false, nil
 	}
 
-	// The kubeconfig may exist before the API server. A self-managing kubeadm cluster has the ConfigMap with its CA.
+	// The kubeconfig may exist before the API server does. A kubeadm cluster that manages itself has the ConfigMap with
+	// its CA.
 	isUnnamed := own != "" && cluster.Annotations[IdentityAnnotation] == ""
 	if err == nil && isYoung && isUnnamed && !c.hasRootCA(ctx, cluster) {
 		return false, nil
@@ -125,13 +126,13 @@ func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) 
 	return false, errors.Join(fmt.Errorf("whether %s manages itself is not known: %w", cluster.Name, unknown), err)
 }
 
-// noKubeconfigError reports that Cluster API has no kubeconfig of a cluster.
+// noKubeconfigError reports that Cluster API has not created the kubeconfig of a cluster.
 type noKubeconfigError struct{ error }
 
 func (e *noKubeconfigError) Unwrap() error { return e.error }
 
-// fetchIdentityOf returns the identity of a Cluster's workload cluster: the recorded one, or otherwise its API server's
-// answer.
+// fetchIdentityOf returns the identity of a Cluster's workload cluster. It is the recorded identity, or else the
+// identity from the cluster's API server.
 func (c *Cluster) fetchIdentityOf(ctx context.Context, cluster *clusterv1.Cluster) (types.UID, error) {
 	if recorded := cluster.Annotations[IdentityAnnotation]; recorded != "" {
 		return types.UID(recorded), nil
@@ -161,7 +162,7 @@ func (c *Cluster) fetchIdentityOf(ctx context.Context, cluster *clusterv1.Cluste
 }
 
 // hasOtherCA reports whether the management cluster and the workload cluster of a Cluster provably have different CAs.
-// Equal CAs prove nothing, because users may give several clusters the same CA.
+// Equal CAs prove nothing, because users may use the same CA for several clusters.
 func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	var own corev1.ConfigMap
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: rootCAName}, &own); err != nil {
@@ -187,15 +188,15 @@ func (c *Cluster) hasOtherCA(ctx context.Context, cluster *clusterv1.Cluster) (b
 	return !shareOne(cas, others), nil
 }
 
-// hasRootCA reports whether the management cluster publishes its CA in the namespace of a Cluster, like the controller
-// manager of Kubernetes. Local management clusters do not.
+// hasRootCA reports whether the management cluster publishes its CA in the namespace of a Cluster, as the controller
+// manager of Kubernetes does. Local management clusters do not publish it.
 func (c *Cluster) hasRootCA(ctx context.Context, cluster *clusterv1.Cluster) bool {
 	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: rootCAName}, &corev1.ConfigMap{})
 
 	return !apierrors.IsNotFound(err)
 }
 
-// shareOne reports whether two bundles have a common CA.
+// shareOne reports whether two bundles have a certificate in common.
 func shareOne(a, b []*x509.Certificate) bool {
 	for _, one := range a {
 		for _, other := range b {

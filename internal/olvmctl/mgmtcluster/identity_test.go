@@ -72,7 +72,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: rootCAName},
 		Data:       map[string]string{"ca.crt": string(own)},
 	}
-	first := prod("") // an interrupted command has applied its Cluster, but not its infrastructure
+	first := prod("") // an interrupted command has applied the Cluster, but not its infrastructure
 	first.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	young := prod("")
 	young.Status.Initialization.ControlPlaneInitialized = nil
@@ -124,7 +124,8 @@ func unanswered(t *testing.T) client.Object {
 	return secretOf("kubeconfig", "value", content)
 }
 
-// TestTheKubeconfigOfATenantRunsNoPrograms has a tenant write the Secret used to request a cluster's identity.
+// TestTheKubeconfigOfATenantRunsNoPrograms has a tenant who writes the Secret with the kubeconfig. The command uses
+// this Secret to find the cluster's identity.
 func TestTheKubeconfigOfATenantRunsNoPrograms(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	config := clientcmdapi.NewConfig()

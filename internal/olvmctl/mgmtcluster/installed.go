@@ -21,16 +21,16 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// reachLimit limits a command's wait for the first response of an API server.
+// reachLimit bounds how long a command waits for the first response of an API server.
 const reachLimit = 20 * time.Second
 
-// infrastructures are the kinds of infrastructure supported by olvmctl.
+// infrastructures are the infrastructure kinds supported by olvmctl.
 var infrastructures = []schema.GroupVersionKind{
 	infrav1.GroupVersion.WithKind("OLVMCluster"),
 	{Group: infrav1.GroupVersion.Group, Version: "v1beta2", Kind: "OCICluster"},
 }
 
-// unusableError reports that a management cluster does not support a command, with the remedy.
+// unusableError reports that a command cannot use a management cluster, with the remedy.
 type unusableError struct {
 	message string
 	err     error
@@ -40,14 +40,14 @@ func (e *unusableError) Error() string { return e.message }
 
 func (e *unusableError) Unwrap() error { return e.err }
 
-// newUnusableError returns an error about this management cluster. The %s in problem stands for the cluster's
-// description.
+// newUnusableError returns an error about this management cluster. The %s in problem stands for the description of the
+// cluster.
 func (c *Cluster) newUnusableError(err error, problem, remedy string) error {
 	return &unusableError{message: fmt.Sprintf(problem, c.DescribeLocation()) + "; " + remedy, err: err}
 }
 
-// CheckInstalled checks that the API server serves Cluster API and an infrastructure known to olvmctl. The error tells
-// users the missing part, its cluster, and the command to install it.
+// CheckInstalled checks that the API server serves Cluster API and a supported infrastructure. The error names the
+// missing part, the cluster, and the command to install this part.
 func (c *Cluster) CheckInstalled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
@@ -56,7 +56,7 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil // the next request reports missing rights
+		return nil // the next request reports that the user may not do this
 	case err != nil:
 		return c.explainUnreachable(err)
 	case len(capi) == 0:
@@ -80,7 +80,7 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 		"olvmctl start -f FILE installs it, and so does clusterctl init --infrastructure olvm")
 }
 
-// listKinds returns the kinds of an API group's version, or none if it is not served.
+// listKinds returns the kinds in a version of an API group, or none if the API server does not serve it.
 func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([
 	return out, nil
 }
 
-// explainUnreachable returns the error for a server not responding like an API server.
+// explainUnreachable returns the error about a server that does not respond like an API server.
 func (c *Cluster) explainUnreachable(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -119,7 +119,7 @@ func (c *Cluster) explainUnreachable(err error) error {
 	why := strings.TrimSpace(err.Error())
 
 	var request *url.Error
-	if errors.As(err, &request) { // without the request, unknown to the user
+	if errors.As(err, &request) { // omits the request, because the user does not know it
 		why = request.Err.Error()
 	}
 
@@ -145,7 +145,7 @@ func (c *Cluster) explainUnreachable(err error) error {
 		"correct the server in the kubeconfig")
 }
 
-// escapePercent escapes a text for a format.
+// escapePercent escapes a text for use as a format.
 func escapePercent(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
 func (c *Cluster) reachRemedy() string {

@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	// localStartLimit limits the start of the processes. The death of one ends the wait at once.
+	// localStartLimit bounds the start of the processes. If one of them ends, the start fails at once.
 	localStartLimit = 15 * time.Minute
-	// localStopLimit is longer than the manager needs to interrupt its runs.
+	// localStopLimit is longer than the time the manager needs to interrupt its runs.
 	localStopLimit = 2 * time.Minute
 	// localCheckInterval is the interval between checks of the processes.
 	localCheckInterval = 2 * time.Second
@@ -40,43 +40,45 @@ const (
 	filePollInterval = 100 * time.Millisecond
 )
 
-// errEnded replaces the exit status of a process started by another command.
+// errEnded replaces the exit status of a process that another command has started.
 var errEnded = errors.New("its exit status is not known")
 
-// ServeArguments make olvmctl call Serve. They identify a process running a local management cluster.
+// ServeArguments are the arguments that make olvmctl call Serve. They also identify a process as a local management
+// cluster.
 var ServeArguments = []string{"local", "serve"}
 
-// Local is the management cluster running as processes of this machine, one for each user. Its contents outlive them.
+// Local is the management cluster that runs as processes on this machine. Each user has one. Its content survives the
+// end of the processes.
 type Local struct{ dir string }
 
 // LocalOfUser returns the user's local management cluster.
 func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", "local")} }
 
-// Kubeconfig returns the file for its administrator.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
 func (l Local) dataDir() string    { return filepath.Join(l.dir, "data") }
 
-// pidFile contains the number of the process running it, and is locked by the process. Its modification time is when
-// the process was last seen.
+// pidFile has the ID of the process that runs the cluster. The process locks this file. The modification time of the
+// file is the time when the process was last seen.
 func (l Local) pidFile() string { return filepath.Join(l.dir, "pid") }
 
-// readyFile contains the number of the serving process.
+// readyFile has the ID of the process once it serves requests.
 func (l Local) readyFile() string { return filepath.Join(l.dir, "ready") }
 
-// removedDir is the name of the folder during its removal.
+// removedDir is the name of the folder while Remove deletes it.
 func (l Local) removedDir() string { return l.dir + ".removed" }
 
-// LogFile returns the log file of its process.
+// LogFile returns the path of the log of its process.
 func (l Local) LogFile() string { return filepath.Join(l.dir, "local.log") }
 
-// othersDir contains a file for each third-party provider running in it.
+// othersDir is the folder with one file for each third-party provider.
 func (l Local) othersDir() string { return filepath.Join(l.dir, "providers") }
 
-// ListProviders returns the third-party providers running in it.
+// ListProviders returns the third-party providers that run in it.
 func (l Local) ListProviders() []string {
 	entries, err := os.ReadDir(l.othersDir())
 	if err != nil {
-		return nil // there are none yet
+		return nil // the folder does not exist yet
 	}
 
 	var out []string
@@ -87,14 +89,14 @@ func (l Local) ListProviders() []string {
 	return out
 }
 
-// LacksProvider reports whether it can run a third-party provider, but does not.
+// LacksProvider reports whether a third-party provider could run in it, but does not.
 func (l Local) LacksProvider(name string) bool {
 	_, can := localplane.Others[name]
 	return can && !slices.Contains(l.ListProviders(), name)
 }
 
-// AddProvider makes it run a third-party provider from the next Launch on. It stops a running one. If the provider
-// cannot be built, nothing changes. Add calls say with lines for users.
+// AddProvider adds a third-party provider, to run from the next Launch on. If the cluster is running, AddProvider stops
+// it. If the provider cannot be built, nothing changes. AddProvider calls say with lines for the user.
 func (l Local) AddProvider(ctx context.Context, name string, say func(format string, args ...any)) error {
 	tools, err := toolchain.NewEmbedded()
 	if err != nil {
@@ -117,19 +119,20 @@ func (l Local) AddProvider(ctx context.Context, name string, say func(format str
 	return l.Stop(ctx)
 }
 
-// Exists reports whether there is one, running or not.
+// Exists reports whether the local management cluster exists, running or not.
 func (l Local) Exists() bool { return pathExists(l.dataDir()) }
 
-// IsRunning reports whether a process runs and serves it. The file of a killed process does not count.
+// IsRunning reports whether a process runs the cluster and serves requests. The file of a killed process does not
+// count.
 func (l Local) IsRunning() bool {
 	pid := l.PID()
 	content, err := os.ReadFile(l.readyFile())
-	said := strings.TrimSpace(string(content)) // older versions of this program leave it empty
+	said := strings.TrimSpace(string(content)) // older versions of olvmctl leave the file empty
 
 	return pid != 0 && err == nil && (said == "" || said == strconv.Itoa(pid))
 }
 
-// PID returns the number of the process running it, or 0.
+// PID returns the ID of the process that runs the cluster, or 0 if there is none.
 func (l Local) PID() int {
 	content, err := os.ReadFile(l.pidFile())
 	if err != nil {
@@ -141,16 +144,16 @@ func (l Local) PID() int {
 		return 0
 	}
 
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // another process may have reused the number
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // another process may have the same ID by now
 	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) ||
-		!hasOpen(pid, l.pidFile()) { // that of another folder, or of another user
+		!hasOpen(pid, l.pidFile()) { // the process belongs to another folder, or to another user
 		return 0
 	}
 
 	return pid
 }
 
-// hasOpen reports whether a process has a file open.
+// hasOpen reports whether a process has opened a file.
 func hasOpen(pid int, path string) bool {
 	file, err := os.Stat(path)
 	if err != nil {
@@ -165,7 +168,7 @@ func hasOpen(pid int, path string) bool {
 	})
 }
 
-// checkRuns returns an error if the server is the local management cluster's, but no process runs it.
+// checkRuns returns an error if a server is the local management cluster but no process runs it.
 func (l Local) checkRuns(server string) error {
 	if !l.Exists() || l.PID() != 0 {
 		return nil
@@ -182,7 +185,7 @@ func (l Local) checkRuns(server string) error {
 	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
 }
 
-// BuildPrograms builds its programs. It calls say with lines for users.
+// BuildPrograms builds the programs of the cluster. It calls say with lines for the user.
 func (l Local) BuildPrograms(ctx context.Context, say func(format string, args ...any)) error {
 	if err := localplane.CheckPlatform(runtime.GOOS); err != nil {
 		return err
@@ -211,7 +214,7 @@ func (l Local) BuildPrograms(ctx context.Context, say func(format string, args .
 	return err
 }
 
-// Launch starts its process, unless there is one already, and waits until it serves.
+// Launch starts the process, unless it is running, and waits until it serves requests.
 func (l Local) Launch(ctx context.Context) error {
 	ended := make(chan error, 1)
 	if l.PID() == 0 {
@@ -221,7 +224,7 @@ func (l Local) Launch(ctx context.Context) error {
 		}
 
 		go func() { ended <- command.Wait() }()
-	} else { // an interrupted command has started it
+	} else { // an interrupted command has already started the process
 		go l.waitForEnd(ended)
 	}
 
@@ -230,7 +233,7 @@ func (l Local) Launch(ctx context.Context) error {
 	for !l.IsRunning() {
 		select {
 		case err := <-ended:
-			if l.PID() != 0 { // another command has started it at the same time
+			if l.PID() != 0 { // another command has started the process at the same time
 				go l.waitForEnd(ended)
 				continue
 			}
@@ -249,7 +252,7 @@ func (l Local) Launch(ctx context.Context) error {
 	return nil
 }
 
-// waitForEnd reports the end of a process started by another command.
+// waitForEnd reports the end of a process that another command has started.
 func (l Local) waitForEnd(ended chan<- error) {
 	for l.PID() != 0 {
 		time.Sleep(filePollInterval)
@@ -258,7 +261,7 @@ func (l Local) waitForEnd(ended chan<- error) {
 	ended <- nil
 }
 
-// startProcess starts its process.
+// startProcess starts the process.
 func (l Local) startProcess() (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -284,7 +287,7 @@ func (l Local) startProcess() (*exec.Cmd, error) {
 	return command, nil
 }
 
-// Stop ends its processes, and keeps its contents.
+// Stop ends the processes, and keeps the content.
 func (l Local) Stop(ctx context.Context) error {
 	pid := l.PID()
 	if pid == 0 {
@@ -309,13 +312,14 @@ func (l Local) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Remove ends its processes and removes its contents.
+// Remove ends the processes, and removes the content.
 func (l Local) Remove(ctx context.Context) error {
 	if err := l.Stop(ctx); err != nil {
 		return err
 	}
 
-	// etcd cannot start with half of the data. So an interruption must leave nothing under the name.
+	// etcd cannot start with only a part of its data, so rename the folder first. After an interruption, the old name
+	// must not exist.
 	err := l.removeRest()
 	if err == nil {
 		err = os.Rename(l.dir, l.removedDir())
@@ -328,7 +332,7 @@ func (l Local) Remove(ctx context.Context) error {
 	return l.removeRest()
 }
 
-// removeRest removes the rest of an interrupted Remove.
+// removeRest removes the files left by an interrupted Remove.
 func (l Local) removeRest() error {
 	if err := os.RemoveAll(l.removedDir()); err != nil {
 		return fmt.Errorf("failed to remove the local management cluster: %w", err)
@@ -337,13 +341,13 @@ func (l Local) removeRest() error {
 	return nil
 }
 
-// Uses are what it is needed for.
+// Uses counts what still needs the local management cluster.
 type Uses struct {
 	Clusters    int `json:"clusters"`
 	Inventories int `json:"inventories"`
 }
 
-// IsEmpty reports that nothing needs it.
+// IsEmpty reports whether nothing needs it.
 func (u Uses) IsEmpty() bool { return u == Uses{} }
 
 func (u Uses) String() string {
@@ -355,7 +359,8 @@ func (u Uses) String() string {
 	return out
 }
 
-// CountUses counts the objects in need of it. Inventories count because of their own VMs.
+// CountUses counts the objects that need the local management cluster. Inventories count, because they have VMs of
+// their own.
 func (l Local) CountUses(ctx context.Context) (Uses, error) {
 	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
 	if err != nil {
@@ -367,7 +372,7 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
 
-	// OLVMClusters left after forced removal of their Cluster still have machines.
+	// An OLVMCluster still has machines if its Cluster was removed by force.
 	var ours infrav1.OLVMClusterList
 	if err := c.List(ctx, &ours); err != nil && !meta.IsNoMatchError(err) {
 		return Uses{}, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
@@ -381,8 +386,8 @@ func (l Local) CountUses(ctx context.Context) (Uses, error) {
 	return Uses{max(len(clusters.Items), len(ours.Items)), len(inventories.Items)}, nil
 }
 
-// Serve runs it until the context ends. managerArguments make this program run the manager. Serve calls say with lines
-// for users.
+// Serve runs the local management cluster until the context ends. managerArguments are the arguments that make this
+// program run the manager. Serve calls say with lines for the user.
 func (l Local) Serve(
 	ctx context.Context, managerArguments []string, say func(format string, args ...any),
 ) (err error) {
@@ -415,7 +420,7 @@ func (l Local) Serve(
 		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 		Progress:     say,
 	})
-	if err != nil && ctx.Err() != nil { // it was stopped
+	if err != nil && ctx.Err() != nil { // a user has stopped it
 		return nil
 	}
 
@@ -436,7 +441,7 @@ func (l Local) Serve(
 	return l.watchProcesses(ctx, plane)
 }
 
-// watchProcesses checks the processes until the context ends, or one of them does.
+// watchProcesses checks the processes until the context or one of them ends.
 func (l Local) watchProcesses(ctx context.Context, plane *localplane.Plane) error {
 	for {
 		select {
@@ -453,12 +458,12 @@ func (l Local) watchProcesses(ctx context.Context, plane *localplane.Plane) erro
 	}
 }
 
-// startOthers starts the third-party providers. A failing one does not delay our own clusters.
+// startOthers starts the third-party providers. If one of them fails, this provider's clusters do not wait for it.
 func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say func(format string, args ...any)) {
 	for _, name := range l.ListProviders() {
 		other, known := localplane.Others[name]
 		if !known {
-			continue // of another version of this program
+			continue // added by another version of this program
 		}
 
 		if err := other.Start(ctx, plane); err != nil {
@@ -470,8 +475,8 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 	}
 }
 
-// lockPIDFile writes the file with the number of this process. It keeps other processes from running the same cluster
-// until the file is closed.
+// lockPIDFile writes the ID of this process to the file. Until the file is closed, its lock prevents other processes
+// from running the same cluster.
 func (l Local) lockPIDFile() (*os.File, error) {
 	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -485,7 +490,7 @@ func (l Local) lockPIDFile() (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%w (set XDG_STATE_HOME)", err), file.Close())
 	}
 
-	// Files of an earlier process are invalid.
+	// The files of an earlier process no longer apply.
 	err = errors.Join(removeIfThere(l.readyFile()), removeIfThere(l.endFile()), l.removeRest())
 	if err == nil {
 		err = file.Truncate(0)
@@ -495,7 +500,7 @@ func (l Local) lockPIDFile() (*os.File, error) {
 		_, err = fmt.Fprintln(file, os.Getpid())
 	}
 
-	if err == nil { // after a power cut, an empty file would look like a stop
+	if err == nil { // after a power failure, an empty file would look like a stop
 		err = file.Sync()
 	}
 

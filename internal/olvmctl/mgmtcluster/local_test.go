@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// runs starts a process that looks like the one running it.
+// runs starts a process that looks like a running local management cluster.
 func (l Local) runs(t *testing.T) (end func()) {
 	t.Helper()
 	file, err := os.Create(l.pidFile())
@@ -24,7 +24,7 @@ func (l Local) runs(t *testing.T) (end func()) {
 
 	command := exec.CommandContext(t.Context(), "sh", "-c", "read line", "local", "serve")
 	command.ExtraFiles = []*os.File{file}
-	input, err := command.StdinPipe() // it reads forever
+	input, err := command.StdinPipe() // the process reads forever
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestALocalManagementClusterThatIsStopped(t *testing.T) {
 	end()
 }
 
-// TestALocalManagementClusterThatIsBegun has a second command wait for the process started by the first.
+// TestALocalManagementClusterThatIsBegun has a second command that waits for the process started by the first one.
 func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 	l := Local{filepath.Join(t.TempDir(), "local")}
 	if err := os.Mkdir(l.dir, 0o700); err != nil {
@@ -99,7 +99,7 @@ func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				launched := make(chan error, 1)
 				go func() { launched <- l.Launch(t.Context()) }()
-				synctest.Wait() // it has seen the process, and waits
+				synctest.Wait() // the command has seen the process, and waits
 				check.Equal(t, "commands that have ended before", len(launched), 0)
 				test.happens(end)
 				check.Error(t, <-launched, test.problem)

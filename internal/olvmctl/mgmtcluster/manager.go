@@ -17,15 +17,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// serverClock is the difference of an API server's clock to this machine's, according to its responses.
+// serverClock is the difference between the clock of an API server and the clock of this machine. It comes from the
+// server's responses.
 type serverClock struct{ ahead atomic.Int64 }
 
-// wrapTransport returns a transport to observe the responses of next.
+// wrapTransport returns a transport that observes the responses of next.
 func (c *serverClock) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &observer{c, next}
 }
 
-// observer is a transport reading the clock from each response.
+// observer is a transport that reads the server's clock from each response.
 type observer struct {
 	clock *serverClock
 	next  http.RoundTripper
@@ -39,7 +40,7 @@ func (c *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-		if ahead := time.Until(date); ahead.Abs() > time.Second { // the header has whole seconds
+		if ahead := time.Until(date); ahead.Abs() > time.Second { // the header has only whole seconds
 			c.clock.ahead.Store(int64(ahead))
 		} else {
 			c.clock.ahead.Store(0)
@@ -49,10 +50,10 @@ func (c *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// ManagerTrouble reports that no manager of this provider is alive, since when, and how to inspect it. It returns "" if
-// one is alive, or if the Leases are not readable. A manager is alive while its Lease of leader election is fresh.
-// Managers of several namespaces have a Lease each. One live manager is enough, because a Lease does not name its
-// namespaces.
+// ManagerTrouble reports that no manager of this provider is running, since when, and how to inspect this. It returns
+// "" if a manager is running, or if the user may not read the Leases. A manager counts as running while its Lease for
+// leader election is fresh. Managers for different namespaces have one Lease each. One running manager is enough,
+// because a Lease does not name the namespaces of its manager.
 func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 	var leases coordinationv1.LeaseList
 	if err := c.List(ctx, &leases); apierrors.IsForbidden(err) {
@@ -72,13 +73,13 @@ func (c *Cluster) ManagerTrouble(ctx context.Context) (string, error) {
 	}
 
 	if kinds, err := c.listKinds(ctx, infrav1.GroupVersion); err == nil && len(kinds) == 0 {
-		return "", nil // clusters of Oracle Cloud alone have another manager
+		return "", nil // clusters on Oracle Cloud have only the manager of their own provider
 	}
 
 	return trouble, nil
 }
 
-// managerTrouble evaluates the Leases of a management cluster; local reports the local one.
+// managerTrouble evaluates the Leases of a management cluster. local reports whether it is the local one.
 func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) string {
 	var newest *coordinationv1.Lease
 
@@ -122,7 +123,7 @@ func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) st
 		newest.Name, since, stands, remedy)
 }
 
-// isFresh reports whether a Lease is held. A released Lease has no holder.
+// isFresh reports whether a manager holds a Lease. A released Lease has no holder.
 func isFresh(lease *coordinationv1.Lease, now time.Time) bool {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
 		return false

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// States of a local management cluster.
+// These are the states of a local management cluster.
 const (
 	LocalAbsent  = "absent"
 	LocalBusy    = "starting or stopping"
@@ -32,17 +32,18 @@ const (
 	LocalRunning = "running"
 )
 
-// LocalStatus is what there is to say of the local management cluster.
+// LocalStatus is the status of the local management cluster.
 type LocalStatus struct {
-	// State is absent, "starting or stopping", ended, stopped or running. One that has ended was not stopped.
+	// State is absent, "starting or stopping", ended, stopped or running. A cluster in state ended was not stopped by a
+	// user.
 	State      string `json:"state"`
 	PID        int    `json:"pid,omitempty"`
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	LogFile    string `json:"logFile,omitempty"`
-	// EndedAt is when one that has ended was seen last, and Why is the reason.
+	// EndedAt is the time when an ended cluster was last seen. Why is the reason of its end.
 	EndedAt time.Time `json:"endedAt,omitzero"`
 	Why     string    `json:"why,omitempty"`
-	// Only one that runs has the rest.
+	// The following fields are set only if the cluster is running.
 	*Uses
 	Created   time.Time `json:"created,omitzero"`
 	Started   time.Time `json:"started,omitzero"`
@@ -52,7 +53,8 @@ type LocalStatus struct {
 	LogBytes  uint64    `json:"logBytes,omitempty"`
 }
 
-// FetchStatus says whether it runs; of one that runs, how old it is, which versions it has, and how large it is.
+// FetchStatus returns the state of the local management cluster. If the cluster is running, it also returns its age,
+// versions and sizes.
 func (l Local) FetchStatus(ctx context.Context) (LocalStatus, error) {
 	if !l.Exists() {
 		return LocalStatus{State: LocalAbsent}, nil
@@ -77,7 +79,7 @@ func (l Local) FetchStatus(ctx context.Context) (LocalStatus, error) {
 	return out, err
 }
 
-// completeStatus completes the status of one that runs.
+// completeStatus adds the fields for a running cluster.
 func (l Local) completeStatus(ctx context.Context, out *LocalStatus) error {
 	uses, err := l.CountUses(ctx)
 	if err != nil {
@@ -115,7 +117,7 @@ func (l Local) completeStatus(ctx context.Context, out *LocalStatus) error {
 	return err
 }
 
-// Text is the status for people. now is the time.
+// Text returns the status for users. now is the current time.
 func (s *LocalStatus) Text(now time.Time) string {
 	switch s.State {
 	case LocalAbsent:
@@ -143,7 +145,7 @@ func (s *LocalStatus) Text(now time.Time) string {
 	}, "\n  ")
 }
 
-// fetchVersions returns the versions of this program, the API server, and the providers.
+// fetchVersions returns the versions of olvmctl, of the API server and of the providers.
 func (c *Cluster) fetchVersions(ctx context.Context) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -175,12 +177,12 @@ func (c *Cluster) fetchVersions(ctx context.Context) ([]string, error) {
 	return append(out, others...), nil
 }
 
-// sizeOf returns the size of the files in a folder with this ending.
+// sizeOf returns the total size in bytes of the files in a folder with the given ending.
 func sizeOf(folder, ending string) (uint64, error) {
 	var out uint64
 
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // etcd removes files
+		if errors.Is(err, fs.ErrNotExist) { // etcd removes files at any time
 			return nil
 		}
 

@@ -1,4 +1,4 @@
-// Package ocktest serves container images like those of OCK, for tests.
+// Package ocktest serves container images like those of OCK for tests.
 package ocktest
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// File of a layer.
+// File is a file in a layer.
 type File struct {
 	Name    string
 	Content []byte
 }
 
-// NewLayer has files.
+// NewLayer returns a layer with files.
 func NewLayer(t testing.TB, files ...File) v1.Layer {
 	t.Helper()
 	var content bytes.Buffer
@@ -62,7 +62,7 @@ func NewLayer(t testing.TB, files ...File) v1.Layer {
 	return layer
 }
 
-// NewImage is one for Linux on an architecture, with layers from the lowest.
+// NewImage returns an image for Linux on an architecture. layers begins with the lowest layer.
 func NewImage(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	image, err := mutate.AppendLayers(empty.Image, layers...)
@@ -84,8 +84,8 @@ func NewImage(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
 	return image
 }
 
-// ServeRegistry has an empty registry on loopback until the test ends, and returns its address. front, where it is not
-// nil, is asked before the registry. Nobody is logged in.
+// ServeRegistry runs an empty registry on loopback until the test ends, and returns its address. If front is not nil,
+// it wraps the handler of the registry. No client is logged in.
 func ServeRegistry(t testing.TB, front func(http.Handler) http.Handler) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -100,7 +100,7 @@ func ServeRegistry(t testing.TB, front func(http.Handler) http.Handler) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// PushImage brings an image to a registry.
+// PushImage pushes an image to a registry.
 func PushImage(t testing.TB, reference string, image v1.Image, options ...remote.Option) {
 	t.Helper()
 	ref, err := name.ParseReference(reference)
