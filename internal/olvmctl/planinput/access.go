@@ -19,14 +19,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// Access has the objects deciding how to reach engines, and the permission to reach them.
+// Access has the objects that determine how to reach engines, and whether this is permitted.
 type Access struct {
 	Secrets    map[types.NamespacedName]*corev1.Secret
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
-	// Identities and namespaces are cluster-scoped: their keys have only a name.
+	// Identities and Spaces are cluster-scoped, so their keys have only a name.
 	Identities map[types.NamespacedName]*infrav1alpha1.OLVMClusterIdentity
 	Spaces     map[types.NamespacedName]*corev1.Namespace
-	// Encrypted lists Secrets of manifests with the tool for decrypting them before they are applied.
+	// Encrypted maps encrypted Secrets in the manifests to the tool for decrypting them before an apply.
 	Encrypted map[types.NamespacedName]string
 }
 
@@ -41,8 +41,8 @@ func NewAccess() Access {
 	}
 }
 
-// addObject reads an object of the core API leniently: a Secret may be encrypted, or carry fields of the tool creating
-// it. It skips an unreadable object; a later check reports it as missing.
+// addObject adds an object of the core API. It ignores unknown fields: a Secret may be encrypted, or may have fields of
+// the tool that creates it. It skips an unreadable object, and a later check reports it as missing.
 func (a *Access) addObject(object *unstructured.Unstructured, key types.NamespacedName) {
 	switch object.GetKind() {
 	case "Namespace":
@@ -69,7 +69,7 @@ func (a *Access) addObject(object *unstructured.Unstructured, key types.Namespac
 	}
 }
 
-// addCore adds an object, and returns it; nil if it does not match its type.
+// addCore adds an object to a map, and returns the object. It returns nil if the object does not match its type.
 func addCore[T any](
 	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
 ) *T {
@@ -83,7 +83,7 @@ func addCore[T any](
 	return typed
 }
 
-// addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
+// addAccess reads the Secrets and ConfigMaps with the credentials and the CAs of the engines.
 func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 	engines := make([]connection.Engine, 0, len(m.OLVMClusters)+len(m.Inventories))
 	for _, cluster := range m.OLVMClusters {
@@ -100,7 +100,7 @@ func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 			return err
 		}
 
-		// otherwise OLVM_USERNAME may be set
+		// Without a Secret, the user may have set OLVM_USERNAME.
 		if key, ok := connection.CredentialsKey(of, identity); ok {
 			if err := addReadable(ctx, c, key, m.Running.Secrets, &corev1.Secret{}); err != nil {
 				return err
@@ -117,8 +117,9 @@ func (m *Input) addAccess(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// addIdentity reads the OLVMClusterIdentity of a cluster, and the namespace with the labels for its selector. It
-// returns nil if there is none, or if it does not permit the namespace: its Secret is not read then.
+// addIdentity reads the OLVMClusterIdentity of a cluster. It also reads the namespace, because the identity selects
+// namespaces by their labels. It returns nil if the identity does not exist, or if it does not permit the namespace.
+// The Secret is then not read.
 func (m *Input) addIdentity(
 	ctx context.Context, c client.Reader, of connection.Engine,
 ) (*infrav1alpha1.OLVMClusterIdentity, error) {
@@ -146,7 +147,8 @@ func (m *Input) addIdentity(
 	return identity, nil
 }
 
-// addReadable reads an object into a map. It skips an object that is missing, or that the user may not read.
+// addReadable reads an object, and adds it to a map. It skips an object if it is missing, or if the user may not read
+// it.
 func addReadable[T client.Object](
 	ctx context.Context, c client.Reader, key types.NamespacedName, into map[types.NamespacedName]T, object T,
 ) error {
@@ -162,8 +164,8 @@ func addReadable[T client.Object](
 	return nil
 }
 
-// AddStates reads the Terraform states of running machines, for plans starting from them. It reads no Secrets except
-// these and the ones with credentials.
+// AddStates reads the Terraform states of existing machines, because their plans start from these states. It reads only
+// these Secrets, in addition to the Secrets with credentials.
 func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
 	for _, machine := range m.OLVMMachines {
 		if err := addReadable(ctx, c, StateKey(machine), m.Running.Secrets, &corev1.Secret{}); err != nil {
@@ -174,8 +176,8 @@ func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// DropUnreadableStates drops states of machines with names unsupported by Terraform's kubernetes backend. It returns
-// these machines: their existing objects are imported instead.
+// DropUnreadableStates removes the states of machines whose names Terraform's kubernetes backend does not support. It
+// returns the names of these machines. Their existing objects are imported instead.
 func (m *Input) DropUnreadableStates() []string {
 	var out []string
 
@@ -191,7 +193,7 @@ func (m *Input) DropUnreadableStates() []string {
 	return out
 }
 
-// UnpausedClusters returns the Clusters with controllers working on the states of their machines.
+// UnpausedClusters returns the Clusters whose controllers still work with the states of machines.
 func (m *Input) UnpausedClusters() []string {
 	var out []string
 
@@ -206,7 +208,7 @@ func (m *Input) UnpausedClusters() []string {
 	return out
 }
 
-// StateKey returns the name of the Secret with a machine's Terraform state.
+// StateKey returns the key of the Secret with the Terraform state of a machine.
 func StateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ClassPart is a ClusterClass of the manifests, or one of its templates, in use by a running Cluster.
+// ClassPart is a ClusterClass in the manifests, or one of its templates, used by a running Cluster.
 type ClassPart struct {
 	Written *unstructured.Unstructured
 	// Live is nil if it could not be read, for the reason in Unread.
@@ -25,7 +25,7 @@ type ClassPart struct {
 	Cluster string
 }
 
-// ClassParts are the parts of ClusterClasses by which manifests may change running Clusters.
+// ClassParts returns the parts of ClusterClasses whose changes may affect running Clusters.
 func (m *Input) ClassParts() []ClassPart { return m.classes }
 
 // addClasses finds the parts of ClusterClasses used by running Clusters.
@@ -44,7 +44,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 
 		live, _, err := readPart(ctx, c, class)
 		if apierrors.IsNotFound(err) {
-			live = class // there are no references
+			live = class // there are no other references
 		} else if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 
 			running, unread, err := readPart(ctx, c, part)
 			if apierrors.IsNotFound(err) {
-				continue // it is new, so it has no effect unless the class changes
+				continue // the part is new, so it has no effect unless the class changes
 			} else if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (m *Input) addClasses(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// addUnseen adds the parts of which Clusters may be made that the user may not list.
+// addUnseen adds the parts possibly used by Clusters hidden from the user.
 func (m *Input) addUnseen(ctx context.Context, c client.Reader) error {
 	for _, part := range m.classParts {
 		isKnown := slices.ContainsFunc(m.classes, func(known ClassPart) bool { return known.Written == part })
@@ -116,7 +116,8 @@ func (m *Input) isOfAnyClass(ctx context.Context, c client.Reader, part *unstruc
 	}), nil
 }
 
-// listIfAllowed lists objects of Cluster API in a namespace, or in all. isSeen is false if the user may not.
+// listIfAllowed lists Cluster API objects in one namespace, or in all namespaces. isSeen is false if the user may not
+// list them.
 func listIfAllowed(
 	ctx context.Context, c client.Reader, kind, namespace string,
 ) (out []unstructured.Unstructured, isSeen bool, err error) {
@@ -133,8 +134,9 @@ func listIfAllowed(
 	return list.Items, true, nil
 }
 
-// listTopologies are the running Clusters with a topology, of all namespaces if the user may list them. Else they are
-// those that were read, and those beside the classes of the manifests, and sawAll is false.
+// listTopologies returns the running Clusters with a topology, in all namespaces if the user may list them. Otherwise
+// sawAll is false. It then returns the Clusters already read, and the Clusters in the namespaces of the manifests'
+// classes.
 func (m *Input) listTopologies(
 	ctx context.Context, c client.Reader,
 ) (clusters []unstructured.Unstructured, sawAll bool, err error) {
@@ -154,7 +156,8 @@ func (m *Input) listTopologies(
 	}), sawAll, nil
 }
 
-// listTopologiesBeside are the running Clusters of the namespaces that were read, and of those with parts of classes.
+// listTopologiesBeside returns the running Clusters in the namespaces already read, and in the namespaces with parts of
+// classes.
 func (m *Input) listTopologiesBeside(ctx context.Context, c client.Reader) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 
@@ -184,7 +187,7 @@ func (m *Input) listTopologiesBeside(ctx context.Context, c client.Reader) ([]un
 	return out, nil
 }
 
-// classOf returns a reference to the ClusterClass of a Cluster; without a name for none.
+// classOf returns a reference to the ClusterClass of a Cluster. The reference has no name if the Cluster has no class.
 func classOf(cluster *unstructured.Unstructured) *unstructured.Unstructured {
 	topology, _, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 	name, _, _ := unstructured.NestedString(topology, "classRef", "name")
@@ -223,7 +226,8 @@ func readPart(
 	return live, "", nil
 }
 
-// isPartOf reports whether an object is a ClusterClass, or may be a template of it. live is nil if unreadable.
+// isPartOf reports whether an object is the given ClusterClass, or may be one of its templates. live is the stored
+// class, or nil if it is unreadable.
 func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 	isClass := func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == class.GetKind() && o.GetName() == class.GetName() &&
@@ -244,7 +248,7 @@ func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 	})
 }
 
-// refersTo reports whether a value contains a reference to an object at any depth.
+// refersTo reports whether a value refers to an object, at any depth.
 func refersTo(value any, object *unstructured.Unstructured) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -264,8 +268,8 @@ func refersTo(value any, object *unstructured.Unstructured) bool {
 	return false
 }
 
-// isClassPart reports whether running Clusters may be made of objects of a kind, and these can be changed in place.
-// checkTemplate compares the others.
+// isClassPart reports whether running Clusters may use objects of a kind, and these objects can be changed in place.
+// checkTemplate checks templates of other kinds.
 func isClassPart(kind schema.GroupVersionKind) bool {
 	return kind.Kind == "ClusterClass" || strings.HasSuffix(kind.Kind, "Template") && kind.Kind != "OLVMMachineTemplate"
 }

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ControlPlane is one of another provider with machines of this one, as its Cluster in the management cluster names it.
+// ControlPlane is a control plane of another provider whose machines belong to this provider. A Cluster in the
+// management cluster refers to it.
 type ControlPlane struct {
 	Kind, Namespace, Name string
 	// Written is nil if the manifests lack it, and Live if there is none, or if it could not be read, for the reason in
@@ -20,10 +21,10 @@ type ControlPlane struct {
 	MayBePruned bool
 }
 
-// ControlPlanes are those of other providers that the manifests have, or by which they may delete machines.
+// ControlPlanes returns the control planes of other providers contained in the manifests, or possibly deleted by them.
 func (m *Input) ControlPlanes() []ControlPlane { return m.controlPlanes }
 
-// addControlPlanes finds the control planes of other providers in running Clusters of this one.
+// addControlPlanes finds the control planes of other providers in running Clusters of this provider.
 func (m *Input) addControlPlanes(ctx context.Context, c client.Reader) error {
 	for _, cluster := range m.Clusters {
 		live := m.LiveOf(cluster)
@@ -64,8 +65,8 @@ func (m *Input) addControlPlanes(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// mayPruneWith reports whether what belongs to a Cluster may be deleted because the manifests lack it. If the Cluster
-// is deleted itself, the plan has its machines already.
+// mayPruneWith reports whether the parts of a Cluster may be deleted because the manifests lack them. If the Cluster
+// itself is deleted, the plan already has its machines.
 func (m *Input) mayPruneWith(cluster, live *unstructured.Unstructured) bool {
 	if !m.pruning.looked || slices.ContainsFunc(m.pruning.objects, func(p Pruned) bool { return p.Object == live }) {
 		return false

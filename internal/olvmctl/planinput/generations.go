@@ -16,17 +16,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
 )
 
-// generation matches the suffix appended by olvmctl upgrade to template names. A cluster file gives the first names.
+// generation matches the suffix of template names added by olvmctl upgrade. A cluster file gives the names without a
+// suffix.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
 func templateFamily(template string) string { return generation.ReplaceAllString(template, "") }
 
-// followGenerations gives the templates of a cluster file their present or next names by olvmctl upgrade. A cluster
-// file has no names for later templates.
+// followGenerations renames the templates of a cluster file to their current or next names in olvmctl upgrade. A
+// cluster file does not know the names of later templates.
 func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
 	kind := infrav1.GroupVersion.WithKind("OLVMMachineTemplate")
 
-	var first []types.NamespacedName // names abandoned by owners of machines
+	var first []types.NamespacedName // names that owners of machines no longer use
 
 	for _, namespace := range namespaces {
 		list := &unstructured.UnstructuredList{}
@@ -55,7 +56,7 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 		})
 	}
 
-	for _, key := range first { // any object of this name is the management cluster's
+	for _, key := range first { // the management cluster decides about any object with this name
 		if !used(key) {
 			delete(m.Templates, key)
 		}
@@ -64,8 +65,8 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 	return nil
 }
 
-// FollowGenerations returns the objects of a cluster file as applied by olvmctl upgrade to a management cluster. A
-// template that differs from the running one gets the next name, because templates cannot be changed.
+// FollowGenerations returns the objects of a cluster file as olvmctl upgrade applies them to a management cluster. A
+// template that differs from the running one gets the next name, because templates cannot change.
 func FollowGenerations(
 	ctx context.Context, objects []*unstructured.Unstructured, c client.Reader,
 ) ([]*unstructured.Unstructured, error) {
@@ -104,8 +105,8 @@ func FollowGenerations(
 	return out, nil
 }
 
-// generationsOf returns a template under each name now used by owners of machines; before has their former names. A
-// template not abandoned by any owner stays.
+// generationsOf returns a copy of a template for each name now used by its owners of machines. before has the former
+// template name of each owner. If no owner has used the template, it stays as it is.
 func (m *Input) generationsOf(
 	template *unstructured.Unstructured, before map[*unstructured.Unstructured]string,
 ) []*unstructured.Unstructured {
@@ -135,7 +136,7 @@ func (m *Input) generationsOf(
 	return out
 }
 
-// followGeneration renames the template of one owner of machines, if templates of its name exist.
+// followGeneration changes the template name in one owner of machines, if templates with this name exist.
 func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstructured.Unstructured) error {
 	_, ref := MachineRefs(owner)
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
@@ -174,13 +175,13 @@ func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstr
 	}
 
 	if name == "" {
-		return nil // it is the first
+		return nil // this is the first template
 	}
 
 	return m.renameTemplate(owner, key, name)
 }
 
-// defaultedSpec returns the spec of a template with the API server's defaults.
+// defaultedSpec returns the spec of a template with the defaults of the API server.
 func defaultedSpec(spec map[string]any) (map[string]any, error) {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachineTemplate"))
@@ -196,7 +197,7 @@ func defaultedSpec(spec map[string]any) (map[string]any, error) {
 }
 
 // nextGeneration returns the name given by olvmctl upgrade to a template with this spec. It assumes that the API server
-// has this release's defaults.
+// has the defaults of this release.
 func nextGeneration(name string, spec map[string]any) (string, error) {
 	machine, _, _ := unstructured.NestedMap(spec, "template", "spec")
 

@@ -1,5 +1,5 @@
-// Package planinput reads the input of a plan: manifests of files, folders and kustomizations, and the objects of a
-// management cluster. It rejects input like an API server, and asks no engine.
+// Package planinput reads the input of a plan: manifests from files, folders and kustomizations, and the objects of a
+// management cluster. It rejects the same input as an API server, and makes no requests to engines.
 package planinput
 
 import (
@@ -30,45 +30,46 @@ type Input struct {
 	Inventories  map[types.NamespacedName]*infrav1alpha1.OLVMInventory
 	InventoryVMs map[types.NamespacedName]*infrav1alpha1.OLVMInventoryVM
 	Services     map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// Written is the engine access in the manifests, and Running the management cluster's. They never mix: the author
-	// of manifests must not decide the destination of a Secret of the management cluster.
+	// Written is the access to engines in the manifests. Running is the access in the management cluster. They never
+	// mix: the author of manifests must not decide where a Secret of the management cluster is sent.
 	Written, Running Access
-	// KubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
+	// KubeadmConfigs has the KubeadmConfigs and the KubeadmConfigTemplates.
 	KubeadmConfigs map[KubeadmConfigKey]*unstructured.Unstructured
-	// Clusters and Owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
+	// Clusters and Owners (control planes, MachineDeployments, MachineSets and Machines) are in the order of the files.
 	Clusters []*unstructured.Unstructured
 	Owners   []*unstructured.Unstructured
-	// LiveClusters are the OLVMClusters of the management cluster, and LiveServices the OLVMSupportServices.
+	// LiveClusters and LiveServices are the OLVMClusters and the OLVMSupportServices in the management cluster.
 	LiveClusters map[types.NamespacedName]*infrav1.OLVMCluster
 	LiveServices map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices
-	// Elsewhere has the management cluster's objects in other namespaces, as far as they affect addresses.
+	// Elsewhere has the management cluster's objects in other namespaces that may hold addresses.
 	Elsewhere struct {
 		Clusters []infrav1.OLVMCluster
 		Machines []infrav1.OLVMMachine
 		Services []infrav1alpha1.OLVMSupportServices
 	}
-	// CheckedBy names the checker of the manifests.
+	// CheckedBy tells who has checked the manifests.
 	CheckedBy string
 	// Connected reports whether a management cluster was read.
 	Connected bool
 
-	// live has the objects of a management cluster for LiveOf.
+	// live has the objects of the management cluster, for LiveOf.
 	live map[string]*unstructured.Unstructured
 	// converted are those of them whose manifests have or had another apiVersion, read in it; nil if that failed.
 	converted map[string]*unstructured.Unstructured
-	// sources are the objects of the manifests with their files.
+	// sources are the objects in the manifests, with their files.
 	sources []source.Object
-	// ofClusterFile reports whether the machine templates have names from a cluster file.
+	// ofClusterFile reports whether the names of the machine templates come from a cluster file.
 	ofClusterFile bool
-	// classParts are ClusterClasses and their templates. classes are the parts used by running Clusters.
+	// classParts are the ClusterClasses and their templates. classes are the parts used by running Clusters.
 	classParts []*unstructured.Unstructured
 	classes    []ClassPart
-	// passedOver are objects of the manifests of which nothing is planned, and controlPlanes those of other providers.
+	// passedOver are the objects in the manifests without effect on the plan. controlPlanes are the control planes of
+	// other providers.
 	passedOver    []*unstructured.Unstructured
 	controlPlanes []ControlPlane
-	// pruning is what would be deleted of the management cluster.
+	// pruning describes the deletions in the management cluster.
 	pruning pruning
-	// count of the objects read, of all kinds.
+	// count is the number of objects read, of all kinds.
 	count int
 }
 
@@ -77,8 +78,8 @@ func Load(paths []string, stdin io.Reader) (*Input, error) {
 	return LoadWith(paths, stdin, source.Options{})
 }
 
-// LoadWith reads manifests: files, folders, or "-" for stdin, according to the options. It skips kinds irrelevant for
-// VMs. An unknown field of an OLVM kind is an error, and so are paths without any object.
+// LoadWith reads manifests from files, folders, or "-" for stdin, as configured by the options. It skips kinds without
+// effect on VMs. An unknown field in an OLVM kind is an error. A path without any object is an error, too.
 func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, error) {
 	m := newInput()
 
@@ -113,8 +114,8 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 	return m, nil
 }
 
-// checkOnce refuses a duplicate object: only one copy would be applied, but both would count their machines. objects
-// has no Lists.
+// checkOnce rejects a duplicate object. Only one copy would be applied, but the machines of both would count. objects
+// must not contain Lists.
 func checkOnce(objects []source.Object) error {
 	type id struct{ group, kind, namespace, name string }
 
@@ -138,7 +139,7 @@ func checkOnce(objects []source.Object) error {
 	return errors.Join(problems...)
 }
 
-// LoadObjects is Load for objects in memory.
+// LoadObjects is like Load, for objects in memory.
 func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 	m := newInput()
 	for _, object := range objects {
@@ -150,8 +151,8 @@ func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 	return m, nil
 }
 
-// LoadClusterFile is LoadObjects for the objects of a cluster file. With a management cluster, their machine templates
-// get the names chosen by olvmctl upgrade.
+// LoadClusterFile is like LoadObjects, for the objects of a cluster file. If a management cluster is added, the machine
+// templates get the names chosen by olvmctl upgrade.
 func LoadClusterFile(objects []*unstructured.Unstructured) (*Input, error) {
 	m, err := LoadObjects(objects)
 	if err == nil {
@@ -225,7 +226,7 @@ func (m *Input) addManifest(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// addOwn adds an object of one of our kinds.
+// addOwn adds an object of a kind of this provider.
 func (m *Input) addOwn(object *unstructured.Unstructured, key types.NamespacedName) error {
 	switch object.GetKind() {
 	case "OLVMCluster":
@@ -247,7 +248,7 @@ func (m *Input) addOwn(object *unstructured.Unstructured, key types.NamespacedNa
 	}
 }
 
-// decodeStrict reads an object strictly: an unknown field is a mistake, and the API server would drop it.
+// decodeStrict decodes an object, and rejects unknown fields: they are mistakes, and the API server would drop them.
 func decodeStrict[T any](
 	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
 ) error {
@@ -269,10 +270,10 @@ func decodeStrict[T any](
 // KubeadmConfigKey identifies a KubeadmConfig or a KubeadmConfigTemplate.
 type KubeadmConfigKey struct{ Kind, Namespace, Name string }
 
-// Reference names an object in the namespace of another.
+// Reference names an object in the same namespace.
 type Reference struct{ Kind, Name string }
 
-// MachineRefs reads the cluster name and infrastructure reference from their places in v1beta2 and v1beta1.
+// MachineRefs returns the name of the cluster and the infrastructure reference of an owner, in v1beta2 or v1beta1.
 func MachineRefs(owner *unstructured.Unstructured) (clusterName string, ref Reference) {
 	clusterName, _, _ = unstructured.NestedString(owner.Object, "spec", "clusterName")
 	for _, path := range [][]string{

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// LiveKinds lists the kinds read from a management cluster.
+// LiveKinds are the kinds read from a management cluster.
 var LiveKinds = []schema.GroupVersionKind{
 	clusterv1.GroupVersion.WithKind(
 		"Cluster",
@@ -40,9 +40,9 @@ var LiveKinds = []schema.GroupVersionKind{
 	infrav1alpha1.GroupVersion.WithKind(support.Kind),
 }
 
-// AddManagementCluster reads a management cluster: the objects beside the manifests and its API server's verdict on the
-// manifests. Unless the plan is offline, it also reads the Terraform states of its machines. An empty namespace means
-// the manifests' namespaces, or all.
+// AddManagementCluster adds the objects of a management cluster, and its API server's check of the manifests. Unless
+// the plan is offline, it also adds the Terraform states of the machines. An empty namespace stands for the namespaces
+// of the manifests, or for all namespaces if there are no manifests.
 func (m *Input) AddManagementCluster(ctx context.Context, live client.Client, namespace string, offline bool) error {
 	if err := m.AddLive(ctx, live, namespace); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (m *Input) AddManagementCluster(ctx context.Context, live client.Client, na
 	return m.AddStates(ctx, live)
 }
 
-// AddLive adds the objects of a management cluster. Manifests take precedence. It reads the given namespace, else the
-// manifests' namespaces, else all.
+// AddLive adds the objects of a management cluster. Objects in the manifests take precedence. It reads the given
+// namespace, or else the namespaces of the manifests, or else all namespaces.
 func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) error {
 	m.Connected = true
 	namespaces := []string{namespace}
@@ -100,7 +100,7 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 	return m.addClasses(ctx, c)
 }
 
-// addNamespaces reads the objects of namespaces.
+// addNamespaces reads the objects in some namespaces.
 func (m *Input) addNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
 	for _, kind := range LiveKinds {
 		for _, namespace := range namespaces {
@@ -121,7 +121,7 @@ func (m *Input) addNamespaces(ctx context.Context, c client.Reader, namespaces [
 	return nil
 }
 
-// addElsewhere adds holders of addresses in unread namespaces, if the user may list them.
+// addElsewhere adds the holders of addresses in the other namespaces, if the user may list them.
 func (m *Input) addElsewhere(ctx context.Context, c client.Reader, read []string) (err error) {
 	if slices.Contains(read, "") {
 		return nil
@@ -142,7 +142,7 @@ func (m *Input) addElsewhere(ctx context.Context, c client.Reader, read []string
 	return err
 }
 
-// listBeyond lists the objects of a kind outside some namespaces. It returns none if the user may not list them.
+// listBeyond lists the objects of a kind outside the given namespaces. It returns none if the user may not list them.
 func listBeyond[T any](
 	ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespaces []string,
 ) ([]T, error) {
@@ -174,7 +174,8 @@ func listBeyond[T any](
 	return out, nil
 }
 
-// manifestNamespaces returns the namespaces of the manifests. Without manifests, it returns "", meaning all.
+// manifestNamespaces returns the namespaces of the manifests. Without manifests, it returns "", which means all
+// namespaces.
 func (m *Input) manifestNamespaces() []string {
 	var out []string
 	note := func(namespace string) {
@@ -210,12 +211,13 @@ func (m *Input) manifestNamespaces() []string {
 	return out
 }
 
-// LiveOf returns the management cluster's version of an object; nil for none.
+// LiveOf returns an object as stored in the management cluster, or nil if it does not exist there.
 func (m *Input) LiveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return m.live[liveKey(object)]
 }
 
-// LiveAsWritten is LiveOf in the apiVersion of the object; nil if the API server does not have it in that.
+// LiveAsWritten is like LiveOf, but in the apiVersion of the given object. It returns nil if the API server does not
+// have the object in this version.
 func (m *Input) LiveAsWritten(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return m.LiveIn(object, object.GetAPIVersion())
 }
@@ -312,13 +314,13 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 	m.pruning.others = append(m.pruning.others, object)
 	count := m.count
 	err := m.addManifest(object)
-	m.count = count // the count covers only the manifests
+	m.count = count // only the manifests count
 
 	return err
 }
 
-// keepRecord copies the controllers' records of a running machine to its manifest: its owner, age and state. The author
-// of a manifest cannot change these, and could otherwise hide a destruction.
+// keepRecord copies the controllers' records about a running machine to its manifest: its owner, age and state. The
+// author of a manifest must not change these records, because this could hide the destruction of a machine.
 func (m *Input) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
 	for _, written := range m.Owners {
 		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
@@ -341,7 +343,7 @@ func (m *Input) keepRecord(live *unstructured.Unstructured, key types.Namespaced
 	}
 }
 
-// recordedMetadata returns the metadata of a live object, with the labels and annotations added by its manifest.
+// recordedMetadata returns the metadata of a live object. It adds the labels and annotations in the manifest.
 func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	out := live.DeepCopy()
 	labels, annotations := written.GetLabels(), written.GetAnnotations()
@@ -363,7 +365,7 @@ func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	return metadata
 }
 
-// checkTemplate refuses a template of the manifests that differs from the management cluster's.
+// checkTemplate rejects a template in the manifests if it differs from the stored one.
 func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.NamespacedName) error {
 	into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
 	if err := decodeStrict(live, key, into); err != nil {
@@ -388,7 +390,7 @@ func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.Namespa
 	return nil
 }
 
-// addRecord keeps an object of the management cluster if its status or age decides the holder of an address.
+// addRecord keeps a live object if its status or age decides who holds an address.
 func (m *Input) addRecord(object *unstructured.Unstructured, key types.NamespacedName) error {
 	var into any
 

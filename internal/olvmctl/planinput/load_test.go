@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnObjectThatIsThereTwiceIsRefused has a copy of a file beside it: each machine would count twice.
+// TestAnObjectThatIsThereTwiceIsRefused has a copy of a file beside the file. Each machine would count twice.
 func TestAnObjectThatIsThereTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// checkNames refuses an object with a name or namespace invalid for the API server. Names become names of VMs and parts
-// of reports, and manifests may be a stranger's. Objects ignored by plans may lack a name.
+// checkNames rejects an object if its name or namespace is invalid for the API server. Names become the names of VMs
+// and parts of reports, and manifests may come from a stranger. Objects that plans ignore may lack a name.
 func checkNames(object *unstructured.Unstructured) error {
 	if object.GetNamespace() == "" {
 		object.SetNamespace("default")
@@ -39,8 +39,8 @@ func isRead(object *unstructured.Unstructured) bool {
 	return group == "" || strings.HasSuffix(group, "cluster.x-k8s.io")
 }
 
-// nameProblems returns the API server's objections to a name. Only RBAC kinds, ignored by plans, allow more than a
-// subdomain name.
+// nameProblems returns the API server's objections to a name. Only RBAC kinds allow other names than subdomain names,
+// and plans ignore these kinds.
 func nameProblems(object *unstructured.Unstructured, name string) []string {
 	switch {
 	case name == "":

@@ -12,35 +12,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pruned is an object of the management cluster missing from the manifests. It would be deleted.
+// Pruned is an object in the management cluster missing from the manifests. An apply with pruning would delete it.
 type Pruned struct {
 	Kind, Namespace, Name string
-	// By is the GitOps tool managing it; empty if unknown.
+	// By is the GitOps tool of the object, or "" if unknown.
 	By string
-	// Object is nil for objects giving access to an engine.
+	// Object is nil if the object only gives access to an engine.
 	Object *unstructured.Unstructured
 }
 
-// pruning is the knowledge of a plan about deletions.
+// pruning describes the deletions in a plan.
 type pruning struct {
-	// asked tells whether to look for deletions; nil leaves it to the labels of running objects.
+	// asked tells whether to look for deletions. If nil, the labels of running objects decide.
 	asked *bool
-	// written are the live objects also in the manifests, and others the remaining ones.
+	// written are the live objects also contained in the manifests, and others are the remaining live objects.
 	written, others []*unstructured.Unstructured
-	// objects to delete, and the line telling whether deletions were looked at.
+	// objects are the objects to delete. line tells the user whether the plan has looked for deletions.
 	objects []Pruned
 	line    string
-	// looked reports that deletions were looked at.
+	// looked reports whether the plan has looked for deletions.
 	looked bool
-	// alone are namespaces of which nothing matters but what goes.
+	// alone are the namespaces read only for their deletions.
 	alone []string
-	// tools are GitOps tools: all their objects are in scope. If there are none, all objects of the namespaces are.
+	// tools are the GitOps tools in use. All objects of these tools are in scope. If there are none, all objects in the
+	// namespaces are in scope.
 	tools []string
 	marks instanceMarks
 }
 
-// SetPruning turns the search for deletions on or off. By default, it is on if a GitOps tool has applied the manifests'
-// objects.
+// SetPruning turns the search for deletions on or off. Deletions returns a line about whether the plan has looked for
+// deletions.
 func (m *Input) SetPruning(asked bool) { m.pruning.asked = &asked }
 
 // Deletions returns a line telling whether deletions were looked at.
@@ -60,7 +61,7 @@ func (m *Input) IsReadForDeletions(namespace string) bool {
 	return slices.Contains(m.pruning.alone, namespace)
 }
 
-// isApplied reports whether a user or a tool may have applied an object, instead of a controller creating it.
+// isApplied reports whether a user or a tool may have applied an object. Otherwise a controller has created it.
 func isApplied(object *unstructured.Unstructured) bool {
 	marks := []string{clusterv1.ClusterTopologyOwnedLabel}
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
@@ -83,7 +84,7 @@ func isApplied(object *unstructured.Unstructured) bool {
 	})
 }
 
-// findPruned chooses the objects to delete among those missing from the manifests.
+// findPruned finds the objects to delete among those that the manifests lack.
 func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []string) error {
 	p := &m.pruning
 
@@ -145,7 +146,7 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	return nil
 }
 
-// addOtherNamespaces reads other namespaces with objects of the same tool missing from the manifests.
+// addOtherNamespaces reads other namespaces that have objects of the same tool, and none in the manifests.
 func (m *Input) addOtherNamespaces(
 	ctx context.Context, c client.Reader, tools, namespaces []string,
 ) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
-// checkKinds refuses kinds unknown to any API server. A plan would otherwise skip a kind in the wrong case, or of a
-// version not served by Cluster API.
+// checkKinds rejects kinds unknown to all API servers. Otherwise a plan would skip a kind with wrong capitals, or with
+// a version not served by Cluster API.
 func checkKinds(objects []source.Object) error {
 	var errs []error
 
@@ -45,7 +45,7 @@ func checkKinds(objects []source.Object) error {
 	return errors.Join(errs...)
 }
 
-// checkFields refuses unknown fields.
+// checkFields rejects unknown fields.
 func checkFields(objects []source.Object) error {
 	var errs []error
 
@@ -58,7 +58,7 @@ func checkFields(objects []source.Object) error {
 	return errors.Join(errs...)
 }
 
-// problemOf adds file and line to a problem.
+// problemOf returns a problem with the file and the line of its object.
 func problemOf(object source.Object, problem schema.Problem) error {
 	where := object.DescribeSource()
 	if problem.Line > 0 {
@@ -76,9 +76,9 @@ const (
 	noDryRun  = "; a dry run by the API server needs the right to write them"
 )
 
-// CheckServed returns the objections of an API server to the manifests. It asks the management cluster in a dry run if
-// the user may write there. Otherwise it uses the management cluster's CRDs, or else this release's. c is nil for no
-// management cluster. It records the method for CheckedBy.
+// CheckServed returns the objections of an API server to the manifests. If the user may write to the management
+// cluster, it uses dry runs. Otherwise it uses the CRDs of the management cluster, or else those of this release. c is
+// nil if there is no management cluster. It records the method in CheckedBy.
 func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 	if len(m.sources) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// checkedBy returns a line naming the checker of the manifests.
+// checkedBy returns a line about who has checked the manifests.
 func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	switch {
 	case dryRun:
@@ -148,8 +148,8 @@ func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	return byRelease
 }
 
-// readCRDs reads the CRDs of the manifests' kinds. It skips CRDs that the management cluster lacks, or that the user
-// may not read.
+// readCRDs reads the CRDs of the kinds in the manifests. It skips CRDs missing in the management cluster, and CRDs the
+// user may not read.
 func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, error) {
 	out, seen := schema.CRDs{}, map[string]bool{}
 
@@ -191,7 +191,7 @@ func (m *Input) readCRDs(ctx context.Context, c client.Client) (schema.CRDs, err
 	return out, nil
 }
 
-// dryRunApply applies an object in a dry run, without writing anything.
+// dryRunApply applies an object as a dry run, which writes nothing.
 func dryRunApply(ctx context.Context, c client.Client, object source.Object) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll,
 		client.ForceOwnership, client.FieldOwner("olvmctl-plan"))

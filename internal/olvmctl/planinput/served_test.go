@@ -72,12 +72,12 @@ func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
 	}
 }
 
-// server refuses dry runs with an error.
+// server rejects dry runs with an error.
 type server struct {
 	client.Client
 	err   error
 	asked int
-	// crds are its served CRDs by name; a user without the right to read them gets errors.
+	// crds are the CRDs by name. Without the right to read them, the user gets errors.
 	crds map[string]string
 }
 
@@ -139,8 +139,8 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 	}
 }
 
-// TestTheCRDsOfTheManagementClusterCheckManifests has a user without the right to write. The kinds of Cluster API have
-// rules, too. This release's CRDs do not apply to a kind served with others.
+// TestTheCRDsOfTheManagementClusterCheckManifests has a user who may not write. The kinds of Cluster API have
+// validation rules, too. If the management cluster has other CRDs for a kind, those of this release do not apply.
 func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 	crd := func(group, version, kind, properties, rules string) string {
 		return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: " + group +

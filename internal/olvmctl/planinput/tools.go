@@ -14,22 +14,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// instanceLabel is Argo CD's label for finding its objects, if it tracks by label. Helm charts and users set it too, so
-// it proves nothing by itself.
+// instanceLabel is the label by which Argo CD finds its objects, if it tracks objects by label. Helm charts and users
+// set this label, too, so it proves nothing by itself.
 const instanceLabel = "app.kubernetes.io/instance"
 
-// instanceMarks tells the meaning of the instance label.
+// instanceMarks tells what the instance label means.
 type instanceMarks struct {
-	// applications are the Argo CD Applications of the management cluster.
+	// applications are the Argo CD Applications in the management cluster.
 	applications []string
-	// written are the values in the manifests themselves: objects applied from them have these values, too.
+	// written are the label values in the manifests themselves. Objects applied from these manifests have the same
+	// values.
 	written []string
-	// note explains why the label is not a tool's mark. It is empty if it is one, or if no live object has the label.
+	// note explains why the label is not the mark of a tool. It is empty if the label is such a mark, or if no live
+	// object has the label.
 	note string
 }
 
-// readInstanceMarks finds the meaning of the instance label, if a live object has it. It finds no Applications if the
-// user may not list them, or if there is no Argo CD.
+// readInstanceMarks finds out what the instance label means, if a live object has it. It finds no Applications if Argo
+// CD is missing, or if the user may not list them.
 func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	marks := &m.pruning.marks
 
@@ -63,7 +65,7 @@ func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// gitOps returns the GitOps tool managing an object, according to its labels or annotations; "" for none.
+// gitOps returns the GitOps tool of an object, judging by its labels and annotations, or "".
 func (i instanceMarks) gitOps(object client.Object) string {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if name := labels["kustomize.toolkit.fluxcd.io/name"]; name != "" {
@@ -107,8 +109,8 @@ func (i instanceMarks) gitOps(object client.Object) string {
 	return ""
 }
 
-// trackedBy returns the Application in an object's tracking ID; "" for none. An ID is valid for one object. Controllers
-// copy annotations of other objects: a copied ID does not count, and Argo CD does not prune the copy.
+// trackedBy returns the Application in the tracking ID of an object, or "". A tracking ID is valid only for one object.
+// Controllers copy annotations of other objects. A copied ID does not count, because Argo CD does not prune the copy.
 func trackedBy(object client.Object) string {
 	application, tracked, found := strings.Cut(object.GetAnnotations()["argocd.argoproj.io/tracking-id"], ":")
 
@@ -123,8 +125,8 @@ func trackedBy(object client.Object) string {
 	return application
 }
 
-// forbidsPruning reports whether an object tells its GitOps tool not to prune it. Argo CD's Delete=false does not,
-// because it is about deleting the Application.
+// forbidsPruning reports whether an object forbids its GitOps tool to prune it. Argo CD's Delete=false does not count,
+// because it applies only to the deletion of the Application.
 func forbidsPruning(object client.Object) bool {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 
@@ -145,8 +147,9 @@ func forbidsPruning(object client.Object) bool {
 		annotations["client.lifecycle.config.k8s.io/deletion"] == "detach"
 }
 
-// findPrunedAccess adds a tool's objects for engine access missing from the manifests. A cluster surviving its Secret
-// can no longer be changed or deleted. Objects without a tool are left out, because users also create them by hand.
+// findPrunedAccess adds a tool's objects for engine access if the manifests lack them. If a cluster outlives its
+// Secret, it can no longer be changed or deleted. It omits objects without a tool, because users also create such
+// objects by hand.
 func (m *Input) findPrunedAccess() {
 	p := &m.pruning
 	consider := func(kind string, object client.Object, written bool) {

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// AsMap returns an object in its JSON form.
+// AsMap returns the JSON form of an object.
 func AsMap(from any) map[string]any {
 	text, err := json.Marshal(from)
 	if err != nil {
-		panic(fmt.Sprintf("failed to encode %T: %v", from, err)) // an API type
+		panic(fmt.Sprintf("failed to encode %T: %v", from, err)) // only API types, which can be encoded
 	}
 
 	var out map[string]any
@@ -22,8 +22,8 @@ func AsMap(from any) map[string]any {
 	return out
 }
 
-// FirstDifference returns the first path of asked without an equal value in there, or "". Additional values in there
-// are defaults.
+// FirstDifference returns the first path in asked whose value differs in there, or "". Values that only there has are
+// defaults.
 func FirstDifference(asked, there any, path string) string {
 	switch asked := asked.(type) {
 	case map[string]any:
@@ -60,8 +60,8 @@ func FirstDifference(asked, there any, path string) string {
 	return path
 }
 
-// isSameScalar reports whether values of one kind are equal: the text "1" is not the number 1. A number may be an
-// integer here and a float there.
+// isSameScalar reports whether two values have the same kind and are equal. The text "1" is not equal to the number 1.
+// One of two equal numbers may be an integer, and the other a float.
 func isSameScalar(a, b any) bool {
 	switch a.(type) {
 	case string, bool:
@@ -85,7 +85,7 @@ func isSameScalar(a, b any) bool {
 	return fmt.Sprint(a) == fmt.Sprint(b) || isNumber && isToo && x == y
 }
 
-// floatOf is a number as JSON or YAML have it.
+// floatOf returns a number decoded from JSON or YAML.
 func floatOf(value any) (out float64, isNumber bool) {
 	switch value := value.(type) {
 	case int64:

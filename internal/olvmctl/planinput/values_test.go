@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestATextIsNotTheNumberThatItLooksLike compares values as YAML and JSON have them.
+// TestATextIsNotTheNumberThatItLooksLike compares values decoded from YAML and from JSON.
 func TestATextIsNotTheNumberThatItLooksLike(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked, there any

@@ -7,27 +7,28 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Capacity compares the needs of new VMs in an engine's cluster with the resources of its hosts.
+// Capacity compares the needs of new VMs in a cluster of the engine with the capacities of its hosts.
 type Capacity struct {
 	Engine        string `json:"engine"`
 	EngineCluster string `json:"engineCluster"`
-	// VMs to create, their CPUs (threads) and memory in bytes. Unsized counts the VMs whose size only the engine knows.
+	// VMs is the number of VMs to create. CPUs are their processor threads, and the memory is in bytes. Unsized is the
+	// number of VMs whose size only the engine knows.
 	VMs     int   `json:"vms"`
 	Unsized int   `json:"unsized,omitempty"`
 	CPUs    int64 `json:"cpus"`
 	Memory  int64 `json:"memory"`
-	// LargestVM is the memory of the largest one, in bytes.
+	// LargestVM is the memory of the largest VM, in bytes.
 	LargestVM int64 `json:"largestVM"`
-	// Hosts that are up, their CPU threads, and the free memory for VMs in bytes: of all hosts, and of the host with
-	// most.
+	// Hosts is the number of running hosts, with their CPU threads. The free memory is in bytes, for all hosts and for
+	// the host with the most.
 	Hosts       int   `json:"hosts"`
 	HostCPUs    int64 `json:"hostCPUs"`
 	FreeMemory  int64 `json:"freeMemory"`
 	LargestFree int64 `json:"largestFree"`
 }
 
-// DescribeShortage describes a certain shortage; "" if the VMs may fit. VMs share CPUs. Only the engine decides where
-// VMs run, and how they fill hosts.
+// DescribeShortage describes a certain shortage, or returns "" if the VMs may fit. It ignores CPUs, because VMs share
+// them. It cannot be exact: only the engine decides where VMs run, and how they fill the hosts.
 func (c Capacity) DescribeShortage() string {
 	switch {
 	case c.Hosts == 0:

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAStrangerForgesNothingInAComment has texts of manifests in each place of a comment.
+// TestAStrangerForgesNothingInAComment has texts from manifests in each place of a comment.
 func TestAStrangerForgesNothingInAComment(t *testing.T) {
 	const evil = "a\n\n**3 machines, 0 would change** | x\n<!-- @admin ``` </details>\u202e\x1b[2J"
 
@@ -27,7 +27,7 @@ func TestAStrangerForgesNothingInAComment(t *testing.T) {
 	check.Error(t, New(Findings{Machines: []*Result{one, two}, Owners: []OwnerChange{owner}}).WriteMarkdown(&out, ""), "")
 
 	outside, inside := out.String(), ""
-	if at := strings.Index(outside, "\n````"); at > 0 { // the plan itself is shown as it is, in a fence
+	if at := strings.Index(outside, "\n````"); at > 0 { // a fenced block shows the plan itself unchanged
 		outside, inside, _ = strings.Cut(outside, "\n````")
 	}
 
@@ -44,7 +44,7 @@ func TestAStrangerForgesNothingInAComment(t *testing.T) {
 	check.Lacks(t, "the text", out.String(), "\u202e")
 }
 
-// TestSensitiveValuesOfAPlanAreMasked has a script in each place where Terraform may reveal one.
+// TestSensitiveValuesOfAPlanAreMasked has a sensitive script in each place where a plan may contain one.
 func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	const canary = "#cloud-config canary"
 
@@ -91,8 +91,8 @@ func TestSensitiveValuesOfAPlanAreMasked(t *testing.T) {
 	MaskSensitive(&tfjson.Plan{Variables: map[string]*tfjson.PlanVariable{"v": {Value: canary}}})
 }
 
-// TestACellMentionsNobody has the marks of mentions and references for GitHub and GitLab, found after Markdown is
-// rendered.
+// TestACellMentionsNobody has the marks of mentions and references in GitHub and GitLab. Both find them after rendering
+// Markdown.
 func TestACellMentionsNobody(t *testing.T) {
 	for _, text := range []string{"@admin", "@org/team", "#12", "org/repo#12", "!34", "~label", "$5", "%6"} {
 		shown := html.UnescapeString(escapeCell(text))

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxMarkdown limits the bytes written by WriteMarkdown: a comment of GitHub holds 65,536 characters.
+	// maxMarkdown is the maximum number of bytes written by WriteMarkdown. A GitHub comment holds 65,536 characters.
 	maxMarkdown = 60_000
-	// maxTable limits the bytes of lists, to leave room for plans.
+	// maxTable is the maximum number of bytes of lists. The rest is for plans.
 	maxTable = maxMarkdown / 2
-	// maxLast is the room for the lines about omissions.
+	// maxLast is the number of bytes reserved for the lines about omissions.
 	maxLast = 1000
 )
 
-// WriteMarkdown writes the report for a comment on a pull request: a table, and collapsed plans. It writes plans only
-// once if they differ only in names and addresses. It omits and counts the parts without room. link is the URL of the
-// full report, or empty.
+// WriteMarkdown writes the report as a comment on a pull request: a table, and collapsed plans. It writes one plan for
+// all machines whose plans differ only in names and addresses. If there is too little space for a part, it omits the
+// part, and counts it. link is the URL of the full report, or "".
 func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	c := &comment{}
 	c.appendPart(maxMarkdown, fmt.Sprintf("### %s\n\n", r.Summary))
@@ -61,13 +61,13 @@ func (r Report) WriteMarkdown(out io.Writer, link string) error {
 	return err
 }
 
-// comment is a text of limited length, with the names of omitted parts.
+// comment is a text of limited length. It records the parts left out.
 type comment struct {
 	text strings.Builder
 	left []string
 }
 
-// appendPart appends a part if the text stays within most bytes, and reports whether it did.
+// appendPart appends a part if the text then has at most most bytes. It reports whether it has appended the part.
 func (c *comment) appendPart(most int, part string) bool {
 	if c.text.Len()+len(part) > most {
 		return false
@@ -78,14 +78,14 @@ func (c *comment) appendPart(most int, part string) bool {
 	return true
 }
 
-// recordOmitted records a number of omitted parts.
+// recordOmitted records the number of omitted parts.
 func (c *comment) recordOmitted(count int, singular, plural string) {
 	if count > 0 {
 		c.left = append(c.left, english.Plural(count, singular, plural))
 	}
 }
 
-// writePruned names the objects to delete.
+// writePruned lists the objects to delete.
 func (c *comment) writePruned(objects []Pruned) {
 	left := 0
 
@@ -123,7 +123,7 @@ func (c *comment) writeOwners(owners []OwnerChange) {
 	}
 }
 
-// writeTable writes one row for machines with the same fate: refused machines first, then changing ones.
+// writeTable writes one row for all machines with the same fate: first refused machines, then changed ones.
 func (c *comment) writeTable(machines []*Result) {
 	rank := func(m *Result) int {
 		switch {
@@ -190,7 +190,7 @@ func (c *comment) writePlans(machines []*Result) {
 	c.recordOmitted(left, "plan", "plans")
 }
 
-// writeOmissions lists the omissions.
+// writeOmissions writes lines about the omitted parts.
 func (c *comment) writeOmissions(link string) {
 	if len(c.left) == 0 {
 		return
@@ -205,8 +205,8 @@ func (c *comment) writeOmissions(link string) {
 	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
 }
 
-// anonymousText returns the owner and the plan, without the machine's name and addresses. It collapses spaces, because
-// aligned columns depend on the names.
+// anonymousText returns the owner and the plan of a machine, without the machine's name and addresses. It collapses
+// spaces, because the width of aligned columns depends on the names.
 func (r *Result) anonymousText() string {
 	pairs := []string{r.Name, "NAME"}
 	for _, address := range r.Addresses {
@@ -216,7 +216,7 @@ func (r *Result) anonymousText() string {
 	return r.From + "\n" + strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
 }
 
-// markdownSummary returns the summary for a table cell.
+// markdownSummary returns the summary of a machine for a table cell.
 func (r *Result) markdownSummary() string {
 	what, why := "", r.describeFate()
 
@@ -238,20 +238,20 @@ func (r *Result) markdownSummary() string {
 	return what + escapeCell(why)
 }
 
-// escapeCell keeps a text inside its cell, and shows Markdown and HTML literally. Names, versions and errors may be a
-// stranger's, who could forge the rest of the comment, or mention people. Entities mean the same in Markdown and in
-// HTML. GitHub and GitLab look for mentions and references in the rendered text. A zero-width space after their first
-// character prevents them.
+// escapeCell returns a text that stays inside its table cell, and shows Markdown and HTML literally. Names, versions
+// and errors may come from a stranger. They must not forge other parts of the comment, or mention users. Entities have
+// the same meaning in Markdown and in HTML. GitHub and GitLab look for mentions and references in the rendered text. A
+// zero-width space after their first character prevents this.
 func escapeCell(text string) string { return entities.Replace(plaintext.OneLine(text)) }
 
-// entities replaces special characters.
+// entities escapes special characters.
 var entities = func() *strings.Replacer {
 	pairs := []string{"://", "&#58;//", "www.", "www&#46;"}
 	for _, c := range "&<>|`*_[]~!#@\\$" {
 		pairs = append(pairs, string(c), fmt.Sprintf("&#%d;", c))
 	}
 
-	for _, c := range "@#!~$%^" { // of people, issues, merge requests, labels, snippets, milestones
+	for _, c := range "@#!~$%^" { // marks of users, issues, merge requests, labels, snippets, milestones
 		pairs = append([]string{string(c), fmt.Sprintf("&#%d;&#8203;", c)}, pairs...)
 	}
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// planned is a machine to create, with a plan of about 3 KB.
+// planned returns the result of a machine to create, with a plan of about 3 KB.
 func planned(owner string, i int, detail string) *Result {
 	name, address := fmt.Sprintf("%s-%d", owner, i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)
 	out := &Result{
@@ -77,7 +77,7 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 
 		check.Contains(t, name, out, "### Plan: 3,000 to create, 0 to update, 0 to replace, 0 to destroy, 1 refused\n")
 		check.Contains(t, name, out, "| default/z-1 | MachineDeployment/z | prod | 10.0.0.1 | **refused**: spec.")
-		if name == "equal" { // it fits
+		if name == "equal" { // the plan fits exactly
 			check.Contains(t, name, out, "default/a-9 and 2,990 more | ")
 			continue
 		}
@@ -92,7 +92,7 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 	check.Equal(t, "61 equal machines", strings.Count(markdown(t, "", alike[:61]...), "<details>"), 1)
 }
 
-// TestAMachineThatStaysIsOneLine has a changing machine between two unchanged ones.
+// TestAMachineThatStaysIsOneLine has a changed machine between two unchanged ones.
 func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	machines := []*Result{planned("a", 1, ""), planned("a", 2, ""), planned("a", 3, "")}
 	for _, i := range []int{0, 2} {
@@ -106,7 +106,7 @@ func TestAMachineThatStaysIsOneLine(t *testing.T) {
 	check.Contains(t, "the report", out.String(), "\n\nPlan: 1 to create, 0 to update, 0 to replace, 0 to destroy\n")
 }
 
-// TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes has new machines, and deleted ones for two reasons.
+// TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes has new machines, and machines deleted for two reasons.
 func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	var machines []*Result
 	for i := range 1000 {
@@ -132,14 +132,14 @@ func TestAPlanHasOneBlockForMachinesOfWhichTheSameBecomes(t *testing.T) {
 	out := markdown(t, "", machines...)
 	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
 
-	for i := range 12 { // each lost machine is named
+	for i := range 12 { // each destroyed machine is named
 		name := fmt.Sprintf("default/b-%d", i)
 		check.Contains(t, "text", text.String(), name)
 		check.Contains(t, "Markdown", out, name)
 	}
 }
 
-// TestARolloutNamesEachPairOnce has two new machines in a row, each shown with the machine it replaces.
+// TestARolloutNamesEachPairOnce has two new machines in a row. Each appears with the machine it replaces.
 func TestARolloutNamesEachPairOnce(t *testing.T) {
 	one, two, last := planned("a", 1, ""), planned("a", 2, ""), planned("b", 1, "")
 	one.Replaces, two.Replaces, last.Changes, last.Destroyed = "old-x", "old-y", nil, "it goes"

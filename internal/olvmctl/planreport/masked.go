@@ -6,11 +6,11 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// maskedValue replaces a sensitive value, like in Terraform's own output.
+// maskedValue replaces a sensitive value, as in Terraform's own output.
 const maskedValue = "(sensitive value)"
 
-// MaskSensitive replaces all sensitive values of a plan: planned ones, those of the state, and differences in the
-// engine. A mark on the value before or after a change counts for both, and for the same resource in the state.
+// MaskSensitive masks all sensitive values in a plan: planned values, values in the state, and changes made in the
+// engine. If the value before or after a change is sensitive, it masks both, and the same value in the state.
 func MaskSensitive(plan *tfjson.Plan) {
 	if plan == nil {
 		return
@@ -55,7 +55,7 @@ func maskChange(change *tfjson.Change, marks []any) {
 	}
 }
 
-// maskValues masks resources and outputs of a state.
+// maskValues masks the sensitive values of resources and outputs in a state.
 func maskValues(values *tfjson.StateValues, marks map[string][]any) {
 	if values == nil {
 		return
@@ -99,7 +99,7 @@ func maskVariables(plan *tfjson.Plan) {
 	}
 }
 
-// maskParts returns a value without the marked parts: all of it, or parts with a mark at the same place.
+// maskParts returns a value with its sensitive parts masked: all of it, or the parts at the places of the marks.
 func maskParts(value, mark any) any {
 	switch mark := mark.(type) {
 	case bool:

@@ -7,32 +7,32 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// OwnerChange describes the fate of the machines of a control plane or a MachineDeployment.
+// OwnerChange describes what happens to the machines of a control plane or a MachineDeployment.
 type OwnerChange struct {
-	// From is Kind/name.
+	// From is the owner as Kind/name.
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
 	From      string `json:"from"`
-	// Machines is the present number, and Replicas the wanted one.
+	// Machines is the current number of machines, and Replicas is the wanted number.
 	Machines int64 `json:"machines"`
 	Replicas int64 `json:"replicas"`
-	// Replaced are the machines replaced by a rollout; Reasons say why.
+	// Replaced are the machines replaced by a rollout. Reasons are the reasons of the replacements.
 	Replaced []string `json:"replaced,omitempty"`
 	Reasons  []string `json:"reasons,omitempty"`
-	// Differences between the templates, and other reasons, in the words of their author.
+	// Differences are the differences between the templates, and other reasons, in the terms used in the manifests.
 	Differences []string `json:"differences,omitempty"`
-	// Deleted is the number of machines deleted by lower replicas, without replacements. Destroyed lists them as far as
-	// known.
+	// Deleted is the number of machines deleted without a replacement, because the number of replicas decreases.
+	// Destroyed are the names of those machines already certain.
 	Deleted   int64    `json:"deleted,omitempty"`
 	Destroyed []string `json:"destroyed,omitempty"`
 
-	// Candidates are the machines among which Cluster API chooses the rest. Kept is the number of machines unaffected
-	// by a rollout.
+	// Candidates are the machines from which Cluster API chooses the others. Kept is the number of machines not
+	// affected by a rollout.
 	Candidates []string `json:"-"`
 	Kept       int64    `json:"-"`
 }
 
-// String returns a line for users.
+// String returns the change as a line for users.
 func (c OwnerChange) String() string {
 	var words []string
 	if c.Kept < c.Machines {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Pruned is an object of the management cluster missing from the manifests. It would be deleted.
+// Pruned is an object in the management cluster missing from the manifests. An apply with pruning would delete it.
 type Pruned struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// By is the GitOps tool managing it; empty if unknown.
+	// By is the GitOps tool of the object, or "" if unknown.
 	By string `json:"by,omitempty"`
 }
 
-// Reason says why dependents of the object are deleted, too.
+// Reason returns why the dependents of the object are deleted, too.
 func (p Pruned) Reason() string {
 	out := fmt.Sprintf("%s is not in the manifests any more", p)
 	if p.By != "" {

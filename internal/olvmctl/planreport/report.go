@@ -1,5 +1,5 @@
-// Package planreport is the model of a plan's output, with its text, Markdown and JSON. It asks nobody, and strangers'
-// input cannot forge a line of it.
+// Package planreport models the output of a plan, and writes it as text, Markdown and JSON. It makes no requests. Input
+// from strangers cannot forge a line of the output.
 package planreport
 
 import (
@@ -14,28 +14,28 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// Report lists the changes caused by manifests.
+// Report describes the changes caused by manifests.
 type Report struct {
 	Summary Summary `json:"summary"`
-	// ComparedWith names the basis of the comparison. Deletions tells whether deletions were considered.
+	// ComparedWith describes what the manifests were compared with. Deletions tells whether deletions were considered.
 	ComparedWith string `json:"comparedWith,omitempty"`
 	Deletions    string `json:"deletions,omitempty"`
-	// CheckedBy names the checker of the manifests.
+	// CheckedBy tells who has checked the manifests.
 	CheckedBy string `json:"checkedBy,omitempty"`
-	// Notes list work done later by the controllers, or not at all.
+	// Notes are lines about work that the controllers do later, or not at all.
 	Notes []string `json:"notes,omitempty"`
-	// Pruned are the objects to delete, because the manifests lack them.
+	// Pruned are the objects to delete, because the manifests do not contain them.
 	Pruned   []Pruned      `json:"pruned,omitempty"`
 	Machines []*Result     `json:"machines"`
 	Owners   []OwnerChange `json:"owners"`
-	// Capacity compares the needs of new VMs with the resources of engines.
+	// Capacity compares the needs of new VMs with the capacities of engines.
 	Capacity []Capacity `json:"capacity"`
 	// Changed is the total number of machines to create, update, replace or destroy.
 	Changed int64 `json:"changed"`
-	// Refused is the number of machines that cannot be made as requested.
+	// Refused is the number of machines that cannot be created as requested.
 	Refused int `json:"refused"`
 
-	// Color shows destroyed machines in red.
+	// Color prints destroyed machines in red.
 	Color bool `json:"-"`
 }
 
@@ -45,17 +45,17 @@ type Findings struct {
 	Owners   []OwnerChange
 	Capacity []Capacity
 	Pruned   []Pruned
-	// Deletions, CheckedBy and Notes are those of the report.
+	// Deletions, CheckedBy and Notes are the fields of the report.
 	Deletions, CheckedBy string
 	Notes                []string
-	// Connected reports whether a management cluster was read, and Offline whether no engine was asked.
+	// Connected is true if a management cluster was read. Offline is true if no engine was asked.
 	Connected, Offline bool
 }
 
-// New counts the changes.
+// New returns a report with the counted changes.
 func New(found Findings) Report {
 	out := Report{
-		Machines:     append([]*Result{}, found.Machines...), // a list in JSON, even if empty
+		Machines:     append([]*Result{}, found.Machines...), // JSON has a list even if it is empty
 		Owners:       append([]OwnerChange{}, found.Owners...),
 		Capacity:     append([]Capacity{}, found.Capacity...),
 		Pruned:       found.Pruned,
@@ -75,7 +75,7 @@ func New(found Findings) Report {
 	return out
 }
 
-// comparedWith names the basis of the comparison.
+// comparedWith describes what the manifests were compared with.
 func (f *Findings) comparedWith() string {
 	switch {
 	case f.Connected && f.Offline:
@@ -109,8 +109,8 @@ func (r Report) WithoutIdlePlans() Report {
 	return r
 }
 
-// RefusalError returns an error with the reason of the first refused machine of each owner, because an owner's machines
-// mostly share the reason. It is nil if no machine is refused.
+// RefusalError returns an error with the reason of the first refused machine of each owner. The machines of an owner
+// mostly have the same reason. It returns nil if no machine is refused.
 func (r Report) RefusalError() error {
 	if r.Refused == 0 {
 		return nil
@@ -137,7 +137,8 @@ type paper struct {
 	color bool
 }
 
-// addLine adds a line, and replaces characters of manifests that could control the terminal.
+// addLine adds a line. It replaces characters that could control the terminal, because lines contain text from
+// manifests.
 func (p *paper) addLine(text string) { p.text.WriteString(plaintext.Printable(text) + "\n") }
 
 // addAlarm adds a line in red.
@@ -150,7 +151,7 @@ func (p *paper) addAlarm(text string) {
 	p.addLine(text)
 }
 
-// prefaceLines returns the lines before the machines.
+// prefaceLines returns the lines printed before the machines.
 func (r Report) prefaceLines() []string {
 	lines := append([]string{r.ComparedWith, r.Deletions, r.CheckedBy}, r.Notes...)
 
@@ -199,7 +200,7 @@ func (r Report) WriteText(out io.Writer) error {
 	return err
 }
 
-// outsideChanges returns a line about changes made in the engine; empty for none.
+// outsideChanges returns a line about changes made directly in the engine, or "".
 func (r *Result) outsideChanges() string {
 	if len(r.Outside) == 0 {
 		return ""
@@ -213,7 +214,7 @@ func (r *Result) outsideChanges() string {
 	return "Changed in the engine since it was applied: " + strings.Join(words, "; ") + "\n"
 }
 
-// describeFate describes the fate of the machine.
+// describeFate returns what happens to the machine.
 func (r *Result) describeFate() string {
 	switch {
 	case r.Refused != "":
@@ -227,9 +228,9 @@ func (r *Result) describeFate() string {
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
-		return "new, in place of another" // its name is next to the machine's
+		return "new, in place of another" // the other machine's name is beside its own
 	case len(r.Changes) == 0 && r.Plan == nil:
-		return r.Text // offline
+		return r.Text // the plan is offline
 	case len(r.Changes) == 0:
 		return "no change"
 	}

@@ -14,43 +14,45 @@ type Result struct {
 	From      string `json:"from"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Addresses of the machine, present or future. Words describe addresses not known yet.
+	// Addresses are the current or future addresses of the machine. A description replaces an address not known yet.
 	Addresses []string `json:"addresses"`
-	// VM is its OLVMInventoryVM, claimed or chosen; empty if a VM is created for the machine.
+	// VM is the OLVMInventoryVM claimed by the machine or chosen for it. It is empty if the machine gets a new VM.
 	VM string `json:"vm,omitempty"`
-	// Refused says why the machine cannot be made as requested; empty if it can.
+	// Refused is the reason why the machine cannot be created as requested. It is empty if it can be created.
 	Refused string `json:"refused,omitempty"`
-	// Replaced says why a rollout replaces the machine. Replaces names the machine replaced by this one.
+	// Replaced is the reason why a rollout replaces the machine. Replaces is the name of the machine replaced by this
+	// one.
 	Replaced string `json:"replaced,omitempty"`
 	Replaces string `json:"replaces,omitempty"`
-	// Destroyed says why the machine is deleted. MayGo says that it is one of several candidates for deletion. Disks
-	// are certainly or possibly deleted with it.
+	// Destroyed is the reason why the machine is deleted. MayGo tells that the machine is one of several candidates for
+	// deletion. Disks are deleted with the machine, for certain or possibly.
 	Destroyed string   `json:"destroyed,omitempty"`
 	MayGo     string   `json:"mayGo,omitempty"`
 	Disks     []string `json:"disks,omitempty"`
-	// Gone reports whether somebody has deleted the VM in the engine; no other one is created in its place.
+	// Gone reports whether somebody has deleted the VM in the engine. The controllers create no new VM.
 	Gone bool `json:"gone,omitempty"`
-	// Changes to resources; empty if the machine matches the request.
+	// Changes are the changes to resources. It is empty if the machine is already as requested.
 	Changes []terraform.Change `json:"changes"`
-	// Outside lists changes in the engine since the last apply, by anybody.
+	// Outside are the changes in the engine made by others since the last apply.
 	Outside []terraform.Drift `json:"outside,omitempty"`
-	// Text of the plan, for users.
+	// Text is the plan for users.
 	Text string `json:"-"`
-	// Plan in Terraform's own format, for programs.
+	// Plan is the plan in Terraform's own format, for programs.
 	Plan *tfjson.Plan `json:"plan,omitempty"`
 
-	// IsNew reports whether the machine does not exist yet, and Compared whether this comes from a management cluster.
+	// IsNew reports whether the machine does not exist yet. Compared reports whether a management cluster was the
+	// source of this.
 	IsNew    bool `json:"-"`
 	Compared bool `json:"-"`
 }
 
-// IsChanged reports whether the machine would change.
+// IsChanged reports whether the machine changes.
 func (r *Result) IsChanged() bool {
 	return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" || r.Destroyed != "" || r.MayGo != "" ||
 		r.verdict() == toCreate
 }
 
-// AddsVM reports whether a VM would be created.
+// AddsVM reports whether the plan creates a VM.
 func (r *Result) AddsVM() bool {
 	return slices.ContainsFunc(r.Changes, func(c terraform.Change) bool {
 		return c.Type == "ovirt_vm" && c.Action == "create"

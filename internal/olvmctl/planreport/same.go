@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// maxNamed limits the names of a group of machines, and maxLost those of destroyed ones.
+	// maxNamed is the maximum number of names shown for a group of machines. maxLost is the maximum for destroyed
+	// machines.
 	maxNamed = 10
 	maxLost  = 100
 )
 
-// same are machines with the same fate, except for names and addresses. There is at least one.
+// same is a group of machines with the same fate, except for their names and addresses. The group has at least one
+// machine.
 type same []*Result
 
-// groupSame groups machines, in their order.
+// groupSame groups machines with the same fate, in their order.
 func groupSame(machines []*Result) []same {
 	var out []same
 	at := map[string]int{}
@@ -40,7 +42,7 @@ func groupSame(machines []*Result) []same {
 	return out
 }
 
-// groupKey returns everything shown of a machine without its own names.
+// groupKey returns all output about a machine except its own names and addresses.
 func (r *Result) groupKey() string {
 	pairs := []string{}
 
@@ -56,7 +58,7 @@ func (r *Result) groupKey() string {
 		r.Plan == nil, impersonal, r.anonymousText())
 }
 
-// namedCount returns the number of machines to name: all destroyed ones, unless they exceed maxLost.
+// namedCount returns the number of machines to show by name. It shows all destroyed machines, up to maxLost.
 func (g same) namedCount() int {
 	if g[0].Destroyed != "" || g[0].MayGo != "" || g[0].Gone {
 		return min(len(g), maxLost)
@@ -65,7 +67,7 @@ func (g same) namedCount() int {
 	return min(len(g), maxNamed)
 }
 
-// joinTexts joins the machines' own texts, and counts the unnamed machines.
+// joinTexts joins the texts of the named machines, and adds the number of the others.
 func (g same) joinTexts(separator string, own func(*Result) string) string {
 	var out []string
 
@@ -99,7 +101,7 @@ func (g same) joinNames() string {
 	})
 }
 
-// joinAddresses returns the addresses of the machines; a shared text appears once.
+// joinAddresses returns the addresses of the machines. It shows a common text once.
 func (g same) joinAddresses() string {
 	shared := strings.Join(g[0].Addresses, ", ")
 	if !slices.ContainsFunc(g, func(m *Result) bool { return strings.Join(m.Addresses, ", ") != shared }) {
@@ -109,7 +111,7 @@ func (g same) joinAddresses() string {
 	return g.joinTexts("; ", func(m *Result) string { return strings.Join(m.Addresses, ", ") })
 }
 
-// groupTitle names the machines.
+// groupTitle returns the names of the machines as a title.
 func (g same) groupTitle() string {
 	first := g[0]
 
@@ -157,14 +159,14 @@ func (g same) writeTo(p *paper) {
 }
 
 var (
-	// quotedID matches a UUID in the text of a plan. byteSize matches an attribute in bytes.
+	// quotedID matches a UUID in the text of a plan. byteSize matches an attribute with a size in bytes.
 	quotedID = regexp.MustCompile(`"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"`)
 	byteSize = regexp.MustCompile(`(?m)^[ +~-]*\b(?:memory|maximum_memory|guaranteed_memory|size) += .*$`)
 	number   = regexp.MustCompile(`\b[0-9]{7,}\b`)
 )
 
-// MakeReadable replaces UUIDs in the text of a plan by names, and adds units to sizes. Plans for programs keep the
-// originals.
+// MakeReadable replaces UUIDs in the text of a plan by names, and adds readable sizes. Plans for programs keep the
+// original values.
 func MakeReadable(text string, nameOf func(id string) string) string {
 	text = quotedID.ReplaceAllStringFunc(text, func(quoted string) string {
 		if name := nameOf(strings.Trim(quoted, `"`)); name != "" {
@@ -186,7 +188,7 @@ func MakeReadable(text string, nameOf func(id string) string) string {
 	})
 }
 
-// exactSize returns a number of bytes in the largest unit giving a whole number.
+// exactSize returns a number of bytes in the largest unit that gives a whole number.
 func exactSize(bytes uint64) string {
 	for _, unit := range []struct {
 		name string

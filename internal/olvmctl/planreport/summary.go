@@ -9,22 +9,23 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Summary counts machines by their fate. A machine replaced by a rollout counts once, although a new one is created and
-// the old one deleted.
+// Summary has the numbers of machines by their fate. A rollout creates a new machine and deletes the old one, but this
+// counts as one replacement.
 type Summary struct {
 	Create  int64 `json:"create"`
 	Update  int64 `json:"update"`
 	Replace int64 `json:"replace"`
 	Destroy int64 `json:"destroy"`
-	// Refused counts machines that cannot be made as requested.
+	// Refused is the number of machines that cannot be created as requested.
 	Refused int64 `json:"refused"`
-	// Objects counts the management cluster's objects to delete, because the manifests lack them.
+	// Objects is the number of objects to delete in the management cluster, because the manifests do not contain them.
 	Objects int64 `json:"objects,omitempty"`
-	// Unknown counts machines of unknown fate, because neither an engine nor a management cluster was asked.
+	// Unknown is the number of machines whose fate is unknown, because neither an engine nor a management cluster was
+	// asked.
 	Unknown int64 `json:"unknown,omitempty"`
 }
 
-// String returns the line common to all outputs.
+// String returns the summary line used in all outputs.
 func (s Summary) String() string {
 	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
 		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
@@ -44,10 +45,10 @@ func (s Summary) String() string {
 	return text
 }
 
-// CountChanges returns the number of changing machines.
+// CountChanges returns the number of machines that change.
 func (s Summary) CountChanges() int64 { return s.Create + s.Update + s.Replace + s.Destroy }
 
-// countMachines counts machines. Candidates for deletion count with their owners.
+// countMachines counts the machines by their fate. Candidates for deletion count with their owner.
 func countMachines(machines []*Result, owners []OwnerChange) Summary {
 	var out Summary
 
@@ -75,8 +76,8 @@ func countMachines(machines []*Result, owners []OwnerChange) Summary {
 	return out
 }
 
-// countOverlap returns the number of an owner's machines counted as both updated and destroyed. Cluster API destroys
-// some of the candidates, so at most the remaining ones can be updated.
+// countOverlap returns the number of an owner's machines that count as both updated and destroyed. Cluster API destroys
+// some of the candidates, so only the others can be updated.
 func countOverlap(machines []*Result, owner OwnerChange, destroyed int64) int64 {
 	updated, stay := int64(0), -destroyed
 
@@ -109,7 +110,7 @@ const (
 	isRefused verdict = "refused"
 )
 
-// verdict returns the fate of the machine. A replacement counts with the replaced machine.
+// verdict returns what happens to the machine. A replacement counts at the replaced machine.
 func (r *Result) verdict() verdict {
 	switch {
 	case r.Refused != "":
@@ -129,11 +130,11 @@ func (r *Result) verdict() verdict {
 	return stays
 }
 
-// Gone is the text for a machine with a deleted VM: the controllers create no other one.
+// Gone is the text for a machine whose VM was deleted in the engine. The controllers create no new VM.
 const Gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
 	"Machine, or let a MachineHealthCheck replace it"
 
-// LostDisks lists the disks deleted with the machine's VM.
+// LostDisks returns a text with the disks deleted together with the machine's VM.
 func (r *Result) LostDisks() string {
 	if len(r.Disks) == 0 {
 		return ""
